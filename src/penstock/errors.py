@@ -1,0 +1,173 @@
+"""Every error penstock raises, in one tree.
+
+    PenstockError
+    ├── ConfigError                 a setting, name, URL or argument is wrong (also a ValueError)
+    │   └── UnsharedPathError       driver and executors do not see the same journal
+    ├── StorageError                a file operation failed
+    │   ├── AlreadyExistsError      exclusive create found the name taken
+    │   ├── NotFoundError           the file is not there
+    │   └── StorageFullError        no space, quota reached or read-only
+    ├── JournalError
+    │   ├── FencedError             a successor sealed this writer: it may neither publish nor ack
+    │   ├── WriterBrokenError       an earlier publish failed: this writer takes nothing more
+    │   ├── DamagedBlockError       a block fails its checksum or cannot be parsed
+    │   └── MissingBlockError       a range was asked for that the journal no longer (or not yet) holds
+    ├── CheckpointError
+    │   ├── LogFormatError          a log file is torn, altered, or of a newer version
+    │   ├── LogGapError             a batch id is missing between two others
+    │   ├── RecoveryMismatchError   the program no longer fits what the checkpoint location holds
+    │   └── ConcurrentDriverError   another driver uses this checkpoint location
+    ├── ReceiverError               a receiver failed or cannot be placed
+    └── StreamingError              a streaming program was used against its life cycle
+        └── BatchFailedError        a batch's job raised; the batch stays uncommitted
+
+Each error says what failed, where, and what mends it: ``operation`` (a verb), ``path``, ``ids``
+(stream, writer, batch id, ...), ``cause`` (the exception behind it) and ``hint`` (what to do next,
+a command where there is one). ``str(error)`` holds all of them on one line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "AlreadyExistsError",
+    "BatchFailedError",
+    "CheckpointError",
+    "ConcurrentDriverError",
+    "ConfigError",
+    "DamagedBlockError",
+    "FencedError",
+    "JournalError",
+    "LogFormatError",
+    "LogGapError",
+    "MissingBlockError",
+    "NotFoundError",
+    "PenstockError",
+    "ReceiverError",
+    "RecoveryMismatchError",
+    "StorageError",
+    "StorageFullError",
+    "StreamingError",
+    "UnsharedPathError",
+    "WriterBrokenError",
+]
+
+
+class PenstockError(Exception):
+    """Base of all penstock errors; the fields are described at the top of this module."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operation: str | None = None,
+        path: str | None = None,
+        ids: dict[str, Any] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.operation = operation
+        self.path = path
+        self.ids = dict(ids or {})
+        self.hint = hint
+
+    @property
+    def cause(self) -> BaseException | None:
+        """The exception that this one was raised from, if any."""
+        return self.__cause__
+
+    def __str__(self) -> str:
+        where = {"operation": self.operation, "path": self.path, **self.ids}
+        facts = " ".join(f"{key}={value}" for key, value in where.items() if value is not None)
+        parts = [self.message, f"[{facts}]" if facts else "", f"Hint: {self.hint}" if self.hint else ""]
+        if self.cause is not None:
+            parts.insert(2, f"Cause: {type(self.cause).__name__}: {self.cause}.")
+        return " ".join(part for part in parts if part)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross from Spark's Python workers to the driver, so keyword fields must pickle too.
+        return (_rebuild, (type(self), self.message, self.__dict__))
+
+
+def _rebuild(kind: type[PenstockError], message: str, state: dict[str, Any]) -> PenstockError:
+    error = kind(message)
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigError(PenstockError, ValueError):
+    """A setting, name, URL or argument is wrong; raised where it was given, not when it is used."""
+
+
+class UnsharedPathError(ConfigError):
+    """Driver and executors do not see the same files under the journal's path."""
+
+
+class StorageError(PenstockError):
+    """A file operation failed."""
+
+
+class AlreadyExistsError(StorageError):
+    """An exclusive create found the name taken."""
+
+
+class NotFoundError(StorageError):
+    """The file is not there."""
+
+
+class StorageFullError(StorageError):
+    """There is no space left, a quota is reached, or the file system is read-only."""
+
+
+class JournalError(PenstockError):
+    """Base of what the write-ahead journal raises."""
+
+
+class FencedError(JournalError):
+    """A successor sealed this writer: it may neither publish nor ack any more."""
+
+
+class WriterBrokenError(JournalError):
+    """An earlier publish of this writer failed; open a new writer, which seals this one."""
+
+
+class DamagedBlockError(JournalError):
+    """A block fails its checksum or cannot be parsed."""
+
+
+class MissingBlockError(JournalError):
+    """A range was asked for that the journal no longer, or not yet, holds."""
+
+
+class CheckpointError(PenstockError):
+    """Base of what the checkpoint location's logs raise."""
+
+
+class LogFormatError(CheckpointError):
+    """A log file is torn, altered, or was written by a newer version."""
+
+
+class LogGapError(CheckpointError):
+    """A batch id is missing between two others in a log."""
+
+
+class RecoveryMismatchError(CheckpointError):
+    """The program no longer fits what the checkpoint location holds."""
+
+
+class ConcurrentDriverError(CheckpointError):
+    """Another driver uses this checkpoint location."""
+
+
+class ReceiverError(PenstockError):
+    """A receiver failed or cannot be placed."""
+
+
+class StreamingError(PenstockError):
+    """A streaming program was used against its life cycle."""
+
+
+class BatchFailedError(StreamingError):
+    """A batch's job raised; the batch stays uncommitted and runs again after a restart."""

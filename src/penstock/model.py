@@ -1,0 +1,52 @@
+"""Plain values that every layer shares: names, offset maps, offset ranges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.errors import ConfigError
+
+__all__ = ["OffsetRange", "Offsets", "check_name"]
+
+Offsets = Mapping[str, int]
+"""Partition (a journal's writer, a Kafka partition) -> end offset, exclusive."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Records ``[start_offset, end_offset)`` of one partition of one stream."""
+
+    partition: str
+    start_offset: int
+    end_offset: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_offset <= self.end_offset:
+            raise ConfigError(
+                f"offset range [{self.start_offset}, {self.end_offset}) of {self.partition!r} is not ascending",
+                operation="build offset range",
+                hint="offsets start at 0 and the end is exclusive",
+            )
+
+    @property
+    def count(self) -> int:
+        """How many records the range holds."""
+        return self.end_offset - self.start_offset
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return ``name`` if it can stand in a path unescaped, else raise ConfigError.
+
+    ``kind`` says what is named ("stream", "receiver", "consumer") for the message.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{kind} name {name!r} is not allowed",
+            operation=f"name a {kind}",
+            hint="use 1 to 128 of A-Z a-z 0-9 . _ - and begin with a letter or digit",
+        )
+    return name

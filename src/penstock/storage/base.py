@@ -1,0 +1,97 @@
+"""The storage contract: small immutable files, atomically created.
+
+Everything durable in penstock (journal blocks, offsets, commits, control files) goes through these
+five operations, so whatever holds here holds everywhere. Paths are relative to the storage's root,
+with "/" between parts, and never contain "." or ".." parts.
+
+Invariants that every backend keeps (tests/storage/test_conformance.py runs over each):
+
+1. ``create`` is atomic: a reader sees nothing or the whole file, also after a crash at any step.
+2. ``create`` is durable: when it returns, the file and its name survive a power cut.
+3. ``create`` without ``overwrite`` is exclusive: of several callers on one name, in any processes,
+   exactly one succeeds and the others get AlreadyExistsError. The name is the lock.
+4. What ``list`` returned survives a power cut: a name that was only just linked is made durable
+   before the caller can build on it.
+5. A failed fsync is never retried on the same file. ``create`` raises; whether the name exists
+   afterwards is unknown to the caller, who must list to learn it.
+
+Not promised: directories as such (a folder exists when a file is in it), modification times,
+appending, renaming.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import ConfigError
+
+__all__ = ["Entry", "Storage", "check_path"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """One direct child of a folder: ``size`` in bytes, 0 for folders."""
+
+    name: str
+    size: int = 0
+    is_folder: bool = False
+
+
+class Storage(ABC):
+    """Small immutable files under one root. Instances are thread-safe and pickle as their URL."""
+
+    url: str
+    """The root, as a URL with a scheme (``file:///...``, ``memory://...``, ``s3://...``)."""
+
+    @abstractmethod
+    def create(self, path: str, data: Any, *, overwrite: bool = False) -> None:
+        """Write ``data`` (bytes or any buffer) as the file ``path``, atomically and durably.
+
+        Parent folders come into being as needed. Raises AlreadyExistsError when the name is taken
+        and ``overwrite`` is False, StorageFullError when there is no room or the file system is
+        read-only, StorageError otherwise.
+        """
+
+    @abstractmethod
+    def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        """Return bytes ``[start, end)`` of a file; negative numbers count from its end, as in slices.
+
+        Raises NotFoundError when there is no such file.
+        """
+
+    @abstractmethod
+    def list(self, folder: str = "") -> Sequence[Entry]:
+        """Return the direct children of a folder, sorted by name; none when there is no such folder.
+
+        Temporary files of unfinished creates are left out.
+        """
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Remove a file; one that is not there is no error (so a delete can be repeated)."""
+
+    @abstractmethod
+    def exists(self, path: str) -> bool:
+        """Whether the file is there."""
+
+    @abstractmethod
+    def uri(self, path: str) -> str:
+        """Return the full URI of a file, as Spark and pyarrow take it."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+
+def check_path(path: str) -> str:
+    """Return ``path`` if it is relative and stays under the root, else raise ConfigError."""
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        raise ConfigError(
+            f"storage path {path!r} is not a clean relative path",
+            operation="check path",
+            path=path,
+            hint="give parts joined by single slashes, none of them '.' or '..'",
+        )
+    return path
