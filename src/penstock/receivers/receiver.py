@@ -1,0 +1,147 @@
+"""The receiver contract: what a push source implements, and what it may call.
+
+A receiver runs as one long task in an executor process (or in ``penstock ingest``, without Spark).
+Its life::
+
+    created -> onStart() -> running -> onStop() -> stopped
+                  ^            |
+                  +- restart --+      (onStop, delay with back-off, onStart)
+
+- ``onStart`` must return soon: it starts threads (or an event loop) that call ``store``.
+- ``onStop`` must make those threads end, and may be called at any time after ``onStart``, from
+  another thread, also when ``onStart`` failed half way. It is not guaranteed to be called: the
+  process may be killed.
+- After a start, receiving continues after ``lastPosition()``: the position that was stored with the
+  last durable record of this receiver, whoever wrote it. With a position, records are in the journal
+  exactly once; without, at least once.
+- An instance is pickled to the executor: open sockets and files in ``onStart``, not in ``__init__``.
+
+Prior art: Spark's ``org.apache.spark.streaming.receiver.Receiver``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from penstock.errors import ReceiverError
+
+__all__ = ["Position", "Receiver", "ReceiverHost"]
+
+Position = Any
+"""Where a source stands after a record: any JSON value; only the source knows its meaning."""
+
+Records = Any | Iterable[Any] | pa.RecordBatch | pa.Table
+
+
+class ReceiverHost(Protocol):
+    """What runs a receiver: the supervisor in an executor, the ingest process, or a test."""
+
+    def store(self, records: Records, position: Position, ack: Callable[[], None] | None) -> None:
+        """See Receiver.store."""
+
+    def report_error(self, message: str, error: BaseException | None) -> None:
+        """See Receiver.reportError."""
+
+    def restart(self, message: str, error: BaseException | None, delay_ms: int | None) -> None:
+        """See Receiver.restart."""
+
+    def stop(self, message: str, error: BaseException | None) -> None:
+        """See Receiver.stop."""
+
+    def is_stopped(self) -> bool:
+        """See Receiver.isStopped."""
+
+    def last_position(self) -> Position:
+        """See Receiver.lastPosition."""
+
+
+class Receiver(ABC):
+    """A push source. Subclass it, implement ``onStart`` and ``onStop``, call ``store``.
+
+    ``schema`` says what the records are: ``"string"`` (the default: one text column ``value``),
+    ``"binary"``, ``"pickle"`` (any Python object) or a ``pyarrow.Schema`` (records are dicts, or
+    whole RecordBatches).
+    """
+
+    schema: str | pa.Schema = "string"
+
+    _host: ReceiverHost | None = None
+
+    @abstractmethod
+    def onStart(self) -> None:
+        """Begin receiving; return soon. An exception restarts the receiver with back-off."""
+
+    @abstractmethod
+    def onStop(self) -> None:
+        """End all threads that ``onStart`` began and free what they hold."""
+
+    def store(
+        self,
+        data: Records,
+        position: Position = None,
+        ack: Callable[[], None] | None = None,
+    ) -> None:
+        """Hand records to the journal, in order. Thread-safe.
+
+        Args:
+            data: one record, an iterable of records (a list, a generator; not str, bytes, dict or
+                tuple, which are records), or a pyarrow RecordBatch or Table of this schema: the
+                fast way.
+            position: where the source stands after the last of these records; it becomes durable in
+                the same file as they do.
+            ack: called after these records are durable, from a thread of the writer, in the order
+                of the stores, and never when an earlier publish failed. Must not block.
+
+        A list or other iterable without ``ack`` is durable when this returns; all else returns as
+        soon as it is buffered. Blocks while too much is buffered or a rate limit is reached.
+
+        Raises:
+            FencedError, WriterBrokenError: nothing of this call will be acked; end the thread, the
+                host restarts the receiver.
+            ConfigError: the records do not fit the schema.
+        """
+        self._attached().store(data, position, ack)
+
+    def reportError(self, message: str, error: BaseException | None = None) -> None:
+        """Tell the driver of a problem that the receiver survives."""
+        self._attached().report_error(message, error)
+
+    def restart(
+        self, message: str, error: BaseException | None = None, delay_ms: int | None = None
+    ) -> None:
+        """Stop and start again, from another thread, after ``delay_ms`` (default: back-off)."""
+        self._attached().restart(message, error, delay_ms)
+
+    def stop(self, message: str, error: BaseException | None = None) -> None:
+        """End this receiver for good; what is buffered is still published."""
+        self._attached().stop(message, error)
+
+    def isStopped(self) -> bool:
+        """Whether receiving threads shall end: after a stop, or while a restart is under way."""
+        return self._host is None or self._host.is_stopped()
+
+    def lastPosition(self) -> Position:
+        """Return the position stored with the last durable record, None when there is none."""
+        return self._attached().last_position()
+
+    def attach(self, host: ReceiverHost) -> None:
+        """Called by the host, once, before the first ``onStart``."""
+        self._host = host
+
+    def _attached(self) -> ReceiverHost:
+        if self._host is None:
+            raise ReceiverError(
+                f"{type(self).__name__} is not running",
+                operation="use receiver",
+                hint="call store, restart, stop and lastPosition only between onStart and onStop",
+            )
+        return self._host
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.pop("_host", None)  # the host belongs to one process
+        return state
