@@ -57,21 +57,24 @@ class Storage(ABC):
 
     @abstractmethod
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return bytes ``[start, end)`` of a file; negative numbers count from its end, as in slices.
+        """Return bytes ``[start, end)`` of a file; negatives count from its end, as in slices.
 
         Raises NotFoundError when there is no such file.
         """
 
     @abstractmethod
     def list(self, folder: str = "") -> Sequence[Entry]:
-        """Return the direct children of a folder, sorted by name; none when there is no such folder.
+        """Return a folder's direct children, sorted by name; none when there is no such folder.
 
         Temporary files of unfinished creates are left out.
         """
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove a file; one that is not there is no error (so a delete can be repeated)."""
+        """Remove a file; one that is not there is no error (so a delete can be repeated).
+
+        Durable: when it returns, the file does not come back, so deletes keep their order.
+        """
 
     @abstractmethod
     def exists(self, path: str) -> bool:
@@ -79,7 +82,7 @@ class Storage(ABC):
 
     @abstractmethod
     def uri(self, path: str) -> str:
-        """Return the full URI of a file, as Spark and pyarrow take it."""
+        """Return the full URI of a file as Spark takes it: Hadoop's scheme, no percent-encoding."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -87,11 +90,11 @@ class Storage(ABC):
 
 def check_path(path: str) -> str:
     """Return ``path`` if it is relative and stays under the root, else raise ConfigError."""
-    if any(part in ("", ".", "..") for part in path.split("/")):
+    if any(part in ("", ".", "..") or "\0" in part for part in path.split("/")):
         raise ConfigError(
             f"storage path {path!r} is not a clean relative path",
             operation="check path",
             path=path,
-            hint="give parts joined by single slashes, none of them '.' or '..'",
+            hint="give parts joined by single slashes, none of them '.', '..' or with a null byte",
         )
     return path

@@ -1,0 +1,88 @@
+"""What every backend checks of its arguments, and how it names what went wrong."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from penstock.errors import ConfigError, NotFoundError, StorageError, StorageFullError
+from penstock.storage.base import check_path
+from penstock.storage.names import is_temporary
+
+__all__ = ["as_buffer", "check_new_path", "check_root", "slice_bounds", "storage_error"]
+
+_FULL = {
+    errno.ENOSPC: "free space there, then start again",
+    errno.EDQUOT: "raise the quota or free space there, then start again",
+    errno.EROFS: "mount the file system for writing (it may have turned read-only after an error)",
+}
+_HINTS = {
+    errno.EACCES: "give this user read and write permission there",
+    errno.EPERM: "give this user read and write permission there",
+    errno.EIO: "look at the system log (dmesg): the disk or its connection fails",
+}
+_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+# Spark and Hadoop take these for wildcards wherever a path is given, so such a root could be
+# written but not scanned.
+_WILDCARDS = frozenset("*?[]{}\\")
+
+
+def check_root(root: str) -> str:
+    """Return ``root`` if Spark can scan files under it, else raise ConfigError."""
+    wildcards = sorted(_WILDCARDS & set(root))
+    if wildcards or "\0" in root:
+        what = f"{' '.join(wildcards)} (wildcards to Spark)" if wildcards else "a null byte"
+        raise ConfigError(
+            f"storage root {root!r} contains {what}",
+            operation="open storage",
+            path=root,
+            hint="choose a path without such characters",
+        )
+    return root
+
+
+def check_new_path(path: str) -> str:
+    """Return ``path`` if a file may be created under it, else raise ConfigError."""
+    if is_temporary(check_path(path).rpartition("/")[2]):
+        raise ConfigError(
+            f"storage path {path!r} has the form of a temporary file, which list leaves out",
+            operation="create",
+            path=path,
+            hint="choose a name that does not look like .NAME.<16 hex digits>.tmp",
+        )
+    return path
+
+
+def as_buffer(data: Any, path: str) -> memoryview:
+    """Return ``data`` as flat bytes, not copied; ConfigError when it is no contiguous buffer."""
+    try:
+        return memoryview(data).cast("B")
+    except TypeError as error:
+        raise ConfigError(
+            f"cannot store a {type(data).__name__}: it is not bytes or a contiguous buffer",
+            operation="create",
+            path=path,
+            hint="encode text, or call bytes() on it, first",
+        ) from error
+
+
+def slice_bounds(start: int, end: int | None, size: int) -> tuple[int, int]:
+    """Return ``start`` and length of ``[start, end)`` in a file of ``size`` bytes, as slices do."""
+    first, last, _ = slice(start, end).indices(size)
+    return first, max(last - first, 0)
+
+
+def storage_error(error: Exception, *, operation: str, path: str, url: str) -> StorageError:
+    """Return the error of our tree that says what ``error`` means for ``operation`` on ``path``.
+
+    FileExistsError is not looked at: only the step that gives a file its name can tell a taken
+    name from some other thing in the way.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    facts: dict[str, Any] = {"operation": operation, "path": path, "ids": {"storage": url}}
+    if number in _FULL:
+        return StorageFullError(f"cannot {operation} a file: no room", hint=_FULL[number], **facts)
+    if operation == "read" and isinstance(error, _MISSING):
+        return NotFoundError("there is no such file", hint="list the folder", **facts)
+    return StorageError(f"cannot {operation}", hint=_HINTS.get(number or 0), **facts)

@@ -1,0 +1,245 @@
+"""Storage on a local (or mounted) file system.
+
+How ``create`` keeps the contract, step by step; a crash after any step leaves nothing or the whole
+file, and an error at any step is raised before anything can be built on the file:
+
+1. The folder and all above it are made durable (penstock.storage.folders).
+2. A temporary file beside the target is written in full, fsynced and closed. A failed fsync has
+   thrown its data away (Linux marks the pages clean), so it is never tried again: the temporary
+   file is removed and the error raised.
+3. ``link`` gives it the target's name and refuses to replace one: this is the exclusive step, in
+   one atomic call of the file system. (``overwrite`` renames over the target instead.)
+4. The temporary name is removed, and the folder fsynced: only now does the name survive a crash.
+
+A reader may see a name between 3 and 4. ``list`` therefore fsyncs the folder after its scan: what
+it returns is durable even if the creator dies in between. ``delete`` fsyncs too, so deletes reach
+the disk in the order they were made.
+
+What a killed process may leave is a hidden temporary file, which ``list`` leaves out and nothing
+reads. Prior art: litestream's ``file.ReplicaClient``, Hadoop's ``CheckpointFileManager``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from penstock.errors import AlreadyExistsError, ConfigError
+from penstock.storage.base import Entry, Storage, check_path
+from penstock.storage.checks import (
+    as_buffer,
+    check_new_path,
+    check_root,
+    slice_bounds,
+    storage_error,
+)
+from penstock.storage.folders import DurableFolders, sync_folder
+from penstock.storage.names import is_temporary, temporary_name
+from penstock.storage.syscalls import Syscalls
+
+__all__ = ["LocalStorage"]
+
+_NO_FOLDER = (FileNotFoundError, NotADirectoryError)
+
+
+class LocalStorage(Storage):
+    """Small immutable files under a folder.
+
+    The folder is made if need be and tried out. Raises ConfigError when it cannot be made or
+    written, or when its file system has no hard links or cannot fsync a folder.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, syscalls: Syscalls | None = None) -> None:
+        self._bind(os.path.abspath(check_root(os.fspath(root))), syscalls or Syscalls())
+        self._try_out()
+
+    @classmethod
+    def attach(cls, root: str) -> LocalStorage:
+        """Open a folder that another instance has tried out, without touching it."""
+        storage = cls.__new__(cls)
+        storage._bind(root, Syscalls())
+        return storage
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The constructor's trial is not repeated: copies go to many tasks, some of which only read.
+        return (type(self).attach, (self._root,))
+
+    def _bind(self, root: str, syscalls: Syscalls) -> None:
+        self._root = root
+        self._syscalls = syscalls
+        self._folders = DurableFolders(root, syscalls)
+        self.url = f"file://{root}"
+
+    def create(self, path: str, data: Any, *, overwrite: bool = False) -> None:
+        """See Storage.create."""
+        target = self._locate(check_new_path(path))
+        content = as_buffer(data, path)
+        folder = os.path.dirname(target)
+        with self._failures("create", path):
+            temporary, fd = self._open_temporary(target)
+            try:
+                self._write_durably(fd, content)
+                self._give_name(temporary, target, overwrite)
+            except BaseException:
+                with suppress(OSError):
+                    self._syscalls.unlink(temporary)
+                raise
+            sync_folder(self._syscalls, folder)
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        """See Storage.read."""
+        with self._failures("read", path):
+            fd = self._syscalls.open(self._locate(path), os.O_RDONLY)
+            try:
+                status = self._syscalls.fstat(fd)
+                if not stat.S_ISREG(status.st_mode):
+                    raise IsADirectoryError(errno.EISDIR, "not a file", path)
+                return self._read_exactly(fd, *slice_bounds(start, end, status.st_size))
+            finally:
+                self._syscalls.close(fd)
+
+    def list(self, folder: str = "") -> Sequence[Entry]:
+        """See Storage.list."""
+        place = self._locate(folder) if folder else self._root
+        with self._failures("list", folder):
+            try:
+                entries = self._syscalls.scan(place)
+                sync_folder(self._syscalls, place)
+            except _NO_FOLDER:
+                return []
+            return sorted(self._describe(entries))
+
+    def delete(self, path: str) -> None:
+        """See Storage.delete."""
+        target = self._locate(path)
+        with self._failures("delete", path):
+            # The folder is synced also when the file is gone: whoever removed it may have been
+            # killed before its own sync.
+            with suppress(*_NO_FOLDER):
+                self._syscalls.unlink(target)
+            with suppress(*_NO_FOLDER):
+                sync_folder(self._syscalls, os.path.dirname(target))
+
+    def exists(self, path: str) -> bool:
+        """See Storage.exists."""
+        with self._failures("look for", path):
+            try:
+                status = self._syscalls.stat(self._locate(path))
+            except _NO_FOLDER:
+                return False
+            return stat.S_ISREG(status.st_mode)
+
+    def uri(self, path: str) -> str:
+        """See Storage.uri."""
+        return f"file://{self._locate(path)}"
+
+    def _locate(self, path: str) -> str:
+        return os.path.join(self._root, check_path(path))
+
+    @contextmanager
+    def _failures(self, operation: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise storage_error(error, operation=operation, path=path, url=self.url) from error
+
+    def _open_temporary(self, target: str) -> tuple[str, int]:
+        """Open a new file beside ``target``, in a durable folder; return its path and handle."""
+        folder, name = os.path.split(target)
+        temporary = os.path.join(folder, temporary_name(name))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        self._folders.ensure(folder)
+        try:
+            return temporary, self._syscalls.open(temporary, flags)
+        except FileNotFoundError:
+            # The folder was known, and was removed since.
+            self._folders.forget()
+            self._folders.ensure(folder)
+            return temporary, self._syscalls.open(temporary, flags)
+
+    def _write_durably(self, fd: int, content: memoryview) -> None:
+        """Write, fsync and close; the descriptor is closed in any case."""
+        try:
+            written = 0
+            while written < len(content):
+                written += self._syscalls.write(fd, content[written:])
+            self._syscalls.fsync(fd)
+        except BaseException:
+            with suppress(OSError):  # the first error is the one that tells
+                self._syscalls.close(fd)
+            raise
+        self._syscalls.close(fd)
+
+    def _give_name(self, temporary: str, target: str, overwrite: bool) -> None:
+        if overwrite:
+            self._syscalls.replace(temporary, target)
+            return
+        try:
+            self._syscalls.link(temporary, target)
+        except FileExistsError as error:
+            raise AlreadyExistsError(
+                "the name is taken",
+                operation="create",
+                path=os.path.relpath(target, self._root),
+                ids={"storage": self.url},
+                hint="another process was first; list the folder to see what it wrote",
+            ) from error
+        self._syscalls.unlink(temporary)
+
+    def _read_exactly(self, fd: int, start: int, count: int) -> bytes:
+        parts: list[bytes] = []
+        while count > 0:
+            part = self._syscalls.pread(fd, count, start)
+            if not part:
+                raise OSError(errno.EIO, "the file ends before its size says")
+            parts.append(part)
+            start += len(part)
+            count -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _describe(self, entries: Sequence[os.DirEntry[str]]) -> Iterator[Entry]:
+        for entry in entries:
+            if is_temporary(entry.name):
+                continue
+            with suppress(FileNotFoundError):  # removed since the scan
+                if entry.is_dir():
+                    yield Entry(entry.name, is_folder=True)
+                else:
+                    yield Entry(entry.name, size=entry.stat().st_size)
+
+    def _try_out(self) -> None:
+        """Do once what create does, so that a folder that cannot do it is refused now."""
+        temporary, second = (os.path.join(self._root, temporary_name("trial")) for _ in range(2))
+        try:
+            self._folders.ensure(self._root)
+            self._syscalls.close(
+                self._syscalls.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            )
+        except OSError as error:
+            raise self._refusal(
+                "cannot be made or written", "choose a folder that this user can write"
+            ) from error
+        try:
+            self._syscalls.link(temporary, second)
+            sync_folder(self._syscalls, self._root)
+        except OSError as error:
+            raise self._refusal(
+                "is on a file system without hard links or without fsync of folders",
+                "choose a folder on ext4, xfs, btrfs, apfs, zfs, tmpfs or NFS",
+            ) from error
+        finally:
+            for name in (temporary, second):
+                with suppress(OSError):
+                    self._syscalls.unlink(name)
+
+    def _refusal(self, what: str, hint: str) -> ConfigError:
+        return ConfigError(
+            f"storage folder {self._root!r} {what}",
+            operation="open storage",
+            path=self._root,
+            hint=hint,
+        )

@@ -1,0 +1,21 @@
+"""Names of files that are not there yet: what a create writes before it gives the real name."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+__all__ = ["is_temporary", "temporary_name"]
+
+# The leading dot also hides such files from Spark, which skips names that start with "." or "_".
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
+
+
+def temporary_name(name: str) -> str:
+    """Return a fresh hidden name for a file that is to become ``name``."""
+    return f".{name}.{secrets.token_hex(8)}.tmp"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether ``name`` is one that temporary_name gives; no file may be created under it."""
+    return _TEMPORARY.fullmatch(name) is not None

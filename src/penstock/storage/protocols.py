@@ -1,0 +1,77 @@
+"""Which fsspec protocols can create a file exclusively, and by what.
+
+Fencing rests on exclusive create (penstock.storage.base, invariant 3), and fsspec's interface does
+not promise it: the default ``pipe_file(mode="create")`` looks and then writes, so two callers can
+both succeed. A protocol is used only when its driver hands ``mode="create"`` to the store as one
+atomic condition, which was read in the drivers' sources and is tried out at every opening (an
+S3-compatible server may accept the condition and ignore it).
+
+A conditional write whose answer is lost may have taken effect; the driver repeats it and then finds
+its own file. That is reported as AlreadyExistsError too: to lose by mistake is safe, as nothing was
+acknowledged, while comparing contents to find out would let two writers of equal files both win.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["EXCLUSIVE", "REFUSED", "Protocol"]
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """A protocol that can be used."""
+
+    exclusive_by: str
+    """What makes its create exclusive."""
+
+    spark_scheme: str
+    """The scheme under which Spark reads the same files."""
+
+    package: str | None = None
+    """The package on PyPI that holds the driver, if it is not fsspec itself."""
+
+
+_S3 = Protocol(
+    exclusive_by="If-None-Match: * on PutObject and CompleteMultipartUpload",
+    spark_scheme="s3a",
+    package="s3fs",
+)
+_GCS = Protocol(
+    exclusive_by="ifGenerationMatch=0 on simple and resumable uploads",
+    spark_scheme="gs",
+    package="gcsfs",
+)
+_AZURE = Protocol(
+    exclusive_by="If-None-Match: * on Put Blob and Put Block List",
+    spark_scheme="abfss",
+    package="adlfs",
+)
+
+EXCLUSIVE = {
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    "gcs": _GCS,
+    "gs": _GCS,
+    "memory": Protocol(
+        exclusive_by="a lock in this process, which is all that can see these files",
+        spark_scheme="memory",
+    ),
+    "s3": _S3,
+    "s3a": _S3,
+}
+"""Protocols with exclusive create, by scheme."""
+
+_SHOWS_UNFINISHED = "its driver shows a file under its name while it is still being written"
+
+REFUSED = {
+    "az": "its URLs do not name the account, so Spark cannot read them: "
+    "write abfss://container@account.dfs.core.windows.net/path",
+    "ftp": _SHOWS_UNFINISHED,
+    "hdfs": "its driver (pyarrow) replaces existing files, both when it writes and when it renames",
+    "sftp": _SHOWS_UNFINISHED,
+    "smb": _SHOWS_UNFINISHED,
+    "ssh": _SHOWS_UNFINISHED,
+    "webhdfs": "its driver (fsspec) does not say whether a rename found the name taken",
+}
+"""Why other protocols that one might expect cannot be used."""

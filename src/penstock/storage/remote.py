@@ -1,0 +1,271 @@
+"""Storage on anything that fsspec reaches and that can create a file exclusively.
+
+Object stores make a file visible in one step when its upload ends, and acknowledge it when it is
+durable, so invariants 1, 2 and 4 hold as they are; invariant 3 is what penstock.storage.protocols
+is about. Listings are strongly consistent on every protocol in use, provided that fsspec does not
+answer from its own cache, which is therefore off.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any
+
+import fsspec
+
+from penstock.errors import AlreadyExistsError, ConfigError, PenstockError, StorageError
+from penstock.storage.base import Entry, Storage, check_path
+from penstock.storage.checks import (
+    as_buffer,
+    check_new_path,
+    check_root,
+    slice_bounds,
+    storage_error,
+)
+from penstock.storage.names import is_temporary, temporary_name
+from penstock.storage.protocols import EXCLUSIVE, REFUSED, Protocol
+
+__all__ = ["FsspecStorage"]
+
+# fsspec's memory files are one dictionary per process, in which "create" looks and then writes.
+_MEMORY_LOCK = threading.Lock()
+
+# S3 answers 409 to a conditional write that overlaps another: neither won, it is to be repeated.
+_CONFLICT, _PRECONDITION_FAILED = 409, 412
+_CONFLICT_ATTEMPTS = 8
+
+
+class FsspecStorage(Storage):
+    """Small immutable files under an fsspec URL.
+
+    Raises ConfigError when the URL or its protocol cannot be used, the driver is not installed, or
+    a trial at opening shows that the place cannot be written or does not create exclusively.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._bind(_check_url(url))
+        self._try_out()
+
+    @classmethod
+    def attach(cls, url: str) -> FsspecStorage:
+        """Open a URL that another instance has tried out, without a request to the store."""
+        storage = cls.__new__(cls)
+        storage._bind(url)
+        return storage
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies go to many tasks; none of them needs to repeat the constructor's trial.
+        return (type(self).attach, (self.url,))
+
+    def _bind(self, url: str) -> None:
+        self.url = url
+        scheme, _, rest = url.partition("://")
+        protocol = _protocol(scheme, url)
+        self._files, self._root = _connect(url, protocol)
+        self._uri_root = f"{protocol.spark_scheme}://{rest}"
+        self._creating: AbstractContextManager[Any] = (
+            _MEMORY_LOCK if scheme == "memory" else nullcontext()
+        )
+
+    def create(self, path: str, data: Any, *, overwrite: bool = False) -> None:
+        """See Storage.create."""
+        self._put(check_new_path(path), as_buffer(data, path), overwrite)
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        """See Storage.read."""
+        place = self._locate(path)
+        with self._failures("read", path):
+            if start == 0 and end is None:
+                return bytes(self._files.cat_file(place))
+            # Stores disagree on ranges that go past the end, so the bounds are resolved here.
+            first, count = slice_bounds(start, end, self._size(place))
+            return bytes(self._files.cat_file(place, first, first + count)) if count else b""
+
+    def list(self, folder: str = "") -> Sequence[Entry]:
+        """See Storage.list."""
+        place = self._locate(folder) if folder else self._root
+        with self._failures("list", folder):
+            try:
+                found = self._files.ls(place, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            return sorted(_describe(found, place))
+
+    def delete(self, path: str) -> None:
+        """See Storage.delete."""
+        with self._failures("delete", path), suppress(FileNotFoundError):
+            self._files.rm_file(self._locate(path))
+
+    def exists(self, path: str) -> bool:
+        """See Storage.exists."""
+        with self._failures("look for", path):
+            try:
+                return bool(self._files.info(self._locate(path))["type"] == "file")
+            except FileNotFoundError:
+                return False
+
+    def uri(self, path: str) -> str:
+        """See Storage.uri."""
+        return f"{self._uri_root.rstrip('/')}/{check_path(path)}"
+
+    def _locate(self, path: str) -> str:
+        return f"{self._root}/{check_path(path)}"
+
+    @contextmanager
+    def _failures(self, operation: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except PenstockError:
+            raise
+        except Exception as error:  # drivers let their libraries' own exceptions through
+            raise storage_error(error, operation=operation, path=path, url=self.url) from error
+
+    def _put(self, path: str, data: memoryview, overwrite: bool) -> None:
+        content = bytes(data)  # the drivers take nothing else in common
+        with self._failures("create", path):
+            try:
+                with self._creating:
+                    self._upload(
+                        self._locate(path), content, "overwrite" if overwrite else "create"
+                    )
+            except OSError as error:
+                if overwrite or not _says_taken(error):
+                    raise
+                raise AlreadyExistsError(
+                    "the name is taken",
+                    operation="create",
+                    path=path,
+                    ids={"storage": self.url},
+                    hint="another process was first; list the folder to see what it wrote",
+                ) from error
+
+    def _upload(self, place: str, content: bytes, mode: str) -> None:
+        for attempt in range(1, _CONFLICT_ATTEMPTS + 1):
+            try:
+                self._files.pipe_file(place, content, mode=mode)
+            except OSError as error:
+                if attempt == _CONFLICT_ATTEMPTS or _http_status(error) != _CONFLICT:
+                    raise
+            else:
+                return
+
+    def _size(self, place: str) -> int:
+        info = self._files.info(place)
+        if info["type"] != "file":
+            raise IsADirectoryError(place)
+        return int(info["size"])
+
+    def _try_out(self) -> None:
+        """Create one file twice: the second time must be refused."""
+        trial = temporary_name("trial")
+        try:
+            self._put(trial, memoryview(b""), overwrite=False)
+            try:
+                self._put(trial, memoryview(b""), overwrite=False)
+            except AlreadyExistsError:
+                return
+            finally:
+                self.delete(trial)
+        except StorageError as error:
+            raise _refusal(
+                self.url,
+                "cannot be written",
+                "check the name, this process's credentials and its permission to write there",
+            ) from error
+        raise _refusal(
+            self.url,
+            "let a second exclusive create replace the first, so it cannot fence old writers",
+            "use a store that honours conditional writes (AWS S3, Google Cloud Storage, Azure, "
+            "a current MinIO, Ceph or R2), or a newer version of the driver package",
+        )
+
+
+def _check_url(url: str) -> str:
+    """Return ``url`` in its one normal form, or raise ConfigError."""
+    scheme, _, rest = url.partition("://")
+    protocol = _protocol(scheme, url)
+    place = rest.strip("/") if scheme == "memory" else rest.rstrip("/")
+    authority = place.partition("/")[0]
+    user, at, account = authority.rpartition("@")
+    if at and (protocol.package != "adlfs" or ":" in user):
+        raise ConfigError(
+            f"a {scheme}:// storage URL holds a user name or password (not shown)",
+            operation="open storage",
+            hint="give credentials by the environment, as the driver's manual says",
+        )
+    if protocol.package == "adlfs" and not (user and "." in account):
+        raise _refusal(
+            url,
+            "does not name the container and the account",
+            f"write {scheme}://container@account.dfs.core.windows.net/path",
+        )
+    try:
+        check_path(place)
+    except ConfigError as error:
+        raise _refusal(
+            url, "has no bucket or an unclean path", f"write {scheme}://bucket/path"
+        ) from error
+    return check_root(f"{scheme}://{place}")
+
+
+def _protocol(scheme: str, url: str) -> Protocol:
+    if scheme in EXCLUSIVE:
+        return EXCLUSIVE[scheme]
+    why = REFUSED.get(scheme)
+    if why is None and scheme in fsspec.available_protocols():
+        why = "it is not known to create files exclusively"
+    known = ", ".join(f"{name}://" for name in sorted(EXCLUSIVE))
+    raise _refusal(
+        url,
+        f"cannot be used: {why}" if why else "has an unknown scheme",
+        f"use a path on a disk or shared file system, or one of {known}",
+    )
+
+
+def _connect(url: str, protocol: Protocol) -> tuple[Any, str]:
+    """Return the driver for ``url`` and the root as the driver names it."""
+    try:
+        files, root = fsspec.url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        raise _refusal(
+            url, "needs a package that is not installed", f"pip install {protocol.package}"
+        ) from error
+    except Exception as error:  # drivers look for credentials here, each in its own way
+        raise _refusal(
+            url, "cannot be reached by its driver", "see the cause; check the credentials"
+        ) from error
+    return files, root.rstrip("/")
+
+
+def _http_status(error: BaseException) -> int | None:
+    """Return the HTTP status of the botocore error behind ``error``, which s3fs rewords."""
+    cause: BaseException | None = error
+    while cause is not None:
+        response = getattr(cause, "response", None)
+        if isinstance(response, dict):
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            return status if isinstance(status, int) else None
+        cause = cause.__cause__
+    return None
+
+
+def _says_taken(error: OSError) -> bool:
+    return isinstance(error, FileExistsError) or _http_status(error) == _PRECONDITION_FAILED
+
+
+def _describe(found: Sequence[dict[str, Any]], folder: str) -> Iterator[Entry]:
+    for item in found:
+        path = item["name"].rstrip("/")
+        name = path.rpartition("/")[2]
+        if path == folder or is_temporary(name):
+            continue  # ``folder`` itself is listed when it is a file, or has a marker object
+        if item["type"] == "directory":
+            yield Entry(name, is_folder=True)
+        else:
+            yield Entry(name, size=int(item["size"]))
+
+
+def _refusal(url: str, what: str, hint: str) -> ConfigError:
+    return ConfigError(f"storage URL {url!r} {what}", operation="open storage", path=url, hint=hint)

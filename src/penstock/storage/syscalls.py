@@ -1,0 +1,63 @@
+"""The system calls that LocalStorage makes, each as a method, so that tests can stand in between.
+
+penstock.testing has variants that fail at a chosen call and that record calls for crash states.
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["Syscalls"]
+
+
+class Syscalls:
+    """The operating system's own calls. All raise OSError."""
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a file or folder; return its descriptor."""
+        return os.open(path, flags, 0o666)
+
+    def write(self, fd: int, data: memoryview) -> int:
+        """Write some of ``data``; return how many bytes."""
+        return os.write(fd, data)
+
+    def pread(self, fd: int, count: int, offset: int) -> bytes:
+        """Read up to ``count`` bytes at ``offset``."""
+        return os.pread(fd, count, offset)
+
+    def fsync(self, fd: int) -> None:
+        """Make a file's content, or a folder's names, durable."""
+        os.fsync(fd)
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor; it is gone also when this raises."""
+        os.close(fd)
+
+    def link(self, source: str, target: str) -> None:
+        """Give a file one more name; FileExistsError when that is taken."""
+        os.link(source, target)
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename a file, in place of any file of that name."""
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Remove a name."""
+        os.unlink(path)
+
+    def mkdir(self, path: str) -> None:
+        """Make a folder."""
+        os.mkdir(path)
+
+    def stat(self, path: str) -> os.stat_result:
+        """Return the status of a path, following symbolic links."""
+        return os.stat(path)
+
+    def fstat(self, fd: int) -> os.stat_result:
+        """Return the status of an open file."""
+        return os.fstat(fd)
+
+    def scan(self, path: str) -> list[os.DirEntry[str]]:
+        """Return the entries of a folder."""
+        with os.scandir(path) as entries:
+            return list(entries)
