@@ -81,7 +81,9 @@ class FsspecStorage(Storage):
                 return bytes(self._files.cat_file(place))
             # Stores disagree on ranges that go past the end, so the bounds are resolved here.
             first, count = slice_bounds(start, end, self._size(place))
-            return bytes(self._files.cat_file(place, first, first + count)) if count else b""
+            if count == 0:
+                return b""
+            return bytes(self._files.cat_file(place, start=first, end=first + count))
 
     def list(self, folder: str = "") -> Sequence[Entry]:
         """See Storage.list."""
