@@ -1,0 +1,36 @@
+"""The write-ahead journal: a partitioned log of immutable Parquet blocks.
+
+``JournalWriter`` writes (group commit, fencing), ``read_batches`` and ``read_records`` read any
+offset range, ``penstock.journal.spark`` reads it on Spark, ``retire`` deletes what every consumer is
+past. The format is described byte for byte in docs/journal-format.md.
+"""
+
+from penstock.journal.commit_policy import CommitPolicy
+from penstock.journal.offsets import WriterEnd, advance, ranges_between
+from penstock.journal.progress import StreamProgress
+from penstock.journal.reader import read_batches, read_records
+from penstock.journal.retention import commit_consumer, consumers, remove_consumer, retire
+from penstock.journal.schema import RecordFormat
+from penstock.journal.stream import JournalStream, list_streams
+from penstock.journal.verify import Verdict, verify_stream
+from penstock.journal.writer import JournalWriter
+
+__all__ = [
+    "CommitPolicy",
+    "JournalStream",
+    "JournalWriter",
+    "RecordFormat",
+    "StreamProgress",
+    "Verdict",
+    "WriterEnd",
+    "advance",
+    "commit_consumer",
+    "consumers",
+    "list_streams",
+    "ranges_between",
+    "read_batches",
+    "read_records",
+    "remove_consumer",
+    "retire",
+    "verify_stream",
+]

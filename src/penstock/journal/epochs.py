@@ -1,0 +1,85 @@
+"""Epochs: how a receiver's next attempt takes over from all earlier ones. The next name is the lock.
+
+Invariants:
+
+1. An epoch belongs to one process: it is claimed by the exclusive creation of its ``_writer.json``.
+2. Before a writer publishes anything, every earlier epoch of its receiver is sealed: an empty block
+   stands under the name that its next publish would need. A zombie of that epoch finds the name
+   taken and is fenced; if it was quicker, its block is seen here and sealed after.
+3. The seal carries the source's position, so the newest seal tells where to go on although retention
+   may have deleted every block.
+
+A crash between any two steps leaves a claimed epoch without blocks, which the next attempt seals.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+from penstock.errors import AlreadyExistsError
+from penstock.journal.block import BlockFooter, encode_block
+from penstock.journal.layout import WriterId, block_path, claim_path
+from penstock.journal.stream import JournalStream
+
+__all__ = ["claim_writer", "publish_seal"]
+
+
+def claim_writer(stream: JournalStream, receiver: str) -> tuple[WriterId, Any]:
+    """Claim the receiver's next epoch and seal all earlier ones.
+
+    Returns:
+        The new writer, and the source's last durable position (None when there is none).
+    """
+    writer = _claim(stream, receiver)
+    position = None
+    for earlier in stream.writers():
+        if earlier.receiver == receiver and earlier.epoch < writer.epoch:
+            position = _seal(stream, earlier, position).position
+    return writer, position
+
+
+def publish_seal(stream: JournalStream, writer: WriterId, at: BlockFooter) -> None:
+    """Publish the seal that ends a writer after ``at``, its newest block (or an empty start).
+
+    Raises:
+        AlreadyExistsError: a block or another seal has that name.
+    """
+    seal = BlockFooter(at.end_offset, 0, at.position, sealed=True)
+    data = encode_block(stream.format.arrow.empty_table(), seal)
+    stream.storage.create(block_path(stream.name, writer, seal.start_offset), data)
+
+
+def _claim(stream: JournalStream, receiver: str) -> WriterId:
+    epochs = [w.epoch for w in stream.writers() if w.receiver == receiver]
+    writer = WriterId(receiver, max(epochs, default=-1) + 1)
+    claim = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "claimed": datetime.now(timezone.utc).isoformat(),
+    }
+    while True:
+        try:
+            stream.storage.create(claim_path(stream.name, writer), json.dumps(claim).encode())
+        except AlreadyExistsError:
+            writer = replace(writer, epoch=writer.epoch + 1)
+        else:
+            return writer
+
+
+def _seal(stream: JournalStream, writer: WriterId, inherited: Any) -> BlockFooter:
+    """Make sure that a writer is sealed; return its seal. Blocks it published meanwhile count."""
+    while True:
+        newest = stream.newest(writer) or BlockFooter(0, 0, None)
+        if newest.sealed:
+            return newest
+        if newest.position is None:
+            newest = replace(newest, position=inherited)
+        try:
+            publish_seal(stream, writer, newest)
+        except AlreadyExistsError:
+            continue  # the writer published once more, or somebody else sealed it: look again

@@ -1,0 +1,84 @@
+"""Where things lie under a journal's root, and how their names are read back.
+
+    <stream>/stream.json
+    <stream>/<receiver>-<epoch>/_writer.json      who claimed this epoch (diagnosis; the claim is its name)
+    <stream>/<receiver>-<epoch>/<start>.parquet   a block or the seal; start in 20 digits
+    <stream>/consumers/<name>.json
+    <stream>/control/...                          between driver and receivers (penstock.receivers.control)
+
+Pure functions of names; see docs/journal-format.md for the contents.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from penstock.model import check_name
+
+__all__ = [
+    "CLAIM_FILE",
+    "WriterId",
+    "block_path",
+    "claim_path",
+    "consumer_path",
+    "parse_block_start",
+    "parse_writer",
+    "stream_info_path",
+    "writer_folder",
+]
+
+CLAIM_FILE = "_writer.json"
+_WRITER = re.compile(r"(?P<receiver>.+)-(?P<epoch>\d{8})")
+_BLOCK = re.compile(r"(\d{20})\.parquet")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WriterId:
+    """One epoch (attempt) of one receiver; its text form is the partition in offset maps."""
+
+    receiver: str
+    epoch: int
+
+    def __post_init__(self) -> None:
+        check_name("receiver", self.receiver)
+
+    def __str__(self) -> str:
+        return f"{self.receiver}-{self.epoch:08d}"
+
+
+def parse_writer(name: str) -> WriterId | None:
+    """Return the writer whose folder or partition has this name, None when it is no writer's."""
+    match = _WRITER.fullmatch(name)
+    return WriterId(match["receiver"], int(match["epoch"])) if match else None
+
+
+def parse_block_start(name: str) -> int | None:
+    """Return the start offset in a block's file name, None for any other file."""
+    match = _BLOCK.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def stream_info_path(stream: str) -> str:
+    """Return the path of the stream's description."""
+    return f"{stream}/stream.json"
+
+
+def writer_folder(stream: str, writer: WriterId | str) -> str:
+    """Return the folder that holds a writer's blocks."""
+    return f"{stream}/{writer}"
+
+
+def claim_path(stream: str, writer: WriterId) -> str:
+    """Return the path of the file whose exclusive creation claims the epoch."""
+    return f"{writer_folder(stream, writer)}/{CLAIM_FILE}"
+
+
+def block_path(stream: str, writer: WriterId | str, start_offset: int) -> str:
+    """Return the path of the block (or seal) that begins at ``start_offset``."""
+    return f"{writer_folder(stream, writer)}/{start_offset:020d}.parquet"
+
+
+def consumer_path(stream: str, consumer: str) -> str:
+    """Return the path of a consumer's committed offsets."""
+    return f"{stream}/consumers/{check_name('consumer', consumer)}.json"

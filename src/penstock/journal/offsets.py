@@ -1,0 +1,62 @@
+"""Offset maps of a journal stream: which records a batch takes, and which writers may be left out.
+
+An offset map is ``{writer: end}``. Every restart of a receiver brings a new writer, so finished ones
+must leave the map again, or it would grow for ever. The rule that makes this safe: **a writer that
+is absent from a map, while a later epoch of its receiver is present, is finished**. It holds because
+a later epoch begins only after the earlier one is sealed, so its end is final. Pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.journal.layout import WriterId, parse_writer
+from penstock.model import OffsetRange, Offsets
+
+__all__ = ["WriterEnd", "advance", "is_finished", "ranges_between"]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterEnd:
+    """How far a writer's durable records go, and whether that is final."""
+
+    end_offset: int
+    sealed: bool
+
+
+def is_finished(writer: WriterId, committed: Offsets) -> bool:
+    """Whether ``committed`` says, by leaving the writer out, that all its records are behind it."""
+    return str(writer) not in committed and writer.epoch < _newest_epochs(committed).get(
+        writer.receiver, 0
+    )
+
+
+def advance(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> dict[str, int]:
+    """Return the offset map that follows ``start`` when all of ``ends`` is taken.
+
+    Writers that ``start`` took to their final end are left out once a later epoch is in the map.
+    """
+    live = {w: end for w, end in ends.items() if not is_finished(w, start)}
+    newest = _newest_epochs({str(w): 0 for w in live})
+    result = {}
+    for writer, end in sorted(live.items()):
+        exhausted = end.sealed and start.get(str(writer)) == end.end_offset
+        if not (exhausted and writer.epoch < newest[writer.receiver]):
+            result[str(writer)] = max(end.end_offset, start.get(str(writer), 0))
+    return result
+
+
+def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
+    """Return the non-empty ranges that lead from one offset map to the next."""
+    ranges = (OffsetRange(w, min(start.get(w, 0), to), to) for w, to in sorted(end.items()))
+    return [r for r in ranges if r.count]
+
+
+def _newest_epochs(writers: Iterable[str]) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for name in writers:
+        writer = parse_writer(name)
+        if writer is not None:
+            newest[writer.receiver] = max(writer.epoch, newest.get(writer.receiver, 0))
+    return newest

@@ -1,0 +1,124 @@
+"""From offset ranges to pieces of block files: pure decisions.
+
+A block ends where the next one starts; of the newest block in a listing only its footer knows. So a
+slice says what its block must hold, and whoever reads it checks that: a block missing in the middle
+shows as one that holds fewer records than the listing promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock.errors import DamagedBlockError, MissingBlockError
+from penstock.journal.block import BlockFooter
+from penstock.journal.layout import block_path
+from penstock.journal.stream import BlockEntry
+from penstock.model import OffsetRange
+
+__all__ = ["BlockSlice", "check_slice", "pack_slices", "slice_range"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSlice:
+    """Records ``[start_offset, end_offset)`` of the block file at ``path``."""
+
+    path: str
+    block_start: int
+    block_end: int | None
+    """Where the next block starts; None for the newest block of a listing."""
+    size: int
+    """Bytes of the whole block file."""
+    start_offset: int
+    end_offset: int
+
+    @property
+    def count(self) -> int:
+        """How many records the slice holds."""
+        return self.end_offset - self.start_offset
+
+    def is_whole(self, footer: BlockFooter) -> bool:
+        """Whether the slice takes all records of its block."""
+        return (self.start_offset, self.end_offset) == (footer.start_offset, footer.end_offset)
+
+
+def slice_range(
+    stream: str, blocks: Sequence[BlockEntry], wanted: OffsetRange
+) -> list[BlockSlice]:
+    """Return the slices of a writer's listed ``blocks`` that make up the ``wanted`` range.
+
+    Raises:
+        MissingBlockError: the listing begins after the range, or has nothing of it.
+    """
+    if not wanted.count:
+        return []
+    starts = [block.start_offset for block in blocks]
+    if not starts or starts[0] > wanted.start_offset:
+        raise _missing(stream, wanted, f"the journal now begins at {starts[0] if starts else None}")
+    slices = []
+    for block, following in zip(blocks, [*starts[1:], None], strict=True):
+        end = wanted.end_offset if following is None else min(following, wanted.end_offset)
+        start = max(block.start_offset, wanted.start_offset)
+        if start < end:
+            path = block_path(stream, wanted.partition, block.start_offset)
+            slices.append(
+                BlockSlice(path, block.start_offset, following, block.size, start, end)
+            )
+    return slices
+
+
+def check_slice(part: BlockSlice, footer: BlockFooter) -> None:
+    """Check that a block holds what the listing promised of it.
+
+    Raises:
+        MissingBlockError: it ends before the next listed block, or before the slice, does.
+        DamagedBlockError: it holds other records than its name says.
+    """
+    if footer.start_offset != part.block_start or (
+        part.block_end is not None and footer.end_offset > part.block_end
+    ):
+        raise DamagedBlockError(
+            f"block holds [{footer.start_offset}, {footer.end_offset}), not what its name says",
+            operation="read block",
+            path=part.path,
+            hint="it was renamed or copied by hand: restore the journal from a copy",
+        )
+    if footer.end_offset < (part.block_end or part.end_offset):
+        writer = part.path.split("/")[-2]
+        gap = OffsetRange(writer, footer.end_offset, part.block_end or part.end_offset)
+        raise _missing(part.path.split("/")[0], gap, "no block holds it")
+
+
+def pack_slices(slices: Iterable[BlockSlice], max_tasks: int) -> list[list[BlockSlice]]:
+    """Share slices out over at most ``max_tasks`` tasks of about equal records, in order.
+
+    Slices are cut where a task is full, so one large block serves several tasks and many small ones
+    share one.
+    """
+    slices = list(slices)
+    total = sum(part.count for part in slices)
+    share = max(1, -(-total // max(1, max_tasks)))
+    tasks: list[list[BlockSlice]] = []
+    room = 0
+    for whole in slices:
+        at = whole.start_offset
+        while at < whole.end_offset:
+            if room == 0:
+                tasks.append([])
+                room = share
+            end = min(whole.end_offset, at + room)
+            tasks[-1].append(
+                BlockSlice(whole.path, whole.block_start, whole.block_end, whole.size, at, end)
+            )
+            room -= end - at
+            at = end
+    return tasks
+
+
+def _missing(stream: str, wanted: OffsetRange, why: str) -> MissingBlockError:
+    return MissingBlockError(
+        f"records [{wanted.start_offset}, {wanted.end_offset}) are not in the journal: {why}",
+        operation="read range",
+        ids={"stream": stream, "writer": wanted.partition},
+        hint="run `penstock journal verify` on the journal; nothing was skipped",
+    )

@@ -1,0 +1,144 @@
+"""One stream of a journal: its description, its writers and their blocks, read by listing.
+
+The directory listing is the block metadata log; there is no second log that could disagree with it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from penstock.errors import AlreadyExistsError, ConfigError, LogFormatError, NotFoundError
+from penstock.journal.block import FORMAT_VERSION, BlockFooter, read_footer, tail_size
+from penstock.journal.layout import (
+    WriterId,
+    block_path,
+    parse_block_start,
+    parse_writer,
+    stream_info_path,
+    writer_folder,
+)
+from penstock.journal.schema import RecordFormat
+from penstock.model import check_name
+from penstock.storage import Storage
+
+__all__ = ["BlockEntry", "JournalStream", "list_streams"]
+
+_TAIL_GUESS = 4096
+"""Most footers fit in this many bytes, so one read gets them."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BlockEntry:
+    """A block or seal as the listing shows it: its start offset and its size in bytes."""
+
+    start_offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class JournalStream:
+    """A stream under a journal's root. Small and picklable: executors get it as it is."""
+
+    storage: Storage
+    name: str
+    format: RecordFormat
+
+    @staticmethod
+    def create(storage: Storage, name: str, record_format: RecordFormat) -> JournalStream:
+        """Return the stream, made if it is not there yet.
+
+        Raises:
+            ConfigError: the name is not allowed, or the stream exists with another schema.
+        """
+        check_name("stream", name)
+        info = {"version": FORMAT_VERSION, "stream": name, "schema": record_format.to_json()}
+        try:
+            storage.create(stream_info_path(name), json.dumps(info, indent=2).encode())
+        except AlreadyExistsError:
+            found = JournalStream.open(storage, name)
+            if found.format != record_format:
+                raise ConfigError(
+                    f"stream {name!r} holds records of {found.format!r}, not {record_format!r}",
+                    operation="open stream",
+                    path=storage.uri(name),
+                    ids={"stream": name},
+                    hint="give the new schema a stream name of its own",
+                ) from None
+            return found
+        return JournalStream(storage, name, record_format)
+
+    @staticmethod
+    def open(storage: Storage, name: str) -> JournalStream:
+        """Return an existing stream.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            LogFormatError: its description is damaged or of a newer version.
+        """
+        path = stream_info_path(check_name("stream", name))
+        data = storage.read(path)
+        try:
+            info = json.loads(data)
+            version, schema = info["version"], RecordFormat.from_json(info["schema"])
+        except (ValueError, KeyError, TypeError, OSError) as e:
+            raise LogFormatError(
+                "the stream's description cannot be read",
+                operation="open stream",
+                path=storage.uri(path),
+                ids={"stream": name},
+                hint="restore stream.json from another stream of the same schema",
+            ) from e
+        if version > FORMAT_VERSION:
+            raise LogFormatError(
+                f"the stream has format version {version}, newer than {FORMAT_VERSION}",
+                operation="open stream",
+                path=storage.uri(path),
+                ids={"stream": name},
+                hint="upgrade penstock",
+            )
+        return JournalStream(storage, name, schema)
+
+    def writers(self) -> list[WriterId]:
+        """Return all writers that ever claimed an epoch, sorted by receiver and epoch."""
+        folders = (entry.name for entry in self.storage.list(self.name) if entry.is_folder)
+        return sorted(writer for name in folders if (writer := parse_writer(name)))
+
+    def blocks(self, writer: WriterId | str) -> list[BlockEntry]:
+        """Return a writer's blocks in order, the seal last if there is one."""
+        entries = self.storage.list(writer_folder(self.name, writer))
+        return [
+            BlockEntry(start, entry.size)
+            for entry in entries
+            if (start := parse_block_start(entry.name)) is not None
+        ]
+
+    def footer(self, writer: WriterId | str, start_offset: int) -> BlockFooter:
+        """Return the verified footer of one block.
+
+        Raises:
+            NotFoundError: there is no such block.
+            DamagedBlockError: its footer fails its checksum.
+        """
+        path = block_path(self.name, writer, start_offset)
+        tail = self.storage.read(path, -_TAIL_GUESS)
+        if len(tail) == _TAIL_GUESS and tail_size(tail) > _TAIL_GUESS:
+            tail = self.storage.read(path, -tail_size(tail))
+        return read_footer(tail, self.storage.uri(path))
+
+    def newest(self, writer: WriterId | str) -> BlockFooter | None:
+        """Return the footer of a writer's newest block or seal, None when it has neither."""
+        blocks = self.blocks(writer)
+        return self.footer(writer, blocks[-1].start_offset) if blocks else None
+
+
+def list_streams(storage: Storage) -> list[JournalStream]:
+    """Return the streams under a journal's root, sorted by name."""
+    streams = []
+    for entry in storage.list():
+        if entry.is_folder:
+            try:
+                streams.append(JournalStream.open(storage, entry.name))
+            except (NotFoundError, ConfigError):
+                continue  # a folder that is no stream
+    return streams

@@ -1,0 +1,30 @@
+"""A batch: an id, a time, and for each input the offsets between which its records lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Batch", "SourceOffset", "SourceRange"]
+
+SourceOffset = Any
+"""How far an input has been read: a JSON object such as ``{"<stream>": {"<writer>": end}}``.
+
+Only the input knows its meaning. None stands for the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """What a batch takes of one input: everything after ``start`` up to ``end``."""
+
+    start: SourceOffset
+    end: SourceOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One run of the graph. ``sources`` stand in the order of the program's inputs."""
+
+    id: int
+    time_ms: int
+    sources: tuple[SourceRange, ...]

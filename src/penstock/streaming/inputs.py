@@ -1,0 +1,139 @@
+"""Inputs: streams that are read from outside by offsets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.rdd import RDD
+
+from penstock.errors import RecoveryMismatchError, StreamingError
+from penstock.model import check_name
+from penstock.streaming.batch import SourceOffset, SourceRange
+from penstock.streaming.dstream import DStream
+
+if TYPE_CHECKING:
+    from penstock.streaming.context import StreamingContext
+
+__all__ = ["InputDStream", "QueueInputDStream"]
+
+
+class InputDStream(DStream):
+    """A stream read by offsets. Each batch takes everything after one offset up to another.
+
+    The engine asks ``latest_offset`` when it plans a batch, makes the answer durable, and only then
+    asks for the records between the two; after a failure it asks for the same range again.
+    """
+
+    kind = "input"
+
+    def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
+        super().__init__(ssc)
+        self.id = len(ssc.graph.inputs)
+        self.name = check_name("stream", f"{self.kind}-{self.id}" if name is None else name)
+        self._ranges: dict[int, SourceRange] = {}
+        ssc.graph.add_input(self)
+
+    @property
+    def parents(self) -> tuple[DStream, ...]:
+        """None: an input begins the graph."""
+        return ()
+
+    @abstractmethod
+    def latest_offset(self, start: SourceOffset) -> SourceOffset:
+        """Return how far a batch that begins after ``start`` goes: a JSON value, None for nothing.
+
+        Called on the engine's planning thread; must be quick and must not read the records.
+        """
+
+    @abstractmethod
+    def compute_range(self, wanted: SourceRange) -> RDD[Any]:
+        """Return the records of a range."""
+
+    def record_count(self, wanted: SourceRange) -> int:
+        """Return how many records a range holds, 0 when that is not known."""
+        return 0
+
+    def on_committed(self, end: SourceOffset) -> None:
+        """Learn that no batch needs records before ``end`` any more."""
+
+    def set_range(self, time_ms: int, planned: SourceRange) -> None:
+        """Learn which records the batch of that time takes."""
+        self._ranges[time_ms] = planned
+
+    def range_of(self, time_ms: int) -> SourceRange:
+        """Return which records the batch of that time takes."""
+        return self._ranges.get(time_ms, SourceRange(None, None))
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        """Return the records that were planned for that batch."""
+        return self.compute_range(self.range_of(time_ms))
+
+    def clear_metadata(self, before_ms: int) -> None:
+        """Forget the RDDs and ranges of batches before that time."""
+        super().clear_metadata(before_ms)
+        for time_ms in [t for t in self._ranges if t < before_ms]:
+            del self._ranges[time_ms]
+
+
+class QueueInputDStream(InputDStream):
+    """RDDs from a list that the program holds, one a batch or all at once; for tests.
+
+    Its data is in memory only: a batch of it that was cut off cannot run again after a restart.
+    Source: ``org.apache.spark.streaming.dstream.QueueInputDStream``.
+    """
+
+    kind = "queue"
+
+    def __init__(
+        self,
+        ssc: StreamingContext,
+        rdds: Sequence[RDD[Any]],
+        one_at_a_time: bool,
+        default: RDD[Any] | None,
+    ) -> None:
+        super().__init__(ssc)
+        self._queue = rdds
+        self._one_at_a_time = one_at_a_time
+        self._default = default
+
+    def latest_offset(self, start: SourceOffset) -> SourceOffset:
+        """Return the number of RDDs taken: one more, or all there are."""
+        taken = _taken(self.name, start)
+        step = 1 if self._one_at_a_time else len(self._queue)
+        return {self.name: {"rdds": max(taken, min(taken + step, len(self._queue)))}}
+
+    def compute_range(self, wanted: SourceRange) -> RDD[Any]:
+        """Return the union of the RDDs taken, the default when there are none."""
+        start, end = _taken(self.name, wanted.start), _taken(self.name, wanted.end)
+        if end > len(self._queue):
+            raise StreamingError(
+                "the RDDs of an unfinished batch of a queueStream are gone with the process",
+                operation="recover batch",
+                ids={"stream": self.name},
+                hint="queueStream is for tests; use a receiver's stream where batches must survive",
+            )
+        rdds = list(self._queue[start:end])
+        sc = self.ssc.sparkContext
+        if not rdds:
+            return sc.emptyRDD() if self._default is None else self._default
+        return rdds[0] if len(rdds) == 1 else sc.union(rdds)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # RDDs belong to one SparkContext: a recovered queue is empty.
+        return {**super().__getstate__(), "_queue": [], "_default": None}
+
+
+def _taken(name: str, offset: SourceOffset) -> int:
+    if offset is None:
+        return 0
+    try:
+        return int(offset[name]["rdds"])
+    except (KeyError, TypeError) as e:
+        raise RecoveryMismatchError(
+            f"the planned offset {offset!r} is not one of stream {name!r}",
+            operation="recover",
+            ids={"stream": name},
+            hint="keep the inputs in the same order and under the same names",
+        ) from e

@@ -1,0 +1,120 @@
+"""The input behind every receiver: a stream of the journal, read by offset ranges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.rdd import RDD
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import RecoveryMismatchError, StreamingError
+from penstock.journal import (
+    JournalStream,
+    RecordFormat,
+    StreamProgress,
+    advance,
+    commit_consumer,
+    ranges_between,
+    retire,
+)
+from penstock.journal.layout import parse_writer
+from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
+from penstock.model import OffsetRange
+from penstock.receivers import Receiver
+from penstock.storage import Storage
+from penstock.streaming.batch import SourceOffset, SourceRange
+from penstock.streaming.inputs import InputDStream
+
+if TYPE_CHECKING:
+    from penstock.streaming.context import StreamingContext
+
+__all__ = ["ReceiverInputDStream"]
+
+_CONSUMER = "streaming"
+
+
+class ReceiverInputDStream(InputDStream):
+    """Records that a receiver pushes into the journal.
+
+    Offsets are ``{"<stream>": {"<writer>": end}}``. Records are ``str``, ``bytes``, Python objects or
+    dicts, after the receiver's schema; on the DataFrame path they are the schema's columns.
+    """
+
+    kind = "receiver"
+
+    def __init__(
+        self, ssc: StreamingContext, receiver: Receiver, name: str | None = None
+    ) -> None:
+        self.format = RecordFormat(receiver.schema)
+        super().__init__(ssc, name)
+        self.receiver = receiver
+        self._journal: JournalStream | None = None
+        self._progress: StreamProgress | None = None
+
+    @property
+    def journal(self) -> JournalStream:
+        """The journal stream that the receiver writes."""
+        if self._journal is None:
+            raise StreamingError(
+                "the stream has no journal before the context starts",
+                operation="open journal",
+                ids={"stream": self.name},
+                hint="call start() first",
+            )
+        return self._journal
+
+    def open_journal(self, storage: Storage) -> None:
+        """Open this input's stream under the journal's root; register as its consumer."""
+        self._journal = JournalStream.create(storage, self.name, self.format)
+        check_spark_schema(self._journal)
+        self._progress = StreamProgress(self._journal)
+
+    def has_columns(self) -> bool:
+        """Pickled objects have no columns; everything else has."""
+        return self.format.kind != "pickle"
+
+    def latest_offset(self, start: SourceOffset) -> SourceOffset:
+        """Return the ends of all that is durable now."""
+        if self._progress is None:
+            return start
+        committed = self._offsets(start)
+        return {self.name: advance(committed, self._progress.ends(committed))}
+
+    def compute_range(self, wanted: SourceRange) -> RDD[Any]:
+        """Return the records of a range, read from their blocks when the tasks run."""
+        return journal_rdd(self.ssc.sparkContext, self.journal, self.ranges(wanted))
+
+    def compute_dataframe(self, time_ms: int) -> DataFrame:
+        """Return the records of that batch as a DataFrame over their blocks."""
+        ranges = self.ranges(self.range_of(time_ms))
+        return journal_dataframe(SparkSession.builder.getOrCreate(), self.journal, ranges)
+
+    def record_count(self, wanted: SourceRange) -> int:
+        """Return how many records the range holds."""
+        return sum(r.count for r in self.ranges(wanted))
+
+    def on_committed(self, end: SourceOffset) -> None:
+        """Tell the journal, and retire the blocks that no consumer needs."""
+        offsets = self._offsets(end)
+        commit_consumer(self.journal, _CONSUMER, offsets)
+        retire(self.journal, [w for name in offsets if (w := parse_writer(name))])
+
+    def ranges(self, wanted: SourceRange) -> list[OffsetRange]:
+        """Return the offset ranges of the journal between two offsets of this input."""
+        return ranges_between(self._offsets(wanted.start), self._offsets(wanted.end))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_journal": None, "_progress": None}
+
+    def _offsets(self, offset: SourceOffset) -> dict[str, int]:
+        if offset is None:
+            return {}
+        if not isinstance(offset, dict) or set(offset) != {self.name}:
+            raise RecoveryMismatchError(
+                f"the checkpoint location planned {offset!r} for the input in the place of "
+                f"stream {self.name!r}",
+                operation="recover",
+                ids={"stream": self.name},
+                hint="keep the program's inputs in the same order and under the same names (name=)",
+            )
+        return {writer: int(end) for writer, end in offset[self.name].items()}
