@@ -82,8 +82,9 @@ class PenstockError(Exception):
         where = {"operation": self.operation, "path": self.path, **self.ids}
         facts = " ".join(f"{key}={value}" for key, value in where.items() if value is not None)
         parts = [self.message, f"[{facts}]" if facts else "", f"Hint: {self.hint}" if self.hint else ""]
-        if self.cause is not None:
-            parts.insert(2, f"Cause: {type(self.cause).__name__}: {self.cause}.")
+        if (cause := self.cause) is not None:
+            reason = cause.message if isinstance(cause, PenstockError) else str(cause)
+            parts.insert(2, f"Cause: {type(cause).__name__}: {reason}.")
         return " ".join(part for part in parts if part)
 
     def __reduce__(self) -> tuple[Any, ...]:
