@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import RecoveryMismatchError, StreamingError
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.dstream import DStream
-from penstock.streaming.inputs import InputDStream
+from penstock.streaming.inputs import InputDStream, QueueInputDStream
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
 
@@ -35,6 +35,10 @@ class DStreamGraph:
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
         """The inputs that a receiver feeds."""
         return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
+
+    def has_queue(self) -> bool:
+        """Whether an input holds its data in this process's memory only."""
+        return any(isinstance(stream, QueueInputDStream) for stream in self.inputs)
 
     def add_input(self, stream: InputDStream) -> None:
         """Add an input; its name must be its own."""
