@@ -1,0 +1,27 @@
+"""Push sources: the contract of a receiver, what runs it, and one module per built-in source."""
+
+from penstock.receivers.control import Order, Status, read_order, read_status, write_order
+from penstock.receivers.receiver import Position, Receiver, ReceiverHost
+from penstock.receivers.socket import SocketReceiver
+from penstock.receivers.supervisor import (
+    ReceiverSettings,
+    ReceiverSupervisor,
+    ReceiverTask,
+    backoff_ms,
+)
+
+__all__ = [
+    "Order",
+    "Position",
+    "Receiver",
+    "ReceiverHost",
+    "ReceiverSettings",
+    "ReceiverSupervisor",
+    "ReceiverTask",
+    "SocketReceiver",
+    "Status",
+    "backoff_ms",
+    "read_order",
+    "read_status",
+    "write_order",
+]

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -31,10 +31,10 @@ from penstock.errors import ReceiverError
 
 __all__ = ["Position", "Receiver", "ReceiverHost"]
 
-Position = Any
+Position: TypeAlias = Any
 """Where a source stands after a record: any JSON value; only the source knows its meaning."""
 
-Records = Any | Iterable[Any] | pa.RecordBatch | pa.Table
+Records: TypeAlias = Any | Iterable[Any] | pa.RecordBatch | pa.Table
 
 
 class ReceiverHost(Protocol):
