@@ -57,14 +57,14 @@ class Storage(ABC):
 
     @abstractmethod
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return bytes ``[start, end)`` of a file; negative numbers count from its end, as in slices.
+        """Return bytes ``[start, end)`` of a file; negative numbers count from its end, as slices.
 
         Raises NotFoundError when there is no such file.
         """
 
     @abstractmethod
     def list(self, folder: str = "") -> Sequence[Entry]:
-        """Return the direct children of a folder, sorted by name; none when there is no such folder.
+        """Return the direct children of a folder, sorted by name; none when it is not there.
 
         Temporary files of unfinished creates are left out.
         """
