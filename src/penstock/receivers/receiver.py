@@ -12,9 +12,10 @@ Its life::
   another thread, also when ``onStart`` failed half way. It is not guaranteed to be called: the
   process may be killed.
 - After a start, receiving continues after ``lastPosition()``: the position that was stored with the
-  last durable record of this receiver, whoever wrote it. With a position, records are in the journal
-  exactly once; without, at least once.
-- An instance is pickled to the executor: open sockets and files in ``onStart``, not in ``__init__``.
+  last durable record of this receiver, whoever wrote it. With a position, records are in the
+  journal exactly once; without, at least once.
+- An instance is pickled to the executor: open sockets and files in ``onStart``, not
+  in ``__init__``.
 
 Prior art: Spark's ``org.apache.spark.streaming.receiver.Receiver``.
 """
