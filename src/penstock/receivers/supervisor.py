@@ -20,8 +20,8 @@ import queue
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 import pyarrow as pa
 
@@ -49,7 +49,7 @@ _STABLE_S = 60.0
 class ReceiverSettings:
     """How receivers run; see penstock.conf for the settings they come from."""
 
-    commit: CommitPolicy = CommitPolicy()
+    commit: CommitPolicy = field(default_factory=CommitPolicy)
     compression: str = "none"
     restart_delay_ms: int = 2000
     poll_ms: int = 200
@@ -73,7 +73,8 @@ class ReceiverTask:
 
 def backoff_ms(failures: int, base_ms: int) -> int:
     """Return the delay before start number ``failures`` + 1: base, doubled each time, capped."""
-    return min(base_ms * 2 ** min(max(failures - 1, 0), 16), max(base_ms, _MAX_BACKOFF_MS))
+    doublings = min(max(failures - 1, 0), 16)
+    return min(base_ms << doublings, max(base_ms, _MAX_BACKOFF_MS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +125,7 @@ class ReceiverSupervisor:
 
     # -- what the receiver calls, from its threads (ReceiverHost) --
 
-    def store(
-        self, records: Records, position: Position, ack: Callable[[], None] | None
-    ) -> None:
+    def store(self, records: Records, position: Position, ack: Callable[[], None] | None) -> None:
         """See Receiver.store."""
         writer = self._writer
         if isinstance(records, pa.RecordBatch | pa.Table):

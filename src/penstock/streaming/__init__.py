@@ -1,6 +1,6 @@
 """DStreams with a durable journal: drop-in for ``pyspark.streaming``.
 
-    from penstock.streaming import StreamingContext
+from penstock.streaming import StreamingContext
 """
 
 from penstock.streaming.context import StreamingContext

@@ -1,6 +1,6 @@
 """StreamingContext: the entry point of a streaming program.
 
-Same names and meaning as ``pyspark.streaming.StreamingContext``; the engine behind it is penstock's.
+Same names and meaning as ``pyspark.streaming.StreamingContext``; the engine is penstock's.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
-from pyspark import SparkContext, StorageLevel
-from pyspark.rdd import RDD
+from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
@@ -147,7 +146,9 @@ class StreamingContext:
         """
         return self.receiverStream(SocketReceiver(hostname, port), name)
 
-    def tailStream(self, path: str | Sequence[str], name: str | None = None) -> ReceiverInputDStream:
+    def tailStream(
+        self, path: str | Sequence[str], name: str | None = None
+    ) -> ReceiverInputDStream:
         """Return the stream of lines appended to files, followed as ``tail -F`` does, exactly once.
 
         Args:
@@ -244,7 +245,7 @@ class StreamingContext:
         self.awaitTerminationOrTimeout(timeout)
 
     def awaitTerminationOrTimeout(self, timeout: float | None) -> bool:
-        """Wait as ``awaitTermination`` does; return whether the program was stopped in that time."""
+        """Wait as ``awaitTermination`` does; return whether the program was stopped in time."""
         with self._ended:
             self._ended.wait_for(
                 lambda: self._error is not None or self._state is _State.STOPPED, timeout
@@ -271,7 +272,7 @@ class StreamingContext:
 
     def _location_url(self) -> str:
         if self._checkpoint_dir is None:
-            if not self._sc.master.startswith("local"):
+            if not str(self._sc.master).startswith("local"):
                 raise ConfigError(
                     f"there is no checkpoint location, and master {self._sc.master} is a cluster",
                     operation="start",

@@ -7,12 +7,12 @@ the user's functions can be found in it by keyword.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from operator import add
 from typing import Any
 
-from pyspark.rdd import RDD
+from pyspark import RDD
 
 __all__ = [
     "batch_time",
@@ -46,7 +46,9 @@ def takes_time(func: Callable[..., Any], rdds: int = 1) -> bool:
     return len(needed) > rdds
 
 
-def map_records(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Any], keeps: bool) -> RDD[Any]:
+def map_records(
+    time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Any], keeps: bool
+) -> RDD[Any]:
     """Apply a function to each record."""
     return rdd.map(func, preservesPartitioning=keeps)
 
@@ -103,7 +105,7 @@ def transform_at(time_ms: int, *rdds: RDD[Any], func: Callable[..., RDD[Any]]) -
     return func(batch_time(time_ms), *rdds)
 
 
-def _count_partition(records: Iterator[Any]) -> list[int]:
+def _count_partition(records: Iterable[Any]) -> list[int]:
     return [sum(1 for _ in records)]
 
 

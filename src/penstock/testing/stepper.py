@@ -56,4 +56,6 @@ class Stepper(StreamingListener):
             ended = self._changed.wait_for(lambda: len(self.completed) >= count, self._timeout_s)
         self._ssc.awaitTermination(0)
         if not ended:
-            raise TimeoutError(f"{len(self.completed)} of {count} batches ended in {self._timeout_s} s")
+            raise TimeoutError(
+                f"{len(self.completed)} of {count} batches ended in {self._timeout_s} s"
+            )

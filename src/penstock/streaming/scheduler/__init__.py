@@ -1,1 +1,1 @@
-"""The engine: plans a batch each interval, runs its jobs on Spark, commits it, looks after receivers."""
+"""The engine: plans batches, runs their jobs on Spark, commits them, and looks after receivers."""

@@ -1,8 +1,8 @@
 """Batches on the checkpoint location: planned in ``offsets/N``, done in ``commits/N``.
 
-Invariant: a batch's ranges are durable before its jobs are made, and its commit is written after all
-of them ended. So after a crash at any point, every N with offsets/N and no commits/N runs again with
-the same ranges, and nothing else does.
+Invariant: a batch's ranges are durable before its jobs are made, and its commit is written after
+all of them ended. So after a crash at any point, every N with offsets/N and no commits/N runs again
+with the same ranges, and nothing else does.
 """
 
 from __future__ import annotations

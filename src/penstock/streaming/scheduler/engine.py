@@ -47,9 +47,7 @@ class Engine:
         journal = open_storage(location.journal_url)
         for stream in graph.receiver_inputs:
             stream.open_journal(journal)
-        self._tracker = ReceiverTracker(
-            sc, graph.receiver_inputs, receiver_settings, bus, on_error
-        )
+        self._tracker = ReceiverTracker(sc, graph.receiver_inputs, receiver_settings, bus, on_error)
         log = BatchLog(location, settings.min_batches_to_retain)
         self._scheduler = JobScheduler(
             sc,
@@ -80,7 +78,10 @@ class Engine:
             return self._scheduler.wait_idle(max(0.0, deadline_s - time.monotonic()))
 
         if not self._generator.stop(wait_idle if graceful else None):
-            _log.warning("Stopped after %g s with batches unfinished; they run again after a "
-                         "restart (spark.streaming.gracefulStopTimeout)", self._graceful_timeout_s)
+            _log.warning(
+                "Stopped after %g s with batches unfinished; they run again after a "
+                "restart (spark.streaming.gracefulStopTimeout)",
+                self._graceful_timeout_s,
+            )
         self._scheduler.stop()
         self._location.close()

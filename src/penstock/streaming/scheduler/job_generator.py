@@ -1,8 +1,8 @@
 """The JobGenerator: plans a batch at each tick of the batch interval and makes its jobs.
 
 One thread (the event loop) does all planning and all clearing up, in the order of the events, so
-nothing of a batch's bookkeeping needs a lock. The order within a tick is the protocol's: see how far
-every input can go, write offsets/N, then make the jobs and submit them.
+nothing of a batch's bookkeeping needs a lock. The order within a tick is the protocol's: see how
+far every input can go, write offsets/N, then make the jobs and submit them.
 
 Source: ``org.apache.spark.streaming.scheduler.JobGenerator``.
 """
@@ -55,7 +55,9 @@ class JobGenerator:
         self._done: dict[int, Batch] = {}  # committed, and a batch before them is not yet
         self._watermark: int | None = None  # all batches before this id are committed
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
-        self._loop = threading.Thread(target=self._run_events, name="penstock-generator", daemon=True)
+        self._loop = threading.Thread(
+            target=self._run_events, name="penstock-generator", daemon=True
+        )
         self._timer = RecurringTimer(
             clock,
             graph.batch_interval_ms,

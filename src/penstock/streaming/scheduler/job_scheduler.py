@@ -1,7 +1,8 @@
 """The JobScheduler: runs the jobs of planned batches on Spark, in order, and commits each batch.
 
-A batch is committed when all its jobs ended well. A job that raises leaves its batch uncommitted (it
-runs again after a restart), tells ``awaitTermination``, and the batches after it go on, as in Spark.
+A batch is committed when all its jobs ended well. A job that raises leaves its batch uncommitted
+(it runs again after a restart) and tells ``awaitTermination``; the batches after it go on, as in
+Spark.
 
 Source: ``org.apache.spark.streaming.scheduler.JobScheduler``.
 """

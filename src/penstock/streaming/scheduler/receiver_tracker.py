@@ -1,7 +1,7 @@
 """The ReceiverTracker: keeps each receiver of the program running as a long Spark task.
 
-It talks to receivers by files only (penstock.receivers.control). A receiver whose task ended without
-an order is started again with back-off, on whatever executor Spark picks.
+It talks to receivers by files only (penstock.receivers.control). A receiver whose task ended
+without an order is started again with back-off, on whatever executor Spark picks.
 
 Source: ``org.apache.spark.streaming.scheduler.ReceiverTracker``.
 """
@@ -38,7 +38,10 @@ class ReceiverTracker:
         bus: ListenerBus,
         on_error: Callable[[BaseException], None],
     ) -> None:
-        check_slots(len(inputs), task_slots(sc.master, dict(sc.getConf().getAll()), os.cpu_count() or 1))
+        check_slots(
+            len(inputs),
+            task_slots(str(sc.master), dict(sc.getConf().getAll()), os.cpu_count() or 1),
+        )
         run = uuid.uuid4().hex
         self._runners = [_Runner(sc, i, run, settings, bus, on_error) for i in inputs]
 
