@@ -8,6 +8,7 @@ from penstock.receivers.supervisor import (
     ReceiverSupervisor,
     ReceiverTask,
     backoff_ms,
+    run_receiver,
 )
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "backoff_ms",
     "read_order",
     "read_status",
+    "run_receiver",
     "write_order",
 ]

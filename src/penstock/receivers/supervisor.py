@@ -36,7 +36,7 @@ from penstock.journal import CommitPolicy, JournalStream, JournalWriter
 from penstock.receivers.control import Status, read_order, write_status
 from penstock.receivers.receiver import Position, Receiver, Records
 
-__all__ = ["ReceiverSettings", "ReceiverSupervisor", "ReceiverTask", "backoff_ms"]
+__all__ = ["ReceiverSettings", "ReceiverSupervisor", "ReceiverTask", "backoff_ms", "run_receiver"]
 
 _log = logging.getLogger(__name__)
 _SINGLE_RECORDS = (str, bytes, bytearray, memoryview, dict, tuple)
@@ -66,9 +66,13 @@ class ReceiverTask:
     run: str
     settings: ReceiverSettings
 
-    def __call__(self) -> None:
-        """Run the receiver until it is told to stop. Raises what ended it otherwise."""
-        ReceiverSupervisor(self).run()
+
+def run_receiver(task: ReceiverTask) -> None:
+    """Run a receiver until it is told to stop: what a receiver's Spark task does.
+
+    Raises what ReceiverSupervisor.run raises.
+    """
+    ReceiverSupervisor(task).run()
 
 
 def backoff_ms(failures: int, base_ms: int) -> int:

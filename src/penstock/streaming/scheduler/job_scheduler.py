@@ -10,9 +10,10 @@ Source: ``org.apache.spark.streaming.scheduler.JobScheduler``.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from pyspark import SparkContext
 
@@ -52,8 +53,16 @@ class JobScheduler:
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._running = 0
+        self._stopped = False
         self._group = f"penstock-batches-{id(self):x}"
-        self._pool = ThreadPoolExecutor(concurrent_jobs, "penstock-job")
+        self._queue: queue.SimpleQueue[tuple[JobSet, Job] | None] = queue.SimpleQueue()
+        # Daemons, unlike a ThreadPoolExecutor's: a job that hangs does not keep the process alive.
+        self._threads = [
+            threading.Thread(target=self._run_jobs, name=f"penstock-job-{number}", daemon=True)
+            for number in range(concurrent_jobs)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, job_set: JobSet) -> None:
         """Queue the jobs of a batch."""
@@ -61,7 +70,7 @@ class JobScheduler:
             self._running += 1
         self._bus.post("onBatchSubmitted", job_set.info())
         for job in job_set.jobs:
-            self._pool.submit(self._run, job_set, job)
+            self._queue.put((job_set, job))
 
     def wait_idle(self, timeout_s: float) -> bool:
         """Wait until all submitted batches ended; return whether they did in time."""
@@ -70,11 +79,18 @@ class JobScheduler:
 
     def stop(self, cancel_timeout_s: float = 10.0) -> None:
         """Run no more jobs, cancel those on Spark, and wait for the threads to end."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._stopped = True
+        for _ in self._threads:
+            self._queue.put(None)
         self._sc.cancelJobGroup(self._group)
-        ender = threading.Thread(target=self._pool.shutdown, name="penstock-stop", daemon=True)
-        ender.start()
-        ender.join(cancel_timeout_s)
+        deadline_s = time.monotonic() + cancel_timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+
+    def _run_jobs(self) -> None:
+        while (work := self._queue.get()) is not None:
+            if not self._stopped:
+                self._run(*work)
 
     def _run(self, job_set: JobSet, job: Job) -> None:
         error: BaseException | None = None

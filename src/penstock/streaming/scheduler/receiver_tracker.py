@@ -18,7 +18,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pyspark import SparkContext
 
 from penstock.errors import ConfigError, ReceiverError, UnsharedPathError
-from penstock.receivers import Order, ReceiverSettings, ReceiverTask, backoff_ms, write_order
+from penstock.receivers import (
+    Order,
+    ReceiverSettings,
+    ReceiverTask,
+    backoff_ms,
+    run_receiver,
+    write_order,
+)
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.receiver_input import ReceiverInputDStream
 
@@ -120,7 +127,7 @@ class _Runner(threading.Thread):
     def _run_task(self) -> None:
         description = f"receiver of stream {self._task.stream.name}"
         self._sc.setJobGroup(self._group, description, interruptOnCancel=True)
-        self._sc.parallelize([self._task], 1).foreach(_run_receiver)
+        self._sc.parallelize([self._task], 1).foreach(run_receiver)
 
     def _note(self, error: Exception) -> None:
         reason = _python_error(str(error))
@@ -170,10 +177,6 @@ def check_slots(receivers: int, slots: int | None) -> None:
             ids={"receivers": receivers, "slots": slots},
             hint=f"give Spark more cores, e.g. master local[{receivers + 1}] or local[*]",
         )
-
-
-def _run_receiver(task: ReceiverTask) -> None:
-    task()
 
 
 def _python_error(text: str) -> str:
