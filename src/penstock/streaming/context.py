@@ -19,8 +19,7 @@ from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
 from penstock.conf import StreamingSettings
 from penstock.errors import ConfigError, StreamingError
-from penstock.journal import CommitPolicy
-from penstock.receivers import Receiver, ReceiverSettings, SocketReceiver, TailReceiver
+from penstock.receivers import Receiver, SocketReceiver, TailReceiver
 from penstock.storage import open_storage
 from penstock.streaming.dstream import DStream, UnionDStream, transformed
 from penstock.streaming.graph import DStreamGraph
@@ -206,14 +205,14 @@ class StreamingContext:
         with self._state_lock, StreamingContext._active_lock:
             self._check_startable()
             self.graph.validate()
-            location = CheckpointLocation(self._location_url())
             try:
+                location = CheckpointLocation(self._location_url())
                 self._engine = self._make_engine(location)
                 self._state = _State.ACTIVE
                 StreamingContext._active = self
                 self._engine.start()
             except BaseException:
-                self._abort(location)
+                self.stop(stopSparkContext=False)
                 raise
 
     def stop(self, stopSparkContext: bool = True, stopGraceFully: bool = False) -> None:
@@ -224,12 +223,13 @@ class StreamingContext:
             stopGraceFully: first process all that was received.
         """
         with self._state_lock:
-            if self._state is _State.ACTIVE and self._engine is not None:
-                try:
-                    self._engine.stop(graceful=stopGraceFully)
-                finally:
-                    self._clean_up()
-            self._state = _State.STOPPED
+            engine, self._engine = self._engine, None
+            try:
+                if engine is not None:
+                    engine.stop(graceful=stopGraceFully)
+            finally:
+                self._clean_up()
+                self._state = _State.STOPPED
         with self._ended:
             self._ended.notify_all()
         if stopSparkContext:
@@ -285,20 +285,13 @@ class StreamingContext:
         return self._checkpoint_dir
 
     def _make_engine(self, location: CheckpointLocation) -> Engine:
-        settings = self._settings
         return Engine(
             self._sc,
             self.graph,
             location,
             self._clock,
             self._bus,
-            settings,
-            ReceiverSettings(
-                commit=CommitPolicy(block_interval_ms=settings.block_interval_ms),
-                compression=settings.journal_compression,
-                restart_delay_ms=settings.receiver_restart_delay_ms,
-                poll_ms=200 if location.storage.url.startswith("file:") else 1000,
-            ),
+            self._settings,
             self._fail,
         )
 
@@ -307,14 +300,6 @@ class StreamingContext:
         with self._ended:
             self._error = self._error or error
             self._ended.notify_all()
-
-    def _abort(self, location: CheckpointLocation) -> None:
-        if self._engine is not None:
-            self._engine.stop(graceful=False)
-        else:
-            location.close()
-        self._clean_up()
-        self._state = _State.STOPPED
 
     def _clean_up(self) -> None:
         if StreamingContext._active is self:

@@ -8,7 +8,6 @@ with the same ranges, and nothing else does.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
@@ -17,21 +16,39 @@ __all__ = ["BatchLog"]
 
 
 class BatchLog:
-    """The two logs of one program, in terms of batches."""
+    """The two logs of one program, in terms of batches. The location must be acquired.
 
-    def __init__(self, location: CheckpointLocation, min_batches_to_retain: int) -> None:
+    Args:
+        location: where the logs are.
+        next_batch_id: the batch to plan next, as ``acquire`` returned it.
+        inputs: how many inputs the program has.
+        retain: how many batches the logs keep.
+    """
+
+    def __init__(
+        self, location: CheckpointLocation, next_batch_id: int, *, inputs: int, retain: int
+    ) -> None:
         self._location = location
-        self._retain = min_batches_to_retain
-        self._ends = self._read(location.offsets.latest())
+        self._next_batch_id = next_batch_id
+        self._inputs = inputs
+        self._retain = retain
+        self._ends = self._read_ends(next_batch_id - 1)
 
     @property
     def ends(self) -> tuple[SourceOffset, ...]:
-        """Where the next batch begins, for each input; empty before the first batch."""
+        """Where the next batch begins, for each input."""
         return self._ends
 
-    def unfinished(self) -> list[Batch]:
-        """Return the batches that were planned and not committed, in order."""
-        return [self._batch(batch_id) for batch_id in self._location.recovery().rerun]
+    def read(self, batch_id: int) -> Batch:
+        """Return a batch as it was planned.
+
+        Raises:
+            RecoveryMismatchError: it was planned for another number of inputs.
+            LogGapError: its entry, or the one before it, is missing.
+        """
+        planned = self._location.offsets.get_for(batch_id, self._inputs)
+        starts, ends = self._read_ends(batch_id - 1), self._read_ends(batch_id)
+        return Batch(batch_id, planned.batch_timestamp_ms, tuple(map(SourceRange, starts, ends)))
 
     def plan(self, time_ms: int, sources: tuple[SourceRange, ...]) -> Batch:
         """Make the next batch durable and return it.
@@ -39,9 +56,10 @@ class BatchLog:
         Raises:
             ConcurrentDriverError: another driver planned it otherwise.
         """
-        batch = Batch(self._location.next_batch_id(), time_ms, sources)
+        batch = Batch(self._next_batch_id, time_ms, sources)
         lines = tuple(_to_line(source.end) for source in sources)
         self._location.plan(batch.id, OffsetSeq(batch_timestamp_ms=time_ms, sources=lines))
+        self._next_batch_id += 1
         self._ends = tuple(source.end for source in sources)
         return batch
 
@@ -53,22 +71,17 @@ class BatchLog:
         """Delete log entries that are older than what is to be retained."""
         self._location.retire(self._retain)
 
-    def _batch(self, batch_id: int) -> Batch:
-        planned = self._location.offsets.get(batch_id)
-        ends = self._read(batch_id)
-        starts = self._read(batch_id - 1) if batch_id > 0 else (None,) * len(ends)
-        ranges = tuple(map(SourceRange, starts, ends))
-        return Batch(batch_id, planned.batch_timestamp_ms, ranges)
-
-    def _read(self, batch_id: int | None) -> tuple[SourceOffset, ...]:
-        if batch_id is None:
-            return ()
-        return tuple(map(_from_line, self._location.offsets.get(batch_id).sources))
+    def _read_ends(self, batch_id: int) -> tuple[SourceOffset, ...]:
+        if batch_id < 0:
+            return (None,) * self._inputs
+        return tuple(
+            map(_from_line, self._location.offsets.get_for(batch_id, self._inputs).sources)
+        )
 
 
 def _to_line(offset: SourceOffset) -> str | None:
     return None if offset is None else json.dumps(offset, separators=(",", ":"), sort_keys=True)
 
 
-def _from_line(line: str | None) -> Any:
+def _from_line(line: str | None) -> SourceOffset:
     return None if line is None else json.loads(line)

@@ -11,6 +11,7 @@ from pyspark import SparkContext
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock
 from penstock.conf import StreamingSettings
+from penstock.journal import CommitPolicy
 from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
 from penstock.streaming.graph import DStreamGraph
@@ -24,10 +25,17 @@ __all__ = ["Engine"]
 
 _log = logging.getLogger(__name__)
 _RECEIVER_STOP_S = 10.0
+_LOCAL_POLL_MS = 200
+_REMOTE_POLL_MS = 1000  # each poll is a request that an object store bills
 
 
 class Engine:
-    """Runs a graph on a checkpoint location until it is stopped."""
+    """Runs a graph on a checkpoint location, which it drives until it is stopped.
+
+    Raises:
+        ConcurrentDriverError: another driver uses the location.
+        ConfigError, CheckpointError: see StreamingContext.start.
+    """
 
     def __init__(
         self,
@@ -37,18 +45,30 @@ class Engine:
         clock: Clock,
         bus: ListenerBus,
         settings: StreamingSettings,
-        receiver_settings: ReceiverSettings,
         on_error: Callable[[BaseException], None],
     ) -> None:
         self._location = location
         self._graceful_timeout_s = (
             settings.graceful_stop_timeout_ms or 10 * graph.batch_interval_ms
         ) / 1000
-        journal = open_storage(location.journal_url)
-        for stream in graph.receiver_inputs:
-            stream.open_journal(journal)
-        self._tracker = ReceiverTracker(sc, graph.receiver_inputs, receiver_settings, bus, on_error)
-        log = BatchLog(location, settings.min_batches_to_retain)
+        recovery = location.acquire()
+        self._rerun = recovery.rerun
+        try:
+            journal = open_storage(f"{location.url}/journal")
+            for stream in graph.receiver_inputs:
+                stream.open_journal(journal)
+            log = BatchLog(
+                location,
+                recovery.next_batch_id,
+                inputs=len(graph.inputs),
+                retain=settings.min_batches_to_retain,
+            )
+            self._tracker = ReceiverTracker(
+                sc, graph.receiver_inputs, _receiver_settings(settings, location), bus, on_error
+            )
+        except BaseException:
+            location.release()
+            raise
         self._scheduler = JobScheduler(
             sc,
             clock,
@@ -63,7 +83,7 @@ class Engine:
 
     def start(self) -> None:
         """Run what was cut off, then start receivers and batches."""
-        self._generator.start()
+        self._generator.start(self._rerun)
         self._tracker.start()
 
     def stop(self, *, graceful: bool) -> None:
@@ -84,4 +104,15 @@ class Engine:
                 self._graceful_timeout_s,
             )
         self._scheduler.stop()
-        self._location.close()
+        self._location.release()
+
+
+def _receiver_settings(
+    settings: StreamingSettings, location: CheckpointLocation
+) -> ReceiverSettings:
+    return ReceiverSettings(
+        commit=CommitPolicy(block_interval_ms=settings.block_interval_ms),
+        compression=settings.journal_compression,
+        restart_delay_ms=settings.receiver_restart_delay_ms,
+        poll_ms=_LOCAL_POLL_MS if location.url.startswith("file:") else _REMOTE_POLL_MS,
+    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from penstock.clock import Clock
@@ -65,14 +65,13 @@ class JobGenerator:
             "penstock-batch-timer",
         )
 
-    def start(self) -> None:
-        """Run again what was planned and not committed, then plan a batch at each interval.
+    def start(self, rerun: Iterable[int]) -> None:
+        """Run the batches ``rerun`` again, then plan a new one at each interval.
 
         Raises:
             RecoveryMismatchError: what was planned does not fit the program's inputs.
         """
-        unfinished = self._log.unfinished()
-        for batch in unfinished:
+        for batch in [self._log.read(batch_id) for batch_id in rerun]:
             _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
             self._watermark = batch.id if self._watermark is None else self._watermark
             self._make_jobs(batch)

@@ -85,7 +85,8 @@ class JobScheduler:
         self._sc.cancelJobGroup(self._group)
         deadline_s = time.monotonic() + cancel_timeout_s
         for thread in self._threads:
-            thread.join(max(0.0, deadline_s - time.monotonic()))
+            if thread is not threading.current_thread():  # a job may stop its own program
+                thread.join(max(0.0, deadline_s - time.monotonic()))
 
     def _run_jobs(self) -> None:
         while (work := self._queue.get()) is not None:
