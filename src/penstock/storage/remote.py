@@ -229,11 +229,13 @@ def _protocol(scheme: str, url: str) -> Protocol:
 def _connect(url: str, protocol: Protocol) -> tuple[Any, str]:
     """Return the driver for ``url`` and the root as the driver names it."""
     try:
-        files, root = fsspec.url_to_fs(url, use_listings_cache=False)
-    except ImportError as error:
+        fsspec.get_filesystem_class(url.partition("://")[0])
+    except (ImportError, ValueError) as error:  # ValueError: known to its own package only
         raise _refusal(
             url, "needs a package that is not installed", f"pip install {protocol.package}"
         ) from error
+    try:
+        files, root = fsspec.url_to_fs(url, use_listings_cache=False)
     except Exception as error:  # drivers look for credentials here, each in its own way
         raise _refusal(
             url, "cannot be reached by its driver", "see the cause; check the credentials"
