@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from operator import attrgetter
 from typing import Any
 
 import fsspec
@@ -93,7 +94,7 @@ class FsspecStorage(Storage):
                 found = self._files.ls(place, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-            return sorted(_describe(found, place))
+            return sorted(_describe(found, place), key=attrgetter("name"))
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""
