@@ -159,7 +159,13 @@ def test_a_fenced_store_ends_the_thread_without_a_restart(server: socket.socket)
 
 @pytest.mark.parametrize(
     ("host", "port", "options"),
-    [("", 1, {}), ("h", 0, {}), ("h", 65536, {}), ("h", "9999", {}), ("h", 1, {"connect_timeout_ms": 0})],
+    [
+        ("", 1, {}),
+        ("h", 0, {}),
+        ("h", 65536, {}),
+        ("h", "9999", {}),
+        ("h", 1, {"connect_timeout_ms": 0}),
+    ],
 )
 def test_bad_arguments_fail_at_construction(host: str, port: int, options: dict[str, int]) -> None:
     with pytest.raises(ConfigError):

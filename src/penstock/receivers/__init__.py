@@ -2,5 +2,6 @@
 
 from penstock.receivers.receiver import Position, Receiver, ReceiverHost
 from penstock.receivers.socket import SocketReceiver
+from penstock.receivers.tail import TailReceiver
 
-__all__ = ["Position", "Receiver", "ReceiverHost", "SocketReceiver"]
+__all__ = ["Position", "Receiver", "ReceiverHost", "SocketReceiver", "TailReceiver"]
