@@ -46,7 +46,7 @@ DECISIONS = [
 ]
 
 
-@pytest.mark.parametrize(("place", "intact", "copied"), itertools.product(Place, ANY, ANY))
+@pytest.mark.parametrize(("place", "intact", "copied"), list(itertools.product(Place, ANY, ANY)))
 def test_every_combination_of_facts_has_one_decision(
     place: Place, intact: bool, copied: bool
 ) -> None:
@@ -60,7 +60,7 @@ def test_every_combination_of_facts_has_one_decision(
 
 
 @pytest.mark.parametrize(
-    ("resumed", "first_look", "from_beginning"), itertools.product(ANY, repeat=3)
+    ("resumed", "first_look", "from_beginning"), list(itertools.product(ANY, repeat=3))
 )
 def test_only_the_very_first_look_may_begin_at_the_end(
     resumed: bool, first_look: bool, from_beginning: bool

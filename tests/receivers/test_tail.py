@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
 from penstock.receivers.follow import marks_from_position
 from penstock.testing import RecordingHost
-
-Tail = Callable[..., TailReceiver]
 
 
 def tail(*paths: Path | str, **options: Any) -> TailReceiver:
@@ -360,9 +357,7 @@ class TestDeletion:
 
 
 class TestTrouble:
-    def test_a_file_that_cannot_be_followed_is_said_once_and_tried_again(
-        self, tmp_path: Path
-    ) -> None:
+    def test_an_unusable_file_is_said_once_and_tried_again(self, tmp_path: Path) -> None:
         broken, fine = tmp_path / "broken.log", tmp_path / "fine.log"
         broken.symlink_to(broken)  # a loop: ELOOP, for root too
         append(fine, "fine")

@@ -30,8 +30,8 @@ class FollowedFile:
     mark is made of bytes in memory, so it speaks of what was stored, whatever the disk holds then.
 
     An unfinished line is not kept in memory: the mark stays before it, and once its end has come it
-    is read as a whole. ``_searched`` remembers how much of it holds no line end, so a long line that
-    grows slowly is searched once, not at every look.
+    is read as a whole. ``_searched`` remembers how much of it holds no line end, so a long line
+    that grows slowly is searched once, not at every look.
 
     Attributes:
         mark: how far the file is stored.

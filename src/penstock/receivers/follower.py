@@ -84,7 +84,7 @@ class Follower:
         self._first_look = False
 
     def read_round(self) -> Iterator[pa.RecordBatch]:
-        """Read a bounded amount from each file in turn; at a yield, ``position`` is right behind it.
+        """Read a bounded amount from each file in turn; at a yield, ``position`` is just behind it.
 
         A file waits while an older one of its path has lines, so lines keep their order through a
         rotation.
@@ -129,7 +129,7 @@ class Follower:
         return idle_ms >= self._options.rotate_wait_ms
 
     def _expand(self) -> list[Found]:
-        """Return what the patterns name, each under its real path: rotated files are beside that."""
+        """Return what the patterns name, by real paths: rotated files are beside those."""
         real_paths = {}
         found = []
         for pattern in self._options.patterns:

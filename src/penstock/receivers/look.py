@@ -30,7 +30,7 @@ __all__ = ["Look"]
 class _Case:
     """What was seen of one followed file, and what was decided.
 
-    ``decision`` is None when the file could not be opened: it is kept as it is, and looked at again.
+    ``decision`` is None when the file could not be read: it is kept as it is for the next look.
     """
 
     file: FollowedFile
@@ -132,7 +132,7 @@ class Look:
     ) -> bool:
         """Whether other files may have had the path since: the file left it, or its content did.
 
-        Of a file with nothing stored there is no fingerprint, so any write to it raises the question.
+        Without stored bytes there is no fingerprint, so then any write raises the question.
         """
         if path != file.mark.path or intact is False:
             return True

@@ -1,4 +1,4 @@
-"""Lines of growing files, as ``tail -F``: through rotation, truncation, and kills of the receiver."""
+"""Lines of growing files, as ``tail -F``, each once: through rotation, truncation and kills."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Paths = str | os.PathLike[str]
 
 
 class TailReceiver(ThreadedReceiver):
-    """Follows files and stores each line once, also across kills of this process.
+    r"""Follows files and stores each line once, also across kills of this process.
 
     The position (for each file: path, inode, offset, fingerprint) is stored with the lines, so the
     journal never has the one without the other. It holds the files that match now and the last
@@ -38,7 +38,7 @@ class TailReceiver(ThreadedReceiver):
       new files. Where no copy is found, ``reportError`` says what may be lost.
     - Deletion: a file that is followed is held open and read to its end.
 
-    A line is stored once it ends in ``\\n``; a last line without it when the file was renamed and
+    A line is stored once it ends in ``\n``; a last line without it when the file was renamed and
     left alone for ``rotate_wait_ms``, or deleted. A file that cannot be read, or whose next line is
     too long, is reported once, and the others are followed meanwhile.
 
