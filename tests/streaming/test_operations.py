@@ -52,10 +52,12 @@ CASES: list[tuple[str, Callable[[DStream], DStream], Batches]] = [
     ("count", lambda s: s.count(), [[2], [0], [1]]),
     (
         "reduceByKey",
-        lambda s: s.flatMap(str.split)
-        .map(lambda w: (w, 1))
-        .reduceByKey(operator.add, 1)
-        .transform(lambda rdd: rdd.sortByKey(numPartitions=1)),
+        lambda s: (
+            s.flatMap(str.split)
+            .map(lambda w: (w, 1))
+            .reduceByKey(operator.add, 1)
+            .transform(lambda rdd: rdd.sortByKey(numPartitions=1))
+        ),
         [[("a", 1), ("b", 2)], [], [("b", 1), ("c", 1)]],
     ),
     (
@@ -68,7 +70,9 @@ CASES: list[tuple[str, Callable[[DStream], DStream], Batches]] = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    ("operation", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
 def test_operation(
     ssc: StreamingContext, operation: Callable[[DStream], DStream], expected: Batches
 ) -> None:

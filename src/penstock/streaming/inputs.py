@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.errors import RecoveryMismatchError, StreamingError
+from penstock.errors import PenstockError, RecoveryMismatchError, StreamingError
 from penstock.model import check_name
 from penstock.streaming.batch import SourceOffset, SourceRange
 from penstock.streaming.dstream import DStream
@@ -54,6 +54,10 @@ class InputDStream(DStream):
     def record_count(self, wanted: SourceRange) -> int:
         """Return how many records a range holds, 0 when that is not known."""
         return 0
+
+    def find_damage(self, wanted: SourceRange) -> PenstockError | None:
+        """Return what keeps a range from being read, None when nothing does or it is not known."""
+        return None
 
     def on_committed(self, end: SourceOffset) -> None:
         """Learn that no batch needs records before ``end`` any more."""
@@ -143,4 +147,3 @@ class QueueInputDStream(InputDStream):
     def __getstate__(self) -> dict[str, Any]:
         # RDDs belong to one SparkContext: a recovered queue is empty.
         return {**super().__getstate__(), "_queue": [], "_default": None}
-

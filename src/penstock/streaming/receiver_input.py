@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import StreamingError
+from penstock.errors import PenstockError, StreamingError
 from penstock.journal import (
     JournalStream,
     RecordFormat,
@@ -15,6 +15,7 @@ from penstock.journal import (
     advance,
     commit_consumer,
     ranges_between,
+    read_batches,
     retire,
 )
 from penstock.journal.layout import parse_writer
@@ -90,6 +91,15 @@ class ReceiverInputDStream(InputDStream):
     def record_count(self, wanted: SourceRange) -> int:
         """Return how many records the range holds."""
         return sum(r.count for r in self.ranges(wanted))
+
+    def find_damage(self, wanted: SourceRange) -> PenstockError | None:
+        """Read the range's blocks, and return the error of the first one that is damaged."""
+        try:
+            for _ in read_batches(self.journal, self.ranges(wanted)):
+                pass
+        except PenstockError as damage:
+            return damage
+        return None
 
     def on_committed(self, end: SourceOffset) -> None:
         """Tell the journal, and retire the blocks that no consumer needs."""
