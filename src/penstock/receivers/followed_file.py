@@ -87,7 +87,11 @@ class FollowedFile:
             return False
         self._descriptor = descriptor
         if self._begin_at_end:
-            self._skip_to_end(facts)
+            try:
+                self._skip_to_end(facts)
+            except OSError:
+                self.close()  # else it would be read from 0
+                raise
             self._begin_at_end = False
         return True
 
