@@ -23,16 +23,16 @@ _COMPRESSIONS = ("none", "lz4", "snappy", "zstd")
 class StreamingSettings:
     """Settings of a streaming program.
 
-    ==================================================  ========  ==================================
-    setting                                             default   meaning
-    ==================================================  ========  ==================================
-    ``spark.streaming.blockInterval``                   200ms     longest wait before a block closes
-    ``spark.streaming.concurrentJobs``                  1         batch jobs that run at once
-    ``spark.streaming.gracefulStopTimeout``             10 batches  how long a graceful stop may take
-    ``spark.streaming.receiverRestartDelay``            2000ms    first delay before a restart
-    ``spark.sql.streaming.minBatchesToRetain``          100       entries kept in the two logs
-    ``spark.penstock.journal.compression``              none      none, lz4, snappy or zstd
-    ==================================================  ========  ==================================
+    ==========================================  ==========  =======================================
+    setting                                     default     meaning
+    ==========================================  ==========  =======================================
+    ``spark.streaming.blockInterval``           200ms       longest wait before a block closes
+    ``spark.streaming.concurrentJobs``          1           batch jobs that run at once
+    ``spark.streaming.gracefulStopTimeout``     10 batches  how long a graceful stop may take
+    ``spark.streaming.receiverRestartDelay``    2000ms      first delay before a restart
+    ``spark.sql.streaming.minBatchesToRetain``  100         entries kept in the two logs
+    ``spark.penstock.journal.compression``      none        none, lz4, snappy or zstd
+    ==========================================  ==========  =======================================
     """
 
     block_interval_ms: int = 200

@@ -11,7 +11,7 @@
     │   ├── FencedError             a successor sealed this writer: it may neither publish nor ack
     │   ├── WriterBrokenError       an earlier publish failed: this writer takes nothing more
     │   ├── DamagedBlockError       a block fails its checksum or cannot be parsed
-    │   └── MissingBlockError       a range was asked for that the journal no longer (or not yet) holds
+    │   └── MissingBlockError       a range asked for that the journal no longer (or not yet) holds
     ├── CheckpointError
     │   ├── LogFormatError          a log file is torn, altered, or of a newer version
     │   ├── LogGapError             a batch id is missing between two others
@@ -81,10 +81,12 @@ class PenstockError(Exception):
     def __str__(self) -> str:
         where = {"operation": self.operation, "path": self.path, **self.ids}
         facts = " ".join(f"{key}={value}" for key, value in where.items() if value is not None)
-        parts = [self.message, f"[{facts}]" if facts else "", f"Hint: {self.hint}" if self.hint else ""]
+        parts = [self.message, f"[{facts}]" if facts else ""]
         if (cause := self.cause) is not None:
             reason = cause.message if isinstance(cause, PenstockError) else str(cause)
-            parts.insert(2, f"Cause: {type(cause).__name__}: {reason}.")
+            parts.append(f"Cause: {type(cause).__name__}: {reason}.")
+        if self.hint:
+            parts.append(f"Hint: {self.hint}")
         return " ".join(part for part in parts if part)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -27,7 +27,8 @@ class OffsetRange:
     def __post_init__(self) -> None:
         if not 0 <= self.start_offset <= self.end_offset:
             raise ConfigError(
-                f"offset range [{self.start_offset}, {self.end_offset}) of {self.partition!r} is not ascending",
+                f"offset range [{self.start_offset}, {self.end_offset}) of {self.partition!r} "
+                "is not ascending",
                 operation="build offset range",
                 hint="offsets start at 0 and the end is exclusive",
             )

@@ -18,8 +18,7 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark import SparkContext
-from pyspark.rdd import RDD
+from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -72,7 +71,8 @@ def journal_dataframe(
         tasks = pack_slices(slices, spark.sparkContext.defaultParallelism)
         read = _ReadArrow(stream, tasks, to_arrow_schema(struct))
         return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, struct)
-    whole, parts = [], []
+    whole: list[BlockSlice] = []
+    parts: list[BlockSlice] = []
     for part in slices:
         footer = stream.footer(part.path.split("/")[-2], part.block_start)
         check_slice(part, footer)
@@ -102,7 +102,7 @@ class _ReadRecords:
     def __init__(self, stream: JournalStream) -> None:
         self._stream = stream
 
-    def __call__(self, tasks: Iterator[list[BlockSlice]]) -> Iterator[Any]:
+    def __call__(self, tasks: Iterable[list[BlockSlice]]) -> Iterator[Any]:
         for task in tasks:
             for batch in read_slices(self._stream, task):
                 yield from self._stream.format.to_python(batch)

@@ -1,8 +1,8 @@
 """Control by files: what the driver orders a receiver to do, and what the receiver says of itself.
 
-Both are small JSON files in the stream's ``control`` folder, overwritten in place: no port is opened,
-and a receiver goes on while the driver is down. An order names the run it belongs to: a receiver of
-an earlier run sees a foreign run there and stops.
+Both are small JSON files in the stream's ``control`` folder, overwritten in place: no port is
+opened, and a receiver goes on while the driver is down. An order names the run it belongs to: a
+receiver of an earlier run sees a foreign run there and stops.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def read_status(stream: JournalStream, receiver: str) -> Status | None:
 
 
 def _write(stream: JournalStream, name: str, values: dict[str, Any]) -> None:
-    stream.storage.create(f"{stream.name}/control/{name}", json.dumps(values).encode(), overwrite=True)
+    stream.storage.create(
+        f"{stream.name}/control/{name}", json.dumps(values).encode(), overwrite=True
+    )
 
 
 def _read(stream: JournalStream, name: str) -> dict[str, Any] | None:

@@ -12,9 +12,10 @@ Its life::
   another thread, also when ``onStart`` failed half way. It is not guaranteed to be called: the
   process may be killed.
 - After a start, receiving continues after ``lastPosition()``: the position that was stored with the
-  last durable record of this receiver, whoever wrote it. With a position, records are in the journal
-  exactly once; without, at least once.
-- An instance is pickled to the executor: open sockets and files in ``onStart``, not in ``__init__``.
+  last durable record of this receiver, whoever wrote it. With a position, records are in the
+  journal exactly once; without, at least once.
+- An instance is pickled to the executor: open sockets and files in ``onStart``, not
+  in ``__init__``.
 
 Prior art: Spark's ``org.apache.spark.streaming.receiver.Receiver``.
 """
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -31,10 +32,10 @@ from penstock.errors import ReceiverError
 
 __all__ = ["Position", "Receiver", "ReceiverHost"]
 
-Position = Any
+Position: TypeAlias = Any
 """Where a source stands after a record: any JSON value; only the source knows its meaning."""
 
-Records = Any | Iterable[Any] | pa.RecordBatch | pa.Table
+Records: TypeAlias = Any | Iterable[Any] | pa.RecordBatch | pa.Table
 
 
 class ReceiverHost(Protocol):

@@ -20,8 +20,8 @@ import queue
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 import pyarrow as pa
 
@@ -36,7 +36,7 @@ from penstock.journal import CommitPolicy, JournalStream, JournalWriter
 from penstock.receivers.control import Status, read_order, write_status
 from penstock.receivers.receiver import Position, Receiver, Records
 
-__all__ = ["ReceiverSettings", "ReceiverSupervisor", "ReceiverTask", "backoff_ms"]
+__all__ = ["ReceiverSettings", "ReceiverSupervisor", "ReceiverTask", "backoff_ms", "run_receiver"]
 
 _log = logging.getLogger(__name__)
 _SINGLE_RECORDS = (str, bytes, bytearray, memoryview, dict, tuple)
@@ -49,7 +49,7 @@ _STABLE_S = 60.0
 class ReceiverSettings:
     """How receivers run; see penstock.conf for the settings they come from."""
 
-    commit: CommitPolicy = CommitPolicy()
+    commit: CommitPolicy = field(default_factory=CommitPolicy)
     compression: str = "none"
     restart_delay_ms: int = 2000
     poll_ms: int = 200
@@ -66,14 +66,19 @@ class ReceiverTask:
     run: str
     settings: ReceiverSettings
 
-    def __call__(self) -> None:
-        """Run the receiver until it is told to stop. Raises what ended it otherwise."""
-        ReceiverSupervisor(self).run()
+
+def run_receiver(task: ReceiverTask) -> None:
+    """Run a receiver until it is told to stop: what a receiver's Spark task does.
+
+    Raises what ReceiverSupervisor.run raises.
+    """
+    ReceiverSupervisor(task).run()
 
 
 def backoff_ms(failures: int, base_ms: int) -> int:
     """Return the delay before start number ``failures`` + 1: base, doubled each time, capped."""
-    return min(base_ms * 2 ** min(max(failures - 1, 0), 16), max(base_ms, _MAX_BACKOFF_MS))
+    doublings = min(max(failures - 1, 0), 16)
+    return min(base_ms << doublings, max(base_ms, _MAX_BACKOFF_MS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +129,7 @@ class ReceiverSupervisor:
 
     # -- what the receiver calls, from its threads (ReceiverHost) --
 
-    def store(
-        self, records: Records, position: Position, ack: Callable[[], None] | None
-    ) -> None:
+    def store(self, records: Records, position: Position, ack: Callable[[], None] | None) -> None:
         """See Receiver.store."""
         writer = self._writer
         if isinstance(records, pa.RecordBatch | pa.Table):

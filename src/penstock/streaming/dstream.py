@@ -1,7 +1,7 @@
 """DStream: a sequence of RDDs, one for each batch, and the operations on it.
 
-A DStream knows its parents and what it does to their RDDs; it holds no SparkContext, so the graph of
-all DStreams of a program can be pickled. Names and meaning are those of ``pyspark.streaming``.
+A DStream knows its parents and what it does to their RDDs; it holds no SparkContext, so the graph
+of all DStreams of a program can be pickled. Names and meaning are those of ``pyspark.streaming``.
 
 Source: ``pyspark.streaming.DStream``, ``org.apache.spark.streaming.dstream.DStream``.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark.rdd import RDD
+from pyspark import RDD
 from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError, StreamingError
@@ -123,7 +123,7 @@ class DStream(ABC):
     def reduceByKey(
         self, func: Callable[[Any, Any], Any], numPartitions: int | None = None
     ) -> DStream:
-        """Return a stream of pairs with the values of each key merged by ``func``, batch by batch."""
+        """Return a stream of pairs with each batch's values of a key merged by ``func``."""
         return self._derive(
             "reduceByKey", transforms.reduce_by_key, func=func, partitions=numPartitions
         )
@@ -149,9 +149,9 @@ class DStream(ABC):
     def foreachBatch(self, func: Callable[[DataFrame, int], Any]) -> None:
         """Call ``func(df, batch_id)`` for each batch, with the records as a DataFrame.
 
-        The records stay in Parquet and in the JVM; nothing passes through Python unless ``func`` does
-        so. After a failure the same batch comes again with the same id and the same records, so a
-        sink that replaces what it wrote under that id has each record exactly once.
+        The records stay in Parquet and in the JVM; nothing passes through Python unless ``func``
+        does so. After a failure the same batch comes again with the same id and the same records,
+        so a sink that replaces what it wrote under that id has each record exactly once.
 
         Raises:
             ConfigError: this stream has no columns (it holds Python objects).
@@ -231,4 +231,3 @@ def transformed(
     timed = transforms.takes_time(func, len(parents))
     function = transforms.transform_at if timed else transforms.transform
     return TransformedDStream(ssc, operation, parents, partial(function, func=func))
-

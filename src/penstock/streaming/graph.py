@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.errors import RecoveryMismatchError, StreamingError
+from penstock.errors import StreamingError
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.dstream import DStream
-from penstock.streaming.inputs import InputDStream
+from penstock.streaming.inputs import InputDStream, QueueInputDStream
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
 
@@ -35,6 +35,10 @@ class DStreamGraph:
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
         """The inputs that a receiver feeds."""
         return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
+
+    def has_queue(self) -> bool:
+        """Whether an input holds its data in this process's memory only."""
+        return any(isinstance(stream, QueueInputDStream) for stream in self.inputs)
 
     def add_input(self, stream: InputDStream) -> None:
         """Add an input; its name must be its own."""
@@ -83,15 +87,6 @@ class DStreamGraph:
 
     def plan(self, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
         """Return what the next batch takes of each input, all that is there after ``starts``."""
-        if not starts:
-            starts = (None,) * len(self.inputs)
-        if len(starts) != len(self.inputs):
-            raise RecoveryMismatchError(
-                f"the checkpoint location holds offsets of {len(starts)} inputs, "
-                f"the program has {len(self.inputs)}",
-                operation="plan batch",
-                hint="keep the program's inputs, or give it a new checkpoint location",
-            )
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(SourceRange(start, i.latest_offset(start)) for i, start in pairs)
 

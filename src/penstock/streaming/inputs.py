@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.rdd import RDD
+from pyspark import RDD
 
 from penstock.errors import RecoveryMismatchError, StreamingError
 from penstock.model import check_name

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pyspark.rdd import RDD
+from pyspark import RDD
 from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.rdd import RDD
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import RecoveryMismatchError, StreamingError
@@ -36,15 +36,13 @@ _CONSUMER = "streaming"
 class ReceiverInputDStream(InputDStream):
     """Records that a receiver pushes into the journal.
 
-    Offsets are ``{"<stream>": {"<writer>": end}}``. Records are ``str``, ``bytes``, Python objects or
-    dicts, after the receiver's schema; on the DataFrame path they are the schema's columns.
+    Offsets are ``{"<stream>": {"<writer>": end}}``. Records are ``str``, ``bytes``, Python objects
+    or dicts, after the receiver's schema; on the DataFrame path they are the schema's columns.
     """
 
     kind = "receiver"
 
-    def __init__(
-        self, ssc: StreamingContext, receiver: Receiver, name: str | None = None
-    ) -> None:
+    def __init__(self, ssc: StreamingContext, receiver: Receiver, name: str | None = None) -> None:
         self.format = RecordFormat(receiver.schema)
         super().__init__(ssc, name)
         self.receiver = receiver

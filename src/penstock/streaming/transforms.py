@@ -7,12 +7,12 @@ the user's functions can be found in it by keyword.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from operator import add
 from typing import Any
 
-from pyspark.rdd import RDD
+from pyspark import RDD
 
 __all__ = [
     "batch_time",
@@ -46,7 +46,9 @@ def takes_time(func: Callable[..., Any], rdds: int = 1) -> bool:
     return len(needed) > rdds
 
 
-def map_records(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Any], keeps: bool) -> RDD[Any]:
+def map_records(
+    time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Any], keeps: bool
+) -> RDD[Any]:
     """Apply a function to each record."""
     return rdd.map(func, preservesPartitioning=keeps)
 
@@ -84,8 +86,9 @@ def reduce_by_key(
 
 def count(time_ms: int, rdd: RDD[Any]) -> RDD[int]:
     """Return an RDD of one number, or of none when the batch has no partitions."""
-    ones = rdd.mapPartitions(_count_partition).map(_with_no_key)
-    return ones.reduceByKey(add, 1).values()
+    # Lambdas, because executors get them by value: they never import penstock.streaming.
+    counted = rdd.mapPartitions(lambda records: [(None, sum(1 for _ in records))])
+    return counted.reduceByKey(add, 1).values()
 
 
 def union(time_ms: int, *rdds: RDD[Any]) -> RDD[Any]:
@@ -101,11 +104,3 @@ def transform(time_ms: int, *rdds: RDD[Any], func: Callable[..., RDD[Any]]) -> R
 def transform_at(time_ms: int, *rdds: RDD[Any], func: Callable[..., RDD[Any]]) -> RDD[Any]:
     """Apply a user's function to the batch's time and RDDs."""
     return func(batch_time(time_ms), *rdds)
-
-
-def _count_partition(records: Iterator[Any]) -> list[int]:
-    return [sum(1 for _ in records)]
-
-
-def _with_no_key(value: Any) -> tuple[None, Any]:
-    return (None, value)

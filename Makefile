@@ -1,0 +1,41 @@
+# Every target builds what it needs first; `make help` lists them.
+# ARGS is handed on: make test ARGS="-k storage", make bench ARGS=--quick.
+BIN := .venv/bin
+export PYTHON ?= python3
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test quick check bench soak lock clean
+
+help: ## show this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: ## build .venv from the lock file (nothing to do when it is up to date)
+	@scripts/setup.sh
+
+demo: setup ## count words through kill -9, and compare with a direct count
+	@$(BIN)/penstock demo $(ARGS)
+
+test: check ## all checks, and all tests but the soak
+	@$(BIN)/pytest -m "not soak" $(ARGS)
+
+quick: setup ## the tests that need no Spark, in seconds
+	@$(BIN)/pytest -q -m "not spark and not soak" $(ARGS)
+
+check: setup ## format, lint, types, import direction
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+
+bench: setup ## run every benchmark beside its peer
+	@scripts/bench.sh $(ARGS)
+
+soak: setup ## the tests that take minutes
+	@$(BIN)/pytest -m soak $(ARGS)
+
+lock: ## write requirements.lock again (ARGS=--upgrade for newer versions)
+	@scripts/lock.sh $(ARGS)
+
+clean: ## remove .venv, caches and what was built
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,331 @@
+"""StreamingContext: the entry point of a streaming program.
+
+Same names and meaning as ``pyspark.streaming.StreamingContext``; the engine is penstock's.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+from pyspark import RDD, SparkContext, StorageLevel
+
+from penstock.checkpoint import CheckpointLocation
+from penstock.clock import Clock, SystemClock
+from penstock.conf import StreamingSettings
+from penstock.errors import ConfigError, StreamingError
+from penstock.receivers import Receiver, SocketReceiver, TailReceiver
+from penstock.storage import open_storage
+from penstock.streaming.dstream import DStream, UnionDStream, transformed
+from penstock.streaming.graph import DStreamGraph
+from penstock.streaming.inputs import QueueInputDStream
+from penstock.streaming.listener import ListenerBus, StreamingListener
+from penstock.streaming.receiver_input import ReceiverInputDStream
+from penstock.streaming.scheduler.engine import Engine
+
+__all__ = ["StreamingContext"]
+
+_log = logging.getLogger(__name__)
+
+
+class _State(enum.Enum):
+    """initialized -> active -> stopped, or initialized -> stopped."""
+
+    INITIALIZED = "initialized"
+    ACTIVE = "active"
+    STOPPED = "stopped"
+
+
+class StreamingContext:
+    """A streaming program: inputs, operations, outputs, and the engine that runs them.
+
+    Args:
+        sparkContext: where batches and receivers run.
+        batchDuration: the batch interval in seconds; fractions are allowed, to the millisecond.
+        clock: the clock of the batches; tests give ``penstock.testing.ManualClock``.
+
+    Raises:
+        ConfigError: the duration or a ``spark.streaming.*`` setting is wrong.
+    """
+
+    _active: ClassVar[StreamingContext | None] = None
+    _active_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(
+        self,
+        sparkContext: SparkContext,
+        batchDuration: float | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._sc = sparkContext
+        self._clock = clock or SystemClock()
+        self._settings = StreamingSettings.from_conf(dict(sparkContext.getConf().getAll()))
+        self.graph = DStreamGraph(_interval_ms(batchDuration))
+        self._bus = ListenerBus()
+        self._checkpoint_dir: str | None = None
+        self._temporary: str | None = None
+        self._state = _State.INITIALIZED
+        self._state_lock = threading.RLock()
+        self._ended = threading.Condition()
+        self._error: BaseException | None = None
+        self._engine: Engine | None = None
+
+    @property
+    def sparkContext(self) -> SparkContext:
+        """Return the SparkContext of this program."""
+        return self._sc
+
+    @classmethod
+    def getActive(cls) -> StreamingContext | None:
+        """Return the context that was started and not stopped in this process, None without one."""
+        return cls._active
+
+    # -- set-up --
+
+    def checkpoint(self, directory: str) -> None:
+        """Keep offsets, commits and the journal under ``directory`` (a path or an fsspec URL).
+
+        On a cluster, driver and executors must see the same files there.
+
+        Raises:
+            ConfigError: it cannot be written, or no storage is known for the URL.
+        """
+        self.check_changeable("set the checkpoint location")
+        open_storage(directory)
+        self._checkpoint_dir = str(directory)
+
+    def addStreamingListener(self, streamingListener: StreamingListener) -> None:
+        """Have the listener told of batches and receivers."""
+        self._bus.add(streamingListener)
+
+    def check_changeable(self, what: str) -> None:
+        """Raise StreamingError when the program was started: it cannot change any more."""
+        if self._state is not _State.INITIALIZED:
+            raise StreamingError(
+                f"cannot {what}: the context was already started or stopped",
+                operation=what,
+                hint="set everything up before start(), or make a new StreamingContext",
+            )
+
+    # -- inputs --
+
+    def receiverStream(self, receiver: Receiver, name: str | None = None) -> ReceiverInputDStream:
+        """Return the stream of what a receiver stores.
+
+        Args:
+            receiver: runs on an executor; its records go through the journal.
+            name: the stream's name in the journal and in the offsets; give one to keep a stream's
+                data when the program's inputs change order.
+        """
+        if not isinstance(receiver, Receiver):
+            raise ConfigError(
+                f"{receiver!r} is no receiver",
+                operation="receiverStream",
+                hint="give an instance of a subclass of penstock.receivers.Receiver",
+            )
+        return ReceiverInputDStream(self, receiver, name)
+
+    def socketTextStream(
+        self,
+        hostname: str,
+        port: int,
+        storageLevel: StorageLevel | None = None,
+        name: str | None = None,
+    ) -> ReceiverInputDStream:
+        """Return the stream of lines that a TCP server sends.
+
+        ``storageLevel`` is taken for compatibility and has no effect: records live in the journal,
+        not in executors' memory.
+        """
+        return self.receiverStream(SocketReceiver(hostname, port), name)
+
+    def tailStream(
+        self, path: str | Sequence[str], name: str | None = None
+    ) -> ReceiverInputDStream:
+        """Return the stream of lines appended to files, followed as ``tail -F`` does, exactly once.
+
+        Args:
+            path: a file, a glob, or several of them, as the executor that follows them sees them.
+            name: see ``receiverStream``.
+        """
+        return self.receiverStream(TailReceiver(path), name)
+
+    def queueStream(
+        self,
+        rdds: Iterable[RDD[Any] | Iterable[Any]],
+        oneAtATime: bool = True,
+        default: RDD[Any] | Iterable[Any] | None = None,
+    ) -> DStream:
+        """Return the stream of a list of RDDs or lists, for tests. Changes of it are not seen."""
+        queue = [self._as_rdd(item) for item in rdds]
+        standby = None if default is None else self._as_rdd(default)
+        return QueueInputDStream(self, queue, oneAtATime, standby)
+
+    # -- operations on several streams --
+
+    def transform(
+        self, dstreams: Sequence[DStream], transformFunc: Callable[[list[RDD[Any]]], RDD[Any]]
+    ) -> DStream:
+        """Return the stream of ``transformFunc([rdd, ...])`` over one RDD of each stream."""
+        if not dstreams:
+            raise ConfigError(
+                "no streams were given", operation="transform", hint="give at least one DStream"
+            )
+        return transformed(self, "transform", tuple(dstreams), _OfList(transformFunc))
+
+    def union(self, *dstreams: DStream) -> DStream:
+        """Return one stream with the records of all."""
+        if not dstreams:
+            raise ConfigError(
+                "should have at least one DStream to union",
+                operation="union",
+                hint="give at least one DStream",
+            )
+        return dstreams[0] if len(dstreams) == 1 else UnionDStream(self, dstreams)
+
+    # -- life cycle --
+
+    def start(self) -> None:
+        """Start receiving and processing.
+
+        Raises:
+            StreamingError: started twice, after stop, with another context active, or with nothing
+                to execute.
+            ConfigError: receivers would take every task slot, or there is no checkpoint location on
+                a cluster.
+            ConcurrentDriverError: another driver uses the checkpoint location.
+            RecoveryMismatchError: the checkpoint location was made by a program with other inputs.
+        """
+        with self._state_lock, StreamingContext._active_lock:
+            self._check_startable()
+            self.graph.validate()
+            try:
+                location = CheckpointLocation(self._location_url())
+                self._engine = self._make_engine(location)
+                self._state = _State.ACTIVE
+                StreamingContext._active = self
+                self._engine.start()
+            except BaseException:
+                self.stop(stopSparkContext=False)
+                raise
+
+    def stop(self, stopSparkContext: bool = True, stopGraceFully: bool = False) -> None:
+        """Stop receiving and processing.
+
+        Args:
+            stopSparkContext: stop the SparkContext, too.
+            stopGraceFully: first process all that was received.
+        """
+        with self._state_lock:
+            engine, self._engine = self._engine, None
+            try:
+                if engine is not None:
+                    engine.stop(graceful=stopGraceFully)
+            finally:
+                self._clean_up()
+                self._state = _State.STOPPED
+        with self._ended:
+            self._ended.notify_all()
+        if stopSparkContext:
+            self._sc.stop()
+
+    def awaitTermination(self, timeout: float | None = None) -> None:
+        """Wait until the program is stopped, at most ``timeout`` seconds.
+
+        Raises:
+            BatchFailedError: a batch's job raised; its cause is what it raised.
+            PenstockError: the engine cannot go on.
+        """
+        self.awaitTerminationOrTimeout(timeout)
+
+    def awaitTerminationOrTimeout(self, timeout: float | None) -> bool:
+        """Wait as ``awaitTermination`` does; return whether the program was stopped in time."""
+        with self._ended:
+            self._ended.wait_for(
+                lambda: self._error is not None or self._state is _State.STOPPED, timeout
+            )
+            if self._error is not None:
+                raise self._error
+            return self._state is _State.STOPPED
+
+    # -- inside --
+
+    def _check_startable(self) -> None:
+        if self._state is not _State.INITIALIZED:
+            raise StreamingError(
+                f"the context is {self._state.value} and cannot be started",
+                operation="start",
+                hint="make a new StreamingContext",
+            )
+        if StreamingContext._active is not None:
+            raise StreamingError(
+                "only one StreamingContext may be started in a process at a time",
+                operation="start",
+                hint="stop the other one first; StreamingContext.getActive() returns it",
+            )
+
+    def _location_url(self) -> str:
+        if self._checkpoint_dir is None:
+            if not str(self._sc.master).startswith("local"):
+                raise ConfigError(
+                    f"there is no checkpoint location, and master {self._sc.master} is a cluster",
+                    operation="start",
+                    hint="call checkpoint(dir) with a path that driver and executors share",
+                )
+            self._temporary = tempfile.mkdtemp(prefix="penstock-")
+            return self._temporary
+        if self.graph.has_queue():
+            _log.warning("queueStream is lost when the process ends; use it in tests only")
+        return self._checkpoint_dir
+
+    def _make_engine(self, location: CheckpointLocation) -> Engine:
+        return Engine(
+            self._sc,
+            self.graph,
+            location,
+            self._clock,
+            self._bus,
+            self._settings,
+            self._fail,
+        )
+
+    def _fail(self, error: BaseException) -> None:
+        """Keep the first error for awaitTermination."""
+        with self._ended:
+            self._error = self._error or error
+            self._ended.notify_all()
+
+    def _clean_up(self) -> None:
+        if StreamingContext._active is self:
+            StreamingContext._active = None
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _as_rdd(self, item: RDD[Any] | Iterable[Any]) -> RDD[Any]:
+        return item if isinstance(item, RDD) else self._sc.parallelize(list(item))
+
+
+class _OfList:
+    """Calls a function of a list of RDDs with RDDs as arguments; pickles as the function does."""
+
+    def __init__(self, func: Callable[[list[RDD[Any]]], RDD[Any]]) -> None:
+        self._func = func
+
+    def __call__(self, *rdds: RDD[Any]) -> RDD[Any]:
+        return self._func(list(rdds))
+
+
+def _interval_ms(seconds: float | None) -> int:
+    if not isinstance(seconds, int | float) or not 0.001 <= seconds < 10**9:
+        raise ConfigError(
+            f"batch duration {seconds!r} is not allowed",
+            operation="make StreamingContext",
+            hint="give the batch interval in seconds, at least 0.001",
+        )
+    return round(seconds * 1000)

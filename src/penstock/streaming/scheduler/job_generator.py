@@ -1,0 +1,160 @@
+"""The JobGenerator: plans a batch at each tick of the batch interval and makes its jobs.
+
+One thread (the event loop) does all planning and all clearing up, in the order of the events, so
+nothing of a batch's bookkeeping needs a lock. The order within a tick is the protocol's: see how
+far every input can go, write offsets/N, then make the jobs and submit them.
+
+Source: ``org.apache.spark.streaming.scheduler.JobGenerator``.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from penstock.clock import Clock
+from penstock.errors import PenstockError
+from penstock.streaming.batch import Batch
+from penstock.streaming.graph import DStreamGraph
+from penstock.streaming.scheduler.batch_log import BatchLog
+from penstock.streaming.scheduler.jobs import Job, JobSet
+from penstock.streaming.scheduler.recurring_timer import RecurringTimer
+
+__all__ = ["JobGenerator"]
+
+_log = logging.getLogger(__name__)
+
+
+class JobGenerator:
+    """Drives a graph.
+
+    Args:
+        submit: takes the job set of each planned batch.
+        on_error: told when planning failed; no batch is planned after that.
+    """
+
+    def __init__(
+        self,
+        graph: DStreamGraph,
+        log: BatchLog,
+        clock: Clock,
+        *,
+        submit: Callable[[JobSet], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._graph = graph
+        self._log = log
+        self._clock = clock
+        self._submit = submit
+        self._on_error = on_error
+        self._halted = False
+        self._last_time_ms = -1
+        self._done: dict[int, Batch] = {}  # committed, and a batch before them is not yet
+        self._watermark: int | None = None  # all batches before this id are committed
+        self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._loop = threading.Thread(
+            target=self._run_events, name="penstock-generator", daemon=True
+        )
+        self._timer = RecurringTimer(
+            clock,
+            graph.batch_interval_ms,
+            lambda time_ms: self._events.put(partial(self._generate, time_ms)),
+            "penstock-batch-timer",
+        )
+
+    def start(self, rerun: Iterable[int]) -> None:
+        """Run the batches ``rerun`` again, then plan a new one at each interval.
+
+        Raises:
+            RecoveryMismatchError: what was planned does not fit the program's inputs.
+        """
+        for batch in [self._log.read(batch_id) for batch_id in rerun]:
+            _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
+            self._watermark = batch.id if self._watermark is None else self._watermark
+            self._make_jobs(batch)
+        self._loop.start()
+        # Batch times only ever grow, also when the clock was set back between two runs.
+        after_ms = max(self._clock.time_ms(), self._last_time_ms)
+        self._timer.start(self._timer.first_tick_after(after_ms))
+
+    def batch_done(self, job_set: JobSet) -> None:
+        """Commit a batch whose jobs all ended well; called by the thread of its last job."""
+        self._log.commit(job_set.batch)
+        self._events.put(partial(self._clear, job_set.batch))
+
+    def stop(self, wait_idle: Callable[[], bool] | None) -> bool:
+        """Stop planning. With ``wait_idle``, first plan all that is received, and let it be done.
+
+        Returns:
+            Whether all of it was done (``wait_idle`` says so), True without ``wait_idle``.
+        """
+        next_ms = self._timer.stop()
+        done = True
+        if wait_idle is not None:
+            self._events.put(partial(self._generate_rest, next_ms))
+            self._sync()
+            done = wait_idle()
+        else:
+            self._halted = True
+        self._events.put(None)
+        self._loop.join()
+        return done
+
+    # -- the event loop's thread --
+
+    def _run_events(self) -> None:
+        while (event := self._events.get()) is not None:
+            try:
+                event()
+            except Exception as e:
+                # What cannot be planned or made durable now must not be passed over: plan no more.
+                self._halted = self._halted or isinstance(e, PenstockError)
+                _log.exception("The job generator failed")
+                self._on_error(e)
+
+    def _generate(self, time_ms: int) -> None:
+        if self._halted:
+            return
+        batch = self._log.plan(time_ms, self._graph.plan(self._log.ends))
+        if self._watermark is None:
+            self._watermark = batch.id
+        self._make_jobs(batch)
+
+    def _generate_rest(self, time_ms: int) -> None:
+        """Plan one more batch if an input has more than the last one took."""
+        planned = self._graph.plan(self._log.ends)
+        if any(source.start != source.end for source in planned):
+            self._generate(time_ms)
+
+    def _make_jobs(self, batch: Batch) -> None:
+        self._last_time_ms = max(self._last_time_ms, batch.time_ms)
+        self._graph.begin(batch)
+        jobs = [
+            Job(batch, number, output.name, output.job(batch))
+            for number, output in enumerate(self._graph.outputs)
+        ]
+        records = self._graph.record_count(batch)
+        self._submit(JobSet(batch, jobs, records, submitted_ms=self._clock.time_ms()))
+
+    def _clear(self, batch: Batch) -> None:
+        """Forget and retire what is behind every uncommitted batch."""
+        self._done[batch.id] = batch
+        newest = None
+        while self._watermark is not None and self._watermark in self._done:
+            newest = self._done.pop(self._watermark)
+            self._watermark += 1
+        if newest is None:
+            return
+        self._graph.clear_metadata(newest.time_ms)
+        for stream, source in zip(self._graph.inputs, newest.sources, strict=True):
+            stream.on_committed(source.end)
+        self._log.retire()
+
+    def _sync(self) -> None:
+        """Wait until the loop has done all that was put before."""
+        reached = threading.Event()
+        self._events.put(reached.set)
+        reached.wait()

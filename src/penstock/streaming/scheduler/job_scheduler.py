@@ -1,0 +1,137 @@
+"""The JobScheduler: runs the jobs of planned batches on Spark, in order, and commits each batch.
+
+A batch is committed when all its jobs ended well. A job that raises leaves its batch uncommitted
+(it runs again after a restart) and tells ``awaitTermination``; the batches after it go on, as in
+Spark.
+
+Source: ``org.apache.spark.streaming.scheduler.JobScheduler``.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from pyspark import SparkContext
+
+from penstock.clock import Clock
+from penstock.errors import BatchFailedError
+from penstock.streaming.listener import ListenerBus
+from penstock.streaming.scheduler.jobs import Job, JobSet
+
+__all__ = ["JobScheduler"]
+
+_log = logging.getLogger(__name__)
+
+
+class JobScheduler:
+    """Runs job sets.
+
+    Args:
+        on_success: called after the last job of a batch ended well; commits it.
+        on_error: told of every job that raised.
+    """
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        clock: Clock,
+        bus: ListenerBus,
+        concurrent_jobs: int,
+        *,
+        on_success: Callable[[JobSet], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._sc = sc
+        self._clock = clock
+        self._bus = bus
+        self._on_success = on_success
+        self._on_error = on_error
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._running = 0
+        self._stopped = False
+        self._group = f"penstock-batches-{id(self):x}"
+        self._queue: queue.SimpleQueue[tuple[JobSet, Job] | None] = queue.SimpleQueue()
+        # Daemons, unlike a ThreadPoolExecutor's: a job that hangs does not keep the process alive.
+        self._threads = [
+            threading.Thread(target=self._run_jobs, name=f"penstock-job-{number}", daemon=True)
+            for number in range(concurrent_jobs)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job_set: JobSet) -> None:
+        """Queue the jobs of a batch."""
+        with self._lock:
+            self._running += 1
+        self._bus.post("onBatchSubmitted", job_set.info())
+        for job in job_set.jobs:
+            self._queue.put((job_set, job))
+
+    def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until all submitted batches ended; return whether they did in time."""
+        with self._idle:
+            return self._idle.wait_for(lambda: self._running == 0, timeout_s)
+
+    def stop(self, cancel_timeout_s: float = 10.0) -> None:
+        """Run no more jobs, cancel those on Spark, and wait for the threads to end."""
+        self._stopped = True
+        for _ in self._threads:
+            self._queue.put(None)
+        self._sc.cancelJobGroup(self._group)
+        deadline_s = time.monotonic() + cancel_timeout_s
+        for thread in self._threads:
+            if thread is not threading.current_thread():  # a job may stop its own program
+                thread.join(max(0.0, deadline_s - time.monotonic()))
+
+    def _run_jobs(self) -> None:
+        while (work := self._queue.get()) is not None:
+            if not self._stopped:
+                self._run(*work)
+
+    def _run(self, job_set: JobSet, job: Job) -> None:
+        error: BaseException | None = None
+        with self._lock:
+            first = job_set.start(self._clock.time_ms())
+        if first:
+            self._bus.post("onBatchStarted", job_set.info())
+        try:
+            self._sc.setJobGroup(self._group, str(job), interruptOnCancel=True)
+            job.run()
+        except BaseException as e:
+            error = e
+        with self._lock:
+            last = job_set.finish(self._clock.time_ms(), failed=error is not None)
+        try:
+            if error is not None:
+                self._report(job, error)
+            if last and not job_set.failed:
+                self._on_success(job_set)
+        except Exception as e:
+            job_set.failed = True
+            self._on_error(e)
+        finally:
+            if last:
+                self._end(job_set)
+
+    def _end(self, job_set: JobSet) -> None:
+        self._bus.post("onBatchCompleted", job_set.info())
+        with self._idle:
+            self._running -= 1
+            self._idle.notify_all()
+
+    def _report(self, job: Job, error: BaseException) -> None:
+        _log.error("Error running job %s", job, exc_info=error)
+        failure = BatchFailedError(
+            f"job {job} failed",
+            operation="run batch",
+            ids={"batch": job.batch.id},
+            hint="the batch stays uncommitted and runs again, with the same records, when the "
+            "program is started again",
+        )
+        failure.__cause__ = error
+        self._on_error(failure)

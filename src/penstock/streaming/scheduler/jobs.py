@@ -1,0 +1,69 @@
+"""Jobs of a batch, and how far they have come. Plain state; the JobScheduler guards it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.streaming.batch import Batch
+from penstock.streaming.listener import BatchInfo
+
+__all__ = ["Job", "JobSet"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One output operation of one batch."""
+
+    batch: Batch
+    output_id: int
+    name: str
+    run: Callable[[], Any]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.output_id} of batch {self.batch.id} ({self.batch.time_ms} ms)"
+
+
+@dataclass
+class JobSet:
+    """All jobs of one batch. Times are milliseconds since the epoch."""
+
+    batch: Batch
+    jobs: list[Job]
+    num_records: int
+    submitted_ms: int
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    failed: bool = False
+    unfinished: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.unfinished = len(self.jobs)
+
+    def start(self, now_ms: int) -> bool:
+        """Note that a job starts; return whether it is the first of the batch."""
+        first = self.started_ms is None
+        if first:
+            self.started_ms = now_ms
+        return first
+
+    def finish(self, now_ms: int, *, failed: bool) -> bool:
+        """Note that a job ended; return whether it was the last of the batch."""
+        self.unfinished -= 1
+        self.failed = self.failed or failed
+        if self.unfinished == 0:
+            self.ended_ms = now_ms
+        return self.unfinished == 0
+
+    def info(self) -> BatchInfo:
+        """Return what listeners are told."""
+        return BatchInfo(
+            batchId=self.batch.id,
+            batchTime=self.batch.time_ms,
+            numRecords=self.num_records,
+            submissionTime=self.submitted_ms,
+            processingStartTime=self.started_ms,
+            processingEndTime=self.ended_ms,
+            failed=self.failed,
+        )

@@ -1,0 +1,187 @@
+"""The ReceiverTracker: keeps each receiver of the program running as a long Spark task.
+
+It talks to receivers by files only (penstock.receivers.control). A receiver whose task ended
+without an order is started again with back-off, on whatever executor Spark picks.
+
+Source: ``org.apache.spark.streaming.scheduler.ReceiverTracker``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pyspark import SparkContext
+
+from penstock.errors import ConfigError, ReceiverError, UnsharedPathError
+from penstock.receivers import (
+    Order,
+    ReceiverSettings,
+    ReceiverTask,
+    backoff_ms,
+    run_receiver,
+    write_order,
+)
+from penstock.streaming.listener import ListenerBus
+from penstock.streaming.receiver_input import ReceiverInputDStream
+
+__all__ = ["ReceiverTracker", "check_slots", "task_slots"]
+
+_log = logging.getLogger(__name__)
+
+
+class ReceiverTracker:
+    """Starts, restarts and stops the receivers of one program."""
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        inputs: Sequence[ReceiverInputDStream],
+        settings: ReceiverSettings,
+        bus: ListenerBus,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        check_slots(
+            len(inputs),
+            task_slots(str(sc.master), dict(sc.getConf().getAll()), os.cpu_count() or 1),
+        )
+        run = uuid.uuid4().hex
+        self._runners = [_Runner(sc, i, run, settings, bus, on_error) for i in inputs]
+
+    def start(self) -> None:
+        """Start all receivers; returns before they receive."""
+        for runner in self._runners:
+            runner.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Have all receivers publish what they hold, seal and end.
+
+        Raises:
+            ReceiverError: one did not end in time; its task was cancelled. What it had not acked is
+                for its source to send again.
+        """
+        for runner in self._runners:
+            runner.order_stop()
+        late = [runner.name for runner in self._runners if not runner.join(timeout_s)]
+        if late:
+            raise ReceiverError(
+                f"receivers of {', '.join(late)} did not stop within {timeout_s:g} s",
+                operation="stop receivers",
+                hint="their onStop hangs or their executor is gone; nothing acked is lost",
+            )
+
+
+class _Runner(threading.Thread):
+    """One receiver's thread in the driver: waits for its task, and submits it again."""
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        stream: ReceiverInputDStream,
+        run: str,
+        settings: ReceiverSettings,
+        bus: ListenerBus,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(name=f"penstock-receiver-{stream.name}", daemon=True)
+        self._sc = sc
+        self._task = ReceiverTask(stream.receiver, stream.journal, "r0", run, settings)
+        self._bus = bus
+        self._on_error = on_error
+        self._stopping = threading.Event()
+        self._group = f"penstock-receiver-{stream.name}-{run}"
+        write_order(stream.journal, self._task.name, Order(run))
+
+    def run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                self._run_task()
+            except Exception as e:
+                if self._stopping.is_set():
+                    return
+                failures += 1
+                self._note(e)
+                delay_ms = backoff_ms(failures, self._task.settings.restart_delay_ms)
+                self._stopping.wait(delay_ms / 1000)
+            else:
+                return  # it stopped by itself, or was told to
+
+    def order_stop(self) -> None:
+        self._stopping.set()
+        write_order(self._task.stream, self._task.name, Order(self._task.run, stop=True))
+
+    def join(self, timeout_s: float | None = None) -> bool:  # type: ignore[override]
+        """Wait for the receiver's end; cancel its task when it takes too long."""
+        super().join(timeout_s)
+        if not self.is_alive():
+            return True
+        self._sc.cancelJobGroup(self._group)
+        super().join(timeout_s)
+        return False
+
+    def _run_task(self) -> None:
+        description = f"receiver of stream {self._task.stream.name}"
+        self._sc.setJobGroup(self._group, description, interruptOnCancel=True)
+        self._sc.parallelize([self._task], 1).foreach(run_receiver)
+
+    def _note(self, error: Exception) -> None:
+        reason = _python_error(str(error))
+        _log.error("Receiver of stream %s ended: %s", self._task.stream.name, reason)
+        self._bus.post("onReceiverError", self._task.stream.name, reason)
+        if UnsharedPathError.__name__ in reason:
+            self._on_error(
+                UnsharedPathError(
+                    "executors do not see the driver's files",
+                    operation="start receiver",
+                    path=self._task.stream.storage.url,
+                    ids={"stream": self._task.stream.name},
+                    hint="give checkpoint() a path that driver and executors share",
+                )
+            )
+
+
+def task_slots(master: str, conf: Mapping[str, str], cores: int) -> int | None:
+    """Return how many tasks can run at once under a master, None when only the cluster knows.
+
+    ``cores`` are those of this machine, which ``local[*]`` takes.
+    """
+    if master == "local":
+        return 1
+    if re.fullmatch(r"local\[\*(?:,\s*\d+)?\]", master):
+        return cores
+    if match := re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?\]", master):
+        return int(match[1])
+    if match := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
+        return int(match[1]) * int(match[2])
+    dynamic = conf.get("spark.dynamicAllocation.enabled") == "true"
+    if "spark.executor.instances" in conf and not dynamic:
+        return int(conf["spark.executor.instances"]) * int(conf.get("spark.executor.cores", "1"))
+    return None
+
+
+def check_slots(receivers: int, slots: int | None) -> None:
+    """Check that receivers leave a task slot for the batches.
+
+    Raises:
+        ConfigError: they would take all of them, and no batch could ever run.
+    """
+    if slots is not None and receivers >= max(slots, 1) and receivers > 0:
+        raise ConfigError(
+            f"{receivers} receiver(s) would take all {slots} task slot(s): no batch could run",
+            operation="start receivers",
+            ids={"receivers": receivers, "slots": slots},
+            hint=f"give Spark more cores, e.g. master local[{receivers + 1}] or local[*]",
+        )
+
+
+def _python_error(text: str) -> str:
+    """Return the last Python exception line of a Spark error, which names what really happened."""
+    lines: Iterable[str] = (line.strip() for line in text.splitlines())
+    named = [line for line in lines if re.match(r"(penstock\.)?[\w.]*(Error|Exception)\b.*:", line)]
+    python = [line for line in named if not line.startswith(("org.", "java.", "py4j."))]
+    return (python or named or [text.strip()])[-1]

@@ -1,0 +1,177 @@
+"""A receiver host that records what a receiver does and does what a test scripts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from penstock.receivers.receiver import Position, Receiver, Records
+
+__all__ = ["RecordingHost", "Report", "Stored"]
+
+_WAIT_TIMEOUT_S = 10.0
+
+
+class Stored(NamedTuple):
+    """One ``store`` call: its records in order, and the position given with them."""
+
+    records: list[Any]
+    position: Position
+
+
+class Report(NamedTuple):
+    """One ``reportError``, ``restart`` or ``stop`` call."""
+
+    message: str
+    error: BaseException | None
+
+
+class RecordingHost:
+    """Runs a receiver without Spark and without a journal, for tests of receivers.
+
+    A store is "durable" as soon as it is recorded; its ack runs then, outside the lock. All waits
+    end with an AssertionError after 10 s, and at once when the receiver reports what the test did
+    not announce with ``expect_errors``: a failed receiver fails the test, it does not hang it.
+
+    Args:
+        position: what ``lastPosition`` returns before the first store.
+        expect_errors: whether reports, restarts and stops are part of the test.
+    """
+
+    def __init__(self, position: Position = None, *, expect_errors: bool = False) -> None:
+        self._changed = threading.Condition()
+        self._position = position
+        self._expect_errors = expect_errors
+        self._blocked = False
+        self._stopping = False
+        self._store_error: BaseException | None = None
+        self.stores: list[Stored] = []
+        self.errors: list[Report] = []
+        self.restarts: list[Report] = []
+        self.stops: list[Report] = []
+
+    @contextmanager
+    def run(self, receiver: Receiver) -> Iterator[None]:
+        """Start the receiver for the length of a ``with`` block, then stop it as a host does."""
+        receiver.attach(self)
+        with self._changed:
+            self._stopping = False
+        receiver.onStart()
+        try:
+            yield
+        finally:
+            self.request_stop()
+            receiver.onStop()
+
+    @property
+    def records(self) -> list[Any]:
+        """All records stored so far, in order."""
+        with self._changed:
+            return [record for stored in self.stores for record in stored.records]
+
+    def fail_stores(self, error: BaseException | None) -> None:
+        """Let every further store raise ``error``; None ends that."""
+        with self._changed:
+            self._store_error = error
+
+    def block_stores(self) -> None:
+        """Let every further store block, as under back pressure, until unblocked or stopped."""
+        with self._changed:
+            self._blocked = True
+
+    def unblock_stores(self) -> None:
+        """Let blocked stores go on."""
+        with self._changed:
+            self._blocked = False
+            self._changed.notify_all()
+
+    def request_stop(self) -> None:
+        """Let ``isStopped`` be true, and blocked stores go on, until the next ``run``."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def wait_for_records(self, count: int) -> list[Any]:
+        """Wait until ``count`` records or more are stored; return them all."""
+        self.wait_until(lambda: sum(len(stored.records) for stored in self.stores) >= count)
+        return self.records
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until ``condition`` holds; it is looked at after each call of the receiver."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: condition() or self._failed(), _WAIT_TIMEOUT_S)
+            met = condition()
+        if self._failed():
+            report = [*self.errors, *self.restarts, *self.stops][0]
+            raise AssertionError(f"the receiver reported: {report.message}") from report.error
+        if not (done and met):
+            raise AssertionError(
+                f"not met within {_WAIT_TIMEOUT_S:.0f} s; stored {len(self.records)} records, "
+                f"errors {self.errors}, restarts {self.restarts}, stops {self.stops}"
+            )
+
+    def _failed(self) -> bool:
+        return not self._expect_errors and bool(self.errors or self.restarts or self.stops)
+
+    # The rest is the ReceiverHost protocol.
+
+    def store(self, records: Records, position: Position, ack: Callable[[], None] | None) -> None:
+        """Record the call; block or raise where the test says so."""
+        plain = _as_list(records)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._blocked or self._stopping)
+            if self._store_error is not None:
+                raise self._store_error
+            self.stores.append(Stored(plain, position))
+            self._changed.notify_all()
+        if ack is not None:
+            ack()
+
+    def report_error(self, message: str, error: BaseException | None) -> None:
+        """Record the report."""
+        self._record(self.errors, message, error)
+
+    def restart(self, message: str, error: BaseException | None, delay_ms: int | None) -> None:
+        """Record the request and let ``isStopped`` be true; the test decides when to run again."""
+        self._record(self.restarts, message, error, stopping=True)
+
+    def stop(self, message: str, error: BaseException | None) -> None:
+        """Record the request and let ``isStopped`` be true."""
+        self._record(self.stops, message, error, stopping=True)
+
+    def is_stopped(self) -> bool:
+        """Whether a stop or restart was asked for since the last ``run``."""
+        with self._changed:
+            return self._stopping
+
+    def last_position(self) -> Position:
+        """Return the position of the last store that had one, else the one given at first."""
+        with self._changed:
+            positions = [s.position for s in self.stores if s.position is not None]
+            return positions[-1] if positions else self._position
+
+    def _record(
+        self,
+        reports: list[Report],
+        message: str,
+        error: BaseException | None,
+        *,
+        stopping: bool = False,
+    ) -> None:
+        with self._changed:
+            reports.append(Report(message, error))
+            self._stopping = self._stopping or stopping
+            self._changed.notify_all()
+
+
+def _as_list(records: Records) -> list[Any]:
+    if isinstance(records, (pa.RecordBatch, pa.Table)):
+        source = records.column(0) if records.num_columns == 1 else records
+        return list(source.to_pylist())
+    if isinstance(records, (str, bytes, dict, tuple)) or not hasattr(records, "__iter__"):
+        return [records]
+    return list(records)
