@@ -1,10 +1,10 @@
 """Where things lie under a journal's root, and how their names are read back.
 
     <stream>/stream.json
-    <stream>/<receiver>-<epoch>/_writer.json      who claimed this epoch (diagnosis; the claim is its name)
+    <stream>/<receiver>-<epoch>/_writer.json      claims this epoch; who did, for diagnosis
     <stream>/<receiver>-<epoch>/<start>.parquet   a block or the seal; start in 20 digits
     <stream>/consumers/<name>.json
-    <stream>/control/...                          between driver and receivers (penstock.receivers.control)
+    <stream>/control/...                          between driver and receivers
 
 Pure functions of names; see docs/journal-format.md for the contents.
 """
