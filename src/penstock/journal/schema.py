@@ -12,6 +12,7 @@ import base64
 import pickle
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +35,8 @@ class RecordFormat:
 
     Args:
         schema: ``"string"``, ``"binary"``, ``"pickle"``, or a ``pyarrow.Schema`` (of which metadata
-            is dropped).
+            is dropped), whose records are dicts: a missing column is null, and values are converted
+            as pyarrow does (a finer time is cut to the column's unit).
 
     Raises:
         ConfigError: for any other schema, and for one that Parquet cannot hold.
@@ -56,6 +58,7 @@ class RecordFormat:
                 hint='give "string", "binary", "pickle" or a pyarrow.Schema with columns',
             )
         self._names = frozenset(self.arrow.names)
+        self._integers = [field.name for field in self.arrow if pa.types.is_integer(field.type)]
         self._is_plain = self.arrow.types == self.stored.types and all(
             _is_plain(column) for column in self.arrow.types
         )
@@ -114,8 +117,7 @@ class RecordFormat:
             if self.kind != "arrow":
                 return self._values(self._check_values(rows))
             for row in rows:
-                if not isinstance(row, Mapping) or not row.keys() <= self._names:
-                    raise TypeError(f"{reprlib.repr(row)} is no dict of these columns")
+                self._check_row(row)
             batch = pa.RecordBatch.from_pylist(rows, schema=self.arrow)
             self._check_writable(pa.Table.from_batches([batch]))
         except Exception as e:  # also what the records' own methods raise
@@ -170,6 +172,14 @@ class RecordFormat:
             if not issubclass(kind, _ACCEPTED[self.kind]):
                 raise TypeError(f"{kind.__name__} is no {self.kind}")
         return list(map(bytes, records)) if self.kind == "binary" else records
+
+    def _check_row(self, row: Any) -> None:
+        """Refuse what pyarrow would drop in silence: unknown columns, fractions of whole numbers."""
+        if not isinstance(row, Mapping) or not row.keys() <= self._names:
+            raise TypeError(f"{reprlib.repr(row)} is no dict of these columns")
+        for name in self._integers:
+            if isinstance(value := row.get(name), float | Decimal):
+                raise TypeError(f"column {name!r} takes whole numbers, not {value!r}")
 
     def _check_writable(self, table: pa.Table) -> None:
         for field in self.arrow:
