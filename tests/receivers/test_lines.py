@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -30,11 +32,11 @@ def naive_lines(data: bytes) -> list[str]:
 
 def chunks_of(data: bytes, cuts: list[int]) -> list[bytes]:
     borders = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[start:end] for start, end in zip(borders, borders[1:], strict=False)]
+    return [data[start:end] for start, end in itertools.pairwise(borders)]
 
 
-def split(splitter: LineSplitter, chunks: list[bytes]) -> list[str]:
-    lines: list[str] = []
+def split(splitter: LineSplitter, chunks: list[bytes], into: list[str] | None = None) -> list[str]:
+    lines = [] if into is None else into
     for batches in [*(splitter.feed(chunk) for chunk in chunks), splitter.finish()]:
         for batch in batches:
             batch.validate(full=True)
@@ -61,20 +63,14 @@ def test_the_limit_falls_on_the_same_line_however_the_bytes_are_cut(
 ) -> None:
     raw = data.split(b"\n")
     before = next((i for i, line in enumerate(raw) if len(line) > limit), None)
-    got: list[str] = []
     splitter = LineSplitter(limit)
-    try:
-        for chunk in chunks_of(data, cuts):
-            for batch in splitter.feed(chunk):
-                got += batch.column("value").to_pylist()
-        failed = False
-    except ReceiverError as error:
-        failed = True
-        assert f"longer than {limit} bytes" in str(error)
-        assert "max_line_bytes" in str(error)
-    assert failed == (before is not None)
-    if before is not None:
-        assert got == naive_lines(b"\n".join(raw[:before]) + b"\n" if before else b"")
+    if before is None:
+        assert split(splitter, chunks_of(data, cuts)) == naive_lines(data)
+        return
+    got: list[str] = []
+    with pytest.raises(ReceiverError, match=f"longer than {limit} bytes.*max_line_bytes"):
+        split(splitter, chunks_of(data, cuts), got)
+    assert got == naive_lines(b"".join(line + b"\n" for line in raw[:before]))
 
 
 def test_the_stream_end_completes_a_line_once() -> None:

@@ -10,6 +10,7 @@ from penstock.receivers.supervisor import (
     backoff_ms,
     run_receiver,
 )
+from penstock.receivers.tail import TailReceiver
 
 __all__ = [
     "Order",
@@ -21,6 +22,7 @@ __all__ = [
     "ReceiverTask",
     "SocketReceiver",
     "Status",
+    "TailReceiver",
     "backoff_ms",
     "read_order",
     "read_status",

@@ -1,13 +1,13 @@
-"""Bytes to Arrow lines, vectorised: no Python code runs per record.
+r"""Bytes to Arrow lines, vectorised: no Python code runs per record.
 
 What a line is (the same for every source of penstock):
 
-- It ends at ``\\n``; one ``\\r`` before that belongs to the line end. A lone ``\\r`` is data, which
-  is where we differ from Java's ``BufferedReader`` and so from Spark's socket source: progress bars
-  and old Mac files stay in one piece, and no line depends on where a read happened to end.
-- It is UTF-8. What is not valid becomes U+FFFD, as in Spark; only a chunk that holds such bytes pays
-  for it.
-- It is at most ``max_line_bytes`` long (without its ``\\n``), however its bytes were cut into reads.
+- It ends at ``\n``; one ``\r`` before that belongs to the line end. A lone ``\r`` is data, which is
+  where we differ from Java's ``BufferedReader`` and so from Spark's socket source: the redrawn
+  lines of a progress bar stay one record.
+- It is UTF-8. What is not valid becomes U+FFFD, as in Spark; only a chunk that holds such bytes
+  pays for it.
+- It is at most ``max_line_bytes`` long (without its ``\n``), however its bytes were cut into reads.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def line_too_long(max_line_bytes: int, path: str | None = None) -> ReceiverError
 
 
 def split_lines(data: bytes) -> pa.RecordBatch:
-    """Return the lines of ``data``, which must end with ``\\n``, as a batch of LINES_SCHEMA."""
+    r"""Return the lines of ``data``, which must end with ``\n``, as a batch of LINES_SCHEMA."""
     if b"\r\n" in data:
         data = data.replace(b"\r\n", b"\n")
     lines = _as_strings(data)
@@ -83,9 +83,9 @@ def _as_strings(data: bytes) -> pa.StringArray:
 
 
 def complete_before_long_line(data: bytes, max_line_bytes: int) -> int:
-    """Return how many bytes of ``data`` come before its first line that is too long.
+    r"""Return how many bytes of ``data`` come before its first line that is too long.
 
-    ``data`` must end with ``\\n``; the answer is its length when every line is within the limit.
+    ``data`` must end with ``\n``; the answer is its length when every line is within the limit.
     """
     if len(data) <= max_line_bytes:
         return len(data)

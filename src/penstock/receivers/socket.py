@@ -26,7 +26,7 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class SocketReceiver(ThreadedReceiver):
-    """Connects to ``host:port`` and stores each line that the server sends.
+    r"""Connects to ``host:port`` and stores each line that the server sends.
 
     What may be lost: a plain TCP sender cannot be asked to send again, so there is no position. A
     crash of this process loses the lines that were received and not yet durable (up to a block
@@ -38,7 +38,7 @@ class SocketReceiver(ThreadedReceiver):
     sender blocks. Memory is bounded by one buffer of 4 MiB and one unfinished line.
 
     A refused or lost connection restarts the receiver, which connects again after the host's
-    back-off. A last line without ``\\n`` is stored when the server closes the connection.
+    back-off. A last line without ``\n`` is stored when the server closes the connection.
 
     Args:
         host: name or address of the server; every address of a name is tried.
@@ -135,7 +135,7 @@ class SocketReceiver(ThreadedReceiver):
         _raise_errno(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
         if connection.getsockname() == connection.getpeername():
             # Retrying a local port that no one listens on sooner or later draws that very port as
-            # the outgoing one, and TCP connects it to itself; it would then block the server's bind.
+            # the outgoing one. TCP then connects it to itself, and the server could not bind it.
             raise ConnectionRefusedError(errno.ECONNREFUSED, "the connection led back to itself")
 
 

@@ -1,0 +1,256 @@
+"""What to do with a followed file: marks, the facts of one look at the disk, and the decisions.
+
+No I/O here. A *mark* says how far one file is stored; all marks together are the position that is
+kept in the block with the records. After a kill the marks are all that is known, so every decision
+must follow from them and from what the disk shows now.
+
+Invariants:
+
+1. A file is known by device and inode, never by name alone: names move when logs rotate.
+2. An inode is believed only with its fingerprint: the bytes before the mark's offset must still be
+   those that were stored. So a reused inode or a rewritten file starts again at 0 instead of being
+   continued in the middle.
+3. Content that left its name is looked for before it is given up: a renamed file by its inode, a
+   copied one (copytruncate) by its fingerprint.
+4. A mark is dropped only when its file is gone, or when the file could not be mistaken for a new
+   one later (see ``superseded``). So marks do not pile up, and no file is read twice.
+5. The marks of one path stand in the order of age; the last one is the file that had the name when
+   it was looked at last.
+
+Prior art: GNU ``tail -F``, Fluentd's ``in_tail`` (rotate_wait), Filebeat's inode and fingerprint
+file identities.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from penstock.errors import ReceiverError
+
+__all__ = [
+    "FINGERPRINT_BYTES",
+    "Action",
+    "FileId",
+    "Mark",
+    "Place",
+    "Sibling",
+    "Start",
+    "decide",
+    "decide_new",
+    "fingerprint",
+    "is_rotated_name",
+    "marks_from_position",
+    "missed_rotations",
+    "position_from_marks",
+    "superseded",
+]
+
+FINGERPRINT_BYTES = 256
+
+_POSITION_VERSION = 1
+
+
+class FileId(NamedTuple):
+    """What a file keeps when it is renamed; unique among the files that exist at one time."""
+
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far one file is stored.
+
+    Attributes:
+        path: the path under which it is, or was, followed.
+        file_id: device and inode.
+        offset: bytes stored; a line begins here.
+        crc: fingerprint of the bytes before ``offset``.
+        mtime_ns: when it had been written to last, at the look before its last read.
+    """
+
+    path: str
+    file_id: FileId
+    offset: int
+    crc: int
+    mtime_ns: int
+
+
+def fingerprint(head: bytes, tail: bytes) -> int:
+    """Return the CRC of the first and last FINGERPRINT_BYTES before an offset.
+
+    The first bytes alone would not tell apart files that begin with the same banner.
+    """
+    return zlib.crc32(tail, zlib.crc32(head))
+
+
+def position_from_marks(marks: Iterable[Mark]) -> dict[str, Any]:
+    """Return the JSON value for marks, as ``marks_from_position`` reads it."""
+    files = [
+        {
+            "path": mark.path,
+            "id": list(mark.file_id),
+            "offset": mark.offset,
+            "crc": mark.crc,
+            "mtime_ns": mark.mtime_ns,
+        }
+        for mark in marks
+    ]
+    return {"version": _POSITION_VERSION, "files": files}
+
+
+def marks_from_position(position: Any) -> list[Mark]:
+    """Return the marks in a stored position.
+
+    Raises:
+        ReceiverError: it was stored by another kind of receiver, or by a newer version.
+    """
+    try:
+        if position["version"] != _POSITION_VERSION:
+            raise ValueError(f"version {position['version']!r}")
+        return [
+            Mark(
+                path=str(file["path"]),
+                file_id=FileId(*map(int, file["id"])),
+                offset=int(file["offset"]),
+                crc=int(file["crc"]),
+                mtime_ns=int(file["mtime_ns"]),
+            )
+            for file in position["files"]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReceiverError(
+            "the stored position is not one of a tail receiver",
+            operation="resume receiver",
+            ids={"position": repr(position)[:200]},
+            hint="give this receiver a stream of its own, or upgrade penstock",
+        ) from error
+
+
+class Place(Enum):
+    """Where the file of a mark is now."""
+
+    FOLLOWED = "its inode has a path that is followed"
+    RENAMED = "its inode has another name"
+    UNLINKED = "it has no name any more, but we hold it open"
+    MISSING = "there is no such inode where it could be"
+
+
+class Action(Enum):
+    """What to do with the file of a mark."""
+
+    CONTINUE = "read on from the mark"
+    START_OVER = "the content was replaced: read the file from 0"
+    FINISH = "read on from the mark while newer files take over the name"
+    DRAIN = "read to the end, then drop"
+    DROP = "drop"
+
+
+class Decision(NamedTuple):
+    """What to do with the file of a mark, and with the content that the mark speaks of."""
+
+    action: Action
+    finish_copy: bool = False
+    content_lost: bool = False
+
+
+def decide(place: Place, *, intact: bool, copied: bool) -> Decision:
+    """Decide on one mark.
+
+    Args:
+        place: where its file is.
+        intact: whether the bytes before the mark's offset are still those that were stored.
+        copied: whether a rotated copy holds those bytes; only looked for when they are not intact.
+    """
+    if intact and place is not Place.MISSING:
+        return Decision(
+            {
+                Place.FOLLOWED: Action.CONTINUE,
+                Place.RENAMED: Action.FINISH,
+                Place.UNLINKED: Action.DRAIN,
+            }[place]
+        )
+    action = Action.START_OVER if place is Place.FOLLOWED else Action.DROP
+    return Decision(action, finish_copy=copied, content_lost=not copied)
+
+
+class Start(Enum):
+    """Where to begin with a file that no mark knows."""
+
+    BEGINNING = "at 0"
+    END = "after its last line end"
+
+
+def decide_new(*, resumed: bool, first_look: bool, from_beginning: bool) -> Start:
+    """Decide where to begin with a file that has a followed path and no mark.
+
+    Only what is there when nothing was ever stored can be skipped; a file that appears later, or
+    while the receiver was down, is new as a whole.
+    """
+    if first_look and not resumed and not from_beginning:
+        return Start.END
+    return Start.BEGINNING
+
+
+class Sibling(NamedTuple):
+    """A file in the directory of a followed path."""
+
+    name: str
+    path: str
+    file_id: FileId
+    size: int
+    mtime_ns: int
+
+
+# What log writers and logrotate append: .1  -20240131  .2024-01-31T10-00-00  _3  .old
+_ROTATION = r"[._-](?:\d[\d._:T-]*|old|bak|prev)"
+
+
+def is_rotated_name(base: str, name: str) -> bool:
+    """Whether ``name`` is what ``base`` may be called after a rotation.
+
+    Both styles are known: ``app.log.1`` and ``app-2024-01-31.log``. Compressed files are not: they
+    cannot be read as text.
+    """
+    stem, dot, extension = base.rpartition(".")
+    styles = [re.escape(base) + _ROTATION]
+    if stem:
+        styles.append(re.escape(stem) + _ROTATION + re.escape(dot + extension))
+    return any(re.fullmatch(style, name) for style in styles)
+
+
+def missed_rotations(
+    newest: Mark, siblings: Iterable[Sibling], known: set[FileId]
+) -> list[Sibling]:
+    """Return the files that had the path after ``newest`` and lost it unseen, oldest first.
+
+    A file that was written to after our last look at ``newest`` cannot have been read before, for
+    files that were read have a mark, or were dropped as older (``superseded``).
+    """
+    base = newest.path.rpartition("/")[2]
+    missed = [
+        sibling
+        for sibling in siblings
+        if sibling.file_id not in known
+        and sibling.mtime_ns >= newest.mtime_ns
+        and is_rotated_name(base, sibling.name)
+    ]
+    return sorted(missed, key=lambda sibling: (sibling.mtime_ns, sibling.name))
+
+
+def superseded(mark: Mark, newer: Sequence[Mark]) -> bool:
+    """Whether a renamed file that is read to its end may be forgotten.
+
+    Args:
+        mark: the file's mark.
+        newer: the marks after it for the same path.
+
+    The last file to lose the name is kept, since processes that have not reopened their log still
+    write to it; and so is one with a time that ``missed_rotations`` would take for a new file.
+    """
+    return len(newer) >= 2 and mark.mtime_ns < newer[-1].mtime_ns

@@ -1,0 +1,221 @@
+"""One followed file: open descriptor, mark, and reads of whole lines."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.receivers.follow import FINGERPRINT_BYTES, FileId, Mark, Place, fingerprint
+from penstock.receivers.lines import complete_before_long_line, line_too_long, split_lines
+
+__all__ = ["FollowedFile", "file_id"]
+
+_READ_BYTES = 4 * 1024 * 1024
+
+
+def file_id(facts: os.stat_result) -> FileId:
+    """Return the identity in a stat result."""
+    return FileId(facts.st_dev, facts.st_ino)
+
+
+class FollowedFile:
+    """A file, known by its inode, of which everything before ``mark.offset`` is stored.
+
+    Invariant: a read that moves the mark is taken only if the bytes before the mark were still
+    intact *after* it, so lines never come from two contents of one file. The fingerprint of the new
+    mark is made of bytes in memory, so it speaks of what was stored, whatever the disk holds then.
+
+    An unfinished line is not kept in memory: the mark stays before it, and once its end has come it
+    is read as a whole. ``_searched`` remembers how much of it holds no line end, so a long line
+    that grows slowly is searched once, not at every look.
+
+    Attributes:
+        mark: how far the file is stored.
+        place: where it was at the last look; set by who looks.
+        at_end: whether the last read found nothing after the mark but an unfinished line.
+        is_stuck: whether the next line is too long; nothing is read then.
+        idle_since_s: when (monotonic clock) it was last seen to have grown.
+
+    Args:
+        mark: where to read on.
+        max_line_bytes: a longer line stops the reading of this file.
+        begin_at_end: whether to move the mark behind the last line end when the file is opened.
+    """
+
+    def __init__(self, mark: Mark, max_line_bytes: int, *, begin_at_end: bool = False) -> None:
+        self.mark = mark
+        self.place = Place.FOLLOWED
+        self.idle_since_s = time.monotonic()
+        self._max_line_bytes = max_line_bytes
+        self._begin_at_end = begin_at_end
+        self._descriptor: int | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._head = b""
+        self._tail = b""
+        self._searched = 0
+        self._verified: tuple[int, int] | None = None
+        self.at_end = False
+        self.is_stuck = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is held open, so that it can be read even when its name is gone."""
+        return self._descriptor is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the mark is settled: false while a file to begin at the end was never opened."""
+        return not self._begin_at_end
+
+    def open(self, path: str) -> bool:
+        """Open the file; return False when ``path`` is another file by now.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        # Not blocking, should the path have become a FIFO since it was looked at.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        facts = os.fstat(descriptor)
+        if file_id(facts) != self.mark.file_id or not stat.S_ISREG(facts.st_mode):
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        if self._begin_at_end:
+            self._skip_to_end(facts)
+            self._begin_at_end = False
+        return True
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def facts(self) -> os.stat_result:
+        """Return what the file system says of the open file."""
+        return os.fstat(self._opened())
+
+    def is_intact(self) -> bool:
+        """Whether the bytes before the mark are still those that were stored."""
+        facts = self.facts()
+        if facts.st_size < self.mark.offset:
+            return False
+        if self._verified == (facts.st_size, facts.st_mtime_ns):
+            return True
+        head, tail = self._window(self.mark.offset)
+        if fingerprint(head, tail) != self.mark.crc:
+            return False
+        self._head, self._tail = head, tail
+        self._verified = (facts.st_size, facts.st_mtime_ns)
+        return True
+
+    def start_over(self) -> None:
+        """Take the file for a new one, to be read from 0."""
+        self._reset()
+        self.mark = replace(
+            self.mark, offset=0, crc=fingerprint(b"", b""), mtime_ns=self.facts().st_mtime_ns
+        )
+
+    def read(self) -> pa.RecordBatch | None:
+        """Return the next whole lines and move the mark behind them; None when there are none.
+
+        Raises:
+            OSError: the read failed; the mark has not moved.
+            ReceiverError: the next line is too long, said once; the mark stays before it.
+        """
+        if self._descriptor is None or self.is_stuck:
+            return None
+        facts = self.facts()
+        self.at_end = facts.st_size <= self.mark.offset + self._searched
+        if self.at_end:
+            self._note_time(facts)
+            return None
+        self.idle_since_s = time.monotonic()
+        lines = self._next_lines()
+        if not lines or not self.is_intact():
+            return None
+        self._advance(lines, len(lines), facts)
+        return split_lines(lines)
+
+    def read_rest(self) -> pa.RecordBatch | None:
+        """Return what follows the last line end as a line; for a file that grows no more."""
+        if self._descriptor is None or self.is_stuck or not self._searched:
+            return None
+        facts = self.facts()
+        rest = os.pread(self._descriptor, self._searched, self.mark.offset)
+        if not rest or not self.is_intact():
+            return None
+        self._advance(rest, len(rest), facts)
+        return split_lines(rest + b"\n")
+
+    def _next_lines(self) -> bytes:
+        """Return whole lines after the mark, at least one if there is one."""
+        descriptor, offset = self._opened(), self.mark.offset
+        while True:
+            chunk = os.pread(descriptor, _READ_BYTES, offset + self._searched)
+            end = chunk.rfind(b"\n") + 1
+            if end:
+                break
+            self._searched += len(chunk)
+            if self._searched > self._max_line_bytes:
+                self._stick()
+            if not chunk:
+                return b""
+        if self._searched:
+            chunk = os.pread(descriptor, self._searched + end, offset)
+            end = chunk.rfind(b"\n") + 1
+        lines = chunk[:end]
+        kept = complete_before_long_line(lines, self._max_line_bytes)
+        if lines and not kept:
+            self._stick()
+        return lines[:kept]
+
+    def _stick(self) -> None:
+        self.is_stuck = True
+        raise line_too_long(self._max_line_bytes, self.mark.path)
+
+    def _advance(self, stored: bytes, size: int, facts_before: os.stat_result) -> None:
+        self._head = (self._head + stored[:FINGERPRINT_BYTES])[:FINGERPRINT_BYTES]
+        self._tail = (self._tail + stored[-FINGERPRINT_BYTES:])[-FINGERPRINT_BYTES:]
+        self._searched = 0
+        self.mark = replace(
+            self.mark,
+            offset=self.mark.offset + size,
+            crc=fingerprint(self._head, self._tail),
+            mtime_ns=facts_before.st_mtime_ns,
+        )
+
+    def _note_time(self, facts: os.stat_result) -> None:
+        if facts.st_mtime_ns != self.mark.mtime_ns:
+            self.mark = replace(self.mark, mtime_ns=facts.st_mtime_ns)
+
+    def _skip_to_end(self, facts: os.stat_result) -> None:
+        offset = self._after_last_line_end(facts.st_size)
+        self._head, self._tail = self._window(offset)
+        self.mark = replace(self.mark, offset=offset, crc=fingerprint(self._head, self._tail))
+
+    def _after_last_line_end(self, size: int) -> int:
+        """Search backwards, so that a line under way is delivered as a whole, later."""
+        end = size
+        while end > 0:
+            start = max(0, end - _READ_BYTES)
+            newline = os.pread(self._opened(), end - start, start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return 0
+
+    def _window(self, offset: int) -> tuple[bytes, bytes]:
+        count = min(offset, FINGERPRINT_BYTES)
+        descriptor = self._opened()
+        return os.pread(descriptor, count, 0), os.pread(descriptor, count, offset - count)
+
+    def _opened(self) -> int:
+        assert self._descriptor is not None, "read of a file that is not open"
+        return self._descriptor

@@ -1,0 +1,150 @@
+"""Follows the files that patterns name: looks at the disk now and then, and reads in turn."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import ReceiverError
+from penstock.receivers.follow import (
+    FileId,
+    Mark,
+    Place,
+    decide_new,
+    position_from_marks,
+    superseded,
+)
+from penstock.receivers.followed_file import FollowedFile
+from penstock.receivers.listing import Found, expand
+from penstock.receivers.look import Look
+from penstock.receivers.problems import Problems, Report
+
+__all__ = ["FollowOptions", "Follower"]
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """What to follow and how; the meaning of each is TailReceiver's."""
+
+    patterns: tuple[str, ...]
+    from_beginning: bool
+    rotate_wait_ms: int
+    max_line_bytes: int
+
+
+class Follower:
+    """The followed files, in the order of age within each path.
+
+    ``look`` and ``read_round`` are called in turn, by one thread.
+
+    Args:
+        options: what to follow.
+        marks: how far files are stored; None when nothing was ever stored.
+        report: told of each problem once, until it is over.
+    """
+
+    def __init__(self, options: FollowOptions, marks: list[Mark] | None, report: Report) -> None:
+        self._options = options
+        self._resumed = marks is not None
+        self._first_look = True
+        self._files = [FollowedFile(mark, options.max_line_bytes) for mark in marks or []]
+        self._problems = Problems(report)
+        self._real_paths: dict[tuple[str, FileId], str] = {}
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._files:
+            file.close()
+
+    def position(self) -> dict[str, Any]:
+        """Return the position after all that was read."""
+        return position_from_marks(file.mark for file in self._files if file.has_begun)
+
+    def look(self) -> None:
+        """Take in what was rotated, replaced, added or removed since the last look."""
+        start = decide_new(
+            resumed=self._resumed,
+            first_look=self._first_look,
+            from_beginning=self._options.from_beginning,
+        )
+        look = Look(
+            self._files, self._expand(), start, self._options.max_line_bytes, self._problems
+        )
+        try:
+            self._files = look.take()
+        except OSError as error:
+            self._problems.tell("look", f"cannot look for rotated files: {error}", error)
+            return
+        self._problems.settle("look")
+        self._first_look = False
+
+    def read_round(self) -> Iterator[pa.RecordBatch]:
+        """Read a bounded amount from each file in turn; at a yield, ``position`` is just behind it.
+
+        A file waits while an older one of its path has lines, so lines keep their order through a
+        rotation.
+        """
+        busy: set[str] = set()
+        for file in list(self._files):
+            if file.mark.path in busy:
+                continue
+            try:
+                batch = self._next_batch(file)
+            except (OSError, ReceiverError) as error:
+                self._problems.tell(("read", file.mark.file_id), str(error), error)
+                continue
+            self._problems.settle(("read", file.mark.file_id))
+            if batch is not None:
+                busy.add(file.mark.path)
+                yield batch
+
+    def _next_batch(self, file: FollowedFile) -> pa.RecordBatch | None:
+        batch = file.read()
+        if batch is not None or file.place is Place.FOLLOWED:
+            return batch
+        ends = self._ends(file)
+        if file.at_end and (ends or self._is_left_alone(file)):
+            batch = file.read_rest()
+        if ends and batch is None:
+            self._files.remove(file)
+            file.close()
+        return batch
+
+    def _ends(self, file: FollowedFile) -> bool:
+        """Whether the file is read to the end and need not be remembered."""
+        if file.place is Place.UNLINKED:
+            return file.at_end or file.is_stuck
+        newer = [other.mark for other in self._files[self._files.index(file) + 1 :]]
+        return file.at_end and superseded(
+            file.mark, [mark for mark in newer if mark.path == file.mark.path]
+        )
+
+    def _is_left_alone(self, file: FollowedFile) -> bool:
+        idle_ms = (time.monotonic() - file.idle_since_s) * 1000
+        return idle_ms >= self._options.rotate_wait_ms
+
+    def _expand(self) -> list[Found]:
+        """Return what the patterns name, by real paths: rotated files are beside those."""
+        real_paths = {}
+        found = []
+        for pattern in self._options.patterns:
+            matches = expand(pattern, self._tell_unusable)
+            if self._first_look and not matches and not os.path.lexists(pattern):
+                self._problems.tell(
+                    ("match", pattern), f"no file matches {pattern} yet; waiting for one"
+                )
+            for match in matches:
+                self._problems.settle(("stat", match.path))
+                key = (match.path, match.file_id)
+                real_paths[key] = self._real_paths.get(key) or os.path.realpath(match.path)
+                found.append(match._replace(path=real_paths[key]))
+        self._real_paths = real_paths
+        return found
+
+    def _tell_unusable(self, path: str, error: OSError) -> None:
+        self._problems.tell(("stat", path), f"cannot follow {path}: {error}", error)

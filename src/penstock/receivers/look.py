@@ -1,0 +1,236 @@
+"""One look at the disk: which files are followed after it, given those that were before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from penstock.receivers.follow import (
+    Action,
+    Decision,
+    Mark,
+    Place,
+    Sibling,
+    Start,
+    decide,
+    fingerprint,
+    is_rotated_name,
+    missed_rotations,
+)
+from penstock.receivers.followed_file import FollowedFile
+from penstock.receivers.listing import Found, siblings
+from penstock.receivers.problems import Problems
+
+__all__ = ["Look"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What was seen of one followed file, and what was decided.
+
+    ``decision`` is None when the file could not be read: it is kept as it is for the next look.
+    """
+
+    file: FollowedFile
+    place: Place
+    path: str | None
+    decision: Decision | None
+    copy: Sibling | None
+    missed: list[Sibling]
+
+
+class Look:
+    """The facts of one moment, and what follows from them.
+
+    A look may fail half way, and is then thrown away: up to then it has opened files, which does no
+    harm, and moved no mark.
+
+    Args:
+        files: what is followed, in the order of age within each path.
+        found: what the patterns name now, by real paths.
+        start: where to begin with a found file that no mark knows.
+        max_line_bytes: for the files that are new.
+        problems: where trouble is told.
+    """
+
+    def __init__(
+        self,
+        files: list[FollowedFile],
+        found: Iterable[Found],
+        start: Start,
+        max_line_bytes: int,
+        problems: Problems,
+    ) -> None:
+        self._files = files
+        self._found = {file.file_id: file for file in found}
+        self._start = start
+        self._max_line_bytes = max_line_bytes
+        self._problems = problems
+        self._marked = {file.mark.file_id for file in files}
+        self._known = self._marked | set(self._found)
+        self._newest = {file.mark.path: file for file in files}
+        self._listings: dict[tuple[str, str | None], list[Sibling]] = {}
+
+    def take(self) -> list[FollowedFile]:
+        """Return what is followed from now on.
+
+        Raises:
+            OSError: a directory could not be read.
+        """
+        cases = [self._examine(file) for file in self._files]
+        followed = [file for case in cases for file in self._apply(case)]
+        for found in self._found.values():
+            if found.file_id not in self._marked:
+                mark = _new_mark(found.path, found)
+                followed.append(self._begin(mark, found.path, self._start))
+        return followed
+
+    # Seeing: nothing below, down to _apply, changes a mark.
+
+    def _examine(self, file: FollowedFile) -> _Case:
+        place, path = self._locate(file)
+        intact = self._is_intact(file, path)
+        if intact is None and place is not Place.MISSING:
+            decision, copy = None, None
+        else:
+            if not intact and place is not Place.FOLLOWED:
+                self._known.discard(file.mark.file_id)  # the inode is free, or another file's now
+            copy = None if intact else self._find_copy(file.mark)
+            decision = decide(place, intact=bool(intact), copied=copy is not None)
+        missed = []
+        if self._newest[file.mark.path] is file and self._may_have_successors(file, path, intact):
+            missed = [sibling for sibling in self._rotated_since(file.mark) if sibling != copy]
+        self._known.update(sibling.file_id for sibling in missed)
+        return _Case(file, place, path, decision, copy, missed)
+
+    def _locate(self, file: FollowedFile) -> tuple[Place, str | None]:
+        """Return where the file is, and its name there if it is known or needed."""
+        found = self._found.get(file.mark.file_id)
+        if found is not None:
+            return Place.FOLLOWED, found.path
+        if file.is_open:
+            return (Place.RENAMED if file.facts().st_nlink else Place.UNLINKED), None
+        for sibling in self._siblings(file.mark.path, rotated_only=False):
+            if sibling.file_id == file.mark.file_id:
+                return Place.RENAMED, sibling.path
+        return Place.MISSING, None
+
+    def _is_intact(self, file: FollowedFile, path: str | None) -> bool | None:
+        """Whether the stored part is still there; None when the file cannot be read now."""
+        if not file.is_open and (path is None or not self._open(file, path)):
+            return None
+        try:
+            return file.is_intact()
+        except OSError as error:
+            self._problems.tell(("open", path), f"cannot read {file.mark.path}: {error}", error)
+            return None
+
+    def _may_have_successors(
+        self, file: FollowedFile, path: str | None, intact: bool | None
+    ) -> bool:
+        """Whether other files may have had the path since: the file left it, or its content did.
+
+        Without stored bytes there is no fingerprint, so then any write raises the question.
+        """
+        if path != file.mark.path or intact is False:
+            return True
+        unproven = file.is_open and file.mark.offset == 0
+        return unproven and file.facts().st_mtime_ns != file.mark.mtime_ns
+
+    def _find_copy(self, mark: Mark) -> Sibling | None:
+        """Return the rotated file that begins with what the mark says is stored."""
+        for sibling in self._rotated_since(mark):
+            if 0 < mark.offset <= sibling.size and self._begins_as(mark, sibling):
+                self._known.add(sibling.file_id)
+                return sibling
+        return None
+
+    def _begins_as(self, mark: Mark, sibling: Sibling) -> bool:
+        copy = FollowedFile(_mark_of_copy(mark, sibling), self._max_line_bytes)
+        try:
+            return self._open(copy, sibling.path) and copy.is_intact()
+        finally:
+            copy.close()
+
+    def _rotated_since(self, mark: Mark) -> list[Sibling]:
+        rotated = self._siblings(mark.path, rotated_only=True)
+        return missed_rotations(mark, rotated, self._known)
+
+    def _siblings(self, path: str, *, rotated_only: bool) -> list[Sibling]:
+        directory, base = os.path.split(path)
+        key = (directory, base if rotated_only else None)
+        if key not in self._listings:
+            rotated = partial(is_rotated_name, base)
+            self._listings[key] = siblings(directory, rotated if rotated_only else _any_name)
+        return self._listings[key]
+
+    # Acting: nothing below raises.
+
+    def _apply(self, case: _Case) -> list[FollowedFile]:
+        file, taken_in = case.file, self._take_in(case)
+        file.place = case.place
+        if case.decision is None:
+            return [file, *taken_in]
+        if case.decision.content_lost:
+            self._tell_lost(case)
+        action = case.decision.action
+        if action is Action.DROP:
+            file.close()
+            return taken_in
+        if action is Action.START_OVER:
+            file.start_over()
+        if case.place is Place.FOLLOWED and case.path is not None:
+            file.mark = replace(file.mark, path=case.path)
+            return [*taken_in, file]
+        return [file, *taken_in]
+
+    def _take_in(self, case: _Case) -> list[FollowedFile]:
+        """Begin the files that had the path of ``case`` after it, or hold a copy of it."""
+        mark = case.file.mark
+        begun = []
+        if case.copy is not None:
+            begun.append(self._begin(_mark_of_copy(mark, case.copy), case.copy.path))
+        begun += [self._begin(_new_mark(mark.path, file), file.path) for file in case.missed]
+        for file in begun:
+            file.place = Place.RENAMED
+        return begun
+
+    def _begin(self, mark: Mark, path: str, start: Start = Start.BEGINNING) -> FollowedFile:
+        at_end = start is Start.END
+        file = FollowedFile(mark, self._max_line_bytes, begin_at_end=at_end)
+        self._open(file, path)  # if this fails, the next looks try again
+        return file
+
+    def _open(self, file: FollowedFile, path: str) -> bool:
+        try:
+            opened = file.open(path)
+        except FileNotFoundError:
+            return False  # renamed since it was listed: the next look finds it by its inode
+        except OSError as error:
+            self._problems.tell(("open", path), f"cannot open {path}: {error}", error)
+            return False
+        self._problems.settle(("open", path))
+        return opened
+
+    def _tell_lost(self, case: _Case) -> None:
+        mark = case.file.mark
+        what = "was truncated" if case.place is Place.FOLLOWED else "is gone"
+        self._problems.report(
+            f"{mark.path} (inode {mark.file_id.inode}) {what} and no copy of it was found: lines "
+            f"after byte {mark.offset} that were not read yet, if there were any, are lost",
+            None,
+        )
+
+
+def _any_name(_name: str) -> bool:
+    return True
+
+
+def _new_mark(path: str, file: Found | Sibling) -> Mark:
+    return Mark(path, file.file_id, offset=0, crc=fingerprint(b"", b""), mtime_ns=file.mtime_ns)
+
+
+def _mark_of_copy(mark: Mark, copy: Sibling) -> Mark:
+    return replace(mark, file_id=copy.file_id, mtime_ns=copy.mtime_ns)

@@ -1,0 +1,139 @@
+"""Lines of growing files, as ``tail -F``, each once: through rotation, truncation and kills."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+
+from penstock.errors import ConfigError
+from penstock.receivers.follow import marks_from_position
+from penstock.receivers.follower import Follower, FollowOptions
+from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES, check_max_line_bytes
+from penstock.receivers.threaded import ThreadedReceiver
+
+__all__ = ["TailReceiver"]
+
+Paths = str | os.PathLike[str]
+
+
+class TailReceiver(ThreadedReceiver):
+    r"""Follows files and stores each line once, also across kills of this process.
+
+    The position (for each file: path, inode, offset, fingerprint) is stored with the lines, so the
+    journal never has the one without the other. It holds the files that match now and the last
+    rotated ones, and does not grow with time.
+
+    What is followed:
+
+    - Files that exist and files that appear later, also of globs (``*``, ``?``, ``[]``, ``**``).
+    - Rotation by rename, also several at once and while the receiver was down: a renamed file is
+      read to its end before its successor. It is looked for in the same directory under any name;
+      files that came and went unseen are found by the usual names (``app.log.1``,
+      ``app.log-20240131``, ``app-2024-01-31.log``, ``app.log.old``; compressed ones are not read)
+      and by their modification times. The last rotated file stays followed until the next rotation,
+      for processes that reopen their log late.
+    - Truncation, and replacement in place: the file is read from 0. With copytruncate, the unread
+      rest is read from the copy. The copies must not match the patterns themselves, else they are
+      new files. Where no copy is found, ``reportError`` says what may be lost.
+    - Deletion: a file that is followed is held open and read to its end.
+
+    A line is stored once it ends in ``\n``; a last line without it when the file was renamed and
+    left alone for ``rotate_wait_ms``, or deleted. A file that cannot be read, or whose next line is
+    too long, is reported once, and the others are followed meanwhile.
+
+    A file is told from a rewritten one by the first and last 256 bytes before the offset; content
+    that is equal there and at least as long is taken for the same file.
+
+    Args:
+        paths: a path or glob, or several; local files. Relative ones are resolved here, not where
+            the receiver runs.
+        from_beginning: whether files that exist at the very first start are read from 0, or from
+            their last line end on. Files that appear later are always read from 0, and after the
+            first store the stored position counts alone.
+        poll_interval_ms: how often to look for new bytes and files.
+        rotate_wait_ms: see above.
+        max_line_bytes: a longer line stops the reading of its file.
+
+    Raises:
+        ConfigError: an argument cannot work.
+    """
+
+    def __init__(
+        self,
+        paths: Paths | Iterable[Paths],
+        *,
+        from_beginning: bool = True,
+        poll_interval_ms: int = 100,
+        rotate_wait_ms: int = 5_000,
+        max_line_bytes: int = DEFAULT_MAX_LINE_BYTES,
+    ) -> None:
+        self._poll_interval_s = _check_ms("poll_interval_ms", poll_interval_ms, least=1) / 1000
+        self._options = FollowOptions(
+            patterns=_patterns(paths),
+            from_beginning=from_beginning,
+            rotate_wait_ms=_check_ms("rotate_wait_ms", rotate_wait_ms, least=0),
+            max_line_bytes=check_max_line_bytes(max_line_bytes),
+        )
+
+    def __repr__(self) -> str:
+        return f"TailReceiver({', '.join(self._options.patterns)})"
+
+    def receive(self) -> None:
+        """Look and read in turn until the receiver shall end."""
+        position = self.lastPosition()
+        marks = None if position is None else marks_from_position(position)
+        follower = Follower(self._options, marks, self.reportError)
+        try:
+            while not self.shallEnd():
+                follower.look()
+                if not self._store_new_lines(follower):
+                    self.pause(self._poll_interval_s)
+        finally:
+            follower.close()
+
+    def _store_new_lines(self, follower: Follower) -> bool:
+        """Store what is there, for one poll interval at most; return whether more may be there."""
+        look_again_s = time.monotonic() + self._poll_interval_s
+        while time.monotonic() < look_again_s:
+            idle = True
+            for batch in follower.read_round():
+                if self.shallEnd():
+                    return False
+                self.store(batch, follower.position())
+                idle = False
+            if idle:
+                return False
+        return True
+
+
+def _patterns(paths: Paths | Iterable[Paths]) -> tuple[str, ...]:
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not several:
+        raise ConfigError(
+            "there is no path to follow",
+            operation="set up tail receiver",
+            hint="pass a path or glob, or a list of them",
+        )
+    return tuple(_absolute(path) for path in several)
+
+
+def _absolute(path: Paths) -> str:
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text or "\0" in text or "://" in text:
+        raise ConfigError(
+            f"{text!r} is not the path of a local file",
+            operation="set up tail receiver",
+            hint="pass for example '/var/log/app/*.log'",
+        )
+    return os.path.abspath(text)
+
+
+def _check_ms(name: str, value: int, least: int) -> int:
+    if not value >= least:
+        raise ConfigError(
+            f"{name} is {value}, below {least}",
+            operation="set up tail receiver",
+            hint="pass a number of milliseconds",
+        )
+    return value

@@ -1,0 +1,166 @@
+"""The decisions of following files, over every combination of facts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import ReceiverError
+from penstock.receivers.follow import (
+    Action,
+    Decision,
+    FileId,
+    Mark,
+    Place,
+    Sibling,
+    Start,
+    decide,
+    decide_new,
+    fingerprint,
+    is_rotated_name,
+    marks_from_position,
+    missed_rotations,
+    position_from_marks,
+    superseded,
+)
+
+ANY = (False, True)
+
+# (place, intact, copied): None stands for both. Each combination must meet exactly one row.
+DECISIONS = [
+    ((Place.FOLLOWED, True, None), Decision(Action.CONTINUE)),
+    ((Place.FOLLOWED, False, True), Decision(Action.START_OVER, finish_copy=True)),
+    ((Place.FOLLOWED, False, False), Decision(Action.START_OVER, content_lost=True)),
+    ((Place.RENAMED, True, None), Decision(Action.FINISH)),
+    ((Place.RENAMED, False, True), Decision(Action.DROP, finish_copy=True)),
+    ((Place.RENAMED, False, False), Decision(Action.DROP, content_lost=True)),
+    ((Place.UNLINKED, True, None), Decision(Action.DRAIN)),
+    ((Place.UNLINKED, False, True), Decision(Action.DROP, finish_copy=True)),
+    ((Place.UNLINKED, False, False), Decision(Action.DROP, content_lost=True)),
+    ((Place.MISSING, None, True), Decision(Action.DROP, finish_copy=True)),
+    ((Place.MISSING, None, False), Decision(Action.DROP, content_lost=True)),
+]
+
+
+@pytest.mark.parametrize(("place", "intact", "copied"), list(itertools.product(Place, ANY, ANY)))
+def test_every_combination_of_facts_has_one_decision(
+    place: Place, intact: bool, copied: bool
+) -> None:
+    facts = (place, intact, copied)
+    rows = [
+        decision
+        for row, decision in DECISIONS
+        if all(want is None or want == fact for want, fact in zip(row, facts, strict=True))
+    ]
+    assert [decide(place, intact=intact, copied=copied)] == rows
+
+
+@pytest.mark.parametrize(
+    ("resumed", "first_look", "from_beginning"), list(itertools.product(ANY, repeat=3))
+)
+def test_only_the_very_first_look_may_begin_at_the_end(
+    resumed: bool, first_look: bool, from_beginning: bool
+) -> None:
+    start = decide_new(resumed=resumed, first_look=first_look, from_beginning=from_beginning)
+    at_end = (resumed, first_look, from_beginning) == (False, True, False)
+    assert start is (Start.END if at_end else Start.BEGINNING)
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "rotated"),
+    [
+        ("app.log", "app.log.1", True),
+        ("app.log", "app.log.12", True),
+        ("app.log", "app.log-20240131", True),
+        ("app.log", "app.log.2024-01-31T10:00:00", True),
+        ("app.log", "app.log.old", True),
+        ("app.log", "app-2024-01-31.log", True),
+        ("app.log", "app.3.log", True),
+        ("catalina.out", "catalina.out_1", True),
+        ("messages", "messages.1", True),
+        ("app.log", "app.log", False),
+        ("app.log", "app.log.1.gz", False),
+        ("app.log", "app.logs", False),
+        ("app.log", "app.log.swp", False),
+        ("app.log", "app-worker.log", False),
+        ("app.log", "appxlog.1", False),
+        ("app.log", "other-app.log.1", False),
+        (".log", "-1.log", False),
+    ],
+)
+def test_names_of_rotated_files(base: str, name: str, rotated: bool) -> None:
+    assert is_rotated_name(base, name) is rotated
+
+
+def mark(inode: int = 1, mtime_ns: int = 100, path: str = "/logs/app.log") -> Mark:
+    return Mark(path, FileId(1, inode), offset=10, crc=7, mtime_ns=mtime_ns)
+
+
+def sibling(name: str, inode: int, mtime_ns: int) -> Sibling:
+    return Sibling(name, f"/logs/{name}", FileId(1, inode), 50, mtime_ns)
+
+
+def test_missed_rotations_are_the_unknown_newer_ones_in_the_order_of_time() -> None:
+    files = [
+        sibling("app.log.1", 5, 300),
+        sibling("app.log.2", 4, 200),
+        sibling("app.log.3", 3, 100),  # as new as the mark: times are coarse, so it counts
+        sibling("app.log.4", 2, 99),  # read long ago
+        sibling("app.log.5", 1, 150),  # known
+        sibling("app.log.6.gz", 6, 400),
+        sibling("else.log.1", 7, 400),
+    ]
+    missed = missed_rotations(mark(), files, known={FileId(1, 1)})
+    assert [file.name for file in missed] == ["app.log.3", "app.log.2", "app.log.1"]
+
+
+@given(times=st.lists(st.integers(min_value=0, max_value=3), min_size=1, max_size=6))
+def test_a_forgotten_file_is_never_taken_for_a_missed_one(times: list[int]) -> None:
+    """Whatever equal times a coarse clock gives: files in rotation order, the last one current."""
+    marks = [mark(inode, mtime_ns) for inode, mtime_ns in enumerate(sorted(times))]
+    kept = [m for i, m in enumerate(marks) if not superseded(m, marks[i + 1 :])]
+    names = [sibling(f"app.log.{i}", m.file_id.inode, m.mtime_ns) for i, m in enumerate(marks[:-1])]
+    assert missed_rotations(marks[-1], names, {m.file_id for m in kept}) == []
+    assert kept[-2:] == marks[-2:]
+
+
+@given(
+    st.lists(
+        st.builds(
+            Mark,
+            path=st.text(min_size=1),
+            file_id=st.builds(FileId, st.integers(0, 2**64), st.integers(0, 2**64)),
+            offset=st.integers(0, 2**62),
+            crc=st.integers(0, 2**32 - 1),
+            mtime_ns=st.integers(0, 2**62),
+        ),
+        max_size=5,
+    )
+)
+def test_marks_come_back_from_json(marks: list[Mark]) -> None:
+    assert marks_from_position(json.loads(json.dumps(position_from_marks(marks)))) == marks
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        None,
+        [],
+        {},
+        {"version": 2, "files": []},
+        {"version": 1},
+        {"version": 1, "files": [{"path": "x"}]},
+        {"version": 1, "files": [{"path": "x", "id": [1], "offset": 1, "crc": 1, "mtime_ns": 1}]},
+    ],
+)
+def test_any_other_position_is_refused(position: object) -> None:
+    with pytest.raises(ReceiverError, match="not one of a tail receiver"):
+        marks_from_position(position)
+
+
+def test_the_fingerprint_sees_both_ends() -> None:
+    assert len({fingerprint(b"a", b"b"), fingerprint(b"a", b"c"), fingerprint(b"d", b"b")}) == 3

@@ -1,0 +1,429 @@
+"""TailReceiver on real files: growth, rotation, truncation, deletion, and what is reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import ConfigError, FencedError, ReceiverError
+from penstock.receivers import TailReceiver
+from penstock.receivers.follow import marks_from_position
+from penstock.testing import RecordingHost
+
+
+def tail(*paths: Path | str, **options: Any) -> TailReceiver:
+    return TailReceiver(list(paths), **{"poll_interval_ms": 5, **options})
+
+
+def append(path: Path, *lines: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def copytruncate(path: Path, copy: Path) -> None:
+    shutil.copyfile(path, copy)
+    os.truncate(path, 0)
+
+
+def run_until(
+    receiver: TailReceiver, records: int, position: Any = None, **options: Any
+) -> RecordingHost:
+    """Run the receiver from a position until so many records are stored, then stop it."""
+    host = RecordingHost(position, **options)
+    with host.run(receiver):
+        host.wait_for_records(records)
+    return host
+
+
+def offsets(position: Any) -> dict[str, int]:
+    return {os.path.basename(mark.path): mark.offset for mark in marks_from_position(position)}
+
+
+class TestGrowth:
+    def test_reads_what_is_there_and_what_is_appended(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "one", "two")
+        host = RecordingHost()
+        with host.run(tail(log)):
+            assert host.wait_for_records(2) == ["one", "two"]
+            append(log, "three")
+            assert host.wait_for_records(3) == ["one", "two", "three"]
+        assert offsets(host.last_position()) == {"app.log": log.stat().st_size}
+
+    def test_continues_after_the_stored_position(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "one")
+        before = run_until(tail(log), 1)
+        append(log, "two")
+        position = json.loads(json.dumps(before.last_position()))
+        assert run_until(tail(log), 1, position).records == ["two"]
+
+    def test_from_the_end_skips_only_what_was_there_first(self, tmp_path: Path) -> None:
+        log, late = tmp_path / "app.log", tmp_path / "late.log"
+        log.write_text("old\nunder way, ")
+        written = ["old"]
+        host = RecordingHost()
+        with host.run(tail(tmp_path / "*.log", from_beginning=False)):
+            while not host.records:  # which of these comes after the first look is open
+                append(log, f"line {len(written)}")
+                written.append(f"line {len(written)}")
+            append(late, "new file")
+            host.wait_until(lambda: any("new file" in stored.records for stored in host.stores))
+        written[1] = "under way, line 1"  # a line is never cut
+        followed = [line for line in host.records if line != "new file"]
+        assert "old" not in followed
+        assert followed == written[-len(followed) :]
+        position = host.last_position()
+        after = tmp_path / "while-down.log"
+        append(after, "read as a whole")
+        resumed = run_until(tail(tmp_path / "*.log", from_beginning=False), 1, position)
+        assert resumed.records == ["read as a whole"]
+
+    def test_an_unfinished_line_waits_for_its_end(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        log.write_bytes(b"whole\nunfin")
+        host = RecordingHost()
+        with host.run(tail(log, rotate_wait_ms=0)):
+            host.wait_for_records(1)
+            for piece in (b"ish\xc3", b"\xa9d", b"\r"):
+                with log.open("ab") as file:
+                    file.write(piece)
+            with log.open("ab") as file:
+                file.write(b"\nnext\n")
+            assert host.wait_for_records(3) == ["whole", "unfinishéd", "next"]
+
+    def test_lines_and_characters_across_read_borders(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        long_line = "é" * 3_000_000  # 6 MB: longer than one read
+        lines = ["x" * 999 + "😀" * 7] * 9_000 + [long_line, "end"]
+        append(log, *lines)
+        host = run_until(tail(log), len(lines))
+        assert host.records == lines
+        assert len(host.stores) > 2
+
+    def test_a_file_that_appears_later_is_announced_and_followed(self, tmp_path: Path) -> None:
+        log = tmp_path / "not" / "yet.log"
+        host = RecordingHost(expect_errors=True)
+        with host.run(tail(log)):
+            host.wait_until(lambda: bool(host.errors))
+            log.parent.mkdir()
+            append(log, "here")
+            assert host.wait_for_records(1) == ["here"]
+        assert [report.message for report in host.errors] == [
+            f"no file matches {log} yet; waiting for one"
+        ]
+
+    def test_a_busy_file_does_not_starve_the_others(self, tmp_path: Path) -> None:
+        busy, quiet = tmp_path / "a-busy.log", tmp_path / "b-quiet.log"
+        append(busy, *["x" * 999] * 40_000)
+        append(quiet, "quiet")
+        host = run_until(tail(busy, quiet), 40_001)
+        assert any("quiet" in stored.records for stored in host.stores[:2])
+
+    def test_many_files_each_line_once(self, tmp_path: Path) -> None:
+        expected = set()
+        for i in range(300):
+            lines = [f"{i}-{j}" for j in range(i % 4)]
+            append(tmp_path / f"{i}.log", *lines)
+            expected |= set(lines)
+        host = run_until(tail(tmp_path / "*.log"), len(expected))
+        assert sorted(host.records) == sorted(expected)
+
+    def test_a_path_that_looks_like_a_glob_is_a_path(self, tmp_path: Path) -> None:
+        log = tmp_path / "app[1].log"
+        append(log, "one")
+        assert run_until(tail(log), 1).records == ["one"]
+
+    def test_a_symlink_switched_to_another_file_is_a_rotation(self, tmp_path: Path) -> None:
+        first, second, link = tmp_path / "1.log", tmp_path / "2.log", tmp_path / "current"
+        append(first, "first")
+        link.symlink_to(first)
+        host = RecordingHost()
+        with host.run(tail(link)):
+            host.wait_for_records(1)
+            append(first, "late")
+            append(second, "second")
+            (tmp_path / "next").symlink_to(second)
+            (tmp_path / "next").rename(link)
+            assert sorted(host.wait_for_records(3)) == ["first", "late", "second"]
+
+
+class TestRotation:
+    def test_by_rename_while_running(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "1")
+        host = RecordingHost()
+        with host.run(tail(log)):
+            host.wait_for_records(1)
+            append(log, "2")
+            log.rename(tmp_path / "app.log.1")
+            append(log, "3")
+            host.wait_for_records(3)
+            append(tmp_path / "app.log.1", "late writer")
+            assert host.wait_for_records(4) == ["1", "2", "3", "late writer"]
+
+    @pytest.mark.parametrize("times", [1, 2, 5])
+    @pytest.mark.parametrize("name", ["app.log.{0}", "app.log-2024010{0}", "app-{0}.log"])
+    def test_several_times_while_down(self, tmp_path: Path, times: int, name: str) -> None:
+        log = tmp_path / "app.log"
+        append(log, "stored")
+        before = run_until(tail(log), 1)
+        expected = []
+        for i in range(times):
+            append(log, f"old {i}", f"older {i}")
+            log.rename(tmp_path / name.format(i))
+            expected += [f"old {i}", f"older {i}"]
+        append(log, "current")
+        after = run_until(tail(log), len(expected) + 1, before.last_position())
+        assert sorted(after.records) == sorted([*expected, "current"])
+        assert after.records[:2] == ["old 0", "older 0"]
+        assert after.records[-1] == "current"
+
+    def test_a_file_moved_to_any_name_beside_is_found(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "stored")
+        before = run_until(tail(log), 1)
+        append(log, "rest")
+        log.rename(tmp_path / "archive of monday")
+        assert run_until(tail(log), 1, before.last_position(), expect_errors=True).records == [
+            "rest"
+        ]
+
+    def test_rotated_names_that_match_the_glob_are_not_read_again(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "1")
+        host = RecordingHost()
+        with host.run(tail(tmp_path / "app.log*")):
+            host.wait_for_records(1)
+            for i in range(3):
+                log.rename(tmp_path / f"app.log.{i}")
+                append(log, f"new {i}")
+                host.wait_for_records(i + 2)
+        after = run_until(tail(tmp_path / "app.log*"), 0, host.last_position())
+        assert after.records == []
+        assert sorted(host.records) == ["1", "new 0", "new 1", "new 2"]
+
+    def test_old_rotations_from_before_the_first_start_are_not_read(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(tmp_path / "app.log.1", "long ago")
+        os.utime(tmp_path / "app.log.1", (1, 1))
+        append(log, "1")
+        host = RecordingHost()
+        with host.run(tail(log)):
+            host.wait_for_records(1)
+            (tmp_path / "app.log.1").rename(tmp_path / "app.log.2")
+            log.rename(tmp_path / "app.log.1")
+            append(log, "2")
+            assert host.wait_for_records(2) == ["1", "2"]
+
+    def test_the_last_line_of_a_renamed_file_needs_no_end(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        log.write_text("whole\nlast")
+        host = RecordingHost()
+        with host.run(tail(log, rotate_wait_ms=20)):
+            host.wait_for_records(1)
+            log.rename(tmp_path / "app.log.1")
+            assert host.wait_for_records(2) == ["whole", "last"]
+        assert run_until(tail(log), 0, host.last_position(), expect_errors=True).records == []
+
+    def test_the_position_stays_small(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        host = RecordingHost(expect_errors=True)
+        with host.run(tail(log)):
+            for i in range(30):
+                append(log, f"{i}")
+                host.wait_for_records(i + 1)
+                os.utime(log, ns=(i, i * 10**9))  # tell the rotations apart on coarse clocks
+                log.rename(tmp_path / f"app.log.{i}")
+        assert host.records == [str(i) for i in range(30)]
+        assert len(host.last_position()["files"]) <= 4
+        assert len(json.dumps(host.last_position())) < 1000 + 4 * len(str(tmp_path))
+
+
+class TestReplacement:
+    def test_truncation_starts_again_at_0_and_says_so(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "one", "two")
+        host = RecordingHost(expect_errors=True)
+        with host.run(tail(log)):
+            host.wait_for_records(2)
+            log.write_text("new\n")
+            assert host.wait_for_records(3) == ["one", "two", "new"]
+        assert [report.message for report in host.errors] == [host.errors[0].message]
+        assert "was truncated" in host.errors[0].message
+
+    def test_a_longer_rewrite_is_recognised_by_its_first_bytes(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "first content")
+        before = run_until(tail(log), 1)
+        log.write_text("second content, which is longer\n")
+        after = run_until(tail(log), 1, before.last_position(), expect_errors=True)
+        assert after.records == ["second content, which is longer"]
+
+    def test_a_longer_rewrite_is_recognised_behind_a_common_banner(self, tmp_path: Path) -> None:
+        log, banner = tmp_path / "app.log", "=" * 1000
+        append(log, banner, "first")
+        before = run_until(tail(log), 2)
+        log.write_text(f"{banner}\nother\nand more\n")
+        after = run_until(tail(log), 3, before.last_position(), expect_errors=True)
+        assert after.records == [banner, "other", "and more"]
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_copytruncate_while_down_reads_the_rest_from_the_copies(
+        self, tmp_path: Path, times: int
+    ) -> None:
+        log = tmp_path / "app.log"
+        append(log, "stored")
+        before = run_until(tail(log), 1)
+        for i in range(times):
+            append(log, f"unread {i}")
+            copytruncate(log, tmp_path / f"app.log.{i}")
+        append(log, "current")
+        after = run_until(tail(log), times + 1, before.last_position())
+        assert after.records == [*(f"unread {i}" for i in range(times)), "current"]
+
+    def test_copytruncate_while_running(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "0")
+        host = RecordingHost()
+        with host.run(tail(log)):
+            for i in range(3):
+                host.wait_for_records(2 * i + 1)
+                append(log, f"just before {i}")
+                copytruncate(log, tmp_path / f"app.log.{i}")
+                append(log, f"just after {i}")
+                host.wait_for_records(2 * i + 3)
+        assert len(host.records) == len(set(host.records)) == 7
+
+    def test_copytruncate_of_a_file_of_which_nothing_was_stored(self, tmp_path: Path) -> None:
+        log, other = tmp_path / "app.log", tmp_path / "other.log"
+        log.touch()
+        append(other, "other")
+        before = run_until(tail(log, other), 1)
+        append(log, "never seen in place")
+        copytruncate(log, tmp_path / "app.log.1")
+        after = run_until(tail(log, other), 1, before.last_position())
+        assert after.records == ["never seen in place"]
+
+    def test_a_reused_inode_is_another_file(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "old file")
+        before = run_until(tail(log), 1)
+        # The file system decides whether an inode is reused; an overwrite in place always keeps it.
+        log.write_text("other file, same inode\n")
+        log.rename(tmp_path / "app.log.1")
+        append(log, "newest")
+        after = run_until(tail(log), 2, before.last_position(), expect_errors=True)
+        assert after.records == ["other file, same inode", "newest"]
+        assert "is gone" in after.errors[0].message
+
+
+class TestDeletion:
+    def test_a_deleted_file_is_read_to_its_end(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "one")
+        host = RecordingHost()
+        with host.run(tail(log)):
+            host.wait_for_records(1)
+            host.block_stores()
+            with log.open("a") as writer:
+                writer.write("two\n")
+                writer.flush()
+                log.unlink()
+                writer.write("three\nlast, without an end")
+            host.unblock_stores()
+            host.wait_for_records(4)
+            append(log, "new file")
+            host.wait_for_records(5)
+        assert host.records == ["one", "two", "three", "last, without an end", "new file"]
+        assert offsets(host.last_position()) == {"app.log": log.stat().st_size}
+        assert len(host.last_position()["files"]) == 1
+
+    def test_what_went_while_down_is_said_and_forgotten(self, tmp_path: Path) -> None:
+        log, other = tmp_path / "app.log", tmp_path / "other.log"
+        append(log, "one")
+        before = run_until(tail(log, other), 1, expect_errors=True)
+        log.unlink()
+        append(other, "two")
+        after = run_until(tail(log, other), 1, before.last_position(), expect_errors=True)
+        assert f"{log} (inode" in after.errors[1].message
+        assert "are lost" in after.errors[1].message
+        assert set(offsets(after.last_position())) == {"other.log"}
+
+
+class TestTrouble:
+    def test_an_unusable_file_is_said_once_and_tried_again(self, tmp_path: Path) -> None:
+        broken, fine = tmp_path / "broken.log", tmp_path / "fine.log"
+        broken.symlink_to(broken)  # a loop: ELOOP, for root too
+        append(fine, "fine")
+        host = RecordingHost(expect_errors=True)
+        with host.run(tail(broken, fine)):
+            host.wait_until(lambda: bool(host.stores and host.errors))
+            broken.unlink()
+            append(broken, "mended")
+            assert host.wait_for_records(2) == ["fine", "mended"]
+        assert [f"cannot follow {broken}" in report.message for report in host.errors] == [True]
+
+    def test_a_directory_is_not_a_log(self, tmp_path: Path) -> None:
+        host = RecordingHost(expect_errors=True)
+        with host.run(tail(tmp_path)):
+            host.wait_until(lambda: bool(host.errors))
+        assert "not a regular file" in host.errors[0].message
+
+    def test_a_line_beyond_the_limit_stops_its_file_only(self, tmp_path: Path) -> None:
+        long, fine = tmp_path / "long.log", tmp_path / "fine.log"
+        append(long, "ok", "x" * 11, "after")
+        host = RecordingHost(expect_errors=True)
+        with host.run(tail(long, fine, max_line_bytes=10)):
+            host.wait_until(lambda: len(host.errors) == 2)
+            append(fine, "fine")
+            assert host.wait_for_records(2) == ["ok", "fine"]
+        assert isinstance(host.errors[1].error, ReceiverError)
+        assert str(long) in host.errors[1].message
+        assert "max_line_bytes" in host.errors[1].message
+        mended = run_until(tail(long, fine), 2, host.last_position())
+        assert mended.records == ["x" * 11, "after"]
+
+    def test_a_fenced_store_ends_the_thread_without_a_restart(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "one")
+        host = RecordingHost(expect_errors=True)
+        host.fail_stores(FencedError("sealed by a successor"))
+        receiver = tail(log)
+        with host.run(receiver):
+            assert receiver._thread is not None
+            receiver._thread.join(10)
+            assert not receiver._thread.is_alive()
+        assert (host.records, host.errors, host.restarts) == ([], [], [])
+
+    @pytest.mark.parametrize("position", [{"topic": {"0": 1}}, 7, {"version": 2, "files": []}])
+    def test_a_position_of_something_else_is_refused(self, tmp_path: Path, position: Any) -> None:
+        host = RecordingHost(position, expect_errors=True)
+        with host.run(tail(tmp_path / "app.log")):
+            host.wait_until(lambda: bool(host.restarts))
+        assert isinstance(host.restarts[0].error, ReceiverError)
+        assert "not one of a tail receiver" in str(host.restarts[0].error)
+
+    @pytest.mark.parametrize("paths", [[], [""], "s3://bucket/app.log", ["a", "b\0"], [b"bytes"]])
+    def test_bad_paths_fail_at_construction(self, paths: Any) -> None:
+        with pytest.raises(ConfigError):
+            TailReceiver(paths)
+
+    @pytest.mark.parametrize(
+        "options", [{"poll_interval_ms": 0}, {"rotate_wait_ms": -1}, {"max_line_bytes": 0}]
+    )
+    def test_bad_options_fail_at_construction(self, options: dict[str, int]) -> None:
+        with pytest.raises(ConfigError):
+            TailReceiver("app.log", **options)  # type: ignore[arg-type]
+
+    def test_all_descriptors_are_given_back(self, tmp_path: Path) -> None:
+        for i in range(20):
+            append(tmp_path / f"{i}.log", "line")
+        before = len(os.listdir("/proc/self/fd"))
+        run_until(tail(tmp_path / "*.log"), 20)
+        assert len(os.listdir("/proc/self/fd")) == before
