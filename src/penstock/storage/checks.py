@@ -12,9 +12,12 @@ from penstock.storage.names import is_temporary
 __all__ = ["as_buffer", "check_new_path", "check_root", "slice_bounds", "storage_error"]
 
 _FULL = {
-    errno.ENOSPC: "free space there, then start again",
-    errno.EDQUOT: "raise the quota or free space there, then start again",
-    errno.EROFS: "mount the file system for writing (it may have turned read-only after an error)",
+    errno.ENOSPC: ("no space is left", "free space there, then start again"),
+    errno.EDQUOT: ("the quota is reached", "raise the quota or free space, then start again"),
+    errno.EROFS: (
+        "the file system is read-only",
+        "mount it for writing; if it turned read-only by itself, look at the system log (dmesg)",
+    ),
 }
 _HINTS = {
     errno.EACCES: "give this user read and write permission there",
@@ -82,7 +85,8 @@ def storage_error(error: Exception, *, operation: str, path: str, url: str) -> S
     number = error.errno if isinstance(error, OSError) else None
     facts: dict[str, Any] = {"operation": operation, "path": path, "ids": {"storage": url}}
     if number in _FULL:
-        return StorageFullError(f"cannot {operation} a file: no room", hint=_FULL[number], **facts)
+        what, hint = _FULL[number]
+        return StorageFullError(f"cannot {operation}: {what}", hint=hint, **facts)
     if operation == "read" and isinstance(error, _MISSING):
         return NotFoundError("there is no such file", hint="list the folder", **facts)
     return StorageError(f"cannot {operation}", hint=_HINTS.get(number or 0), **facts)

@@ -68,7 +68,7 @@ class DurableFolders:
             sync_folder(self._syscalls, os.path.dirname(folder))
         except PermissionError:
             # A root may stand in a folder that its user cannot read; then it was made long before.
-            if made:
+            if made or folder != self._root:
                 raise
 
     def _exists(self, path: str) -> bool:

@@ -26,6 +26,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from typing import Any
 
 from penstock.errors import AlreadyExistsError, ConfigError
@@ -111,7 +112,7 @@ class LocalStorage(Storage):
                 sync_folder(self._syscalls, place)
             except _NO_FOLDER:
                 return []
-            return sorted(self._describe(entries))
+            return sorted(self._describe(entries), key=attrgetter("name"))
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""

@@ -18,4 +18,4 @@ def temporary_name(name: str) -> str:
 
 def is_temporary(name: str) -> bool:
     """Whether ``name`` is one that temporary_name gives; no file may be created under it."""
-    return _TEMPORARY.fullmatch(name) is not None
+    return name.startswith(".") and _TEMPORARY.fullmatch(name) is not None

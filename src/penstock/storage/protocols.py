@@ -65,8 +65,7 @@ EXCLUSIVE = {
 _SHOWS_UNFINISHED = "its driver shows a file under its name while it is still being written"
 
 REFUSED = {
-    "az": "its URLs do not name the account, so Spark cannot read them: "
-    "write abfss://container@account.dfs.core.windows.net/path",
+    "az": "Spark has no such scheme; write abfss://container@account.dfs.core.windows.net/path",
     "ftp": _SHOWS_UNFINISHED,
     "hdfs": "its driver (pyarrow) replaces existing files, both when it writes and when it renames",
     "sftp": _SHOWS_UNFINISHED,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from operator import attrgetter
 from typing import Any
 
 import fsspec
@@ -93,7 +94,7 @@ class FsspecStorage(Storage):
                 found = self._files.ls(place, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-            return sorted(_describe(found, place))
+            return sorted(_describe(found, place), key=attrgetter("name"))
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""
@@ -229,11 +230,13 @@ def _protocol(scheme: str, url: str) -> Protocol:
 def _connect(url: str, protocol: Protocol) -> tuple[Any, str]:
     """Return the driver for ``url`` and the root as the driver names it."""
     try:
-        files, root = fsspec.url_to_fs(url, use_listings_cache=False)
-    except ImportError as error:
+        fsspec.get_filesystem_class(url.partition("://")[0])
+    except (ImportError, ValueError) as error:  # ValueError: known to its own package only
         raise _refusal(
             url, "needs a package that is not installed", f"pip install {protocol.package}"
         ) from error
+    try:
+        files, root = fsspec.url_to_fs(url, use_listings_cache=False)
     except Exception as error:  # drivers look for credentials here, each in its own way
         raise _refusal(
             url, "cannot be reached by its driver", "see the cause; check the credentials"

@@ -10,16 +10,22 @@ __all__ = ["FailingSyscalls"]
 
 
 class FailingSyscalls(Syscalls):
-    """Raises OSError(``number``) at the call with index ``fail_at``, and at no other.
+    """Makes one call fail. ``failed`` is that call's name, or None while it has not come.
 
-    Tests count ``fail_at`` up from 0 until ``failed`` stays None: then the code under test has met
-    an error at every system call it makes. ``failed`` is the name of the call that failed.
+    Tests order a failure at 0, 1, 2, ... until ``failed`` stays None: then the code under test has
+    met an error at every system call it makes.
     """
 
-    def __init__(self, number: int, fail_at: int) -> None:
+    def __init__(self) -> None:
         self.failed: str | None = None
+        self._number = 0
+        self._remaining = -1
+
+    def fail(self, number: int, *, after: int) -> None:
+        """Raise OSError(``number``) once, ``after`` more calls have been made."""
+        self.failed = None
         self._number = number
-        self._remaining = fail_at
+        self._remaining = after
 
     def _step(self, name: str) -> None:
         self._remaining -= 1

@@ -1,0 +1,132 @@
+r"""Checksums of the log files, in sidecars beside them, as Hadoop's local file system keeps them.
+
+Spark's text format has no checksum, so a flipped digit in an offset would read as another offset.
+Where Spark writes to a local file system, Hadoop puts a hidden ``.NAME.crc`` beside each file NAME
+and checks it at each read; files written here get the same, and the JVM checks ours as we check
+its. Other stores keep checksums of their own, and get no sidecar (as under Hadoop).
+
+Format: ``crc\0``, 512 as a big-endian int32 (bytes per chunk), then the CRC-32 of each chunk of
+512 bytes as a big-endian int32.
+
+Invariants (docs/adr/0002-checksums-of-log-files.md says why and what they cost):
+
+1. A sidecar never makes a good file unreadable, whatever dies when. A stale sidecar is removed
+   before a file is created, the new one is written after it, and by none but its creator; a delete
+   removes the sidecar first.
+2. A sidecar is not fsynced, because it only has to be there once bytes rot. So a file without one,
+   and a sidecar that is empty or all zeros (what a power cut leaves of it), are read unchecked.
+3. Any other sidecar that does not fit its file is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import struct
+import zlib
+from contextlib import suppress
+
+from penstock.checkpoint.local_files import local_path
+from penstock.checkpoint.log_format import MalformedLogError
+from penstock.errors import NotFoundError
+from penstock.storage import Storage
+
+__all__ = ["ChecksummedFiles", "checksum_of", "sidecar_name"]
+
+_BYTES_PER_CHUNK = 512
+_HEADER = b"crc\0" + struct.pack(">i", _BYTES_PER_CHUNK)
+
+_logger = logging.getLogger(__name__)
+
+
+def sidecar_name(name: str) -> str:
+    """Return the name of the file that holds the checksum of the file ``name``."""
+    return f".{name}.crc"
+
+
+def checksum_of(data: bytes) -> bytes:
+    """Return the content of the sidecar of a file that holds ``data``."""
+    chunks = range(0, len(data), _BYTES_PER_CHUNK)
+    sums = [zlib.crc32(data[start : start + _BYTES_PER_CHUNK]) for start in chunks]
+    return _HEADER + struct.pack(f">{len(sums)}I", *sums)
+
+
+class ChecksummedFiles:
+    """The files of a storage, with checksums where it is a local file system."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create a file exclusively; raises as Storage.create."""
+        sidecar = self._sidecar(path)
+        if sidecar is not None and not self._storage.exists(path):
+            _remove(sidecar)
+        self._storage.create(path, data)
+        if sidecar is not None:
+            _write_sidecar(sidecar, checksum_of(data))
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content.
+
+        Raises MalformedLogError when it does not fit its checksum, else as Storage.read.
+        """
+        data = self._storage.read(path)
+        sidecar = self._sidecar(path)
+        if sidecar is not None and not _fits(self._read_sidecar(path), data):
+            raise MalformedLogError(
+                "the file does not fit its checksum: one of the two was altered",
+                hint="restore the file from a backup; if it was edited by hand and is right,"
+                f" remove its checksum file {sidecar}",
+            )
+        return data
+
+    def delete(self, path: str) -> None:
+        """Remove a file if it is there; raises as Storage.delete."""
+        sidecar = self._sidecar(path)
+        if sidecar is not None:
+            _remove(sidecar)
+        self._storage.delete(path)
+
+    def _sidecar(self, path: str) -> str | None:
+        return local_path(self._storage, _beside(path))
+
+    def _read_sidecar(self, path: str) -> bytes:
+        try:
+            return self._storage.read(_beside(path))
+        except NotFoundError:
+            return b""
+
+
+def _beside(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return folder + slash + sidecar_name(name)
+
+
+def _fits(sidecar: bytes, data: bytes) -> bool:
+    return not any(sidecar) or sidecar == checksum_of(data)
+
+
+def _remove(sidecar: str) -> None:
+    # A sidecar that cannot be removed matters only where its file cannot be created either.
+    with suppress(OSError):
+        os.unlink(sidecar)
+
+
+def _write_sidecar(sidecar: str, content: bytes) -> None:
+    """Write a checksum; failing is no error, because the file itself is safe by now."""
+    try:
+        # One write of a few bytes: whoever is killed here leaves all of it or an empty file.
+        with open(sidecar, "wb", buffering=0) as file:
+            written = file.write(content)
+    except OSError as error:
+        _give_up(sidecar, error)
+    else:
+        if written != len(content):
+            _give_up(sidecar, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+
+def _give_up(sidecar: str, error: OSError) -> None:
+    _logger.warning("no checksum for a log file, it is read unchecked (%s): %s", sidecar, error)
+    _remove(sidecar)

@@ -1,0 +1,65 @@
+"""The commit log: which batches are done, written after all that they did is durable.
+
+    v1
+    {"nextBatchWatermarkMs":0}
+
+Source: Spark's CommitLog, CommitMetadata. Spark 4 has versions 2 and 3 for queries whose state
+store keeps checkpoint ids or whose sinks have metadata; they are refused as newer, and so is any
+further field in a v1 entry: Spark does not write one, and dropping it could lose state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.checkpoint.log_format import (
+    MalformedLogError,
+    dump_json,
+    is_time_ms,
+    parse_fields,
+)
+from penstock.checkpoint.metadata_log import MetadataLog
+from penstock.errors import ConfigError
+from penstock.storage import Storage
+
+__all__ = ["CommitLog", "CommitMetadata"]
+
+_FIELDS = ("nextBatchWatermarkMs",)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMetadata:
+    """``next_batch_watermark_ms``: the event-time watermark from the next batch on, since epoch."""
+
+    next_batch_watermark_ms: int = 0
+
+    def __post_init__(self) -> None:
+        value = self.next_batch_watermark_ms
+        if not is_time_ms(value):
+            raise ConfigError(
+                f"next_batch_watermark_ms is {value!r}, not a time",
+                operation="build commit of a batch",
+                hint="give milliseconds since the epoch, 0 without event time",
+            )
+
+
+class CommitLog(MetadataLog[CommitMetadata]):
+    """The commit log in ``folder`` of a storage, in Spark's format v1."""
+
+    def __init__(self, storage: Storage, folder: str = "commits") -> None:
+        super().__init__(storage, folder)
+
+    def encode(self, entry: CommitMetadata) -> Sequence[str]:
+        """See MetadataLog.encode."""
+        return [dump_json({_FIELDS[0]: entry.next_batch_watermark_ms})]
+
+    def decode(self, lines: Sequence[str]) -> CommitMetadata:
+        """See MetadataLog.decode."""
+        if len(lines) != 1:
+            raise MalformedLogError(f"Incomplete log file: {len(lines)} lines of metadata, not 1")
+        fields = parse_fields(lines[0], _FIELDS)
+        try:
+            return CommitMetadata(*fields.values())
+        except ConfigError as error:
+            raise MalformedLogError(f"Log file was malformed: {error.message}") from error

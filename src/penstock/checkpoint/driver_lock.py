@@ -1,0 +1,132 @@
+"""One driver on a checkpoint location: a lock that the kernel gives back, whatever happens.
+
+On a local file system (or one mounted with locks, such as NFS) the driver holds ``flock`` on the
+file ``driver.lock``. Invariants:
+
+1. The lock goes with the process that took it, also by kill -9, and never by time: a stopped or
+   slow driver keeps it, so it cannot wake up beside its successor.
+2. No child keeps it: the descriptor is closed on exec (as all of Python's are, so the JVM and
+   workers never have it), and closed in a forked child.
+3. It excludes within a process too, because each acquire opens the file anew.
+4. The file stays when the lock is released: removing it would let a third driver lock a new file
+   while a second still waits on the old one. What it says is for people; only the lock counts.
+
+Object stores have no such lock. There the exclusive create of offsets/N fences: of two drivers, the
+second to plan a batch gets ConcurrentDriverError from it, and so does a zombie after its successor
+has planned one. (A committed batch is never planned anew, so it is neither lost nor changed; but
+the same batch may run on both until then.)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from datetime import datetime, timezone
+from weakref import WeakSet
+
+from penstock.errors import ConcurrentDriverError, ConfigError
+
+__all__ = ["DriverLock"]
+
+
+class DriverLock:
+    """The lock in the file ``path``, whose folder exists. Not held until ``acquire``."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this object, in this process, holds the lock."""
+        return self._fd is not None
+
+    def acquire(self) -> None:
+        """Take the lock, or fail at once.
+
+        Raises ConcurrentDriverError, naming the holder, when it is taken (by this object as well),
+        and ConfigError when the file system has no locks.
+        """
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write_holder(fd)
+        except BlockingIOError as error:
+            holder = _read_holder(fd)
+            os.close(fd)
+            raise self._taken(holder) from error
+        except OSError as error:
+            os.close(fd)
+            raise ConfigError(
+                "the checkpoint location's file system cannot lock files",
+                operation="lock checkpoint location",
+                path=self._path,
+                hint="choose a checkpoint location on a local file system, NFS, or an object store",
+            ) from error
+        self._fd = fd
+        _held.add(self)
+
+    def release(self) -> None:
+        """Give the lock back; does nothing when it is not held."""
+        if self._fd is not None:
+            # Unlocked by name, in case a child that Python knows nothing of has the descriptor.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self._close()
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, None
+        _held.discard(self)
+        if fd is not None:
+            os.close(fd)
+
+    def _taken(self, holder: dict[str, object]) -> ConcurrentDriverError:
+        if (holder.get("host"), holder.get("pid")) == (socket.gethostname(), os.getpid()):
+            hint = "stop the context of this process that uses it before you start another"
+        else:
+            hint = (
+                f"stop process {holder.get('pid')} on {holder.get('host')} (if it hangs:"
+                f" kill -9 {holder.get('pid')}), or give this driver a checkpoint location of its"
+                " own; never remove the lock file"
+            )
+        return ConcurrentDriverError(
+            "another driver uses this checkpoint location",
+            operation="lock checkpoint location",
+            path=self._path,
+            ids=holder,
+            hint=hint,
+        )
+
+
+def _write_holder(fd: int) -> None:
+    holder = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "since": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+    text = json.dumps(holder).encode()
+    os.pwrite(fd, text, 0)
+    os.ftruncate(fd, len(text))
+
+
+def _read_holder(fd: int) -> dict[str, object]:
+    """Return who holds the lock, as far as the file tells: it may just be being written."""
+    try:
+        holder = json.loads(os.pread(fd, 4096, 0))
+    except ValueError:
+        holder = None
+    names = ("host", "pid", "since")
+    return {name: holder.get(name) if isinstance(holder, dict) else "unknown" for name in names}
+
+
+_held: WeakSet[DriverLock] = WeakSet()
+
+
+def _forget_in_child() -> None:
+    # Closed, not unlocked: an unlock in the child would take the lock from the parent.
+    for lock in tuple(_held):
+        lock._close()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

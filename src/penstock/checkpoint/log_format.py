@@ -1,0 +1,126 @@
+"""The text format that Spark's metadata logs share: a version line, then lines of JSON. Pure.
+
+    v1
+    {"nextBatchWatermarkMs":0}
+
+There is no newline at the end, and JSON is compact, as json4s and Jackson write it. What Spark
+writes is a function of the value, so a file in any other form has been altered: readers here are
+exact where Spark's are lenient (it takes ``v01``, cuts garbage off after the closing brace, and
+reads a commit without its watermark as watermark 0).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+__all__ = [
+    "MalformedLogError",
+    "decode_log",
+    "dump_json",
+    "encode_log",
+    "is_time_ms",
+    "parse_fields",
+    "parse_json",
+]
+
+_RESTORE_HINT = (
+    "the file is torn or was altered; restore it from a backup, or start with a new checkpoint"
+    " location (the journal still holds what no batch has committed)"
+)
+_UPGRADE_HINT = "read this checkpoint location with the release that wrote it, or a later one"
+
+_ESCAPE = re.compile(r"\\u[0-9a-f]{4}|\\.")
+_VERSION_LINE = re.compile(r"v([1-9][0-9]{0,8})")
+
+
+class MalformedLogError(ValueError):
+    """Bytes are not a log file of a known version; MetadataLog adds where they were found."""
+
+    def __init__(self, message: str, hint: str = _RESTORE_HINT) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def encode_log(version: int, lines: Sequence[str]) -> bytes:
+    """Return the bytes of a log file."""
+    return "\n".join([f"v{version}", *lines]).encode()
+
+
+def decode_log(data: bytes, supported_version: int) -> list[str]:
+    """Return the lines after the version line.
+
+    Raises MalformedLogError when the version is not the supported one or cannot be read; the
+    messages are those of Spark's MetadataVersionUtil.
+    """
+    if not data:
+        raise MalformedLogError("Incomplete log file: it is empty")
+    try:
+        version_line, *lines = data.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise MalformedLogError(f"Log file was malformed: it is not UTF-8 ({error})") from error
+    found = _VERSION_LINE.fullmatch(version_line)
+    if found is None:
+        raise MalformedLogError(
+            f"Log file was malformed: failed to read correct log version from {version_line}."
+        )
+    version = int(found[1])
+    if version > supported_version:
+        raise MalformedLogError(
+            f"UnsupportedLogVersion: maximum supported log version is v{supported_version}, but"
+            f" encountered v{version}. The log file was produced by a newer version of Spark and"
+            " cannot be read by this version. Please upgrade.",
+            hint=_UPGRADE_HINT,
+        )
+    return lines
+
+
+def dump_json(value: Any) -> str:
+    """Write JSON as Spark does: no spaces, keys in order of insertion, only controls escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # Jackson writes the digits of \u001F in upper case.
+    return _ESCAPE.sub(lambda found: found[0][:2] + found[0][2:].upper(), text)
+
+
+def parse_fields(line: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields of a JSON object that has just the fields ``names``, in that order.
+
+    Raises MalformedLogError for anything else: Spark takes a default for a field that is missing
+    and drops one that it does not know, but either is damage, or a release that adds meaning.
+    """
+    try:
+        fields = parse_json(line)
+    except ValueError as error:
+        raise MalformedLogError(f"Log file was malformed: not JSON ({error})") from error
+    if not isinstance(fields, dict) or tuple(fields) != names:
+        raise MalformedLogError(
+            f"Log file was malformed: {line} does not hold just the fields {', '.join(names)}"
+        )
+    return fields
+
+
+def is_time_ms(value: object) -> bool:
+    """Whether ``value`` is a time as Spark logs it: milliseconds since the epoch, 64 bits."""
+    return type(value) is int and 0 <= value < 2**63
+
+
+def parse_json(text: str) -> Any:
+    """Read JSON, strictly. Raises ValueError also for what JSON forbids or leaves open.
+
+    That is: a key given twice (of which parsers silently take one), NaN and Infinity.
+    """
+    return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"a key is given twice in {keys}")
+    return result
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,193 @@
+"""A log of batches: one immutable file per batch id in a folder of the checkpoint location.
+
+Invariants:
+
+1. A batch id is written once. The exclusive create of its file decides between drivers, so the
+   offset log fences a second driver also where there is no lock (see driver_lock).
+2. When ``add`` returns, the entry survives a power cut.
+3. Nothing that is damaged is skipped: it is named, with what mends it. A file is as Spark would
+   write it, to the byte, or it is damaged.
+4. ``purge`` deletes in ascending order, so a crash while it runs leaves no gap.
+
+Source: Spark's HDFSMetadataLog.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from penstock.checkpoint.batch_ids import MAX_BATCH_ID, describe_files, find_gaps, parse_batch_id
+from penstock.checkpoint.checksum import ChecksummedFiles, sidecar_name
+from penstock.checkpoint.log_format import MalformedLogError, decode_log, encode_log
+from penstock.errors import (
+    AlreadyExistsError,
+    ConcurrentDriverError,
+    ConfigError,
+    LogFormatError,
+    LogGapError,
+    NotFoundError,
+)
+from penstock.storage import Storage
+
+__all__ = ["MetadataLog"]
+
+T = TypeVar("T")
+
+
+class MetadataLog(ABC, Generic[T]):
+    """The entries in ``folder``, by batch id. Methods list and read afresh; nothing is cached.
+
+    Files whose names are not batch ids (``5.tmp``, ``05``, ``-1``) are ignored; ``stray`` tells
+    them. One instance may be used by several threads as long as only one of them purges.
+    """
+
+    version: ClassVar[int] = 1
+    """The format version that is written, and the newest that is read."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage = storage
+        self._files = ChecksummedFiles(storage)
+        self._folder = folder
+        self._first_kept: int | None = None
+        """No id below this one is left; None until the first purge has listed."""
+
+    @abstractmethod
+    def encode(self, entry: T) -> Sequence[str]:
+        """Return the lines of an entry, without the version line."""
+
+    @abstractmethod
+    def decode(self, lines: Sequence[str]) -> T:
+        """Return the entry in ``lines``; raises ValueError, saying what is wrong with them."""
+
+    def add(self, batch_id: int, entry: T) -> None:
+        """Write an entry if its batch id is not taken yet.
+
+        Adding the same entry again changes nothing. So after a StorageError, which leaves open
+        whether the file is there, the same call may be repeated.
+
+        Raises ConcurrentDriverError when the file is there with another entry, LogFormatError when
+        what is there is damaged, and StorageError when it cannot be written.
+        """
+        data = encode_log(self.version, self.encode(entry))
+        try:
+            self._files.create(self._path(batch_id), data)
+        except AlreadyExistsError as error:
+            if self.get(batch_id) != entry:
+                raise self._concurrent(batch_id) from error
+            # Whoever created it may have died before its name was durable; listing makes it so.
+            self._storage.list(self._folder)
+
+    def get(self, batch_id: int) -> T | None:
+        """Return the entry of a batch id, or None when there is none.
+
+        Raises LogFormatError when its file is torn, altered, or of a newer version.
+        """
+        path = self._path(batch_id)
+        try:
+            return self._parse(self._files.read(path))
+        except NotFoundError:
+            return None
+        except MalformedLogError as error:
+            raise LogFormatError(
+                str(error),
+                operation="read log file",
+                path=self._storage.uri(path),
+                ids={"batch_id": batch_id},
+                hint=error.hint,
+            ) from error.__cause__
+
+    def batch_ids(self) -> tuple[int, ...]:
+        """Return the ids that are there, ascending."""
+        entries = self._storage.list(self._folder)
+        ids = (parse_batch_id(entry.name) for entry in entries if not entry.is_folder)
+        return tuple(sorted(batch_id for batch_id in ids if batch_id is not None))
+
+    def latest(self) -> tuple[int, T] | None:
+        """Return the newest batch id with its entry, or None when the log is empty.
+
+        Raises as get: a damaged newest entry is not passed over for an older one.
+        """
+        ids = self.batch_ids()
+        return (ids[-1], self._require(ids[-1])) if ids else None
+
+    def between(self, start: int, end: int) -> dict[int, T]:
+        """Return the entries of the ids in ``[start, end)``.
+
+        Raises LogGapError when one of them is not there, else as get.
+        """
+        return {batch_id: self._require(batch_id) for batch_id in range(start, end)}
+
+    def validate(self) -> None:
+        """Raise LogGapError, naming the files, when ids between two others are missing."""
+        gaps = find_gaps(self.batch_ids())
+        if gaps:
+            raise self._missing(gaps)
+
+    def stray(self) -> tuple[str, ...]:
+        """Return the names in the folder that are neither entries nor checksums of entries."""
+        ids = self.batch_ids()
+        expected = {name for i in ids for name in (str(i), sidecar_name(str(i)))}
+        return tuple(
+            entry.name
+            for entry in self._storage.list(self._folder)
+            if entry.is_folder or entry.name not in expected
+        )
+
+    def purge(self, keep_from: int) -> None:
+        """Delete the entries with ids below ``keep_from``, oldest first.
+
+        Lists the folder the first time only, so that purging after each batch has a cost that
+        does not depend on how many entries are kept.
+        """
+        if self._first_kept is None:
+            doomed: Sequence[int] = [i for i in self.batch_ids() if i < keep_from]
+        else:
+            doomed = range(self._first_kept, keep_from)
+        for batch_id in doomed:
+            self._files.delete(self._path(batch_id))
+        self._first_kept = max(keep_from, self._first_kept or 0)
+
+    def _path(self, batch_id: int) -> str:
+        if not 0 <= batch_id <= MAX_BATCH_ID:
+            raise ConfigError(
+                f"batch id {batch_id} is out of range",
+                operation="name log file",
+                path=self._folder,
+                hint="batch ids count from 0",
+            )
+        return f"{self._folder}/{batch_id}"
+
+    def _parse(self, data: bytes) -> T:
+        entry = self.decode(decode_log(data, self.version))
+        if encode_log(self.version, self.encode(entry)) != data:
+            raise MalformedLogError("Log file was malformed: Spark writes this entry otherwise")
+        return entry
+
+    def _require(self, batch_id: int) -> T:
+        entry = self.get(batch_id)
+        if entry is None:
+            raise self._missing([range(batch_id, batch_id + 1)])
+        return entry
+
+    def _missing(self, gaps: Sequence[range]) -> LogGapError:
+        names = describe_files(self._folder, gaps)
+        return LogGapError(
+            f"batches are missing from the log: {names} not found",
+            operation="read log",
+            path=self._storage.uri(self._folder),
+            hint=f"restore {names} from a backup, or start with a new checkpoint location",
+        )
+
+    def _concurrent(self, batch_id: int) -> ConcurrentDriverError:
+        path = self._storage.uri(self._path(batch_id))
+        return ConcurrentDriverError(
+            f"batch {batch_id} is in the log already, with other content: multiple streaming jobs"
+            " use this checkpoint location",
+            operation="add to log",
+            path=path,
+            ids={"batch_id": batch_id},
+            hint=f"another driver wrote {path}; stop one of the two, or give each a checkpoint"
+            " location of its own",
+        )

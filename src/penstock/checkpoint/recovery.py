@@ -1,0 +1,88 @@
+"""What to do with the batches that a checkpoint location knows of. Pure: ids in, decision out.
+
+The protocol that leaves these ids behind (see location):
+
+- offsets/N is created before batch N runs, in ascending order without holes.
+- commits/N is created when batch N is done; with concurrent jobs in any order.
+- Old ids are purged from below, offsets before commits, never a batch that is not committed nor the
+  newest that is.
+
+So recovery is one rule: every N with offsets/N and no commits/N runs again, with the same offsets.
+All cases, of which exactly one holds (m and n: smallest and largest id in offsets):
+
+    case          offsets         commits              run again             next   missing
+    ------------  --------------  -------------------  --------------------  -----  ----------------
+    FRESH         none            none                 none                  0      -
+    OFFSETS_LOST  none            some, largest is c   -                     -      offsets/c
+    OFFSETS_GAP   m..n, holes     any                  -                     -      the holes
+    COMMIT_AHEAD  m..n            largest is c > n     -                     -      offsets/n+1 to c
+    COMMITS_LOST  m..n, m > 0     none from m-1 on     -                     -      commits/m-1
+    RESUME        m..n            any other            m..n without commits  n + 1  -
+
+Commits below m are what a purge had not come to, and mean nothing. A commit that is missing between
+others is no damage: that batch was running when the driver died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.checkpoint.batch_ids import describe_files, find_gaps
+
+__all__ = ["RecoveryCase", "RecoveryPlan", "plan_recovery"]
+
+
+class RecoveryCase(Enum):
+    """The cases of the table, each with what it means."""
+
+    FRESH = "the checkpoint location is new"
+    RESUME = "batches go on after the newest planned one"
+    OFFSETS_LOST = "batches were committed, but their offsets are gone"
+    OFFSETS_GAP = "offsets of batches are missing between others"
+    COMMIT_AHEAD = "batches were committed that have no offsets"
+    COMMITS_LOST = "older batches were purged, but no commit says that they were done"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """``rerun``: the batches to run again, oldest first, before ``next_batch_id`` is planned.
+
+    When the ids cannot be what the protocol left, ``missing`` names the files that must be restored
+    (in ``folder``), and nothing may run: ``rerun`` is empty, ``next_batch_id`` is meaningless.
+    """
+
+    case: RecoveryCase
+    rerun: tuple[int, ...] = ()
+    next_batch_id: int = 0
+    folder: str = "offsets"
+    missing: tuple[range, ...] = ()
+
+    @property
+    def error(self) -> str | None:
+        """What is wrong, with the files that are missing, or None."""
+        if not self.missing:
+            return None
+        return f"{self.case.value}: {describe_files(self.folder, self.missing)} not found"
+
+
+def plan_recovery(offset_ids: Collection[int], commit_ids: Collection[int]) -> RecoveryPlan:
+    """Decide by the table above, from the ids in the offset log and in the commit log."""
+    last_commit = max(commit_ids, default=-1)
+    if not offset_ids:
+        if not commit_ids:
+            return RecoveryPlan(RecoveryCase.FRESH)
+        lost = (range(last_commit, last_commit + 1),)
+        return RecoveryPlan(RecoveryCase.OFFSETS_LOST, missing=lost)
+    first, last = min(offset_ids), max(offset_ids)
+    if gaps := find_gaps(offset_ids):
+        return RecoveryPlan(RecoveryCase.OFFSETS_GAP, missing=gaps)
+    if last_commit > last:
+        ahead = (range(last + 1, last_commit + 1),)
+        return RecoveryPlan(RecoveryCase.COMMIT_AHEAD, missing=ahead)
+    if first > 0 and last_commit < first - 1:
+        lost = (range(first - 1, first),)
+        return RecoveryPlan(RecoveryCase.COMMITS_LOST, folder="commits", missing=lost)
+    rerun = tuple(sorted(set(offset_ids).difference(commit_ids)))
+    return RecoveryPlan(RecoveryCase.RESUME, rerun=rerun, next_batch_id=last + 1)

@@ -1,0 +1,191 @@
+"""What LocalStorage does beyond the common contract: opening, removed folders, leftovers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import AlreadyExistsError, ConfigError, StorageError
+from penstock.storage import Entry
+from penstock.storage.local import LocalStorage
+from penstock.storage.syscalls import Syscalls
+
+
+def test_the_root_is_made_and_left_empty(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "a" / "b")
+
+    assert os.listdir(tmp_path / "a" / "b") == []
+    assert storage.url == f"file://{tmp_path}/a/b"
+    assert storage.uri("x/y") == f"file://{tmp_path}/a/b/x/y"
+
+
+def test_an_existing_root_keeps_its_files(tmp_path: Path) -> None:
+    LocalStorage(tmp_path).create("file", b"x")
+
+    assert LocalStorage(tmp_path).list() == [Entry("file", size=1)]
+
+
+def test_a_relative_root_stays_where_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage = LocalStorage("here")
+    monkeypatch.chdir("/")
+    storage.create("file", b"x")
+
+    assert (tmp_path / "here" / "file").read_bytes() == b"x"
+
+
+def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    for root in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigError, match="cannot be made or written") as caught:
+            LocalStorage(root)
+        assert caught.value.path == str(root)
+        assert caught.value.hint
+        assert isinstance(caught.value.cause, OSError)
+
+
+@pytest.mark.parametrize("root", ["a*b", "a[1]", "{a}", "a?", "a\\b", "a\0b"])
+def test_roots_that_spark_cannot_scan_are_refused(tmp_path: Path, root: str) -> None:
+    with pytest.raises(ConfigError, match=r"wildcards to Spark|null byte"):
+        LocalStorage(tmp_path / root)
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_system_without_hard_links_is_refused(tmp_path: Path) -> None:
+    class NoLinks(Syscalls):
+        def link(self, source: str, target: str) -> None:
+            raise OSError(errno.EPERM, "Operation not permitted")
+
+    with pytest.raises(ConfigError, match="hard links"):
+        LocalStorage(tmp_path, syscalls=NoLinks())
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_system_that_cannot_sync_folders_is_refused(tmp_path: Path) -> None:
+    class NoFolderSync(Syscalls):
+        trial = False
+
+        def link(self, source: str, target: str) -> None:
+            self.trial = True
+            super().link(source, target)
+
+        def fsync(self, fd: int) -> None:
+            if self.trial:
+                raise OSError(errno.EINVAL, "Invalid argument")
+
+    with pytest.raises(ConfigError, match="fsync of folders"):
+        LocalStorage(tmp_path, syscalls=NoFolderSync())
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_roots_parent_need_not_be_readable(tmp_path: Path) -> None:
+    class HiddenParent(Syscalls):
+        def open(self, path: str, flags: int) -> int:
+            if path == str(tmp_path):
+                raise OSError(errno.EACCES, "Permission denied")
+            return super().open(path, flags)
+
+    (tmp_path / "root").mkdir()
+    storage = LocalStorage(tmp_path / "root", syscalls=HiddenParent())
+    storage.create("folder/file", b"x")
+
+    assert storage.list("folder") == [Entry("file", size=1)]
+    with pytest.raises(ConfigError, match="cannot be made"):
+        LocalStorage(tmp_path / "new", syscalls=HiddenParent())
+
+
+def test_create_remakes_folders_that_were_removed(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "root")
+    storage.create("a/b/1", b"x")
+
+    shutil.rmtree(tmp_path / "root" / "a")
+    storage.create("a/b/2", b"x")
+    shutil.rmtree(tmp_path / "root")
+    storage.create("a/b/3", b"x")
+
+    assert storage.list("a/b") == [Entry("3", size=1)]
+
+
+def test_a_file_where_a_folder_is_needed_is_not_a_taken_name(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.create("file", b"x")
+
+    with pytest.raises(StorageError) as caught:
+        storage.create("file/below", b"x")
+
+    assert not isinstance(caught.value, AlreadyExistsError)
+
+
+def test_a_folder_is_neither_replaced_nor_deleted(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.create("folder/file", b"x")
+
+    with pytest.raises(AlreadyExistsError):
+        storage.create("folder", b"x")
+    with pytest.raises(StorageError):
+        storage.create("folder", b"x", overwrite=True)
+    with pytest.raises(StorageError):
+        storage.delete("folder")
+
+    assert storage.read("folder/file") == b"x"
+    assert storage.list() == [Entry("folder", is_folder=True)]
+
+
+def test_leftovers_of_killed_creates_are_not_listed(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.create("file", b"x")
+    (tmp_path / ".file.0123456789abcdef.tmp").write_bytes(b"half")
+
+    assert storage.list() == [Entry("file", size=1)]
+
+
+def test_a_dangling_link_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    storage = LocalStorage(tmp_path)
+
+    assert list(storage.list()) == []
+    assert not storage.exists("dangling")
+
+
+def test_unpickling_touches_nothing(tmp_path: Path) -> None:
+    pickled = pickle.dumps(LocalStorage(tmp_path / "root"))
+    shutil.rmtree(tmp_path / "root")
+
+    copy = pickle.loads(pickled)
+
+    assert list(copy.list()) == []
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_file_cut_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    class CutBeforeRead(Syscalls):
+        def pread(self, fd: int, count: int, offset: int) -> bytes:
+            os.truncate(tmp_path / "file", 3)
+            return super().pread(fd, count, offset)
+
+    storage = LocalStorage(tmp_path, syscalls=CutBeforeRead())
+    storage.create("file", b"0123456789")
+
+    with pytest.raises(StorageError, match="ends before its size says"):
+        storage.read("file")
+
+
+def test_files_carry_the_users_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        LocalStorage(tmp_path).create("file", b"x")
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,76 @@
+"""A full disk and one that turned read-only: real ones, where the test may mount them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ConfigError, StorageFullError
+from penstock.storage.local import LocalStorage
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = mount("-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place))
+    if mounted:
+        pytest.skip(f"cannot mount a tmpfs, so no full disk is tried: {mounted}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def mount(*arguments: str) -> str:
+    """Mount; return the problem, or nothing."""
+    try:
+        result = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        return str(error)
+    return result.stderr.strip() if result.returncode else ""
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    storage = LocalStorage(small_disk)
+    block = bytes(40_000)
+    fitting = 5
+    for number in range(fitting):
+        storage.create(f"folder/{number}", block)
+    with pytest.raises(StorageFullError, match="no space is left") as caught:
+        storage.create("folder/more", bytes(100_000))
+
+    assert caught.value.path == "folder/more"
+    assert "free space" in (caught.value.hint or "")
+    assert len(storage.list("folder")) == fitting
+    assert all(storage.read(f"folder/{number}") == block for number in range(fitting))
+    assert list(small_disk.rglob(".*.tmp")) == []
+
+    storage.delete("folder/0")
+    storage.delete("folder/1")
+    storage.create("folder/more", bytes(100_000))
+
+
+def test_a_disk_that_turned_read_only(small_disk: Path) -> None:
+    storage = LocalStorage(small_disk)
+    storage.create("folder/file", b"x")
+    problem = mount("-o", "remount,ro", str(small_disk))
+    assert not problem
+
+    acts: list[Callable[[], None]] = [
+        lambda: storage.create("folder/other", b"x"),
+        lambda: storage.create("new/file", b"x"),
+        lambda: storage.create("folder/file", b"y", overwrite=True),
+        lambda: storage.delete("folder/file"),
+    ]
+    for act in acts:
+        with pytest.raises(StorageFullError, match="read-only"):
+            act()
+    with pytest.raises(ConfigError, match="cannot be made or written"):
+        LocalStorage(small_disk)
+
+    assert storage.read("folder/file") == b"x"
+    assert [entry.name for entry in storage.list("folder")] == ["file"]
+    assert storage.exists("folder/file")

@@ -1,0 +1,26 @@
+"""S3 through its real driver. With these packages the conformance suite runs over S3, too."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.storage import open_storage
+
+pytest.importorskip("s3fs", reason="s3fs is not installed: S3 is not tried")
+pytest.importorskip("moto", reason="moto[server] is not installed: S3 is not tried")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_spark_reads_it_as_s3a(s3_bucket: str, scheme: str) -> None:
+    root = uuid.uuid4().hex
+    storage = open_storage(f"{s3_bucket.replace('s3', scheme, 1)}/{root}")
+
+    assert storage.uri("a/b") == f"s3a://bucket/{root}/a/b"
+
+
+def test_a_missing_bucket_is_refused(s3_bucket: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        open_storage(f"{s3_bucket}-that-is-not-there/x")
