@@ -3,12 +3,16 @@
 It writes as programs write logs: by appending, in pieces that end anywhere in a line, with one
 rotation by rename, and moving on to other files now and then. What is on disk at the end is the
 truth that the demo's result is compared with.
+
+The rotation waits until the file is known to be followed: as with ``tail -F``, what was rotated
+away before anyone looked is not part of the stream.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +37,8 @@ class Feeder:
         folder: where the files go; it exists and is empty.
         text: what they are filled with.
         total_bytes: how much to write; the last line of each stage is written whole.
-        seconds: how long to take for it.
+        seconds: how long to take for it, without the wait for the follower.
+        await_follower: called once, before the rotation; returns when ``app.log`` is followed.
         report: told ``("fed", lines=, bytes=, file=)`` now and then, ``("rotated", file=, to=)``,
             and ``("fed_all", lines=, bytes=)`` at the end, when all is written.
     """
@@ -44,12 +49,14 @@ class Feeder:
         text: SourceText,
         total_bytes: int,
         seconds: float,
+        await_follower: Callable[[], object],
         report: Callable[..., None],
     ) -> None:
         self._folder = folder
         self._text = text
         self._total_bytes = total_bytes
         self._seconds = seconds
+        self._await_follower = await_follower
         self._report = report
         self._lines = 0
         self._bytes = 0
@@ -67,6 +74,9 @@ class Feeder:
         self._report("fed_all", lines=self._lines, bytes=self._bytes)
 
     def _rotate(self, path: Path) -> None:
+        waits_s = time.monotonic()
+        self._await_follower()
+        self._started_s += time.monotonic() - waits_s
         rotated = path.with_name(f"{path.name}.1")
         path.rename(rotated)
         self._report("rotated", file=path.name, to=rotated.name)
@@ -102,14 +112,17 @@ class Feeder:
 
 
 def main() -> None:
-    """Feed as the command line says; ends with BrokenPipeError when no one listens any more."""
+    """Feed as the command line says; the end of standard input allows the rotation.
+
+    Ends with BrokenPipeError when no one listens any more.
+    """
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--bytes", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     options = parser.parse_args()
     text = SourceText(source_files())
-    Feeder(options.folder, text, options.bytes, options.seconds, say).run()
+    Feeder(options.folder, text, options.bytes, options.seconds, sys.stdin.read, say).run()
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def end_of_input() -> threading.Event:
     ended = threading.Event()
 
     def read() -> None:
-        # Not sys.stdin.read(): its lock, held here, would stop an interpreter that ends by an error.
+        # Not sys.stdin.read(): an interpreter that ends by an error would wait for its lock.
         while os.read(sys.stdin.fileno(), 1024):
             pass
         ended.set()

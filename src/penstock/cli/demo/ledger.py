@@ -1,8 +1,8 @@
-"""The demo's judge: what was fed against what was counted, word by word.
+r"""The demo's judge: what was fed against what was counted, word by word.
 
 The direct count is plain Python over the files as they are on disk, and the sink is read with
 pyarrow, so neither Spark nor penstock has a part in it. A word is what stands between ASCII white
-space; that is what both ``bytes.split`` and ``\\s`` of Java's regular expressions mean by it.
+space; that is what both ``bytes.split`` and ``\s`` of Java's regular expressions mean by it.
 """
 
 from __future__ import annotations

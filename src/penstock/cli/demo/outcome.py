@@ -35,7 +35,7 @@ class Outcome:
     recovery_s: float
 
     def is_good(self, kills: int) -> bool:
-        """Whether something was fed, the driver was killed that often, and every word counts once."""
+        """Whether text was fed, every word counts once, and the driver was killed that often."""
         return self.fed > 0 and self.lost == self.duplicated == 0 and self.restarts == kills
 
     def to_json(self) -> dict[str, Any]:
@@ -44,20 +44,18 @@ class Outcome:
 
     def to_table(self) -> Table:
         """Return the table."""
-        table = Table()
-        columns = {
-            "fed": f"{self.fed:,}",
-            "processed": f"{self.processed:,}",
-            "lost": _flagged(self.lost),
-            "duplicated": _flagged(self.duplicated),
-            "restarts": f"{self.restarts}",
-            "records/s": f"{self.records_per_s:,.0f}",
-            "recovery seconds": f"{self.recovery_s:.1f}",
-        }
-        for title in columns:
-            table.add_column(title, justify="right")
-        table.add_row(*columns.values())
-        table.caption = "fed to duplicated: words; records: lines; recovery: the longest"
+        table = Table(show_header=False)
+        for value, title, unit in (
+            (f"{self.fed:,}", "fed", "words, by a direct count over the files"),
+            (f"{self.processed:,}", "processed", "words, in the sink"),
+            (_flagged(self.lost), "lost", "words"),
+            (_flagged(self.duplicated), "duplicated", "words"),
+            (f"{self.restarts}", "restarts", "after kill -9"),
+            (f"{self.records_per_s:,.0f}", "records/s", "lines, all restarts included"),
+            (f"{self.recovery_s:.1f}", "recovery seconds", "restart to first commit, the longest"),
+        ):
+            table.add_row(title, value, f"[dim]{unit}[/]")
+        table.columns[1].justify = "right"
         return table
 
 

@@ -35,6 +35,8 @@ class Progress:
         """Whether the driver, since its start, began a batch with records in it."""
         self.is_up = False
         """Whether the driver has committed a batch since its start."""
+        self.idle_batches = 0
+        """How many batches in a row were committed without a record."""
         self._planned: dict[int, int] = {}
         self._restarted_s: float | None = None
         self._first_fed_s: float | None = None
@@ -69,6 +71,7 @@ class Progress:
         self.restarts += 1
         self.batch = None
         self.is_up = self.is_processing = False
+        self.idle_batches = 0
         if self._restarted_s is None:
             self._restarted_s = now_s
 
@@ -93,6 +96,7 @@ class Progress:
         self.committed_lines += lines
         self._recent.append((now_s, lines))
         self.batch, self.delay_ms, self.is_up = None, delay_ms, True
+        self.idle_batches = 0 if lines else self.idle_batches + 1
         if lines:
             self._last_commit_s = now_s
         if self._restarted_s is not None:

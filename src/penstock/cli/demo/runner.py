@@ -4,8 +4,8 @@
         -> stop the job gracefully -> count again and compare
 
 It is given up, with an error that holds the last words of the process at fault, when a process ends
-that should not, or when nothing moves for a while. Whatever happens, also Ctrl-C, no process and no
-file of the demo is left.
+that should not, or when no batch is committed for a while. Whatever happens, also Ctrl-C, no
+process and no file of the demo is left.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ __all__ = ["run_demo"]
 _FEED_S_PER_RUN = 13.0
 """How long to feed for each run of the driver: time for its start, and for some work before it is
 killed."""
+_FEED_BYTES_PER_S = 2_000_000
+"""At most, so that a batch takes about as long as its interval, whatever the size."""
 _TICK_S = 0.1
-_STALLED_S = 60.0
+_HANGS_S = 90.0
+_IDLE_BATCHES = 30
 _STOP_S = 60.0
 _LAST_WORDS = 15
 
@@ -42,7 +45,7 @@ def run_demo(total_bytes: int, kills: int, view: View) -> Outcome:
     """Feed that much, kill the driver that often, and return what came out of it.
 
     Raises:
-        PenstockError: a process failed, or nothing moved for a minute.
+        PenstockError: a process failed or hung.
     """
     with workspace() as space, view:
         with _Run(space, total_bytes, kills, view) as run:
@@ -68,13 +71,13 @@ class _Run:
         self.progress = Progress()
         self._space = space
         self._total_bytes = total_bytes
-        self._feed_s = _FEED_S_PER_RUN * (kills + 1)
+        self._feed_s = max(_FEED_S_PER_RUN * (kills + 1), total_bytes / _FEED_BYTES_PER_S)
         self._kill_plan = KillPlan(kills, random.Random())
         self._view = view
         self._messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._environ = space.environment(os.environ)
         self._children: list[Child] = []
-        self._moved_s = time.monotonic()
+        self._waits_since_s = time.monotonic()
 
     def __enter__(self) -> _Run:
         try:
@@ -100,18 +103,21 @@ class _Run:
         """Watch and kill until every line is fed and committed, or no more of them come.
 
         Raises:
-            PenstockError: a process ended, or nothing moves while there is more to feed or to kill.
+            PenstockError: a process ended, or hangs.
         """
-        while not self.progress.is_drained or self._kill_plan.left:
+        while not self._is_done():
             self._take_messages(_TICK_S)
             self._check_processes()
             if self._kill_is_due():
                 self._kill_and_restart()
-            if time.monotonic() - self._moved_s > _STALLED_S:
-                if self.progress.fed_all and not self._kill_plan.left:
-                    self._view.event(f"nothing was committed for {_STALLED_S:g} s: counting now")
-                    return
-                raise self._failed(self._job, f"nothing moved for {_STALLED_S:g} s")
+
+    def _is_done(self) -> bool:
+        if self._kill_plan.left or not self.progress.fed_all:
+            return False
+        if self.progress.idle_batches >= _IDLE_BATCHES:
+            self._view.event(f"[red]{_IDLE_BATCHES} batches brought nothing more[/]")
+            return True
+        return self.progress.is_drained
 
     def stop_job(self) -> None:
         """Have the job finish what it has, and end.
@@ -158,8 +164,6 @@ class _Run:
 
     def _take_messages(self, wait_s: float) -> None:
         """Take in what was said, after waiting a little for the first of it."""
-        before = (self.progress.fed_bytes, self.progress.committed_lines)
-        recovered = len(self.progress.recovery_s)
         try:
             message = self._messages.get(timeout=wait_s) if wait_s else self._messages.get_nowait()
             while True:
@@ -167,22 +171,28 @@ class _Run:
                 message = self._messages.get_nowait()
         except queue.Empty:
             pass
-        if before != (self.progress.fed_bytes, self.progress.committed_lines):
-            self._moved_s = time.monotonic()
-        for seconds in self.progress.recovery_s[recovered:]:
-            self._view.event(f"recovered: first commit {seconds:.1f} s after the restart")
         self._view.update(self.progress)
 
     def _take(self, message: dict[str, Any]) -> None:
-        if message["event"] == "rotated":
-            self._view.event(f"rotated {message['file']} to {message['to']}")
+        recovered = len(self.progress.recovery_s)
         self.progress.take(message, time.monotonic())
+        match message["event"]:
+            case "rotated":
+                self._view.event(f"rotated {message['file']} to {message['to']}")
+            case "started" if self.progress.is_processing:
+                self._feeder.close_input()  # records were read, so the first file is followed
+            case "committed":
+                self._waits_since_s = time.monotonic()
+        for seconds in self.progress.recovery_s[recovered:]:
+            self._view.event(f"recovered: first commit {seconds:.1f} s after the restart")
 
     def _check_processes(self) -> None:
-        for child, ends in ((self._job, False), (self._feeder, True)):
+        for child, may_end in ((self._job, False), (self._feeder, True)):
             status = child.poll()
-            if status is not None and not (ends and status == 0):
+            if status is not None and not (may_end and status == 0):
                 raise self._failed(child, f"pid {child.pid} ended with status {status}")
+        if time.monotonic() - self._waits_since_s > _HANGS_S:
+            raise self._failed(self._job, f"no batch was committed for {_HANGS_S:g} s")
 
     def _kill_is_due(self) -> bool:
         progress = self.progress
@@ -199,7 +209,7 @@ class _Run:
         killed = self._job.pid
         self._job = self._start_job()
         self.progress.restarted(time.monotonic())
-        self._moved_s = time.monotonic()
+        self._waits_since_s = time.monotonic()
         self._view.event(f"[red]kill -9[/] {killed}, {when}; started again as {self._job.pid}")
 
     def _failed(self, child: Child, message: str) -> PenstockError:

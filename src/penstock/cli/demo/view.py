@@ -28,7 +28,8 @@ class View(ABC):
 
     def event(self, text: str) -> None:
         """Print a line that stays."""
-        self._console.print(f"[dim]{self._elapsed_s():6.1f} s[/]  {text}", highlight=False)
+        line = f"[dim]{self._elapsed_s():6.1f} s[/]  {text}"
+        self._console.print(line, highlight=False, soft_wrap=True)
 
     @abstractmethod
     def update(self, progress: Progress) -> None:
