@@ -24,7 +24,14 @@ import pyarrow.parquet as pq
 
 from penstock.errors import DamagedBlockError
 
-__all__ = ["FORMAT_VERSION", "BlockFooter", "encode_block", "read_block", "read_footer", "tail_size"]
+__all__ = [
+    "FORMAT_VERSION",
+    "BlockFooter",
+    "encode_block",
+    "read_block",
+    "read_footer",
+    "tail_size",
+]
 
 FORMAT_VERSION = 1
 _META = b"penstock"
@@ -53,9 +60,7 @@ class BlockFooter:
         return self.start_offset + self.count
 
 
-def encode_block(
-    table: pa.Table, footer: BlockFooter, *, compression: str = "none"
-) -> pa.Buffer:
+def encode_block(table: pa.Table, footer: BlockFooter, *, compression: str = "none") -> pa.Buffer:
     """Return the bytes of a block with these records. ``footer.count`` must be ``table.num_rows``."""
     meta = {
         "version": FORMAT_VERSION,

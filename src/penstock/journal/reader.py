@@ -31,9 +31,7 @@ def slice_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> list[B
     return slices
 
 
-def read_batches(
-    stream: JournalStream, ranges: Iterable[OffsetRange]
-) -> Iterator[pa.RecordBatch]:
+def read_batches(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
     """Yield the records of the ranges, in order, as batches of the stream's schema.
 
     Raises:

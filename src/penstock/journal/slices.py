@@ -42,9 +42,7 @@ class BlockSlice:
         return (self.start_offset, self.end_offset) == (footer.start_offset, footer.end_offset)
 
 
-def slice_range(
-    stream: str, blocks: Sequence[BlockEntry], wanted: OffsetRange
-) -> list[BlockSlice]:
+def slice_range(stream: str, blocks: Sequence[BlockEntry], wanted: OffsetRange) -> list[BlockSlice]:
     """Return the slices of a writer's listed ``blocks`` that make up the ``wanted`` range.
 
     Raises:
@@ -61,9 +59,7 @@ def slice_range(
         start = max(block.start_offset, wanted.start_offset)
         if start < end:
             path = block_path(stream, wanted.partition, block.start_offset)
-            slices.append(
-                BlockSlice(path, block.start_offset, following, block.size, start, end)
-            )
+            slices.append(BlockSlice(path, block.start_offset, following, block.size, start, end))
     return slices
 
 

@@ -82,9 +82,7 @@ def journal_dataframe(
     return reduce(DataFrame.union, frames)
 
 
-def journal_rdd(
-    sc: SparkContext, stream: JournalStream, ranges: Iterable[OffsetRange]
-) -> RDD[Any]:
+def journal_rdd(sc: SparkContext, stream: JournalStream, ranges: Iterable[OffsetRange]) -> RDD[Any]:
     """Return the records of the ranges as an RDD of Python values, read when its tasks run.
 
     Raises:
@@ -150,4 +148,6 @@ def _scan(
 
 def _row_filter(part: BlockSlice) -> Any:
     row = F.col("_metadata.row_index")
-    return (row >= part.start_offset - part.block_start) & (row < part.end_offset - part.block_start)
+    return (row >= part.start_offset - part.block_start) & (
+        row < part.end_offset - part.block_start
+    )

@@ -196,7 +196,9 @@ class JournalWriter:
         with self._lock:
             if self._closing:
                 return
-        self._fail(WriterBrokenError("the writer was abandoned", operation="abandon", ids=self._ids()))
+        self._fail(
+            WriterBrokenError("the writer was abandoned", operation="abandon", ids=self._ids())
+        )
         self._end_threads()
 
     # -- taking records (the caller holds the lock) --
