@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
+from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
 from penstock.errors import PenstockError
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(name="penstock", no_args_is_help=True, add_completion=False)
+app.command("demo")(demo)
 app.command("doctor")(doctor)
 
 
