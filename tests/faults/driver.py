@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -48,10 +49,8 @@ class Driver:
     def end(self) -> None:
         """Make sure that nothing of its session is left."""
         self.kill()
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     def _read(self) -> None:
         assert self.process.stdout is not None

@@ -1,4 +1,4 @@
-"""The promise: whatever is killed, however often, each line of a tail is in the sink exactly once."""
+"""The promise: whatever is killed, however often, each line is in the sink exactly once."""
 
 from __future__ import annotations
 
