@@ -142,7 +142,7 @@ def ledger_of(offsets: set[int], commits: set[int]) -> BatchLedger:
         (set(range(102)), set(range(101)), 100, 1),  # as Spark: 100 besides the newest
         (set(range(10)), set(range(10)), 3, 6),
         (set(range(10)), set(range(10)), 100, 0),
-        (set(range(10)), set(range(10)) - {2}, 3, 2),  # not done yet
+        (set(range(10)), set(range(10)) - {2}, 3, 1),  # not done yet, and where it begins
         (set(range(10)), {0, 1}, 1, 1),  # the newest that is done
         (set(range(10)), {9}, 1, 0),
     ],

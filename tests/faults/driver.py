@@ -30,7 +30,7 @@ class Driver:
         threading.Thread(target=self._read, daemon=True).start()
 
     def wait_line(self, prefix: str, timeout_s: float) -> str:
-        """Wait for a reported line that begins so, and return it; fail fast when the driver ends."""
+        """Wait for a reported line that begins so; raise when the driver ends before it."""
         while True:
             try:
                 line = self._lines.get(timeout=timeout_s)
