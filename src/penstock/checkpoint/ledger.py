@@ -56,7 +56,9 @@ class BatchLedger:
         """Return the first batch id to keep.
 
         As in Spark, ``min_batches_to_retain`` batches are kept besides the newest planned one. What
-        is not committed, and the newest that is, is kept in any case.
+        is not committed, the batch before each of those (a batch begins where the one before it
+        ends), and the newest that is committed, are kept in any case.
         """
         oldest = self._next_batch_id - 1 - min_batches_to_retain
-        return max(0, min(oldest, self._last_committed, *self._uncommitted))
+        starts = (batch_id - 1 for batch_id in self._uncommitted)
+        return max(0, min(oldest, self._last_committed, *starts))

@@ -1,5 +1,10 @@
 """The JobGenerator: plans a batch at each tick of the batch interval and makes its jobs.
 
+A batch is planned when it can run, not before. While the batches before it still run, ticks that
+come are merged into the latest one, so a program that falls behind takes larger batches from the
+journal instead of queueing late ones, and a restart has few batches to run again
+(docs/adr/0001-batches-are-planned-when-they-can-run.md).
+
 One thread (the event loop) does all planning and all clearing up, in the order of the events, so
 nothing of a batch's bookkeeping needs a lock. The order within a tick is the protocol's: see how
 far every input can go, write offsets/N, then make the jobs and submit them.
@@ -32,7 +37,9 @@ class JobGenerator:
     """Drives a graph.
 
     Args:
-        submit: takes the job set of each planned batch.
+        submit: takes the job set of each planned batch; ``batch_done`` is called for it when it
+            ended well, ``batch_ended`` however it ended.
+        concurrent: how many batches may run at once.
         on_error: told when planning failed; no batch is planned after that.
     """
 
@@ -42,6 +49,7 @@ class JobGenerator:
         log: BatchLog,
         clock: Clock,
         *,
+        concurrent: int,
         submit: Callable[[JobSet], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
@@ -51,6 +59,8 @@ class JobGenerator:
         self._submit = submit
         self._on_error = on_error
         self._halted = False
+        self._room = concurrent
+        self._due_ms: int | None = None  # the latest tick that no batch was planned for
         self._last_time_ms = -1
         self._done: dict[int, Batch] = {}  # committed, and a batch before them is not yet
         self._watermark: int | None = None  # all batches before this id are committed
@@ -61,7 +71,7 @@ class JobGenerator:
         self._timer = RecurringTimer(
             clock,
             graph.batch_interval_ms,
-            lambda time_ms: self._events.put(partial(self._generate, time_ms)),
+            lambda time_ms: self._events.put(partial(self._tick, time_ms)),
             "penstock-batch-timer",
         )
 
@@ -85,6 +95,10 @@ class JobGenerator:
         self._log.commit(job_set.batch)
         self._events.put(partial(self._clear, job_set.batch))
 
+    def batch_ended(self) -> None:
+        """Make room for the next batch; called when all jobs of a batch ended, well or not."""
+        self._events.put(self._make_room)
+
     def stop(self, wait_idle: Callable[[], bool] | None) -> bool:
         """Stop planning. With ``wait_idle``, first plan all that is received, and let it be done.
 
@@ -94,9 +108,10 @@ class JobGenerator:
         next_ms = self._timer.stop()
         done = True
         if wait_idle is not None:
+            done = wait_idle()
             self._events.put(partial(self._generate_rest, next_ms))
             self._sync()
-            done = wait_idle()
+            done = wait_idle() and done
         else:
             self._halted = True
         self._events.put(None)
@@ -115,6 +130,26 @@ class JobGenerator:
                 _log.exception("The job generator failed")
                 self._on_error(e)
 
+    def _tick(self, time_ms: int) -> None:
+        if self._due_ms is not None:
+            _log.warning(
+                "The batches take longer than the batch interval of %d ms: the one of %d ms is"
+                " merged into the next",
+                self._graph.batch_interval_ms,
+                self._due_ms,
+            )
+        self._due_ms = time_ms
+        self._generate_due()
+
+    def _make_room(self) -> None:
+        self._room += 1
+        self._generate_due()
+
+    def _generate_due(self) -> None:
+        if self._due_ms is not None and self._room > 0:
+            time_ms, self._due_ms = self._due_ms, None
+            self._generate(time_ms)
+
     def _generate(self, time_ms: int) -> None:
         if self._halted:
             return
@@ -131,6 +166,7 @@ class JobGenerator:
 
     def _make_jobs(self, batch: Batch) -> None:
         self._last_time_ms = max(self._last_time_ms, batch.time_ms)
+        self._room -= 1
         self._graph.begin(batch)
         jobs = [
             Job(batch, number, output.name, output.job(batch))

@@ -1,0 +1,236 @@
+"""The supervisor before a real journal: restarts, broken and fenced writers, orders, orphans."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import FencedError, ReceiverError, UnsharedPathError
+from penstock.journal import (
+    CommitPolicy,
+    JournalStream,
+    JournalWriter,
+    RecordFormat,
+    StreamProgress,
+    advance,
+    ranges_between,
+    read_records,
+)
+from penstock.receivers import (
+    Order,
+    Receiver,
+    ReceiverSettings,
+    ReceiverSupervisor,
+    ReceiverTask,
+    backoff_ms,
+    read_status,
+    write_order,
+)
+from penstock.storage import open_storage
+from penstock.testing import FaultyStorage
+from tests.waiting import eventually
+
+RUN = "run-1"
+WAIT_S = 10.0
+
+
+class Scripted(Receiver):
+    """Counts its starts and stops; a test stores through it."""
+
+    def __init__(self, fail_starts: int = 0) -> None:
+        self.starts: list[Any] = []
+        self.stops = 0
+        self.fail_starts = fail_starts
+        self.started = threading.Semaphore(0)
+
+    def onStart(self) -> None:
+        self.starts.append(self.lastPosition())
+        if len(self.starts) <= self.fail_starts:
+            raise OSError("no connection")
+        self.started.release()
+
+    def onStop(self) -> None:
+        self.stops += 1
+
+    def wait_started(self) -> None:
+        assert self.started.acquire(timeout=WAIT_S), "the receiver was not started in time"
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> JournalStream:
+    storage = open_storage(tmp_path / "journal")
+    stream = JournalStream.create(storage, "clicks", RecordFormat("string"))
+    write_order(stream, "r0", Order(RUN))
+    return stream
+
+
+def make(
+    stream: JournalStream, receiver: Receiver, parent: Callable[[], int] = lambda: 1
+) -> ReceiverSupervisor:
+    settings = ReceiverSettings(CommitPolicy(block_interval_ms=20), "none", 10, poll_ms=10)
+    return ReceiverSupervisor(ReceiverTask(receiver, stream, "r0", RUN, settings), parent)
+
+
+@contextmanager
+def running(supervisor: ReceiverSupervisor) -> Iterator[list[BaseException]]:
+    """Run a supervisor in a thread; gives the list that holds what it raised, once it ended."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            supervisor.run()
+        except BaseException as e:
+            raised.append(e)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield raised
+    finally:
+        thread.join(WAIT_S)
+        assert not thread.is_alive(), "the supervisor did not end"
+
+
+def order_stop(stream: JournalStream) -> None:
+    write_order(stream, "r0", Order(RUN, stop=True))
+
+
+def all_records(stream: JournalStream) -> list[str]:
+    ends = advance({}, StreamProgress(stream).ends({}))
+    return list(read_records(stream, ranges_between({}, ends)))
+
+
+def test_stop_order_publishes_what_is_buffered_and_seals(stream: JournalStream) -> None:
+    receiver = Scripted()
+    with running(make(stream, receiver)) as raised:
+        receiver.wait_started()
+        receiver.store("a", position=1)
+        order_stop(stream)
+    assert raised == []
+    assert all_records(stream) == ["a"]
+    assert receiver.stops == 1
+    status = read_status(stream, "r0")
+    assert status is not None
+    assert status.state == "stopped"
+    assert [stream.newest(writer).sealed for writer in stream.writers()] == [True]  # type: ignore[union-attr]
+
+
+def test_restart_continues_after_everything_that_was_stored(stream: JournalStream) -> None:
+    receiver = Scripted()
+    with running(make(stream, receiver)) as raised:
+        receiver.wait_started()
+        receiver.store("a", position={"at": 1})
+        receiver.restart("connection lost")
+        receiver.wait_started()
+        receiver.store("b", position={"at": 2})
+        order_stop(stream)
+    assert raised == []
+    assert receiver.starts == [None, {"at": 1}]
+    assert receiver.stops == 2
+    assert all_records(stream) == ["a", "b"]
+    assert len(stream.writers()) == 1  # a restart needs no new writer
+
+
+def test_failing_start_is_tried_again(stream: JournalStream) -> None:
+    receiver = Scripted(fail_starts=2)
+    with running(make(stream, receiver)) as raised:
+        receiver.wait_started()
+        status = read_status(stream, "r0")
+        order_stop(stream)
+    assert raised == []
+    assert len(receiver.starts) == 3
+    assert status is not None
+    assert status.errors == 2
+    assert status.last_error == "onStart failed: no connection"
+
+
+def test_broken_writer_is_replaced_and_loses_nothing_acked(tmp_path: Path) -> None:
+    faulty = FaultyStorage(open_storage(tmp_path / "journal"))
+    stream = JournalStream.create(faulty, "clicks", RecordFormat("string"))
+    write_order(stream, "r0", Order(RUN))
+    receiver = Scripted()
+    acked: list[str] = []
+    with running(make(stream, receiver)) as raised:
+        receiver.wait_started()
+        receiver.store("a", position=1, ack=lambda: acked.append("a"))
+        receiver.store(["b"], position=2)
+        faulty.fill_up()
+        receiver.store("c", position=3, ack=lambda: acked.append("c"))
+        assert eventually(lambda: receiver.isStopped()), "the disk-full publish went unnoticed"
+        faulty.free_up()
+        receiver.wait_started()
+        receiver.store("c", position=3, ack=lambda: acked.append("c"))
+        order_stop(stream)
+    assert raised == []
+    assert receiver.starts == [None, 2]
+    assert acked == ["a", "c"]
+    assert all_records(stream) == ["a", "b", "c"]
+    assert len(stream.writers()) == 2
+
+
+def test_fenced_receiver_ends_and_publishes_nothing_more(stream: JournalStream) -> None:
+    receiver = Scripted()
+    acked: list[str] = []
+    with running(make(stream, receiver)) as raised:
+        receiver.wait_started()
+        receiver.store(["a"])
+        successor = JournalWriter(stream, "r0")
+        receiver.store("late", ack=lambda: acked.append("late"))
+    successor.close()
+    assert [type(e) for e in raised] == [FencedError]
+    assert acked == []
+    assert all_records(stream) == ["a"]
+
+
+def test_order_of_another_run_ends_the_receiver(stream: JournalStream) -> None:
+    receiver = Scripted()
+    with running(make(stream, receiver)) as raised:
+        receiver.wait_started()
+        write_order(stream, "r0", Order("run-2"))
+    assert raised == []
+
+
+def test_receiver_whose_executor_is_gone_ends(stream: JournalStream) -> None:
+    parents = iter([1])
+    receiver = Scripted()
+    with running(make(stream, receiver, lambda: next(parents, 0))) as raised:
+        receiver.wait_started()
+    assert [type(e) for e in raised] == [ReceiverError]
+
+
+def test_receiver_that_stops_itself_seals(stream: JournalStream) -> None:
+    receiver = Scripted()
+    with running(make(stream, receiver)) as raised:
+        receiver.wait_started()
+        receiver.store("last")
+        receiver.stop("end of data")
+    assert raised == []
+    assert all_records(stream) == ["last"]
+
+
+def test_order_that_is_not_seen_names_the_unshared_path(stream: JournalStream) -> None:
+    stream.storage.delete("clicks/control/r0.order.json")
+    with pytest.raises(UnsharedPathError, match="does not see the driver's order"):
+        make(stream, Scripted()).run()
+
+
+def test_stop_during_back_off_ends_at_once(stream: JournalStream) -> None:
+    receiver = Scripted()
+    with running(make(stream, receiver)) as raised:
+        receiver.wait_started()
+        receiver.restart("wait long", None, delay_ms=3_600_000)
+        order_stop(stream)
+    assert raised == []
+    assert len(receiver.starts) == 1
+
+
+@pytest.mark.parametrize(
+    ("failures", "expected_ms"), [(1, 2000), (2, 4000), (4, 16000), (5, 30000), (99, 30000)]
+)
+def test_backoff_doubles_up_to_half_a_minute(failures: int, expected_ms: int) -> None:
+    assert backoff_ms(failures, 2000) == expected_ms
