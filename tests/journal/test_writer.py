@@ -28,6 +28,7 @@ from tests.journal.helpers import (
     PATIENT,
     WAIT_S,
     Acks,
+    abandoned_when_stuck,
     memory_stream,
     read_all,
     whole_range,
@@ -131,10 +132,11 @@ def test_an_empty_store_is_acked_in_its_turn(
 
 def test_empty_stores_take_no_room(stream: JournalStream) -> None:
     writer = JournalWriter(stream, "r0", policy=PATIENT, max_buffered_bytes=1000)
-    for _ in range(2000):
-        writer.append_all([], position=1)
-        writer.append_all(pa.table({"value": pa.array([], pa.string())}))
-    writer.append("a")
+    with abandoned_when_stuck(writer):
+        for _ in range(2000):
+            writer.append_all([], position=1)
+            writer.append_all(pa.table({"value": pa.array([], pa.string())}))
+        writer.append("a")
     writer.close()
     assert read_all(stream) == ["a"]
 
@@ -199,7 +201,7 @@ def test_publishes_under_load_are_spaced(stream: JournalStream) -> None:
         (CommitPolicy(600_000, max_block_bytes=1000), 6),  # of 105 + 64 bytes
     ],
 )
-def test_caps_hold_also_while_the_store_is_slow(
+def test_caps_and_order_hold_also_while_the_store_is_slow(
     faulty_stream: JournalStream, faulty: FaultyStorage, policy: CommitPolicy, records: int
 ) -> None:
     writer = JournalWriter(faulty_stream, "r0", policy=policy)
@@ -208,6 +210,8 @@ def test_caps_hold_also_while_the_store_is_slow(
         writer.append(f"{number:0105d}")
     writer.close()
     assert block_starts(faulty_stream, writer)[:-1] == list(range(0, 100, records))
+    created = [op.path for op in faulty.operations if op.path.endswith(".parquet")]
+    assert created == sorted(created)
 
 
 def test_records_of_one_store_are_never_divided(stream: JournalStream) -> None:
