@@ -128,6 +128,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(share=st.sampled_from([0.0, 0.3, 0.5, 1.0]))
     def take_batch(self, share: float) -> None:
         """Take the next batch: all, or as much of each writer as a rate limit allows."""
+        acked = {receiver: set(numbers) for receiver, numbers in self.acked.items()}
         latest = advance(self.offsets, self.progress.ends(self.offsets))
         end = {}
         for writer, offset in latest.items():
@@ -138,6 +139,8 @@ class JournalMachine(RuleBasedStateMachine):
             assert len(records) == wanted.count
             self.taken.setdefault(wanted.partition, []).extend(records)
         self.offsets = end
+        if share == 1.0:  # nothing acked is overlooked
+            assert all(acked[receiver] <= set(self._taken_of(receiver)) for receiver in RECEIVERS)
 
     @rule()
     def commit_batch(self) -> None:
@@ -172,14 +175,15 @@ class JournalMachine(RuleBasedStateMachine):
         self.take_batch(1.0)
         self.take_batch(1.0)
         for receiver in RECEIVERS:
-            taken = []
-            for writer in sorted(self.taken):
-                parsed = parse_writer(writer)
-                if parsed is not None and parsed.receiver == receiver:
-                    taken += self.taken[writer]
+            taken = self._taken_of(receiver)
             assert taken == list(range(positions[receiver]))
             assert set(self.acked[receiver]) <= set(taken)
             assert self.acked[receiver] == sorted(self.acked[receiver])
+
+    def _taken_of(self, receiver: str) -> list[int]:
+        """Return what batches took of a receiver, by epoch."""
+        writers = sorted(w for name in self.taken if (w := parse_writer(name)))
+        return [n for w in writers if w.receiver == receiver for n in self.taken[str(w)]]
 
 
 def _inner(faulty: FaultyStorage) -> Any:

@@ -178,13 +178,14 @@ def take_a_taken_name_for_success(patch: Patch) -> None:
 def publish_pairs_of_groups_in_reverse(patch: Patch) -> None:
     def swapped(self: JournalWriter) -> None:
         held: list[group.EncodedGroup] = []
-        while (block := self._blocks.get()) is not None:
-            held.append(block)
-            if len(held) == 2 or self._blocks.empty():
+        more = True
+        while more:
+            block = self._blocks.get()
+            more = block is not None
+            held += [block] if block is not None else []
+            if len(held) == 2 or not more:
                 for each in reversed(held):
-                    if self._publish(each):
-                        for ack in each.group.acks:
-                            ack()
+                    self._publish(each)
                 held = []
 
     patch.setattr(JournalWriter, "_publish_blocks", swapped)
