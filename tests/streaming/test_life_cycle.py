@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,31 @@ def test_a_failed_batch_does_not_stop_the_next_ones_and_runs_again_after_a_resta
     rerun.wait_completed(1)
     again.stop(stopSparkContext=False)
     assert rerun.completed[0].batchId == 1
+
+
+def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
+    ssc: StreamingContext, clock: ManualClock
+) -> None:
+    running, go_on = threading.Event(), threading.Event()
+    times: list[datetime] = []
+
+    def hold(time: datetime, rdd: Any) -> None:
+        times.append(time)
+        running.set()
+        assert go_on.wait(30)
+
+    ssc.queueStream([[1], [2]]).foreachRDD(hold)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    clock.advance(1000)
+    assert running.wait(30)
+    for _ in range(5):
+        clock.advance(1000)
+    assert eventually(lambda: ssc._engine._generator._due_ms == 1_006_000)  # type: ignore[union-attr]
+    go_on.set()
+    stepper.wait_completed(2)
+    assert [info.batchTime for info in stepper.completed] == [1_001_000, 1_006_000]
+    assert [info.batchId for info in stepper.completed] == [0, 1]
 
 
 def test_no_output_without_columns(ssc: StreamingContext) -> None:

@@ -14,7 +14,12 @@ import pytest
 from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame
 
-from penstock.errors import BatchFailedError, DamagedBlockError, MissingBlockError, UnsharedPathError
+from penstock.errors import (
+    BatchFailedError,
+    DamagedBlockError,
+    MissingBlockError,
+    UnsharedPathError,
+)
 from penstock.journal import JournalStream
 from penstock.receivers import Receiver, read_status
 from penstock.storage import open_storage
