@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -29,7 +30,7 @@ class Driver:
         threading.Thread(target=self._read, daemon=True).start()
 
     def wait_line(self, prefix: str, timeout_s: float) -> str:
-        """Wait for a reported line that begins so, and return it; fail fast when the driver ends."""
+        """Wait for a reported line that begins so; raise when the driver ends before it."""
         while True:
             try:
                 line = self._lines.get(timeout=timeout_s)
@@ -48,10 +49,8 @@ class Driver:
     def end(self) -> None:
         """Make sure that nothing of its session is left."""
         self.kill()
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     def _read(self) -> None:
         assert self.process.stdout is not None

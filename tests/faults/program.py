@@ -2,8 +2,8 @@
 
     python program.py CHECKPOINT LOG_GLOB SINK
 
-Each batch is written to SINK/batch=<id> as Parquet, replacing what an earlier try left there. Prints
-a line for every batch that was committed.
+Each batch is written to SINK/batch=<id> as Parquet, replacing what an earlier try left there.
+Prints a line for every batch that was committed.
 """
 
 from __future__ import annotations

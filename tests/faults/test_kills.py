@@ -1,4 +1,4 @@
-"""The promise: whatever is killed, however often, each line of a tail is in the sink exactly once."""
+"""The promise: whatever is killed, however often, each line is in the sink exactly once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 PROGRAM = Path(__file__).with_name("program.py")
 START_S = 60.0
-KILLS = int(__import__("os").environ.get("KILLS","20"))
+KILLS = 20
 
 
 class Site:

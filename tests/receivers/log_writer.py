@@ -3,8 +3,8 @@
     python log_writer.py DIRECTORY SEED STEPS
 
 renamed.log is rotated by renaming renamed.log.1 to .2 and so on, copied.log by copytruncate, and
-dated-N.log is given up for dated-(N+1).log. Each line is ``<file> <number>``, numbered without gaps.
-Prints the number of lines of each file at the end, as JSON.
+dated-N.log is given up for dated-(N+1).log. Each line begins with the name of its log and a number,
+without gaps. Prints the number of lines of each file at the end, as JSON.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Copied(Log):
     rotations = 0
 
     def rotate(self) -> None:
-        # The copy gets its name when it is complete: a look at the very moment between copy and
-        # truncation could not tell whether the copy is one.
-        copy = shutil.copyfile(self.path, self.path.with_suffix(".tmp"))
+        # A program writes for a while before its log is rotated. That nothing of an emptied log was
+        # looked at before it is filled, copied and emptied again is more than can be followed.
+        time.sleep(0.05)
         self.rotations += 1
-        copy.rename(f"{self.path}.{self.rotations}")
+        shutil.copyfile(self.path, f"{self.path}.{self.rotations}")
         os.ftruncate(self._descriptor, 0)
 
 

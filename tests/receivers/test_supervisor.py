@@ -1,4 +1,4 @@
-"""The supervisor in front of a real journal: restarts, broken and fenced writers, orders, orphans."""
+"""The supervisor before a real journal: restarts, broken and fenced writers, orders, orphans."""
 
 from __future__ import annotations
 
@@ -234,4 +234,3 @@ def test_stop_during_back_off_ends_at_once(stream: JournalStream) -> None:
 )
 def test_backoff_doubles_up_to_half_a_minute(failures: int, expected_ms: int) -> None:
     assert backoff_ms(failures, 2000) == expected_ms
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+import penstock
 
 HERE = Path(__file__).parent
 NAMES = ["renamed.log", "copied.log", "dated-0.log"]
@@ -56,7 +59,11 @@ def receiver(ledger: Ledger, logs: Path, group: int, errors: Path) -> Iterator[N
     """A receiver process, killed with SIGKILL at the end of the block."""
     patterns = [logs / "renamed.log", logs / "copied.log", logs / "dated-*.log"]
     command = [sys.executable, HERE / "tail_process.py", ledger.directory, str(group), *patterns]
-    with errors.open("a") as stderr, subprocess.Popen(command, stderr=stderr) as process:
+    environment = {**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])}
+    with (
+        errors.open("a") as stderr,
+        subprocess.Popen(command, stderr=stderr, env=environment) as process,
+    ):
         try:
             yield
         finally:

@@ -1,8 +1,8 @@
 """The write-ahead journal: a partitioned log of immutable Parquet blocks.
 
 ``JournalWriter`` writes (group commit, fencing), ``read_batches`` and ``read_records`` read any
-offset range, ``penstock.journal.spark`` reads it on Spark, ``retire`` deletes what every consumer is
-past. The format is described byte for byte in docs/journal-format.md.
+offset range, ``penstock.journal.spark`` reads it on Spark, ``retire`` deletes what every consumer
+is past. The format is described byte for byte in docs/journal-format.md.
 """
 
 from penstock.journal.commit_policy import CommitPolicy

@@ -6,7 +6,7 @@ Invariants:
    the key ``penstock.crc`` (two CRC-32 in hex: of all bytes before the footer, and of the footer to
    the end of file with its own eight digits read as zeros). Together they cover every byte.
 2. ``position`` is the source's newest known position after the block's last record, carried on from
-   earlier blocks when this one brought none: the newest file of a writer always has it.
+   earlier blocks and epochs when this one brought none: the newest file of a writer always has it.
 3. A seal is a block of no records with ``sealed`` true.
 
 Bytes are laid out in docs/journal-format.md.
@@ -40,7 +40,9 @@ _UNSET = b"00000000:00000000"
 # The key as Thrift's compact protocol lays it in the footer, up to its value: field header, length.
 # JSON escapes control characters, so no position can look like it, and it stands after the schema.
 _CRC_MARK = _CRC + bytes([0x18, len(_UNSET)])
+_MAGIC = b"PAR1"
 _TRAILER = 8  # 4 bytes footer length, 4 bytes magic
+_PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError)
 _ROW_GROUP_BYTES = 8 << 20
 """Row groups of this size let several tasks share a large block."""
 
@@ -61,14 +63,11 @@ class BlockFooter:
 
 
 def encode_block(table: pa.Table, footer: BlockFooter, *, compression: str = "none") -> pa.Buffer:
-    """Return the bytes of a block with these records. ``footer.count`` must be ``table.num_rows``."""
-    meta = {
-        "version": FORMAT_VERSION,
-        "start": footer.start_offset,
-        "count": footer.count,
-        "position": footer.position,
-        "sealed": footer.sealed,
-    }
+    """Return the bytes of a block that holds ``table``, of ``footer.count`` rows.
+
+    Raises:
+        pyarrow.ArrowException: Parquet cannot hold the table.
+    """
     sink = pa.BufferOutputStream()
     # Dictionaries and statistics cost more than they give in files that are read once, in full.
     with pq.ParquetWriter(
@@ -82,16 +81,14 @@ def encode_block(table: pa.Table, footer: BlockFooter, *, compression: str = "no
         rows = max(table.num_rows, 1)
         groups = max(1, round(table.nbytes / _ROW_GROUP_BYTES))
         writer.write_table(table, row_group_size=-(-rows // groups))
-        writer.add_key_value_metadata(
-            {_META: json.dumps(meta, separators=(",", ":")).encode(), _CRC: _UNSET}
-        )
+        writer.add_key_value_metadata({_META: _dump_meta(footer), _CRC: _UNSET})
     data = sink.getvalue()
     _stamp(memoryview(data).cast("B"))
     return data
 
 
 def tail_size(data: bytes) -> int:
-    """Return how many bytes at the end of a block hold footer and trailer, given at least the last 8."""
+    """Return how many bytes at a block's end are footer and trailer, given at least the last 8."""
     return int.from_bytes(data[-_TRAILER:-4], "little") + _TRAILER
 
 
@@ -101,14 +98,8 @@ def read_footer(tail: bytes, path: str) -> BlockFooter:
     Raises:
         DamagedBlockError: it is no block of this format, or the footer's checksum differs.
     """
-    size = tail_size(tail)
-    if len(tail) < max(size, _TRAILER + 4) or tail[-4:] != b"PAR1":
-        _damaged(path, "it does not end as a Parquet file does")
-    footer = bytearray(tail[-size:])
-    _, wanted = _take_stamp(footer, path)
-    if zlib.crc32(footer) != wanted:
-        _damaged(path, "the footer's checksum differs")
-    return _parse_meta(footer, path)
+    _, metadata = _verify_tail(tail, path)
+    return _parse_meta(metadata, path)
 
 
 def read_block(data: bytes, path: str) -> tuple[BlockFooter, pq.ParquetFile]:
@@ -117,58 +108,76 @@ def read_block(data: bytes, path: str) -> tuple[BlockFooter, pq.ParquetFile]:
     Raises:
         DamagedBlockError: a checksum differs, or the file cannot be parsed.
     """
-    footer = read_footer(data, path)
-    size = tail_size(data)
-    wanted, _ = _take_stamp(bytearray(data[-size:]), path)
-    if zlib.crc32(memoryview(data)[:-size]) != wanted:
+    body_crc, metadata = _verify_tail(data, path)
+    if _hex(zlib.crc32(memoryview(data)[: -tail_size(data)])) != body_crc:
         _damaged(path, "the checksum of its records differs")
+    footer = _parse_meta(metadata, path)
     try:
-        return footer, pq.ParquetFile(pa.BufferReader(data))
-    except pa.ArrowException as e:
+        return footer, pq.ParquetFile(pa.BufferReader(data), metadata=metadata)
+    except _PARQUET_ERRORS as e:
         _damaged(path, "it is no readable Parquet file", e)
+
+
+def _dump_meta(footer: BlockFooter) -> bytes:
+    meta = {
+        "version": FORMAT_VERSION,
+        "start": footer.start_offset,
+        "count": footer.count,
+        "position": footer.position,
+        "sealed": footer.sealed,
+    }
+    return json.dumps(meta, separators=(",", ":")).encode()
 
 
 def _stamp(data: memoryview) -> None:
     """Compute both checksums and write them over the placeholder, in place."""
     size = tail_size(bytes(data[-_TRAILER:]))
-    footer = bytes(data[-size:])
+    footer = bytearray(data[-size:])
     at = footer.rindex(_CRC_MARK) + len(_CRC_MARK)
-    body = f"{zlib.crc32(data[:-size]):08x}:".encode()
-    with_body = footer[:at] + body + footer[at + len(body) :]
-    stamp = body + f"{zlib.crc32(with_body):08x}".encode()
-    start = len(data) - size + at
-    data[start : start + len(stamp)] = stamp
+    footer[at : at + 8] = _hex(zlib.crc32(data[:-size]))
+    footer[at + 9 : at + 17] = _hex(zlib.crc32(footer))
+    data[-size:] = footer
 
 
-def _take_stamp(footer: bytearray, path: str) -> tuple[int, int]:
-    """Return both checksums and put zeros in place of the footer's own."""
-    at = footer.rfind(_CRC_MARK)
-    start = at + len(_CRC_MARK)
-    stamp = bytes(footer[start : start + len(_UNSET)])
+def _verify_tail(data: bytes, path: str) -> tuple[bytes, pq.FileMetaData]:
+    """Verify the footer at the end of ``data``.
+
+    Returns:
+        The checksum, in hex, that the bytes before the footer must have; the Parquet metadata.
+    """
+    size = tail_size(data)
+    if not _TRAILER < size <= len(data) or data[-4:] != _MAGIC:
+        _damaged(path, "it does not end as a Parquet file does")
+    footer = bytearray(data[-size:])
+    at = footer.rfind(_CRC_MARK) + len(_CRC_MARK)
+    if at < len(_CRC_MARK):
+        _damaged(path, "it carries no penstock checksum")
+    body_crc, own_crc = bytes(footer[at : at + 8]), bytes(footer[at + 9 : at + 17])
+    footer[at + 9 : at + 17] = _UNSET[9:]
+    if _hex(zlib.crc32(footer)) != own_crc:
+        _damaged(path, "the footer's checksum differs")
     try:
-        if at < 0:
-            raise ValueError("no checksum key")
-        body, own = (int(digits, 16) for digits in stamp.decode("ascii").split(":"))
-    except ValueError as e:
-        _damaged(path, "it carries no penstock checksum", e)
-    footer[start + 9 : start + len(_UNSET)] = b"0" * 8
-    return body, own
-
-
-def _parse_meta(footer: bytearray, path: str) -> BlockFooter:
-    try:
-        # The footer alone is a readable Parquet "file" for metadata purposes once magic precedes it.
-        metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(footer)))
-        meta = json.loads(metadata.metadata[_META])
-        version, count = meta["version"], meta["count"]
-        found = BlockFooter(meta["start"], count, meta["position"], meta["sealed"])
-    except (pa.ArrowException, KeyError, TypeError, ValueError, OSError) as e:
+        # Parquet's own metadata parser takes a footer for a file once the magic precedes it.
+        return body_crc, pq.read_metadata(pa.BufferReader(_MAGIC + bytes(data[-size:])))
+    except _PARQUET_ERRORS as e:
         _damaged(path, "its footer cannot be parsed", e)
-    if version > FORMAT_VERSION:
-        _damaged(path, f"it has format version {version}, newer than {FORMAT_VERSION}")
-    if metadata.num_rows != count:
-        _damaged(path, f"it says {count} records and holds {metadata.num_rows}")
+
+
+def _parse_meta(metadata: pq.FileMetaData, path: str) -> BlockFooter:
+    try:
+        meta = json.loads(metadata.metadata[_META])
+        if meta["version"] > FORMAT_VERSION:
+            _newer(path, meta["version"])
+        found = BlockFooter(meta["start"], meta["count"], meta["position"], meta["sealed"])
+    except (KeyError, TypeError, ValueError) as e:
+        _damaged(path, "its footer cannot be parsed", e)
+    if metadata.num_rows != found.count:
+        _damaged(path, f"it says {found.count} records and holds {metadata.num_rows}")
     return found
+
+
+def _hex(crc: int) -> bytes:
+    return b"%08x" % crc
 
 
 def _damaged(path: str, why: str, cause: BaseException | None = None) -> NoReturn:
@@ -178,3 +187,12 @@ def _damaged(path: str, why: str, cause: BaseException | None = None) -> NoRetur
         path=path,
         hint="run `penstock journal verify` on the journal, and restore the file from a copy",
     ) from cause
+
+
+def _newer(path: str, version: int) -> NoReturn:
+    raise DamagedBlockError(
+        f"block has format version {version}, newer than {FORMAT_VERSION}",
+        operation="read block",
+        path=path,
+        hint="upgrade penstock here to the version that wrote it",
+    )

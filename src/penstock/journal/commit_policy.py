@@ -9,7 +9,9 @@ hundreds of waiting clients into one block (measured: 512 connections, 7.4 k dur
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from penstock.errors import ConfigError
 
 __all__ = ["CommitPolicy", "GroupFacts"]
 
@@ -21,33 +23,53 @@ class GroupFacts:
     count: int
     size_bytes: int
     first_store_s: float
+    """When the first of ``count`` records came; without meaning when there is none."""
     first_waiter_s: float | None
-    """When somebody began to wait for durability (an ack, a blocking store, a flush), if anybody."""
+    """When somebody began to wait for durability (an ack, a flush, a store without room)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitPolicy:
-    """Bounds of a block."""
+    """Bounds of a block. A single store is never divided, so a large one may exceed the caps.
+
+    ``max_block_bytes`` is of memory: a record stored on its own counts some bytes more than it has.
+
+    Raises:
+        ConfigError: a bound is not positive (``spacing_ms`` may be 0).
+    """
 
     block_interval_ms: int = 200
     spacing_ms: int = 5
     max_block_bytes: int = 16 << 20
     max_block_records: int = 1_000_000
 
-    def is_full(self, group: GroupFacts) -> bool:
-        """Whether the group has reached the size or record cap."""
-        return group.size_bytes >= self.max_block_bytes or group.count >= self.max_block_records
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value < 0 or (value == 0 and field.name != "spacing_ms"):
+                raise ConfigError(
+                    f"{field.name} is {value}",
+                    operation="set commit policy",
+                    hint=f"leave it out for {field.default}",
+                )
+
+    def is_full(self, count: int, size_bytes: int) -> bool:
+        """Whether a group of that many records and bytes has reached a cap."""
+        return size_bytes >= self.max_block_bytes or count >= self.max_block_records
 
     def due_s(self, group: GroupFacts, last_publish_s: float, *, publishing: bool) -> float | None:
         """Return when to close the group and publish it; None while only an event can tell.
 
         ``last_publish_s`` is when the latest publish began, ``publishing`` whether it still runs.
-        A full group is due at once: it is encoded while the one before it is being published.
+        A full group is due at once: it is encoded while the one before it is being published. So is
+        a group without records, as it costs no publish.
         """
-        if self.is_full(group):
+        if group.count and self.is_full(group.count, group.size_bytes):
             return group.first_store_s
         if publishing:
             return None
+        if not group.count:
+            return group.first_waiter_s
         by_interval = group.first_store_s + self.block_interval_ms / 1000
         if group.first_waiter_s is None:
             return by_interval

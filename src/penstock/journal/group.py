@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,31 @@ import pyarrow as pa
 from penstock.journal.block import BlockFooter
 from penstock.journal.commit_policy import GroupFacts
 
-__all__ = ["Ack", "EncodedGroup", "Group"]
+__all__ = ["Ack", "EncodedGroup", "Group", "Store"]
 
 Ack = Callable[[], None]
+
+_OBJECT_OVERHEAD = 64
+"""Bytes that a buffered object takes beside its content: many empty records need memory, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What one call hands to the writer: checked, and of no further concern to the caller."""
+
+    items: Sequence[Any]
+    """Batches with rows, or single values."""
+    count: int
+    content_bytes: int
+    position: str | None
+    """JSON text, so that a source that changes its position object does not change this one."""
+    ack: Ack | None
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that it takes until it is published; a position alone takes none."""
+        objects = len(self.items) + (self.ack is not None)
+        return self.content_bytes + objects * _OBJECT_OVERHEAD
 
 
 class Group:
@@ -25,14 +47,17 @@ class Group:
         """Batches, and lists of single values between them, in the order of the stores."""
         self.count = 0
         self.size_bytes = 0
-        self.position: Any = None
+        self.position: str | None = None
         self.acks: list[Ack] = []
         self._first_store_s = 0.0
         self._first_waiter_s: float | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for anything in this group."""
+        """Whether there is nothing to publish, and nobody to ack to.
+
+        A position alone is no reason to publish: it waits for the next records, or the seal.
+        """
         return not self.count and not self.acks
 
     @property
@@ -40,18 +65,22 @@ class Group:
         """Whether somebody waits for this group to become durable."""
         return self._first_waiter_s is not None
 
-    def add_value(self, value: Any, size: int) -> None:
-        """Add one checked record."""
-        if not self.items or not isinstance(self.items[-1], list):
-            self.items.append([])
-        self.items[-1].append(value)
-        self._grow(1, size)
-
-    def add_batch(self, batch: pa.RecordBatch) -> None:
-        """Add a batch of the stream's schema; an empty one adds nothing."""
-        if batch.num_rows:
-            self.items.append(batch)
-            self._grow(batch.num_rows, batch.nbytes)
+    def add(self, store: Store) -> None:
+        """Add the records, the position and the ack of one store."""
+        if store.count and not self.count:
+            self._first_store_s = time.monotonic()
+        for item in store.items:
+            if isinstance(item, pa.RecordBatch):
+                self.items.append(item)
+            else:
+                self._values().append(item)
+        self.count += store.count
+        self.size_bytes += store.size_bytes
+        if store.position is not None:
+            self.position = store.position
+        if store.ack is not None:
+            self.acks.append(store.ack)
+            self.note_waiter()
 
     def note_waiter(self) -> None:
         """Note that somebody waits for this group to become durable."""
@@ -62,11 +91,11 @@ class Group:
         """Return what the commit policy decides by."""
         return GroupFacts(self.count, self.size_bytes, self._first_store_s, self._first_waiter_s)
 
-    def _grow(self, count: int, size: int) -> None:
-        if not self.count:
-            self._first_store_s = time.monotonic()
-        self.count += count
-        self.size_bytes += size
+    def _values(self) -> list[Any]:
+        if not self.items or not isinstance(self.items[-1], list):
+            self.items.append([])
+        values: list[Any] = self.items[-1]
+        return values
 
 
 @dataclass(frozen=True, slots=True)

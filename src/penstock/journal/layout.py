@@ -1,10 +1,10 @@
 """Where things lie under a journal's root, and how their names are read back.
 
     <stream>/stream.json
-    <stream>/<receiver>-<epoch>/_writer.json      who claimed this epoch (diagnosis; the claim is its name)
+    <stream>/<receiver>-<epoch>/_writer.json      claims this epoch; who did, for diagnosis
     <stream>/<receiver>-<epoch>/<start>.parquet   a block or the seal; start in 20 digits
     <stream>/consumers/<name>.json
-    <stream>/control/...                          between driver and receivers (penstock.receivers.control)
+    <stream>/control/...                          between driver and receivers
 
 Pure functions of names; see docs/journal-format.md for the contents.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from penstock.errors import ConfigError
 from penstock.model import check_name
 
 __all__ = [
@@ -29,8 +30,8 @@ __all__ = [
 ]
 
 CLAIM_FILE = "_writer.json"
-_WRITER = re.compile(r"(?P<receiver>.+)-(?P<epoch>\d{8})")
-_BLOCK = re.compile(r"(\d{20})\.parquet")
+_WRITER = re.compile(r"(?P<receiver>.+)-(?P<epoch>[0-9]{8,})")
+_BLOCK = re.compile(r"([0-9]{20})\.parquet")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,7 +51,13 @@ class WriterId:
 def parse_writer(name: str) -> WriterId | None:
     """Return the writer whose folder or partition has this name, None when it is no writer's."""
     match = _WRITER.fullmatch(name)
-    return WriterId(match["receiver"], int(match["epoch"])) if match else None
+    if match is None:
+        return None
+    try:
+        writer = WriterId(match["receiver"], int(match["epoch"]))
+    except ConfigError:  # a look-alike: no receiver can have that name
+        return None
+    return writer if str(writer) == name else None
 
 
 def parse_block_start(name: str) -> int | None:

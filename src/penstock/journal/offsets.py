@@ -1,9 +1,11 @@
 """Offset maps of a journal stream: which records a batch takes, and which writers may be left out.
 
-An offset map is ``{writer: end}``. Every restart of a receiver brings a new writer, so finished ones
-must leave the map again, or it would grow for ever. The rule that makes this safe: **a writer that
-is absent from a map, while a later epoch of its receiver is present, is finished**. It holds because
-a later epoch begins only after the earlier one is sealed, so its end is final. Pure functions.
+An offset map is ``{writer: end}``. Every restart of a receiver brings a new writer, so finished
+ones must leave the map again, or it would grow for ever. The rule that makes this safe: **a writer
+that is absent from a map, while a later epoch of its receiver is present, is finished**. It holds
+because a map has every writer from its first sight on (epochs have no gaps, see
+JournalStream.writers), and lets go of one only when it is sealed, so its end is final, and taken
+in full. Pure functions.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from penstock.errors import MissingBlockError
 from penstock.journal.layout import WriterId, parse_writer
 from penstock.model import OffsetRange, Offsets
 
@@ -36,21 +39,45 @@ def advance(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> dict[str, int
     """Return the offset map that follows ``start`` when all of ``ends`` is taken.
 
     Writers that ``start`` took to their final end are left out once a later epoch is in the map.
+    ``ends`` has every writer that ``start`` does not know to be finished, also those without
+    records. Who takes less than all of it must keep every writer in the map, at its start.
+
+    Raises:
+        MissingBlockError: the journal ends before ``start``, or a writer of ``start`` is not in it.
     """
     live = {w: end for w, end in ends.items() if not is_finished(w, start)}
-    newest = _newest_epochs({str(w): 0 for w in live})
+    _check_not_behind(start, live)
+    newest = _newest_epochs(str(writer) for writer in live)
     result = {}
     for writer, end in sorted(live.items()):
         exhausted = end.sealed and start.get(str(writer)) == end.end_offset
         if not (exhausted and writer.epoch < newest[writer.receiver]):
-            result[str(writer)] = max(end.end_offset, start.get(str(writer), 0))
+            result[str(writer)] = end.end_offset
     return result
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Return the non-empty ranges that lead from one offset map to the next."""
-    ranges = (OffsetRange(w, min(start.get(w, 0), to), to) for w, to in sorted(end.items()))
+    """Return the non-empty ranges that lead from one offset map to the next.
+
+    Raises:
+        ConfigError: ``end`` is before ``start``.
+    """
+    ranges = (OffsetRange(w, start.get(w, 0), to) for w, to in sorted(end.items()))
     return [r for r in ranges if r.count]
+
+
+def _check_not_behind(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> None:
+    held = {str(writer): end.end_offset for writer, end in ends.items()}
+    for writer, offset in start.items():
+        if offset > held.get(writer, -1):
+            raise MissingBlockError(
+                f"offset {offset} was reached, and the journal holds only "
+                f"{held.get(writer, 'other writers')}",
+                operation="plan range",
+                ids={"writer": writer},
+                hint="restore the journal, which is older than the checkpoint location, or not the "
+                "one that belongs to it",
+            )
 
 
 def _newest_epochs(writers: Iterable[str]) -> dict[str, int]:

@@ -7,6 +7,7 @@ old.
 
 from __future__ import annotations
 
+from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId
 from penstock.journal.offsets import WriterEnd, is_finished
 from penstock.journal.stream import JournalStream
@@ -20,23 +21,24 @@ class StreamProgress:
 
     def __init__(self, stream: JournalStream) -> None:
         self._stream = stream
-        self._ends: dict[WriterId, WriterEnd] = {}
-        self._newest_start: dict[WriterId, int] = {}
+        self._seen: dict[WriterId, BlockFooter] = {}
+        """The newest block or seal of each writer that has one, as of the last look."""
 
     def ends(self, committed: Offsets) -> dict[WriterId, WriterEnd]:
-        """Return the durable end of every writer that ``committed`` does not know to be finished."""
-        writers = [w for w in self._stream.writers() if not is_finished(w, committed)]
-        ends = {w: self._look(w) for w in writers}
-        self._ends = ends
-        return dict(ends)
+        """Return the durable end of every writer that ``committed`` does not know to be finished.
 
-    def _look(self, writer: WriterId) -> WriterEnd:
-        known = self._ends.get(writer, WriterEnd(0, sealed=False))
-        if known.sealed:
-            return known
-        blocks = self._stream.blocks(writer)
-        if not blocks or blocks[-1].start_offset == self._newest_start.get(writer):
-            return known
-        newest = self._stream.footer(writer, blocks[-1].start_offset)
-        self._newest_start[writer] = newest.start_offset
-        return WriterEnd(newest.end_offset, newest.sealed)
+        Raises:
+            StorageError: the journal cannot be read.
+            DamagedBlockError: a writer's newest block is damaged, so its end is unknown.
+        """
+        writers = [w for w in self._stream.writers() if not is_finished(w, committed)]
+        newest = {writer: self._newest(writer) for writer in writers}
+        self._seen = {writer: footer for writer, footer in newest.items() if footer}
+        return {
+            writer: WriterEnd(footer.end_offset, footer.sealed) if footer else WriterEnd(0, False)
+            for writer, footer in newest.items()
+        }
+
+    def _newest(self, writer: WriterId) -> BlockFooter | None:
+        seen = self._seen.get(writer)
+        return seen if seen and seen.sealed else self._stream.newest(writer, seen)

@@ -6,17 +6,18 @@ Runs in executors too: imports no Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import MissingBlockError, NotFoundError
-from penstock.journal.block import read_block
+from penstock.journal.block import BlockFooter, read_block, read_footer
 from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = ["read_batches", "read_records", "read_slices", "slice_ranges"]
+__all__ = ["read_batches", "read_records", "read_slices", "slice_footer", "slice_ranges"]
 
 
 def slice_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> list[BlockSlice]:
@@ -53,18 +54,18 @@ def read_slices(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator
         yield from _read_slice(stream, part)
 
 
+def slice_footer(stream: JournalStream, part: BlockSlice) -> BlockFooter:
+    """Return the verified footer of a slice's block. Raises as ``read_batches``."""
+    with _missing_block(stream, part):
+        tail = stream.read_tail(part.path)
+    footer = read_footer(tail, stream.storage.uri(part.path))
+    check_slice(part, footer)
+    return footer
+
+
 def _read_slice(stream: JournalStream, part: BlockSlice) -> Iterator[pa.RecordBatch]:
-    try:
+    with _missing_block(stream, part):
         data = stream.storage.read(part.path)
-    except NotFoundError as e:
-        raise MissingBlockError(
-            f"records [{part.start_offset}, {part.end_offset}) are not in the journal: "
-            "their block is gone",
-            operation="read range",
-            path=stream.storage.uri(part.path),
-            ids={"stream": stream.name},
-            hint="run `penstock journal verify` on the journal; nothing was skipped",
-        ) from e
     footer, parquet = read_block(data, stream.storage.uri(part.path))
     check_slice(part, footer)
     at = footer.start_offset
@@ -75,3 +76,19 @@ def _read_slice(stream: JournalStream, part: BlockSlice) -> Iterator[pa.RecordBa
             table = parquet.read_row_group(group, use_threads=False).cast(stream.format.arrow)
             yield from table.slice(start - at, end - start).to_batches()
         at += rows
+
+
+@contextmanager
+def _missing_block(stream: JournalStream, part: BlockSlice) -> Iterator[None]:
+    """Say of a block that is gone which records are missed with it."""
+    try:
+        yield
+    except NotFoundError as e:
+        raise MissingBlockError(
+            f"records [{part.start_offset}, {part.end_offset}) are not in the journal: "
+            "their block is gone",
+            operation="read range",
+            path=stream.storage.uri(part.path),
+            ids={"stream": stream.name},
+            hint="run `penstock journal verify` on the journal; nothing was skipped",
+        ) from e

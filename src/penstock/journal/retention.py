@@ -12,6 +12,7 @@ A crash between two deletes leaves blocks that the next call deletes.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 
@@ -65,8 +66,12 @@ def consumers(stream: JournalStream) -> dict[str, Offsets]:
 def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> int:
     """Delete the blocks that every consumer is past; return how many were deleted.
 
-    ``writers`` narrows it to those that a driver works with, so that its cost does not grow with the
-    number of sealed writers; all of them by default.
+    ``writers`` narrows it to those that a driver works with, so that its cost does not grow with
+    the number of sealed writers; all of them by default.
+
+    Raises:
+        LogFormatError: a consumer's file is damaged.
+        StorageError: a file could not be read or deleted; the call can be repeated.
     """
     committed = consumers(stream)
     if not committed:
@@ -76,7 +81,7 @@ def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> 
         floor = _floor(writer, committed)
         blocks = [block.start_offset for block in stream.blocks(writer)]
         # A block ends where the next one starts; the newest one has no next and stays.
-        for start, end in zip(blocks, blocks[1:], strict=False):
+        for start, end in itertools.pairwise(blocks):
             if floor is not None and end > floor:
                 break
             stream.storage.delete(block_path(stream.name, writer, start))

@@ -1,57 +1,67 @@
 """What the records of a stream are: text, bytes, pickled objects or Arrow rows.
 
-A RecordFormat turns user records into Arrow batches of the stream's physical schema and back. It
-checks records where they are handed in, so that one bad record fails its own ``store`` and never
-the block it would have shared with others.
+A RecordFormat turns user records into Arrow batches of the stream's schema and back.
+
+Invariant: what it lets in can be written. Records are checked where they are handed in, so that a
+bad one fails its own ``store`` and never the block that it would have shared with others.
 """
 
 from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Iterable, Sequence
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import ConfigError
+from penstock.journal.block import BlockFooter, encode_block, read_block
 
 __all__ = ["RecordFormat"]
 
-_CONVERSION_ERRORS = (
-    pa.ArrowException,
-    UnicodeError,
-    AttributeError,
-    KeyError,
-    TypeError,
-    pickle.PicklingError,
-)
 _VALUE_TYPES = {"string": pa.string(), "binary": pa.binary(), "pickle": pa.binary()}
+_ACCEPTED = {"string": (str,), "binary": (bytes, bytearray, memoryview)}
+_SMALL_BATCH_ROWS = 1024
 
 
 class RecordFormat:
     """The record type of one stream.
 
+    ``arrow`` is the schema that records are kept and read in, ``stored`` the same as Parquet gives
+    it back (it has no seconds, say: ``timestamp[s]`` comes back as ``timestamp[ms]``).
+
     Args:
-        schema: ``"string"``, ``"binary"``, ``"pickle"``, or a ``pyarrow.Schema``.
+        schema: ``"string"``, ``"binary"``, ``"pickle"``, or a ``pyarrow.Schema`` (of which metadata
+            is dropped), whose records are dicts: a missing column is null, and values are converted
+            as pyarrow does (a finer time is cut to the column's unit).
 
     Raises:
-        ConfigError: for any other schema.
+        ConfigError: for any other schema, and for one that Parquet cannot hold.
     """
 
     def __init__(self, schema: str | pa.Schema = "string") -> None:
         if isinstance(schema, pa.Schema) and len(schema):
             self.kind = "arrow"
             self.arrow = schema.remove_metadata()
+            self.stored = _stored_schema(self.arrow)
         elif isinstance(schema, str) and schema in _VALUE_TYPES:
             self.kind = schema
             self.arrow = pa.schema([pa.field("value", _VALUE_TYPES[schema], nullable=False)])
+            self.stored = self.arrow
         else:
             raise ConfigError(
                 f"{schema!r} is no record schema",
                 operation="choose record schema",
                 hint='give "string", "binary", "pickle" or a pyarrow.Schema with columns',
             )
+        self._names = frozenset(self.arrow.names)
+        self._integers = [field.name for field in self.arrow if pa.types.is_integer(field.type)]
+        self._is_plain = self.arrow.types == self.stored.types and all(
+            _is_plain(column) for column in self.arrow.types
+        )
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -61,7 +71,7 @@ class RecordFormat:
         )
 
     def __hash__(self) -> int:
-        return hash((self.kind, str(self.arrow)))
+        return hash((self.kind, *self.arrow.names))
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name} {field.type}" for field in self.arrow)
@@ -82,25 +92,19 @@ class RecordFormat:
         return RecordFormat(value["kind"])
 
     def check_one(self, record: Any) -> tuple[Any, int]:
-        """Check one record; return what to buffer for it (input of ``encode``) and its bytes.
+        """Check one record; return what to buffer for it (an item of ``encode``) and its bytes.
 
         Raises:
             ConfigError: the record does not fit the schema.
         """
+        if self.kind == "arrow":
+            batch = self.encode_many([record])
+            return batch, batch.nbytes
         try:
-            if self.kind == "string" and isinstance(record, str):
-                return record, len(record) if record.isascii() else len(record.encode())
-            if self.kind == "binary" and isinstance(record, bytes | bytearray | memoryview):
-                return bytes(record), len(record)
-            if self.kind == "pickle":
-                value = pickle.dumps(record, protocol=5)
-                return value, len(value)
-            if self.kind == "arrow":
-                batch = pa.RecordBatch.from_pylist([record], schema=self.arrow)
-                return batch, batch.nbytes
-        except _CONVERSION_ERRORS as e:
+            (value,) = self._check_values([record])
+            return value, len(value if self.kind != "string" or value.isascii() else value.encode())
+        except Exception as e:  # also what the record's own methods raise
             raise self._misfit(record) from e
-        raise self._misfit(record)
 
     def encode_many(self, records: Iterable[Any]) -> pa.RecordBatch:
         """Return one batch of checked records.
@@ -110,55 +114,115 @@ class RecordFormat:
         """
         rows = list(records)
         try:
-            if self.kind == "arrow":
-                return pa.RecordBatch.from_pylist(rows, schema=self.arrow)
-            if self.kind == "pickle":
-                rows = [pickle.dumps(row, protocol=5) for row in rows]
-            return self._values(rows)
-        except _CONVERSION_ERRORS as e:
+            if self.kind != "arrow":
+                return self._values(self._check_values(rows))
+            for row in rows:
+                self._check_row(row)
+            batch = pa.RecordBatch.from_pylist(rows, schema=self.arrow)
+            self._check_writable(pa.Table.from_batches([batch]))
+        except Exception as e:  # also what the records' own methods raise
             raise self._misfit(rows) from e
+        return batch
 
     def conform(self, data: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
         """Return the data as batches of exactly this schema, by zero-copy where it fits already.
 
+        Columns are taken by name; types are cast where no value changes.
+
         Raises:
-            ConfigError: columns differ or hold nulls where the schema has none.
+            ConfigError: columns differ, do not cast, hold nulls where the schema has none, or are
+                no valid Arrow data (text that is not UTF-8, say).
         """
         table = data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
+        if sorted(table.schema.names) != sorted(self._names):
+            raise self._misfit(table.schema)
         try:
+            table.validate(full=True)
             if not table.schema.equals(self.arrow):
                 table = table.select(self.arrow.names).cast(self.arrow)
-            for field in self.arrow:
-                if not field.nullable and table[field.name].null_count:
-                    raise pa.ArrowInvalid(f"column {field.name!r} holds nulls")
-        except _CONVERSION_ERRORS as e:
+            self._check_writable(table)
+        except (pa.ArrowException, TypeError, ValueError) as e:
             raise self._misfit(table.schema) from e
-        return table.to_batches()
+        return list(table.to_batches())
 
     def encode(self, items: Sequence[Any]) -> pa.Table:
-        """Return buffered items, in order: batches of this schema, and lists of checked records."""
+        """Return buffered items, in order: batches of this schema, and lists of checked values."""
         batches = [i if isinstance(i, pa.RecordBatch) else self._values(i) for i in items]
-        return pa.Table.from_batches(batches, schema=self.arrow)
+        table = pa.Table.from_batches(batches, schema=self.arrow)
+        # Parquet is written chunk by chunk, which is slow for chunks of a few rows (measured:
+        # 10,000 rows in 60 ms one by one, in 5 ms when joined).
+        if table.num_rows < len(batches) * _SMALL_BATCH_ROWS:
+            return table.combine_chunks()
+        return table
 
     def to_python(self, batch: pa.RecordBatch) -> list[Any]:
         """Return the records of a batch as Python values: str, bytes, the objects, or dicts."""
         if self.kind == "arrow":
             return list(batch.to_pylist())
-        values = batch.column(0).to_pylist()
+        values: list[Any] = batch.column(0).to_pylist()
         if self.kind == "pickle":
-            return [pickle.loads(value) for value in values]  # noqa: S301 (see docs: journal access)
-        return list(values)
+            return [pickle.loads(value) for value in values]
+        return values
+
+    def _check_values(self, records: list[Any]) -> list[Any]:
+        """Return what is kept of records of a one-value schema: str or bytes."""
+        if self.kind == "pickle":
+            return [pickle.dumps(record, protocol=5) for record in records]
+        for kind in set(map(type, records)):
+            if not issubclass(kind, _ACCEPTED[self.kind]):
+                raise TypeError(f"{kind.__name__} is no {self.kind}")
+        return list(map(bytes, records)) if self.kind == "binary" else records
+
+    def _check_row(self, row: Any) -> None:
+        """Refuse what pyarrow would drop in silence: unknown columns, fractions of integers."""
+        if not isinstance(row, Mapping) or not row.keys() <= self._names:
+            raise TypeError(f"{reprlib.repr(row)} is no dict of these columns")
+        for name in self._integers:
+            if isinstance(value := row.get(name), float | Decimal):
+                raise TypeError(f"column {name!r} takes whole numbers, not {value!r}")
+
+    def _check_writable(self, table: pa.Table) -> None:
+        for field in self.arrow:
+            if not field.nullable and table[field.name].null_count:
+                raise pa.ArrowInvalid(f"column {field.name!r} holds nulls")
+        if not self._is_plain:
+            # Within nested values, dictionaries and casts only Parquet's own checks are complete.
+            encode_block(table, BlockFooter(0, table.num_rows))
 
     def _values(self, values: list[Any]) -> pa.RecordBatch:
-        if None in values:
-            raise pa.ArrowInvalid("None is no record of this schema")
         return pa.record_batch([pa.array(values, self.arrow.field(0).type)], schema=self.arrow)
 
     def _misfit(self, what: Any) -> ConfigError:
-        shown = repr(what)
         return ConfigError(
-            f"record {shown[:120]}{'...' if len(shown) > 120 else ''} does not fit schema {self!r}",
+            f"{reprlib.repr(what)} does not fit schema {self!r}",
             operation="store",
             hint='set the receiver\'s schema ("string", "binary", "pickle" or a pyarrow.Schema) '
             "to what it stores",
         )
+
+
+def _stored_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema as Parquet gives it back; ConfigError when Parquet cannot hold it."""
+    try:
+        if len(set(schema.names)) < len(schema):
+            raise pa.ArrowInvalid("two columns have the same name")
+        block = encode_block(schema.empty_table(), BlockFooter(0, 0))
+        _, parquet = read_block(block.to_pybytes(), "")
+        parquet.read().cast(schema)
+        return parquet.schema_arrow.remove_metadata()
+    except (pa.ArrowException, NotImplementedError, ValueError) as e:
+        raise ConfigError(
+            f"a journal cannot hold columns ({', '.join(map(str, schema))})",
+            operation="choose record schema",
+            hint="leave out or change the column that the cause names",
+        ) from e
+
+
+def _is_plain(column: pa.DataType) -> bool:
+    """Whether valid Arrow data of a type can always be written, as far as nested nulls go."""
+    if isinstance(column, pa.BaseExtensionType | pa.DictionaryType):
+        return False
+    if pa.types.is_map(column):
+        return column.item_field.nullable and _is_plain(column.item_type)
+    children = [column.field(i) for i in range(column.num_fields)]
+    return all(child.nullable and _is_plain(child.type) for child in children)

@@ -8,7 +8,7 @@ shows as one that holds fewer records than the listing promised.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import DamagedBlockError, MissingBlockError
 from penstock.journal.block import BlockFooter
@@ -52,7 +52,8 @@ def slice_range(stream: str, blocks: Sequence[BlockEntry], wanted: OffsetRange) 
         return []
     starts = [block.start_offset for block in blocks]
     if not starts or starts[0] > wanted.start_offset:
-        raise _missing(stream, wanted, f"the journal now begins at {starts[0] if starts else None}")
+        held = f"begins at {starts[0]}" if starts else "holds nothing of this writer"
+        raise _missing(stream, wanted, f"it {held}")
     slices = []
     for block, following in zip(blocks, [*starts[1:], None], strict=True):
         end = wanted.end_offset if following is None else min(following, wanted.end_offset)
@@ -67,22 +68,21 @@ def check_slice(part: BlockSlice, footer: BlockFooter) -> None:
     """Check that a block holds what the listing promised of it.
 
     Raises:
-        MissingBlockError: it ends before the next listed block, or before the slice, does.
+        MissingBlockError: it ends before the slice does.
         DamagedBlockError: it holds other records than its name says.
     """
-    if footer.start_offset != part.block_start or (
-        part.block_end is not None and footer.end_offset > part.block_end
-    ):
+    next_start = footer.end_offset if part.block_end is None else part.block_end
+    if footer.start_offset != part.block_start or footer.end_offset > next_start:
         raise DamagedBlockError(
             f"block holds [{footer.start_offset}, {footer.end_offset}), not what its name says",
             operation="read block",
             path=part.path,
             hint="it was renamed or copied by hand: restore the journal from a copy",
         )
-    if footer.end_offset < (part.block_end or part.end_offset):
-        writer = part.path.split("/")[-2]
-        gap = OffsetRange(writer, footer.end_offset, part.block_end or part.end_offset)
-        raise _missing(part.path.split("/")[0], gap, "no block holds it")
+    if footer.end_offset < part.end_offset:
+        stream, writer, _ = part.path.split("/")
+        gap = OffsetRange(writer, max(footer.end_offset, part.start_offset), part.end_offset)
+        raise _missing(stream, gap, f"the block before ends at {footer.end_offset}")
 
 
 def pack_slices(slices: Iterable[BlockSlice], max_tasks: int) -> list[list[BlockSlice]]:
@@ -103,9 +103,7 @@ def pack_slices(slices: Iterable[BlockSlice], max_tasks: int) -> list[list[Block
                 tasks.append([])
                 room = share
             end = min(whole.end_offset, at + room)
-            tasks[-1].append(
-                BlockSlice(whole.path, whole.block_start, whole.block_end, whole.size, at, end)
-            )
+            tasks[-1].append(replace(whole, start_offset=at, end_offset=end))
             room -= end - at
             at = end
     return tasks

@@ -1,9 +1,9 @@
 """Journal ranges as Spark DataFrames and RDDs.
 
 The DataFrame way scans the Parquet blocks natively, so records never pass through Python; many tiny
-blocks are read by Arrow tasks instead, because Spark pays for each file (200 blocks of 30 rows: 2.0 s
-natively, 0.27 s so). The RDD way reads blocks with pyarrow in the Python workers, so records never
-pass through the JVM.
+blocks are read by Arrow tasks instead, because Spark pays for each file (200 blocks of 30 rows:
+2.0 s natively, 0.27 s so). The RDD way reads blocks with pyarrow in the Python workers, so records
+never pass through the JVM.
 
 Nothing is skipped in silence: the driver verifies every block's footer (its place, its count, its
 schema) before a native scan, Spark verifies the page checksums, and options that make Spark skip
@@ -21,11 +21,12 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import ConfigError
-from penstock.journal.reader import read_slices, slice_ranges
-from penstock.journal.slices import BlockSlice, check_slice, pack_slices
+from penstock.journal.reader import read_slices, slice_footer, slice_ranges
+from penstock.journal.slices import BlockSlice, pack_slices
+from penstock.journal.spark_types import spark_schema
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
@@ -37,19 +38,19 @@ _listing_setting = threading.Lock()
 
 
 def check_spark_schema(stream: JournalStream) -> None:
-    """Check that Spark has types for the stream's columns.
+    """Check that Spark can read the stream's columns.
 
     Raises:
-        ConfigError: it has none for one of them.
+        ConfigError: it has no type for one of them, or would read it wrongly.
     """
     try:
-        from_arrow_schema(stream.format.arrow)
-    except Exception as e:
+        spark_schema(stream.format.arrow)
+    except TypeError as e:
         raise ConfigError(
-            f"Spark has no type for a column of stream {stream.name!r}",
+            f"Spark cannot read {e}",
             operation="check schema",
             ids={"stream": stream.name, "schema": repr(stream.format)},
-            hint="store that column as a type that Spark reads",
+            hint="store it as a type that Spark has; timestamps and durations in microseconds",
         ) from e
 
 
@@ -63,19 +64,19 @@ def journal_dataframe(
             within the records fails the Spark job that reads them.
     """
     slices = slice_ranges(stream, ranges)
-    struct = from_arrow_schema(stream.format.arrow)
+    schema = spark_schema(stream.format.arrow)
+    struct = from_arrow_schema(schema)
     if not slices:
         return spark.createDataFrame([], struct)
     mean_size = sum(part.size for part in slices) / len(slices)
     if len(slices) > _MANY_BLOCKS and mean_size < _SMALL_BLOCK_BYTES:
         tasks = pack_slices(slices, spark.sparkContext.defaultParallelism)
-        read = _ReadArrow(stream, tasks, to_arrow_schema(struct))
+        read = _ReadArrow(stream, tasks, schema)
         return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, struct)
     whole: list[BlockSlice] = []
     parts: list[BlockSlice] = []
     for part in slices:
-        footer = stream.footer(part.path.split("/")[-2], part.block_start)
-        check_slice(part, footer)
+        footer = slice_footer(stream, part)
         (whole if part.is_whole(footer) else parts).append(part)
     frames = [_scan(spark, stream, struct, whole)] if whole else []
     frames += [_scan(spark, stream, struct, [part]).where(_row_filter(part)) for part in parts]
@@ -134,8 +135,8 @@ def _scan(
             "parquet.page.verify-checksum.enabled": "true",
         }
     )
-    # Above a threshold of paths Spark lists them by a job of its own, which costs seconds; the paths
-    # are known, so the driver looks at them itself. The setting is read while parquet() runs.
+    # Above a threshold of paths Spark lists them by a job of its own, which costs seconds; the
+    # paths are known, so the driver looks at them itself. The setting is read while parquet() runs.
     name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
     with _listing_setting:
         usual = spark.conf.get(name)

@@ -5,6 +5,7 @@ The directory listing is the block metadata log; there is no second log that cou
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ __all__ = ["BlockEntry", "JournalStream", "list_streams"]
 
 _TAIL_GUESS = 4096
 """Most footers fit in this many bytes, so one read gets them."""
+_MAX_MISSED = 16
+"""No more epochs than this are claimed while a folder is scanned; a larger gap is damage."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,7 +83,9 @@ class JournalStream:
         data = storage.read(path)
         try:
             info = json.loads(data)
-            version, schema = info["version"], RecordFormat.from_json(info["schema"])
+            if info["version"] > FORMAT_VERSION:
+                raise _newer(storage.uri(path), name, info["version"])
+            return JournalStream(storage, name, RecordFormat.from_json(info["schema"]))
         except (ValueError, KeyError, TypeError, OSError) as e:
             raise LogFormatError(
                 "the stream's description cannot be read",
@@ -89,20 +94,24 @@ class JournalStream:
                 ids={"stream": name},
                 hint="restore stream.json from another stream of the same schema",
             ) from e
-        if version > FORMAT_VERSION:
-            raise LogFormatError(
-                f"the stream has format version {version}, newer than {FORMAT_VERSION}",
-                operation="open stream",
-                path=storage.uri(path),
-                ids={"stream": name},
-                hint="upgrade penstock",
-            )
-        return JournalStream(storage, name, schema)
 
     def writers(self) -> list[WriterId]:
-        """Return all writers that ever claimed an epoch, sorted by receiver and epoch."""
+        """Return all writers that ever claimed an epoch, sorted by receiver and epoch.
+
+        Raises:
+            LogFormatError: epochs are missing, so a later folder is not what its name says.
+        """
         folders = (entry.name for entry in self.storage.list(self.name) if entry.is_folder)
-        return sorted(writer for name in folders if (writer := parse_writer(name)))
+        found = sorted(writer for name in folders if (writer := parse_writer(name)))
+        complete: list[WriterId] = []
+        for receiver, group in itertools.groupby(found, lambda writer: writer.receiver):
+            epochs = [writer.epoch for writer in group]
+            # Epochs are claimed one after the other. A scan of the folder may show one that was
+            # claimed while it ran, and miss the one before; that one must not seem to be over.
+            if epochs[-1] - len(epochs) >= _MAX_MISSED:
+                raise self._epochs_missing(WriterId(receiver, epochs[-1]))
+            complete += (WriterId(receiver, epoch) for epoch in range(epochs[-1] + 1))
+        return complete
 
     def blocks(self, writer: WriterId | str) -> list[BlockEntry]:
         """Return a writer's blocks in order, the seal last if there is one."""
@@ -121,15 +130,51 @@ class JournalStream:
             DamagedBlockError: its footer fails its checksum.
         """
         path = block_path(self.name, writer, start_offset)
+        return read_footer(self.read_tail(path), self.storage.uri(path))
+
+    def read_tail(self, path: str) -> bytes:
+        """Return the end of a block file, with all of its footer; NotFoundError if it is gone."""
         tail = self.storage.read(path, -_TAIL_GUESS)
         if len(tail) == _TAIL_GUESS and tail_size(tail) > _TAIL_GUESS:
             tail = self.storage.read(path, -tail_size(tail))
-        return read_footer(tail, self.storage.uri(path))
+        return tail
 
-    def newest(self, writer: WriterId | str) -> BlockFooter | None:
-        """Return the footer of a writer's newest block or seal, None when it has neither."""
-        blocks = self.blocks(writer)
-        return self.footer(writer, blocks[-1].start_offset) if blocks else None
+    def newest(self, writer: WriterId | str, seen: BlockFooter | None = None) -> BlockFooter | None:
+        """Return the footer of a writer's newest block or seal, None when it has neither.
+
+        ``seen`` is an earlier answer: while it holds, no footer is read.
+        """
+        while blocks := self.blocks(writer):
+            start = blocks[-1].start_offset
+            if seen is not None and seen.start_offset == start:
+                return seen
+            try:
+                return self.footer(writer, start)
+            except NotFoundError:
+                # Retired since it was listed: then there is a newer one.
+                if self.blocks(writer) == blocks:
+                    raise
+        return None
+
+    def _epochs_missing(self, writer: WriterId) -> LogFormatError:
+        path = self.storage.uri(writer_folder(self.name, writer))
+        return LogFormatError(
+            "a folder has a writer's name, but the epochs before it are missing",
+            operation="list writers",
+            path=path,
+            ids={"stream": self.name, "receiver": writer.receiver},
+            hint="if it is a copy, move it out of the journal; else restore the missing folders",
+        )
+
+
+def _newer(path: str, stream: str, version: int) -> LogFormatError:
+    return LogFormatError(
+        f"the stream has format version {version}, newer than {FORMAT_VERSION}",
+        operation="open stream",
+        path=path,
+        ids={"stream": stream},
+        hint="upgrade penstock here to the version that wrote it",
+    )
 
 
 def list_streams(storage: Storage) -> list[JournalStream]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.errors import DamagedBlockError, JournalError, StorageError
+from penstock.errors import (
+    DamagedBlockError,
+    JournalError,
+    MissingBlockError,
+    NotFoundError,
+    StorageError,
+)
 from penstock.journal.block import BlockFooter, read_block
 from penstock.journal.layout import WriterId, block_path
-from penstock.journal.slices import check_slice, slice_range
 from penstock.journal.stream import BlockEntry, JournalStream
-from penstock.model import OffsetRange
 
 __all__ = ["Verdict", "verify_stream"]
 
@@ -26,31 +31,60 @@ class Verdict:
 
 
 def verify_stream(stream: JournalStream) -> Iterator[Verdict]:
-    """Yield a verdict for each block of the stream, by writer and offset. Reads every byte."""
+    """Yield a verdict for each block of the stream, by writer and offset. Reads every byte.
+
+    Can run while the stream is written and retired: blocks that are retired meanwhile are left out.
+    """
     for writer in stream.writers():
         blocks = stream.blocks(writer)
-        for block in blocks:
-            yield _verify_block(stream, writer, blocks, block)
+        for block, following in itertools.zip_longest(blocks, blocks[1:]):
+            try:
+                yield Verdict(writer, block, _verify(stream, writer, block, following), None)
+            except NotFoundError as e:
+                if not _is_retired(stream, writer, block):
+                    yield Verdict(writer, block, None, e)
+            except (JournalError, StorageError) as e:
+                yield Verdict(writer, block, None, e)
 
 
-def _verify_block(
-    stream: JournalStream, writer: WriterId, blocks: list[BlockEntry], block: BlockEntry
-) -> Verdict:
+def _verify(
+    stream: JournalStream, writer: WriterId, block: BlockEntry, following: BlockEntry | None
+) -> BlockFooter:
     path = block_path(stream.name, writer, block.start_offset)
-    try:
-        footer, parquet = read_block(stream.storage.read(path), stream.storage.uri(path))
-        if parquet.schema_arrow.remove_metadata() != stream.format.arrow:
-            raise DamagedBlockError(
-                f"block has columns {parquet.schema_arrow.names}, not the stream's",
-                operation="verify block",
-                path=stream.storage.uri(path),
-                hint="it was copied here from another stream: move it away",
-            )
-        held = OffsetRange(str(writer), footer.start_offset, footer.end_offset)
-        following = [b for b in blocks if b.start_offset >= block.start_offset]
-        for part in slice_range(stream.name, following[:2], held):
-            if part.block_start == block.start_offset:
-                check_slice(part, footer)
-    except (JournalError, StorageError) as e:
-        return Verdict(writer, block, None, e)
-    return Verdict(writer, block, footer, None)
+    uri = stream.storage.uri(path)
+    footer, parquet = read_block(stream.storage.read(path), uri)
+    if parquet.schema_arrow.remove_metadata() != stream.format.stored:
+        raise DamagedBlockError(
+            f"block has columns ({', '.join(map(str, parquet.schema_arrow))}), not the stream's",
+            operation="verify block",
+            path=uri,
+            hint="it was copied here from another stream: restore the right one",
+        )
+    end = footer.end_offset if following is None else following.start_offset
+    if (
+        footer.start_offset != block.start_offset
+        or footer.end_offset > end
+        or (footer.sealed and following is not None)
+    ):
+        raise DamagedBlockError(
+            f"block {'seals at' if footer.sealed else 'holds'} [{footer.start_offset}, "
+            f"{footer.end_offset}), which does not fit its name and the names after it",
+            operation="verify block",
+            path=uri,
+            hint="blocks were renamed or copied by hand: restore the journal from a copy",
+        )
+    if footer.end_offset < end:
+        raise MissingBlockError(
+            f"records [{footer.end_offset}, {end}) are missing: no block after this one holds them",
+            operation="verify block",
+            path=uri,
+            ids={"stream": stream.name, "writer": str(writer)},
+            hint=f"restore {footer.end_offset:020d}.parquet, and what follows it, from a copy",
+        )
+    return footer
+
+
+def _is_retired(stream: JournalStream, writer: WriterId, block: BlockEntry) -> bool:
+    """Whether a block that is gone was retired: retention takes the oldest first."""
+    left = stream.blocks(writer)
+    return bool(left) and block.start_offset < left[0].start_offset

@@ -7,21 +7,26 @@ Invariants:
    this writer for good (a new writer seals it and goes on), and nothing after it is acked.
 3. Blocks are published one after the other, so a writer's blocks have no gaps.
 4. A name that is taken means a successor sealed this writer: it is fenced.
-5. At most ``max_buffered_bytes`` wait in memory; a store that finds no room blocks.
+5. At most ``max_buffered_bytes`` of records wait in memory, in at most four groups (being filled,
+   encoded, queued, published); a store that finds no room blocks.
 
 Two threads: one closes groups and encodes them, one publishes and acks, so that the next block is
-encoded while the last one is being synced.
+encoded while the last one is being synced. Whatever either of them raises breaks the writer; none
+ends with the other left waiting.
 
 Prior art: Spark's BatchedWriteAheadLog and BlockGenerator; group commit as databases do it.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import queue
+import reprlib
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +42,7 @@ from penstock.errors import (
 from penstock.journal.block import BlockFooter, encode_block
 from penstock.journal.commit_policy import CommitPolicy
 from penstock.journal.epochs import claim_writer, publish_seal
-from penstock.journal.group import Ack, EncodedGroup, Group
+from penstock.journal.group import Ack, EncodedGroup, Group, Store
 from penstock.journal.layout import WriterId, block_path
 from penstock.journal.stream import JournalStream
 
@@ -45,6 +50,8 @@ __all__ = ["JournalWriter"]
 
 _log = logging.getLogger(__name__)
 _COMPRESSIONS = ("none", "lz4", "snappy", "zstd")
+_MAX_BUFFERED_BYTES = 1 << 30
+"""Arrow and Parquet count bytes in 32 bits within a chunk or page: no group may come near that."""
 
 
 class JournalWriter:
@@ -56,8 +63,14 @@ class JournalWriter:
         policy: bounds of a block.
         compression: ``"none"`` (the default: fastest on a local disk), ``"lz4"``, ``"snappy"`` or
             ``"zstd"``.
-        max_buffered_bytes: how much may wait to become durable.
-        on_failure: called once, from a writer thread, when the writer breaks or is fenced.
+        max_buffered_bytes: how much may wait to become durable, at most 1 GiB.
+        on_failure: called once, from a thread of the writer, when it breaks or is fenced; must not
+            block, nor close the writer.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        StorageError: the epoch could not be claimed or an earlier one not sealed; try again.
+        DamagedBlockError: the newest block of an earlier epoch is damaged.
     """
 
     def __init__(
@@ -76,6 +89,12 @@ class JournalWriter:
                 operation="open writer",
                 hint=f"use one of {', '.join(_COMPRESSIONS)}",
             )
+        if not 0 < max_buffered_bytes <= _MAX_BUFFERED_BYTES:
+            raise ConfigError(
+                f"max_buffered_bytes is {max_buffered_bytes}",
+                operation="open writer",
+                hint=f"give a number from 1 to {_MAX_BUFFERED_BYTES} (1 GiB)",
+            )
         self.stream = stream
         self.id: WriterId
         self.id, position = claim_writer(stream, receiver)
@@ -87,13 +106,14 @@ class JournalWriter:
         self._work = threading.Condition(self._lock)  # the encoding thread waits here
         self._progress = threading.Condition(self._lock)  # stores and flushes wait here
         self._group = Group()
-        self._newest = BlockFooter(0, 0, position)
+        self._newest = BlockFooter(0, 0, position)  # the last published block
+        self._last_position: str | None = None  # brought by a store of this writer, durable or not
         self._accepted = 0  # records taken by append
-        self._durable = 0  # records published: the writer's end offset
         self._buffered = 0  # bytes taken and not yet published
         self._in_flight = 0  # groups closed and not yet published
         self._last_publish_s = float("-inf")
         self._closing = False
+        self._sealed = False
         self._error: JournalError | None = None
         self._blocks: queue.Queue[EncodedGroup | None] = queue.Queue(maxsize=1)
         self._threads = [
@@ -107,7 +127,7 @@ class JournalWriter:
     def end_offset(self) -> int:
         """Offset after the last durable record."""
         with self._lock:
-            return self._durable
+            return self._newest.end_offset
 
     @property
     def position(self) -> Any:
@@ -124,19 +144,20 @@ class JournalWriter:
     def append(self, record: Any, *, position: Any = None, ack: Ack | None = None) -> None:
         """Buffer one record; ``ack`` is called once it is durable.
 
+        Args:
+            record: what the stream's schema says.
+            position: any JSON value: where the source stands after this record; becomes durable in
+                the same file.
+            ack: called from a thread of the writer, in the order of the stores; must not block, nor
+                close the writer.
+
         Raises:
-            ConfigError: the record does not fit the schema.
+            ConfigError: the record does not fit the schema, or the position is no JSON value.
             FencedError, WriterBrokenError: nothing of this call will become durable through this
                 writer, or be acked.
         """
         item, size = self.stream.format.check_one(record)
-        with self._lock:
-            self._reserve(size)
-            if isinstance(item, pa.RecordBatch):
-                self._group.add_batch(item)
-            else:
-                self._group.add_value(item, size)
-            self._taken(1, size, position, ack)
+        self._store(Store([item], 1, size, _dump_position(position), ack))
 
     def append_all(
         self,
@@ -145,19 +166,20 @@ class JournalWriter:
         position: Any = None,
         ack: Ack | None = None,
     ) -> None:
-        """Buffer records that become durable together, in one block. Raises as ``append`` does."""
+        """Buffer records that become durable together, in one block. Raises as ``append`` does.
+
+        Without any record, the ack waits for its turn all the same, and the position goes into the
+        next block, or the seal.
+        """
         record_format = self.stream.format
         if isinstance(records, pa.RecordBatch | pa.Table):
             batches = record_format.conform(records)
         else:
             batches = [record_format.encode_many(records)]
+        batches = [batch for batch in batches if batch.num_rows]
         count = sum(batch.num_rows for batch in batches)
         size = sum(batch.nbytes for batch in batches)
-        with self._lock:
-            self._reserve(size)
-            for batch in batches:
-                self._group.add_batch(batch)
-            self._taken(count, size, position, ack)
+        self._store(Store(batches, count, size, _dump_position(position), ack))
 
     def flush(self) -> None:
         """Block until all that was appended before is durable.
@@ -167,70 +189,90 @@ class JournalWriter:
         """
         with self._lock:
             wanted = self._accepted
-            if self._group.count:
-                self._group.note_waiter()
-                self._work.notify()
-            while self._durable < wanted:
-                self._check_healthy()
+            self._hurry()
+            while self._newest.end_offset < wanted:
+                self._check_healthy("flush")
                 self._progress.wait()
 
     def close(self) -> None:
         """Publish what is buffered, then the seal. Closing again does nothing.
 
         Raises:
-            FencedError, WriterBrokenError: not all of it became durable through this writer.
+            FencedError, WriterBrokenError: not all of it became durable through this writer, or
+                the seal did not (which the next writer makes up for).
         """
-        with self._lock:
-            if self._closing:
-                return
+        if self._sealed:
+            return
         self._end_threads()
-        self._check_healthy()
-        try:
-            publish_seal(self.stream, self.id, self._newest)
-        except AlreadyExistsError as e:
-            if not self.stream.footer(self.id, self._newest.end_offset).sealed:
-                raise self._fenced(str(e.path), e) from e
+        with self._lock:
+            self._check_healthy("close")
+        self._seal()
+        self._sealed = True
 
     def abandon(self) -> None:
-        """Stop as a killed process would: publish no more, and no seal. Does nothing when closed."""
-        with self._lock:
-            if self._closing:
-                return
-        self._fail(
+        """Stop as a killed process would: publish no more, and no seal. Does nothing once closed.
+
+        What is being published at this moment may still become durable, and be acked.
+        """
+        if self._sealed:
+            return
+        self._set_error(
             WriterBrokenError("the writer was abandoned", operation="abandon", ids=self._ids())
         )
         self._end_threads()
 
-    # -- taking records (the caller holds the lock) --
+    # -- taking records --
 
-    def _reserve(self, size: int) -> None:
+    def _store(self, store: Store) -> None:
+        if store.size_bytes > _MAX_BUFFERED_BYTES:
+            raise ConfigError(
+                f"a store of {store.size_bytes} bytes is too large",
+                operation="append",
+                ids=self._ids(),
+                hint=f"divide it into stores of less than {_MAX_BUFFERED_BYTES} bytes",
+            )
+        with self._lock:
+            self._wait_for_room(store.size_bytes)
+            group = self._group
+            was_idle, had_waiter = group.is_idle, group.has_waiter
+            group.add(store)
+            self._accepted += store.count
+            self._buffered += store.size_bytes
+            if store.position is not None:
+                self._last_position = store.position
+            # Each of these brings the time forward at which the encoding thread is to act.
+            if was_idle or had_waiter < group.has_waiter or self._is_full():
+                self._work.notify()
+
+    def _wait_for_room(self, size: int) -> None:
         self._check_open()
-        while self._buffered and self._buffered + size > self._max_buffered:
+        while self._is_full() or (self._buffered and self._buffered + size > self._max_buffered):
+            self._hurry()
             self._progress.wait()
             self._check_open()
 
-    def _taken(self, count: int, size: int, position: Any, ack: Ack | None) -> None:
-        group = self._group
-        first_waiter = ack is not None and not group.has_waiter
-        if position is not None:
-            group.position = position
-        if ack is not None:
-            group.acks.append(ack)
-            group.note_waiter()
-        self._accepted += count
-        self._buffered += size
-        if group.count == count or first_waiter or self._policy.is_full(group.facts()):
+    def _is_full(self) -> bool:
+        return self._policy.is_full(self._group.count, self._group.size_bytes)
+
+    def _hurry(self) -> None:
+        """Have the group published without waiting for the block interval."""
+        if self._group.count and not self._group.has_waiter:
+            self._group.note_waiter()
             self._work.notify()
 
     def _check_open(self) -> None:
-        self._check_healthy()
+        self._check_healthy("append")
         if self._closing:
             raise WriterBrokenError("the writer is closed", operation="append", ids=self._ids())
 
-    def _check_healthy(self) -> None:
+    def _check_healthy(self, operation: str) -> None:
         if (error := self._error) is not None:
             raise type(error)(
-                error.message, operation="append", ids=self._ids(), hint=error.hint
+                error.message,
+                operation=operation,
+                path=error.path,
+                ids=self._ids(),
+                hint=error.hint,
             ) from error
 
     # -- the encoding thread --
@@ -239,10 +281,10 @@ class JournalWriter:
         newest = self._newest
         while (group := self._next_group()) is not None:
             try:
-                position = newest.position if group.position is None else group.position
+                position = _load_position(group.position, newest.position)
                 newest = BlockFooter(newest.end_offset, group.count, position)
                 self._blocks.put(EncodedGroup(group, newest, self._encode(group, newest)))
-            except (pa.ArrowException, TypeError, ValueError, MemoryError) as e:
+            except Exception as e:
                 self._fail(self._broken("encode block", e))
         self._blocks.put(None)
 
@@ -253,23 +295,29 @@ class JournalWriter:
         return encode_block(table, footer, compression=self._compression)
 
     def _next_group(self) -> Group | None:
+        """Wait for a group that is due, and take it; None when there will be none any more."""
         with self._lock:
             while self._error is None:
-                timeout_s = None
-                if not self._group.is_idle:
-                    now_s = time.monotonic()
-                    due_s = self._policy.due_s(
-                        self._group.facts(), self._last_publish_s, publishing=self._in_flight > 0
-                    )
-                    if self._closing or (due_s is not None and due_s <= now_s):
-                        group, self._group = self._group, Group()
-                        self._in_flight += 1
-                        return group
-                    timeout_s = None if due_s is None else due_s - now_s
-                elif self._closing:
+                due_s = self._due_s()
+                now_s = time.monotonic()
+                if due_s is not None and due_s <= now_s:
+                    group, self._group = self._group, Group()
+                    self._in_flight += 1
+                    self._progress.notify_all()  # there is room in the new group
+                    return group
+                if self._closing and self._group.is_idle:
                     return None
-                self._work.wait(timeout_s)
+                self._work.wait(None if due_s is None else due_s - now_s)
             return None
+
+    def _due_s(self) -> float | None:
+        if self._group.is_idle:
+            return None
+        if self._closing:
+            return float("-inf")
+        return self._policy.due_s(
+            self._group.facts(), self._last_publish_s, publishing=self._in_flight > 0
+        )
 
     # -- the publishing thread --
 
@@ -280,20 +328,22 @@ class JournalWriter:
                     self._call(ack)
 
     def _publish(self, block: EncodedGroup) -> bool:
+        """Make a block durable; return whether it is."""
         path = block_path(self.stream.name, self.id, block.footer.start_offset)
-        self._last_publish_s = time.monotonic()
         try:
             if block.data is not None:
+                with self._lock:
+                    self._last_publish_s = time.monotonic()
                 self.stream.storage.create(path, block.data)
         except AlreadyExistsError as e:
             self._fail(self._fenced(path, e))
             return False
-        except PenstockError as e:
+        except Exception as e:
             self._fail(self._broken("publish block", e, path))
             return False
         with self._lock:
-            self._newest = block.footer
-            self._durable = block.footer.end_offset
+            if block.data is not None:
+                self._newest = block.footer
             self._buffered -= block.group.size_bytes
             self._in_flight -= 1
             self._progress.notify_all()
@@ -303,8 +353,9 @@ class JournalWriter:
     def _call(self, ack: Ack) -> None:
         try:
             ack()
-        except Exception:
-            # The records are durable; a source that could not be told sends them again.
+        except BaseException:
+            # The records are durable; a source that could not be told sends them again. Nothing
+            # that the source's code raises may end this thread, for which others wait.
             _log.exception("An ack of writer %s of stream %s failed", self.id, self.stream.name)
 
     # -- ends --
@@ -316,16 +367,34 @@ class JournalWriter:
         for thread in self._threads:
             thread.join()
 
+    def _seal(self) -> None:
+        # All records are durable by now, and with them every position that any store brought.
+        position = _load_position(self._last_position, self._newest.position)
+        try:
+            publish_seal(self.stream, self.id, replace(self._newest, position=position))
+        except AlreadyExistsError:
+            return  # a successor sealed this writer, after all that it published
+        except PenstockError as e:
+            raise self._broken("seal writer", e) from e
+
     def _fail(self, error: JournalError) -> None:
+        """End this writer for good, from one of its threads."""
+        if self._set_error(error) and self._on_failure is not None:
+            try:
+                self._on_failure(error)
+            except Exception:
+                _log.exception("on_failure of writer %s failed", self.id)
+
+    def _set_error(self, error: JournalError) -> bool:
+        """Let nothing more in, or be published; return False when it had failed before."""
         with self._lock:
             if self._error is not None:
-                return
+                return False
             self._error = error
             self._group = Group()  # what was buffered is the source's again
             self._progress.notify_all()
             self._work.notify()
-        if self._on_failure is not None:
-            self._on_failure(error)
+            return True
 
     def _fenced(self, path: str, cause: AlreadyExistsError) -> FencedError:
         error = FencedError(
@@ -353,3 +422,21 @@ class JournalWriter:
 
     def _ids(self) -> dict[str, str]:
         return {"stream": self.stream.name, "writer": str(self.id)}
+
+
+def _dump_position(position: Any) -> str | None:
+    if position is None:
+        return None
+    try:
+        return json.dumps(position, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as e:
+        raise ConfigError(
+            f"position {reprlib.repr(position)} is no JSON value",
+            operation="append",
+            hint="build positions from dict, list, str, int, float, bool and None",
+        ) from e
+
+
+def _load_position(text: str | None, earlier: Any) -> Any:
+    """Return the position in a store's JSON text; the one from before when it brought none."""
+    return earlier if text is None else json.loads(text)

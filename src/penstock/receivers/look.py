@@ -31,12 +31,14 @@ class _Seen:
     """Where a followed file is, and whether its stored part is still there.
 
     ``path`` is its name where that is known or needed; ``intact`` is None when it cannot be read.
+    ``mtime_ns`` was taken before its directory was listed.
     """
 
     file: FollowedFile
     place: Place
     path: str | None
     intact: bool | None
+    mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,8 @@ class Look:
         intact = self._is_intact(file, path)
         if place is Place.MISSING or (intact is False and place is not Place.FOLLOWED):
             self._known.discard(file.mark.file_id)
-        return _Seen(file, place, path, intact)
+        mtime_ns = file.facts().st_mtime_ns if file.is_open else file.mark.mtime_ns
+        return _Seen(file, place, path, intact, mtime_ns)
 
     def _locate(self, file: FollowedFile) -> tuple[Place, str | None]:
         found = self._found.get(file.mark.file_id)
@@ -140,7 +143,7 @@ class Look:
             decision = decide(seen.place, intact=bool(seen.intact), copied=copy is not None)
         missed = []
         if self._newest[file.mark.path] is file and self._may_have_successors(seen):
-            missed = self._rotated_since(file.mark)
+            missed = [s for s in self._rotated_since(file.mark) if not self._is_copy_of(s, seen)]
             self._known.update(sibling.file_id for sibling in missed)
         return _Case(seen, decision, copy, missed)
 
@@ -149,26 +152,38 @@ class Look:
 
         Without stored bytes there is no fingerprint, so then any write raises the question.
         """
-        file = seen.file
-        if seen.path != file.mark.path or seen.intact is False:
+        mark = seen.file.mark
+        if seen.path != mark.path or seen.intact is False:
             return True
-        unproven = file.is_open and file.mark.offset == 0
-        return unproven and file.facts().st_mtime_ns != file.mark.mtime_ns
+        return mark.offset == 0 and seen.mtime_ns != mark.mtime_ns
+
+    def _is_copy_of(self, sibling: Sibling, seen: _Seen) -> bool:
+        """Whether the sibling is a copy, complete or not, of what the file itself still holds.
+
+        So it is between the two steps of a copytruncate. The file is read where it is; should it be
+        truncated before that, the next look finds the copy.
+        """
+        if seen.place is not Place.FOLLOWED or not seen.file.is_open:
+            return False
+        if sibling.size > seen.file.facts().st_size:
+            return False
+        return self._begins_as(seen.file.fingerprint_at(sibling.size), sibling.size, sibling)
 
     def _find_copy(self, mark: Mark) -> Sibling | None:
         """Return the rotated file that begins with what the mark says is stored."""
         for sibling in self._rotated_since(mark):
-            if 0 < mark.offset <= sibling.size and self._begins_as(mark, sibling):
+            if mark.offset > 0 and self._begins_as(mark.crc, mark.offset, sibling):
                 self._known.add(sibling.file_id)
                 return sibling
         return None
 
-    def _begins_as(self, mark: Mark, sibling: Sibling) -> bool:
-        copy = FollowedFile(_mark_of_copy(mark, sibling), self._max_line_bytes)
+    def _begins_as(self, crc: int, size: int, sibling: Sibling) -> bool:
+        mark = Mark(sibling.path, sibling.file_id, size, crc, sibling.mtime_ns)
+        file = FollowedFile(mark, self._max_line_bytes)
         try:
-            return self._open(copy, sibling.path) and copy.is_intact()
+            return self._open(file, sibling.path) and file.is_intact()
         finally:
-            copy.close()
+            file.close()
 
     def _rotated_since(self, mark: Mark) -> list[Sibling]:
         rotated = self._siblings(mark.path, rotated_only=True)
@@ -197,6 +212,8 @@ class Look:
             return taken_in
         if action is Action.START_OVER:
             file.start_over()
+        elif file.mark.offset == 0:
+            file.note_look(seen.mtime_ns)
         if seen.place is Place.FOLLOWED and seen.path is not None:
             file.mark = replace(file.mark, path=seen.path)
             return [*taken_in, file]

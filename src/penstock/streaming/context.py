@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import enum
 import logging
+import os
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -64,6 +66,7 @@ class StreamingContext:
         clock: Clock | None = None,
     ) -> None:
         self._sc = sparkContext
+        _use_this_python(sparkContext)
         self._clock = clock or SystemClock()
         self._settings = StreamingSettings.from_conf(dict(sparkContext.getConf().getAll()))
         self.graph = DStreamGraph(_interval_ms(batchDuration))
@@ -319,6 +322,12 @@ class _OfList:
 
     def __call__(self, *rdds: RDD[Any]) -> RDD[Any]:
         return self._func(list(rdds))
+
+
+def _use_this_python(sc: SparkContext) -> None:
+    """Have local workers run this interpreter; PySpark would take the first python3 on PATH."""
+    if str(sc.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        sc.pythonExec = sys.executable
 
 
 def _interval_ms(seconds: float | None) -> int:

@@ -85,6 +85,11 @@ class DStreamGraph:
         for stream in self.streams():
             stream.attach(ssc)
 
+    def check_offsets(self, starts: tuple[SourceOffset, ...]) -> None:
+        """Refuse offsets of other inputs at start, not in a batch; raises RecoveryMismatchError."""
+        for stream, start in zip(self.inputs, starts, strict=True):
+            stream.partitions(start)
+
     def plan(self, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
         """Return what the next batch takes of each input, all that is there after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)

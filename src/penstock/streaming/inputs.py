@@ -59,8 +59,8 @@ class InputDStream(DStream):
         """Return what keeps a range from being read, None when nothing does or it is not known."""
         return None
 
-    def on_committed(self, end: SourceOffset) -> None:
-        """Learn that no batch needs records before ``end`` any more."""
+    def on_committed(self, done: SourceRange) -> None:
+        """Learn that no batch needs records up to the end of that range any more."""
 
     def partitions(self, offset: SourceOffset) -> dict[str, int]:
         """Return the partitions and ends in an offset ``{name: {partition: end}}``, of this input.

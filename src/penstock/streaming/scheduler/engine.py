@@ -63,8 +63,7 @@ class Engine:
                 inputs=len(graph.inputs),
                 retain=settings.min_batches_to_retain,
             )
-            for stream, start in zip(graph.inputs, log.ends, strict=True):
-                stream.partitions(start)  # refuses another program's offsets now, not in a batch
+            graph.check_offsets(log.ends)
             self._tracker = ReceiverTracker(
                 sc, graph.receiver_inputs, _receiver_settings(settings, location), bus, on_error
             )

@@ -186,7 +186,7 @@ class JobGenerator:
             return
         self._graph.clear_metadata(newest.time_ms)
         for stream, source in zip(self._graph.inputs, newest.sources, strict=True):
-            stream.on_committed(source.end)
+            stream.on_committed(source)
         self._log.retire()
 
     def _sync(self) -> None:

@@ -1,0 +1,78 @@
+"""Which Arrow types Spark reads alike by both its ways, the Parquet scan and Arrow batches.
+
+Spark has types for more than that, but then the two ways part: a scan takes ``duration[s]`` for
+microseconds in silence, and fails on ``timestamp[ns]`` and on times of day. Needs no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+__all__ = ["spark_schema"]
+
+_TIMESTAMP_UNITS = ("s", "ms", "us")
+_LISTS = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
+_TEXTS = (kinds.is_string, kinds.is_large_string)
+_BYTES = (kinds.is_binary, kinds.is_large_binary, kinds.is_fixed_size_binary)
+_SAME = (
+    kinds.is_boolean,
+    kinds.is_signed_integer,
+    kinds.is_float32,
+    kinds.is_float64,
+    kinds.is_date32,
+    kinds.is_null,
+)
+
+
+def spark_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema to which batches of ``schema`` are cast for Spark; all of it nullable.
+
+    Raises:
+        TypeError: Spark cannot read a column; names it.
+    """
+    return pa.schema([_field(field) for field in schema])
+
+
+def _field(field: pa.Field) -> pa.Field:
+    kind = _spark_type(field.type)
+    if kind is None:
+        raise TypeError(f"column {field.name!r} of type {field.type}")
+    return pa.field(field.name, kind)
+
+
+def _spark_type(kind: pa.DataType) -> pa.DataType | None:
+    """Return the Arrow type in which Spark takes values of a type, None when it cannot."""
+    if kinds.is_dictionary(kind):
+        return _spark_type(kind.value_type)
+    return kind if _is(kind, _SAME) else _scalar(kind) or _nested(kind)
+
+
+def _scalar(kind: pa.DataType) -> pa.DataType | None:
+    if _is(kind, _TEXTS):
+        return pa.string()
+    if _is(kind, _BYTES):
+        return pa.binary()
+    if kinds.is_decimal(kind) and kind.precision <= 38:
+        return pa.decimal128(kind.precision, kind.scale)
+    if kinds.is_timestamp(kind) and kind.unit in _TIMESTAMP_UNITS:
+        return pa.timestamp("us", kind.tz and "UTC")
+    if kinds.is_duration(kind) and kind.unit == "us":
+        return kind
+    return None
+
+
+def _nested(kind: pa.DataType) -> pa.DataType | None:
+    if _is(kind, _LISTS):
+        return pa.list_(_field(kind.value_field))
+    if kinds.is_map(kind):
+        return pa.map_(_field(kind.key_field).with_nullable(False), _field(kind.item_field))
+    if kinds.is_struct(kind):
+        return pa.struct([_field(kind.field(i)) for i in range(kind.num_fields)])
+    return None
+
+
+def _is(kind: pa.DataType, tests: Iterable[Callable[[pa.DataType], bool]]) -> bool:
+    return any(test(kind) for test in tests)

@@ -1,0 +1,101 @@
+"""What the journal's tests share: writing blocks of chosen sizes, reading everything back."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from penstock.journal import (
+    CommitPolicy,
+    JournalStream,
+    JournalWriter,
+    RecordFormat,
+    StreamProgress,
+    advance,
+    ranges_between,
+    read_records,
+)
+from penstock.journal.layout import WriterId, block_path
+from penstock.model import OffsetRange
+from penstock.storage import Storage, open_storage
+
+WAIT_S = 20.0
+"""Long enough for any machine; a test that needs it has failed."""
+
+PATIENT = CommitPolicy(block_interval_ms=600_000)
+"""Publishes only for a waiter, a full group or a close, so a test decides what shares a block."""
+
+
+def memory_stream(schema: Any = "string") -> JournalStream:
+    """A stream of its own in memory, for tests that make many."""
+    storage = open_storage(f"memory://journal-{threading.get_ident()}-{next(_numbers)}")
+    return JournalStream.create(storage, "s", RecordFormat(schema))
+
+
+def write_blocks(
+    stream: JournalStream,
+    blocks: Iterable[Sequence[Any]],
+    *,
+    receiver: str = "r0",
+    close: bool = True,
+    compression: str = "none",
+) -> WriterId:
+    """Write one block for each sequence of records."""
+    writer = JournalWriter(stream, receiver, policy=PATIENT, compression=compression)
+    for records in blocks:
+        writer.append_all(records)
+        writer.flush()
+    (writer.close if close else writer.abandon)()
+    return writer.id
+
+
+def whole_range(stream: JournalStream, writer: WriterId | str) -> OffsetRange:
+    """Return the range of all durable records of a writer."""
+    newest = stream.newest(writer)
+    return OffsetRange(str(writer), 0, newest.end_offset if newest else 0)
+
+
+def read_all(stream: JournalStream) -> list[Any]:
+    """Return all durable records, by writer and offset, as a first batch takes them."""
+    offsets = advance({}, StreamProgress(stream).ends({}))
+    return list(read_records(stream, ranges_between({}, offsets)))
+
+
+def path_of(stream: JournalStream, writer: WriterId, start: int) -> str:
+    """Return the path of a block in the stream's storage."""
+    return block_path(stream.name, writer, start)
+
+
+def rewrite(storage: Storage, path: str, data: bytes) -> None:
+    """Put other bytes in a file's place, as damage does."""
+    storage.create(path, data, overwrite=True)
+
+
+class Acks:
+    """Collects acks in the order they come."""
+
+    def __init__(self) -> None:
+        self.received: list[Any] = []
+        self._changed = threading.Condition()
+
+    def of(self, token: Any) -> Any:
+        """Return an ack that notes ``token``."""
+
+        def ack() -> None:
+            with self._changed:
+                self.received.append(token)
+                self._changed.notify_all()
+
+        return ack
+
+    def wait_for(self, count: int) -> None:
+        """Wait until ``count`` acks came."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.received) >= count, WAIT_S), (
+                f"{len(self.received)} of {count} acks came"
+            )
+
+
+_numbers = itertools.count()
