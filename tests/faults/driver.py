@@ -26,7 +26,11 @@ class Driver:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "SPARK_HOME": spark_home},
+                env={
+                    **os.environ,
+                    "SPARK_HOME": spark_home,
+                    "SPARK_LOCAL_DIRS": str(errors.parent),  # a killed JVM leaves its folders
+                },
                 start_new_session=True,
             )
         self._errors = errors
