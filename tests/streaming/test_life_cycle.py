@@ -210,6 +210,26 @@ def test_checkpoint_location_of_an_unknown_kind(ssc: StreamingContext) -> None:
         ssc.checkpoint("nosuch://bucket/x")
 
 
+def test_no_checkpoint_location_on_a_cluster(
+    ssc: StreamingContext, sc: SparkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssc.queueStream([[1]]).foreachRDD(ignore)
+    monkeypatch.setattr(sc, "master", "spark://host:7077")
+    with pytest.raises(
+        ConfigError, match=r"no checkpoint location.*is a cluster.*checkpoint\(dir\)"
+    ):
+        ssc.start()
+
+
+def test_a_temporary_journal_is_removed_at_stop(ssc: StreamingContext) -> None:
+    ssc.socketTextStream("localhost", 9).foreachRDD(ignore)
+    ssc.start()
+    journal = ssc.graph.receiver_inputs[0].journal
+    assert journal.storage.exists("socket-0/stream.json")
+    ssc.stop(stopSparkContext=False)
+    assert not journal.storage.exists("socket-0/stream.json")
+
+
 def test_receivers_that_leave_no_slot(ssc: StreamingContext) -> None:
     for port in (9, 10):
         ssc.socketTextStream("localhost", port).pprint()

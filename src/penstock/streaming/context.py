@@ -146,7 +146,9 @@ class StreamingContext:
         ``storageLevel`` is taken for compatibility and has no effect: records live in the journal,
         not in executors' memory.
         """
-        return self.receiverStream(SocketReceiver(hostname, port), name)
+        return self.receiverStream(
+            SocketReceiver(hostname, port), self._name("socket") if name is None else name
+        )
 
     def tailStream(
         self, path: str | Sequence[str], name: str | None = None
@@ -157,7 +159,7 @@ class StreamingContext:
             path: a file, a glob, or several of them, as the executor that follows them sees them.
             name: see ``receiverStream``.
         """
-        return self.receiverStream(TailReceiver(path), name)
+        return self.receiverStream(TailReceiver(path), self._name("tail") if name is None else name)
 
     def queueStream(
         self,
@@ -258,6 +260,9 @@ class StreamingContext:
             return self._state is _State.STOPPED
 
     # -- inside --
+
+    def _name(self, kind: str) -> str:
+        return f"{kind}-{len(self.graph.inputs)}"
 
     def _check_startable(self) -> None:
         if self._state is not _State.INITIALIZED:

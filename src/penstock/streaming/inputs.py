@@ -30,8 +30,8 @@ class InputDStream(DStream):
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
-        self.id = len(ssc.graph.inputs)
-        self.name = check_name("stream", f"{self.kind}-{self.id}" if name is None else name)
+        usual = f"{self.kind}-{len(ssc.graph.inputs)}"
+        self.name = check_name("stream", usual if name is None else name)
         self._ranges: dict[int, SourceRange] = {}
         ssc.graph.add_input(self)
 
