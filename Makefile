@@ -25,7 +25,8 @@ check: setup ## format, lint, types, import direction
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-logo
+	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
+	@echo "check: passed"
 
 bench: setup ## run every benchmark beside its peer
 	@scripts/bench.sh $(ARGS)

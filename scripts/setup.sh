@@ -4,8 +4,8 @@
 # Needs Python 3.10 or later and Java 17 or later. On Debian and Ubuntu, when run as root, what is
 # missing of them is installed; elsewhere the error names the command that installs it.
 #
-# The stamp is written last and holds what the environment was built from, so that a second run does
-# nothing, and a run that was interrupted is done again.
+# The stamp is written last and says what the environment was built from: a second run does nothing,
+# and a run that was interrupted is done again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -49,7 +49,7 @@ install_command() {
     elif command -v brew >/dev/null; then
         echo "brew install $3"
     else
-        echo "your system's package manager (the package is called $1 on Debian)"
+        echo "your system's package manager"
     fi
 }
 
@@ -64,17 +64,18 @@ java_version() {
 ensure_java() {
     [ "$(java_version)" -lt "$JAVA_WANTED" ] || return 0
     if [ -z "${JAVA_HOME:-}" ] && can_install; then
-        install_first_of "openjdk-$JAVA_WANTED-jre-headless" default-jre-headless
+        install_first_of openjdk-17-jre-headless default-jre-headless
     fi
-    local found
+    local found where=""
     found=$(java_version)
     [ "$found" -lt "$JAVA_WANTED" ] || return 0
     [ "$found" != 0 ] && found="Java $found" || found="none"
-    [ -z "${JAVA_HOME:-}" ] || found="$found in JAVA_HOME=$JAVA_HOME"
-    fail "Java $JAVA_WANTED or later is needed, found $found. Install it with:" \
-        "$(install_command "openjdk-$JAVA_WANTED-jre-headless" \
-            "java-$JAVA_WANTED-openjdk-headless" "openjdk@$JAVA_WANTED")" \
-        "(a JAVA_HOME that is set must name it)"
+    [ -z "${JAVA_HOME:-}" ] || where=" in JAVA_HOME=$JAVA_HOME, which must name it or be unset"
+    fail "Java $JAVA_WANTED or later is needed, found $found$where. Install it with:" \
+        "$(install_command \
+            "openjdk-17-jre-headless || sudo apt-get install -y default-jre-headless" \
+            java-21-openjdk-headless \
+            "openjdk@21 && export JAVA_HOME=\"\$(brew --prefix openjdk@21)\"")"
 }
 
 ensure_python() {
@@ -96,12 +97,14 @@ ensure_python() {
 
 has_venv() { "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; }
 
-# What the environment is built from, as one line.
+# What .venv is built from, as two words: the locked environment (with its place, because a moved one
+# does not work) and the project in it.
 fingerprint() {
-    "$PYTHON" - requirements.lock pyproject.toml <<'PY'
-import hashlib, platform, sys
-parts = [hashlib.sha256(open(path, "rb").read()).hexdigest() for path in sys.argv[1:]]
-print(platform.python_version(), *parts)
+    "$PYTHON" - <<'PY'
+import hashlib, os, platform
+digest = lambda *parts: hashlib.sha256(b"\0".join(parts)).hexdigest()
+here = (platform.python_version() + os.getcwd()).encode()
+print(digest(here, open("requirements.lock", "rb").read()), digest(open("pyproject.toml", "rb").read()))
 PY
 }
 
@@ -112,23 +115,31 @@ pip_install() {
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"
 }
 
-build() {
+build_environment() {
     say "creating $VENV with $("$PYTHON" --version)"
     "$PYTHON" -m venv --clear "$VENV"
-    say "installing the locked packages (a few minutes the first time: pyspark is 400 MB)"
+    say "installing the locked packages (a minute or more the first time: pyspark is 400 MB)"
     # pyspark comes as source only. Its build runs with the locked setuptools, which therefore has to
     # be there first, and not with whatever is newest.
     pip_install --require-hashes --no-deps -r <(locked setuptools)
     pip_install --require-hashes --no-build-isolation --use-pep517 -r requirements.lock
+}
+
+install_project() {
+    say "installing penstock in editable form"
     pip_install --no-index --no-deps --no-build-isolation --editable .
 }
 
 ensure_java
 ensure_python
 wanted=$(fingerprint)
-if [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$wanted" ]; then
+read -r environment project <<<"$wanted"
+built_environment="" built_project=""
+[ ! -f "$STAMP" ] || read -r built_environment built_project <"$STAMP"
+if [ "$built_environment $built_project" = "$wanted" ]; then
     exit 0
 fi
-build
+[ "$built_environment" = "$environment" ] || build_environment
+install_project
 echo "$wanted" >"$STAMP"
 say "done"

@@ -1,4 +1,4 @@
-"""The supervisor in front of a real journal: restarts, broken and fenced writers, orders, orphans."""
+"""The supervisor before a real journal: restarts, broken and fenced writers, orders, orphans."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from penstock.receivers import (
 )
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage
+from tests.waiting import eventually
 
 RUN = "run-1"
 WAIT_S = 10.0
@@ -160,7 +161,7 @@ def test_broken_writer_is_replaced_and_loses_nothing_acked(tmp_path: Path) -> No
         receiver.store(["b"], position=2)
         faulty.fill_up()
         receiver.store("c", position=3, ack=lambda: acked.append("c"))
-        assert _eventually(lambda: receiver.isStopped()), "the disk-full publish went unnoticed"
+        assert eventually(lambda: receiver.isStopped()), "the disk-full publish went unnoticed"
         faulty.free_up()
         receiver.wait_started()
         receiver.store("c", position=3, ack=lambda: acked.append("c"))
@@ -233,12 +234,3 @@ def test_stop_during_back_off_ends_at_once(stream: JournalStream) -> None:
 )
 def test_backoff_doubles_up_to_half_a_minute(failures: int, expected_ms: int) -> None:
     assert backoff_ms(failures, 2000) == expected_ms
-
-
-def _eventually(condition: Callable[[], bool]) -> bool:
-    moment = threading.Event()
-    for _ in range(int(WAIT_S / 0.01)):
-        if condition():
-            return True
-        moment.wait(0.01)
-    return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
-from penstock.receivers.follow import marks_from_position
+from penstock.receivers.tail.follow import marks_from_position
 from penstock.testing import RecordingHost
 
 
@@ -38,6 +39,11 @@ def run_until(
     with host.run(receiver):
         host.wait_for_records(records)
     return host
+
+
+def id_of(path: Path) -> list[int]:
+    facts = path.stat()
+    return [facts.st_dev, facts.st_ino]
 
 
 def offsets(position: Any) -> dict[str, int]:
@@ -310,6 +316,23 @@ class TestReplacement:
         after = run_until(tail(log, other), 1, before.last_position())
         assert after.records == ["never seen in place"]
 
+    def test_a_copy_that_is_not_yet_followed_by_its_truncation_is_left_alone(
+        self, tmp_path: Path
+    ) -> None:
+        log, other = tmp_path / "app.log", tmp_path / "other.log"
+        log.touch()
+        append(other, "other")
+        before = run_until(tail(log, other), 1)
+        append(log, "one", "two")
+        shutil.copyfile(log, tmp_path / "app.log.1")
+        (tmp_path / "app.log.2").write_text("one\nt")  # a copy that is still under way
+        host = RecordingHost(before.last_position())
+        with host.run(tail(log, other)):
+            host.wait_for_records(2)
+            append(log, "three")
+            host.wait_for_records(3)
+        assert host.records == ["one", "two", "three"]
+
     def test_a_reused_inode_is_another_file(self, tmp_path: Path) -> None:
         log = tmp_path / "app.log"
         append(log, "old file")
@@ -321,6 +344,33 @@ class TestReplacement:
         after = run_until(tail(log), 2, before.last_position(), expect_errors=True)
         assert after.records == ["other file, same inode", "newest"]
         assert "is gone" in after.errors[0].message
+
+    def test_a_missed_file_with_an_inode_of_a_deleted_one_is_read(self, tmp_path: Path) -> None:
+        log, missed, foreign = tmp_path / "app.log", tmp_path / "app.log.1", tmp_path / "notes"
+        append(log, "stored")
+        position = run_until(tail(log), 1).last_position()
+        append(log, "rest")
+        log.rename(tmp_path / "app.log.2")
+        append(missed, "missed")
+        append(log, "current")
+        append(foreign, "not a log")
+        # Marks of files that are gone, whose inodes the file system gave to other files since.
+        position["files"] += [
+            {**position["files"][0], "path": str(tmp_path / "gone.log"), "id": id_of(missed)},
+            {
+                **position["files"][0],
+                "path": str(tmp_path / "empty.log"),
+                "id": id_of(foreign),
+                "offset": 0,
+                "crc": 0,
+            },
+        ]
+        after = run_until(tail(tmp_path / "app.log"), 3, position, expect_errors=True)
+        assert after.records == ["rest", "missed", "current"]
+        assert [Path(report.message.split(" (")[0]).name for report in after.errors] == [
+            "gone.log",
+            "empty.log",
+        ]
 
 
 class TestDeletion:
@@ -354,6 +404,17 @@ class TestDeletion:
         assert f"{log} (inode" in after.errors[1].message
         assert "are lost" in after.errors[1].message
         assert set(offsets(after.last_position())) == {"other.log"}
+
+    def test_a_path_taken_out_is_not_followed_any_more(self, tmp_path: Path) -> None:
+        old, new = tmp_path / "old.log", tmp_path / "new.log"
+        append(old, "one")
+        append(new, "two")
+        before = run_until(tail(tmp_path / "*.log"), 2)
+        append(old, "not asked for")
+        append(new, "three")
+        after = run_until(tail(new), 1, before.last_position())
+        assert after.records == ["three"]
+        assert set(offsets(after.last_position())) == {"new.log"}
 
 
 class TestTrouble:
@@ -400,6 +461,21 @@ class TestTrouble:
             receiver._thread.join(10)
             assert not receiver._thread.is_alive()
         assert (host.records, host.errors, host.restarts) == ([], [], [])
+
+    def test_starting_twice_is_refused(self, tmp_path: Path) -> None:
+        receiver = tail(tmp_path)
+        host = RecordingHost(expect_errors=True)
+        with host.run(receiver), pytest.raises(ReceiverError, match="still running"):
+            receiver.onStart()
+
+    def test_an_instance_used_before_starts_again(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        append(log, "one")
+        receiver = tail(log)
+        position = run_until(receiver, 1).last_position()
+        append(log, "two")
+        assert run_until(pickle.loads(pickle.dumps(receiver)), 1, position).records == ["two"]
+        assert run_until(receiver, 1, position).records == ["two"]
 
     @pytest.mark.parametrize("position", [{"topic": {"0": 1}}, 7, {"version": 2, "files": []}])
     def test_a_position_of_something_else_is_refused(self, tmp_path: Path, position: Any) -> None:

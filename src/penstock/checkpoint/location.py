@@ -159,9 +159,9 @@ class CheckpointLocation:
         """Delete the logs of old batches; return the first batch id that is kept.
 
         Keeps ``min_batches_to_retain`` batches besides the newest planned one, every batch that is
-        not committed with the one before it, and the newest that is. Raises ConfigError for a number below 1,
-        CheckpointError when this is not the driver, StorageError when a file cannot be deleted (the
-        next call goes on from there).
+        not committed with the one before it, and the newest that is. Raises ConfigError for a
+        number below 1, CheckpointError when this is not the driver, StorageError when a file cannot
+        be deleted (the next call goes on from there).
         """
         if min_batches_to_retain < 1:
             raise ConfigError(

@@ -1,0 +1,1 @@
+"""The ``penstock`` command: thin, over the same public calls that programs use."""

@@ -174,7 +174,7 @@ class RecordFormat:
         return list(map(bytes, records)) if self.kind == "binary" else records
 
     def _check_row(self, row: Any) -> None:
-        """Refuse what pyarrow drops in silence: unknown columns, fractions of whole numbers."""
+        """Refuse what pyarrow would drop in silence: unknown columns, fractions of integers."""
         if not isinstance(row, Mapping) or not row.keys() <= self._names:
             raise TypeError(f"{reprlib.repr(row)} is no dict of these columns")
         for name in self._integers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.errors import StreamingError
+from penstock.errors import PenstockError, StreamingError
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.dstream import DStream
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
@@ -85,6 +85,11 @@ class DStreamGraph:
         for stream in self.streams():
             stream.attach(ssc)
 
+    def check_offsets(self, starts: tuple[SourceOffset, ...]) -> None:
+        """Refuse offsets of other inputs at start, not in a batch; raises RecoveryMismatchError."""
+        for stream, start in zip(self.inputs, starts, strict=True):
+            stream.partitions(start)
+
     def plan(self, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
         """Return what the next batch takes of each input, all that is there after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)
@@ -99,6 +104,12 @@ class DStreamGraph:
         """Return how many records the batch takes of all inputs."""
         pairs = zip(self.inputs, batch.sources, strict=True)
         return sum(stream.record_count(planned) for stream, planned in pairs)
+
+    def find_damage(self, batch: Batch) -> PenstockError | None:
+        """Return what is damaged in the records of a batch, None when all of them can be read."""
+        pairs = zip(self.inputs, batch.sources, strict=True)
+        damages = (stream.find_damage(planned) for stream, planned in pairs)
+        return next((damage for damage in damages if damage is not None), None)
 
     def clear_metadata(self, time_ms: int) -> None:
         """Forget what batches up to that time needed, but for what is to be remembered."""

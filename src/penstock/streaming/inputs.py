@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.errors import RecoveryMismatchError, StreamingError
+from penstock.errors import PenstockError, RecoveryMismatchError, StreamingError
 from penstock.model import check_name
 from penstock.streaming.batch import SourceOffset, SourceRange
 from penstock.streaming.dstream import DStream
@@ -30,8 +30,8 @@ class InputDStream(DStream):
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
-        self.id = len(ssc.graph.inputs)
-        self.name = check_name("stream", f"{self.kind}-{self.id}" if name is None else name)
+        usual = f"{self.kind}-{len(ssc.graph.inputs)}"
+        self.name = check_name("stream", usual if name is None else name)
         self._ranges: dict[int, SourceRange] = {}
         ssc.graph.add_input(self)
 
@@ -55,8 +55,31 @@ class InputDStream(DStream):
         """Return how many records a range holds, 0 when that is not known."""
         return 0
 
-    def on_committed(self, end: SourceOffset) -> None:
-        """Learn that no batch needs records before ``end`` any more."""
+    def find_damage(self, wanted: SourceRange) -> PenstockError | None:
+        """Return what keeps a range from being read, None when nothing does or it is not known."""
+        return None
+
+    def on_committed(self, done: SourceRange) -> None:
+        """Learn that no batch needs records up to the end of that range any more."""
+
+    def partitions(self, offset: SourceOffset) -> dict[str, int]:
+        """Return the partitions and ends in an offset ``{name: {partition: end}}``, of this input.
+
+        Raises:
+            RecoveryMismatchError: it is another input's.
+        """
+        if offset is None:
+            return {}
+        if not isinstance(offset, dict) or set(offset) != {self.name}:
+            raise RecoveryMismatchError(
+                f"the checkpoint location holds offset {offset!r} in the place of stream "
+                f"{self.name!r}",
+                operation="recover",
+                ids={"stream": self.name},
+                hint="keep the program's inputs in the same order and under the same names "
+                "(name=), or give it a new checkpoint location",
+            )
+        return {partition: int(end) for partition, end in offset[self.name].items()}
 
     def set_range(self, time_ms: int, planned: SourceRange) -> None:
         """Learn which records the batch of that time takes."""
@@ -100,13 +123,14 @@ class QueueInputDStream(InputDStream):
 
     def latest_offset(self, start: SourceOffset) -> SourceOffset:
         """Return the number of RDDs taken: one more, or all there are."""
-        taken = _taken(self.name, start)
+        taken = self.partitions(start).get("rdds", 0)
         step = 1 if self._one_at_a_time else len(self._queue)
         return {self.name: {"rdds": max(taken, min(taken + step, len(self._queue)))}}
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the union of the RDDs taken, the default when there are none."""
-        start, end = _taken(self.name, wanted.start), _taken(self.name, wanted.end)
+        start = self.partitions(wanted.start).get("rdds", 0)
+        end = self.partitions(wanted.end).get("rdds", 0)
         if end > len(self._queue):
             raise StreamingError(
                 "the RDDs of an unfinished batch of a queueStream are gone with the process",
@@ -123,17 +147,3 @@ class QueueInputDStream(InputDStream):
     def __getstate__(self) -> dict[str, Any]:
         # RDDs belong to one SparkContext: a recovered queue is empty.
         return {**super().__getstate__(), "_queue": [], "_default": None}
-
-
-def _taken(name: str, offset: SourceOffset) -> int:
-    if offset is None:
-        return 0
-    try:
-        return int(offset[name]["rdds"])
-    except (KeyError, TypeError) as e:
-        raise RecoveryMismatchError(
-            f"the planned offset {offset!r} is not one of stream {name!r}",
-            operation="recover",
-            ids={"stream": name},
-            hint="keep the inputs in the same order and under the same names",
-        ) from e

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import RecoveryMismatchError, StreamingError
+from penstock.errors import PenstockError, StreamingError
 from penstock.journal import (
     JournalStream,
     RecordFormat,
@@ -15,6 +15,7 @@ from penstock.journal import (
     advance,
     commit_consumer,
     ranges_between,
+    read_batches,
     retire,
 )
 from penstock.journal.layout import parse_writer
@@ -48,6 +49,7 @@ class ReceiverInputDStream(InputDStream):
         self.receiver = receiver
         self._journal: JournalStream | None = None
         self._progress: StreamProgress | None = None
+        self._swept = False
 
     @property
     def journal(self) -> JournalStream:
@@ -75,7 +77,7 @@ class ReceiverInputDStream(InputDStream):
         """Return the ends of all that is durable now."""
         if self._progress is None:
             return start
-        committed = self._offsets(start)
+        committed = self.partitions(start)
         return {self.name: advance(committed, self._progress.ends(committed))}
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
@@ -91,28 +93,29 @@ class ReceiverInputDStream(InputDStream):
         """Return how many records the range holds."""
         return sum(r.count for r in self.ranges(wanted))
 
-    def on_committed(self, end: SourceOffset) -> None:
+    def find_damage(self, wanted: SourceRange) -> PenstockError | None:
+        """Read the range's blocks, and return the error of the first one that is damaged."""
+        try:
+            for _ in read_batches(self.journal, self.ranges(wanted)):
+                pass
+        except PenstockError as damage:
+            return damage
+        return None
+
+    def on_committed(self, done: SourceRange) -> None:
         """Tell the journal, and retire the blocks that no consumer needs."""
-        offsets = self._offsets(end)
-        commit_consumer(self.journal, _CONSUMER, offsets)
-        retire(self.journal, [w for name in offsets if (w := parse_writer(name))])
+        commit_consumer(self.journal, _CONSUMER, self.partitions(done.end))
+        if self._swept:
+            # A writer leaves the offsets in the batch after its last one, so look at both ends.
+            names = self.partitions(done.start).keys() | self.partitions(done.end).keys()
+            retire(self.journal, [w for name in names if (w := parse_writer(name))])
+        else:
+            retire(self.journal)  # also what an earlier run was killed before it could retire
+            self._swept = True
 
     def ranges(self, wanted: SourceRange) -> list[OffsetRange]:
         """Return the offset ranges of the journal between two offsets of this input."""
-        return ranges_between(self._offsets(wanted.start), self._offsets(wanted.end))
+        return ranges_between(self.partitions(wanted.start), self.partitions(wanted.end))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_journal": None, "_progress": None}
-
-    def _offsets(self, offset: SourceOffset) -> dict[str, int]:
-        if offset is None:
-            return {}
-        if not isinstance(offset, dict) or set(offset) != {self.name}:
-            raise RecoveryMismatchError(
-                f"the checkpoint location planned {offset!r} for the input in the place of "
-                f"stream {self.name!r}",
-                operation="recover",
-                ids={"stream": self.name},
-                hint="keep the program's inputs in the same order and under the same names (name=)",
-            )
-        return {writer: int(end) for writer, end in offset[self.name].items()}
+        return {**super().__getstate__(), "_journal": None, "_progress": None, "_swept": False}

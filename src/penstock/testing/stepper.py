@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
 from penstock.testing.manual_clock import ManualClock
 
 __all__ = ["Stepper"]
+
+_LOOK_S = 0.05
+"""How often errors are looked for, which come without a batch's end."""
 
 
 class Stepper(StreamingListener):
@@ -52,10 +56,11 @@ class Stepper(StreamingListener):
 
     def wait_completed(self, count: int) -> None:
         """Wait until that many batches ended in all. Raises as ``step`` does."""
-        with self._changed:
-            ended = self._changed.wait_for(lambda: len(self.completed) >= count, self._timeout_s)
+        deadline_s = time.monotonic() + self._timeout_s
+        while len(self.completed) < count:
+            self._ssc.awaitTermination(0)  # raises what a job raised
+            with self._changed:
+                self._changed.wait_for(lambda: len(self.completed) >= count, _LOOK_S)
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"{len(self.completed)} of {count} batches ended")
         self._ssc.awaitTermination(0)
-        if not ended:
-            raise TimeoutError(
-                f"{len(self.completed)} of {count} batches ended in {self._timeout_s} s"
-            )

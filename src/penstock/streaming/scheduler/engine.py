@@ -63,6 +63,7 @@ class Engine:
                 inputs=len(graph.inputs),
                 retain=settings.min_batches_to_retain,
             )
+            graph.check_offsets(log.ends)
             self._tracker = ReceiverTracker(
                 sc, graph.receiver_inputs, _receiver_settings(settings, location), bus, on_error
             )
@@ -75,10 +76,17 @@ class Engine:
             bus,
             settings.concurrent_jobs,
             on_success=lambda job_set: self._generator.batch_done(job_set),
+            on_end=lambda: self._generator.batch_ended(),
             on_error=on_error,
+            find_damage=graph.find_damage,
         )
         self._generator = JobGenerator(
-            graph, log, clock, submit=self._scheduler.submit, on_error=on_error
+            graph,
+            log,
+            clock,
+            concurrent=settings.concurrent_jobs,
+            submit=self._scheduler.submit,
+            on_error=on_error,
         )
 
     def start(self) -> None:

@@ -1,5 +1,10 @@
 """The JobGenerator: plans a batch at each tick of the batch interval and makes its jobs.
 
+A batch is planned when it can run, not before. While the batches before it still run, ticks that
+come are merged into the latest one, so a program that falls behind takes larger batches from the
+journal instead of queueing late ones, and a restart has few batches to run again
+(docs/adr/0001-batches-are-planned-when-they-can-run.md).
+
 One thread (the event loop) does all planning and all clearing up, in the order of the events, so
 nothing of a batch's bookkeeping needs a lock. The order within a tick is the protocol's: see how
 far every input can go, write offsets/N, then make the jobs and submit them.
@@ -16,7 +21,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from penstock.clock import Clock
-from penstock.errors import PenstockError
+from penstock.errors import BatchFailedError
 from penstock.streaming.batch import Batch
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.scheduler.batch_log import BatchLog
@@ -32,7 +37,9 @@ class JobGenerator:
     """Drives a graph.
 
     Args:
-        submit: takes the job set of each planned batch.
+        submit: takes the job set of each planned batch; ``batch_done`` is called for it when it
+            ended well, ``batch_ended`` however it ended.
+        concurrent: how many batches may run at once.
         on_error: told when planning failed; no batch is planned after that.
     """
 
@@ -42,6 +49,7 @@ class JobGenerator:
         log: BatchLog,
         clock: Clock,
         *,
+        concurrent: int,
         submit: Callable[[JobSet], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
@@ -51,9 +59,11 @@ class JobGenerator:
         self._submit = submit
         self._on_error = on_error
         self._halted = False
+        self._room = concurrent
+        self._due_ms: int | None = None  # the latest tick that no batch was planned for
         self._last_time_ms = -1
-        self._done: dict[int, Batch] = {}  # committed, and a batch before them is not yet
-        self._watermark: int | None = None  # all batches before this id are committed
+        self._unfinished: set[int] = set()  # planned and not committed; failed ones stay in it
+        self._done: dict[int, Batch] = {}  # committed, and not yet behind all unfinished ones
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(
             target=self._run_events, name="penstock-generator", daemon=True
@@ -61,7 +71,7 @@ class JobGenerator:
         self._timer = RecurringTimer(
             clock,
             graph.batch_interval_ms,
-            lambda time_ms: self._events.put(partial(self._generate, time_ms)),
+            lambda time_ms: self._events.put(partial(self._tick, time_ms)),
             "penstock-batch-timer",
         )
 
@@ -73,7 +83,7 @@ class JobGenerator:
         """
         for batch in [self._log.read(batch_id) for batch_id in rerun]:
             _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
-            self._watermark = batch.id if self._watermark is None else self._watermark
+            self._unfinished.add(batch.id)
             self._make_jobs(batch)
         self._loop.start()
         # Batch times only ever grow, also when the clock was set back between two runs.
@@ -85,6 +95,10 @@ class JobGenerator:
         self._log.commit(job_set.batch)
         self._events.put(partial(self._clear, job_set.batch))
 
+    def batch_ended(self) -> None:
+        """Make room for the next batch; called when all jobs of a batch ended, well or not."""
+        self._events.put(self._make_room)
+
     def stop(self, wait_idle: Callable[[], bool] | None) -> bool:
         """Stop planning. With ``wait_idle``, first plan all that is received, and let it be done.
 
@@ -94,9 +108,10 @@ class JobGenerator:
         next_ms = self._timer.stop()
         done = True
         if wait_idle is not None:
+            done = wait_idle()
             self._events.put(partial(self._generate_rest, next_ms))
             self._sync()
-            done = wait_idle()
+            done = wait_idle() and done
         else:
             self._halted = True
         self._events.put(None)
@@ -109,18 +124,40 @@ class JobGenerator:
         while (event := self._events.get()) is not None:
             try:
                 event()
+            except BatchFailedError as e:
+                _log.exception("Error generating jobs")
+                self._on_error(e)
             except Exception as e:
                 # What cannot be planned or made durable now must not be passed over: plan no more.
-                self._halted = self._halted or isinstance(e, PenstockError)
-                _log.exception("The job generator failed")
+                self._halted = True
+                _log.exception("The job generator failed, and plans no more batches")
                 self._on_error(e)
+
+    def _tick(self, time_ms: int) -> None:
+        if self._due_ms is not None:
+            _log.warning(
+                "The batches take longer than the batch interval of %d ms: the one of %d ms is"
+                " merged into the next",
+                self._graph.batch_interval_ms,
+                self._due_ms,
+            )
+        self._due_ms = time_ms
+        self._generate_due()
+
+    def _make_room(self) -> None:
+        self._room += 1
+        self._generate_due()
+
+    def _generate_due(self) -> None:
+        if self._due_ms is not None and self._room > 0:
+            time_ms, self._due_ms = self._due_ms, None
+            self._generate(time_ms)
 
     def _generate(self, time_ms: int) -> None:
         if self._halted:
             return
         batch = self._log.plan(time_ms, self._graph.plan(self._log.ends))
-        if self._watermark is None:
-            self._watermark = batch.id
+        self._unfinished.add(batch.id)
         self._make_jobs(batch)
 
     def _generate_rest(self, time_ms: int) -> None:
@@ -131,26 +168,37 @@ class JobGenerator:
 
     def _make_jobs(self, batch: Batch) -> None:
         self._last_time_ms = max(self._last_time_ms, batch.time_ms)
-        self._graph.begin(batch)
-        jobs = [
-            Job(batch, number, output.name, output.job(batch))
-            for number, output in enumerate(self._graph.outputs)
-        ]
-        records = self._graph.record_count(batch)
+        try:
+            self._graph.begin(batch)
+            jobs = [
+                Job(batch, number, output.name, output.job(batch))
+                for number, output in enumerate(self._graph.outputs)
+            ]
+            records = self._graph.record_count(batch)
+        except Exception as e:  # a user's function of RDDs runs in here
+            raise BatchFailedError(
+                f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made",
+                operation="make jobs",
+                ids={"batch": batch.id},
+                hint="the batch stays uncommitted and runs again, with the same records, when the "
+                "program is started again",
+            ) from e
         self._submit(JobSet(batch, jobs, records, submitted_ms=self._clock.time_ms()))
+        self._room -= 1
 
     def _clear(self, batch: Batch) -> None:
-        """Forget and retire what is behind every uncommitted batch."""
+        """Forget and retire what is behind every unfinished batch."""
+        self._unfinished.discard(batch.id)
         self._done[batch.id] = batch
-        newest = None
-        while self._watermark is not None and self._watermark in self._done:
-            newest = self._done.pop(self._watermark)
-            self._watermark += 1
-        if newest is None:
+        behind = [i for i in self._done if all(i < unfinished for unfinished in self._unfinished)]
+        if not behind:
             return
+        newest = self._done[max(behind)]
+        for batch_id in behind:
+            del self._done[batch_id]
         self._graph.clear_metadata(newest.time_ms)
         for stream, source in zip(self._graph.inputs, newest.sources, strict=True):
-            stream.on_committed(source.end)
+            stream.on_committed(source)
         self._log.retire()
 
     def _sync(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -18,13 +19,15 @@ from collections.abc import Callable
 from pyspark import SparkContext
 
 from penstock.clock import Clock
-from penstock.errors import BatchFailedError
+from penstock.errors import BatchFailedError, PenstockError
+from penstock.streaming.batch import Batch
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.scheduler.jobs import Job, JobSet
 
 __all__ = ["JobScheduler"]
 
 _log = logging.getLogger(__name__)
+_UNREADABLE = re.compile(r"FAILED_READ_FILE|FileNotFound|DamagedBlockError|MissingBlockError")
 
 
 class JobScheduler:
@@ -32,7 +35,9 @@ class JobScheduler:
 
     Args:
         on_success: called after the last job of a batch ended well; commits it.
+        on_end: called when all jobs of a batch ended, well or not.
         on_error: told of every job that raised.
+        find_damage: looks for damage in a failed batch's records, for a clear error.
     """
 
     def __init__(
@@ -43,12 +48,16 @@ class JobScheduler:
         concurrent_jobs: int,
         *,
         on_success: Callable[[JobSet], None],
+        on_end: Callable[[], None],
         on_error: Callable[[BaseException], None],
+        find_damage: Callable[[Batch], PenstockError | None],
     ) -> None:
+        self._find_damage = find_damage
         self._sc = sc
         self._clock = clock
         self._bus = bus
         self._on_success = on_success
+        self._on_end = on_end
         self._on_error = on_error
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -120,6 +129,7 @@ class JobScheduler:
 
     def _end(self, job_set: JobSet) -> None:
         self._bus.post("onBatchCompleted", job_set.info())
+        self._on_end()
         with self._idle:
             self._running -= 1
             self._idle.notify_all()
@@ -133,5 +143,15 @@ class JobScheduler:
             hint="the batch stays uncommitted and runs again, with the same records, when the "
             "program is started again",
         )
-        failure.__cause__ = error
+        failure.__cause__ = self._explain(job.batch, error)
         self._on_error(failure)
+
+    def _explain(self, batch: Batch, error: BaseException) -> BaseException:
+        """Return the damage behind an error that Spark raised when it read the batch's records."""
+        if not _UNREADABLE.search(str(error)):
+            return error
+        damage = self._find_damage(batch)
+        if damage is None:
+            return error
+        damage.__cause__ = error
+        return damage

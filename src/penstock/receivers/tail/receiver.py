@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable
 
 from penstock.errors import ConfigError
-from penstock.receivers.follow import marks_from_position
-from penstock.receivers.follower import Follower, FollowOptions
 from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES, check_max_line_bytes
+from penstock.receivers.tail.follow import marks_from_position
+from penstock.receivers.tail.follower import Follower, FollowOptions
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = ["TailReceiver"]
@@ -34,8 +34,9 @@ class TailReceiver(ThreadedReceiver):
       and by their modification times. The last rotated file stays followed until the next rotation,
       for processes that reopen their log late.
     - Truncation, and replacement in place: the file is read from 0. With copytruncate, the unread
-      rest is read from the copy. The copies must not match the patterns themselves, else they are
-      new files. Where no copy is found, ``reportError`` says what may be lost.
+      rest is read from the copy, under the usual names. The copies must not match the patterns
+      themselves, else they are new files. Where no copy is found, ``reportError`` says what may be
+      lost. (Lines written between copy and truncation are lost by copytruncate itself.)
     - Deletion: a file that is followed is held open and read to its end.
 
     A line is stored once it ends in ``\n``; a last line without it when the file was renamed and

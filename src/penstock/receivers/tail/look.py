@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from penstock.receivers.follow import (
+from penstock.receivers.tail.follow import (
     Action,
     Decision,
     Mark,
@@ -19,23 +19,36 @@ from penstock.receivers.follow import (
     is_rotated_name,
     missed_rotations,
 )
-from penstock.receivers.followed_file import FollowedFile
-from penstock.receivers.listing import Found, siblings
-from penstock.receivers.problems import Problems
+from penstock.receivers.tail.followed_file import FollowedFile
+from penstock.receivers.tail.listing import Found, siblings
+from penstock.receivers.tail.problems import Problems
 
 __all__ = ["Look"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
-    """What was seen of one followed file, and what was decided.
+class _Seen:
+    """Where a followed file is, and whether its stored part is still there.
 
-    ``decision`` is None when the file could not be read: it is kept as it is for the next look.
+    ``path`` is its name where that is known or needed; ``intact`` is None when it cannot be read.
+    ``mtime_ns`` was taken before its directory was listed.
     """
 
     file: FollowedFile
     place: Place
     path: str | None
+    intact: bool | None
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What was decided about one followed file.
+
+    ``decision`` is None when it cannot be read now: it is kept as it is for the next look.
+    """
+
+    seen: _Seen
     decision: Decision | None
     copy: Sibling | None
     missed: list[Sibling]
@@ -79,7 +92,10 @@ class Look:
         Raises:
             OSError: a directory could not be read.
         """
-        cases = [self._examine(file) for file in self._files]
+        # All are seen before the first is decided: only then is it known which of the marked inodes
+        # belong to other files by now, and so may be rotated files that were missed.
+        seen = [self._see(file) for file in self._files]
+        cases = [self._decide(each) for each in seen]
         followed = [file for case in cases for file in self._apply(case)]
         for found in self._found.values():
             if found.file_id not in self._marked:
@@ -87,38 +103,30 @@ class Look:
                 followed.append(self._begin(mark, found.path, self._start))
         return followed
 
-    # Seeing: nothing below, down to _apply, changes a mark.
+    # Seeing and deciding: nothing from here down to _apply changes a mark.
 
-    def _examine(self, file: FollowedFile) -> _Case:
+    def _see(self, file: FollowedFile) -> _Seen:
         place, path = self._locate(file)
         intact = self._is_intact(file, path)
-        if intact is None and place is not Place.MISSING:
-            decision, copy = None, None
-        else:
-            if not intact and place is not Place.FOLLOWED:
-                self._known.discard(file.mark.file_id)  # the inode is free, or another file's now
-            copy = None if intact else self._find_copy(file.mark)
-            decision = decide(place, intact=bool(intact), copied=copy is not None)
-        missed = []
-        if self._newest[file.mark.path] is file and self._may_have_successors(file, path, intact):
-            missed = [sibling for sibling in self._rotated_since(file.mark) if sibling != copy]
-        self._known.update(sibling.file_id for sibling in missed)
-        return _Case(file, place, path, decision, copy, missed)
+        if place is Place.MISSING or (intact is False and place is not Place.FOLLOWED):
+            self._known.discard(file.mark.file_id)
+        mtime_ns = file.facts().st_mtime_ns if file.is_open else file.mark.mtime_ns
+        return _Seen(file, place, path, intact, mtime_ns)
 
     def _locate(self, file: FollowedFile) -> tuple[Place, str | None]:
-        """Return where the file is, and its name there if it is known or needed."""
         found = self._found.get(file.mark.file_id)
         if found is not None:
             return Place.FOLLOWED, found.path
         if file.is_open:
             return (Place.RENAMED if file.facts().st_nlink else Place.UNLINKED), None
-        for sibling in self._siblings(file.mark.path, rotated_only=False):
+        # Without stored bytes there is no fingerprint, and any file may have got the inode since.
+        rotated_only = file.mark.offset == 0
+        for sibling in self._siblings(file.mark.path, rotated_only=rotated_only):
             if sibling.file_id == file.mark.file_id:
                 return Place.RENAMED, sibling.path
         return Place.MISSING, None
 
     def _is_intact(self, file: FollowedFile, path: str | None) -> bool | None:
-        """Whether the stored part is still there; None when the file cannot be read now."""
         if not file.is_open and (path is None or not self._open(file, path)):
             return None
         try:
@@ -127,32 +135,55 @@ class Look:
             self._problems.tell(("open", path), f"cannot read {file.mark.path}: {error}", error)
             return None
 
-    def _may_have_successors(
-        self, file: FollowedFile, path: str | None, intact: bool | None
-    ) -> bool:
+    def _decide(self, seen: _Seen) -> _Case:
+        file = seen.file
+        decision, copy = None, None
+        if seen.place is Place.MISSING or seen.intact is not None:
+            copy = None if seen.intact else self._find_copy(file.mark)
+            decision = decide(seen.place, intact=bool(seen.intact), copied=copy is not None)
+        missed = []
+        if self._newest[file.mark.path] is file and self._may_have_successors(seen):
+            missed = [s for s in self._rotated_since(file.mark) if not self._is_copy_of(s, seen)]
+            self._known.update(sibling.file_id for sibling in missed)
+        return _Case(seen, decision, copy, missed)
+
+    def _may_have_successors(self, seen: _Seen) -> bool:
         """Whether other files may have had the path since: the file left it, or its content did.
 
         Without stored bytes there is no fingerprint, so then any write raises the question.
         """
-        if path != file.mark.path or intact is False:
+        mark = seen.file.mark
+        if seen.path != mark.path or seen.intact is False:
             return True
-        unproven = file.is_open and file.mark.offset == 0
-        return unproven and file.facts().st_mtime_ns != file.mark.mtime_ns
+        return mark.offset == 0 and seen.mtime_ns != mark.mtime_ns
+
+    def _is_copy_of(self, sibling: Sibling, seen: _Seen) -> bool:
+        """Whether the sibling is a copy, complete or not, of what the file itself still holds.
+
+        So it is between the two steps of a copytruncate. The file is read where it is; should it be
+        truncated before that, the next look finds the copy.
+        """
+        if seen.place is not Place.FOLLOWED or not seen.file.is_open:
+            return False
+        if sibling.size > seen.file.facts().st_size:
+            return False
+        return self._begins_as(seen.file.fingerprint_at(sibling.size), sibling.size, sibling)
 
     def _find_copy(self, mark: Mark) -> Sibling | None:
         """Return the rotated file that begins with what the mark says is stored."""
         for sibling in self._rotated_since(mark):
-            if 0 < mark.offset <= sibling.size and self._begins_as(mark, sibling):
+            if mark.offset > 0 and self._begins_as(mark.crc, mark.offset, sibling):
                 self._known.add(sibling.file_id)
                 return sibling
         return None
 
-    def _begins_as(self, mark: Mark, sibling: Sibling) -> bool:
-        copy = FollowedFile(_mark_of_copy(mark, sibling), self._max_line_bytes)
+    def _begins_as(self, crc: int, size: int, sibling: Sibling) -> bool:
+        mark = Mark(sibling.path, sibling.file_id, size, crc, sibling.mtime_ns)
+        file = FollowedFile(mark, self._max_line_bytes)
         try:
-            return self._open(copy, sibling.path) and copy.is_intact()
+            return self._open(file, sibling.path) and file.is_intact()
         finally:
-            copy.close()
+            file.close()
 
     def _rotated_since(self, mark: Mark) -> list[Sibling]:
         rotated = self._siblings(mark.path, rotated_only=True)
@@ -169,26 +200,28 @@ class Look:
     # Acting: nothing below raises.
 
     def _apply(self, case: _Case) -> list[FollowedFile]:
-        file, taken_in = case.file, self._take_in(case)
-        file.place = case.place
+        seen, file, taken_in = case.seen, case.seen.file, self._take_in(case)
+        file.place = seen.place
         if case.decision is None:
             return [file, *taken_in]
         if case.decision.content_lost:
-            self._tell_lost(case)
+            self._tell_lost(seen)
         action = case.decision.action
         if action is Action.DROP:
             file.close()
             return taken_in
         if action is Action.START_OVER:
             file.start_over()
-        if case.place is Place.FOLLOWED and case.path is not None:
-            file.mark = replace(file.mark, path=case.path)
+        elif file.mark.offset == 0:
+            file.note_look(seen.mtime_ns)
+        if seen.place is Place.FOLLOWED and seen.path is not None:
+            file.mark = replace(file.mark, path=seen.path)
             return [*taken_in, file]
         return [file, *taken_in]
 
     def _take_in(self, case: _Case) -> list[FollowedFile]:
         """Begin the files that had the path of ``case`` after it, or hold a copy of it."""
-        mark = case.file.mark
+        mark = case.seen.file.mark
         begun = []
         if case.copy is not None:
             begun.append(self._begin(_mark_of_copy(mark, case.copy), case.copy.path))
@@ -214,9 +247,9 @@ class Look:
         self._problems.settle(("open", path))
         return opened
 
-    def _tell_lost(self, case: _Case) -> None:
-        mark = case.file.mark
-        what = "was truncated" if case.place is Place.FOLLOWED else "is gone"
+    def _tell_lost(self, seen: _Seen) -> None:
+        mark = seen.file.mark
+        what = "was truncated" if seen.place is Place.FOLLOWED else "is gone"
         self._problems.report(
             f"{mark.path} (inode {mark.file_id.inode}) {what} and no copy of it was found: lines "
             f"after byte {mark.offset} that were not read yet, if there were any, are lost",

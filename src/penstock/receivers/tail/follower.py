@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import ReceiverError
-from penstock.receivers.follow import (
+from penstock.receivers.tail.follow import (
     FileId,
     Mark,
     Place,
@@ -19,12 +20,14 @@ from penstock.receivers.follow import (
     position_from_marks,
     superseded,
 )
-from penstock.receivers.followed_file import FollowedFile
-from penstock.receivers.listing import Found, expand
-from penstock.receivers.look import Look
-from penstock.receivers.problems import Problems, Report
+from penstock.receivers.tail.followed_file import FollowedFile, file_id
+from penstock.receivers.tail.listing import Found, expand
+from penstock.receivers.tail.look import Look
+from penstock.receivers.tail.problems import Problems, Report
 
 __all__ = ["FollowOptions", "Follower"]
+
+_SETTLE_TRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +75,15 @@ class Follower:
             first_look=self._first_look,
             from_beginning=self._options.from_beginning,
         )
-        look = Look(
-            self._files, self._expand(), start, self._options.max_line_bytes, self._problems
-        )
         try:
-            self._files = look.take()
+            found = self._expand()
+            if self._first_look:
+                found = self._settle(found)
+                self._leave_out_abandoned(found)
+            limit = self._options.max_line_bytes
+            self._files = Look(self._files, found, start, limit, self._problems).take()
         except OSError as error:
-            self._problems.tell("look", f"cannot look for rotated files: {error}", error)
+            self._problems.tell("look", f"cannot look for files: {error}", error)
             return
         self._problems.settle("look")
         self._first_look = False
@@ -146,5 +151,34 @@ class Follower:
         self._real_paths = real_paths
         return found
 
+    def _settle(self, found: list[Found]) -> list[Found]:
+        """Expand until two results agree: a glob may miss a file while others are renamed."""
+        for _ in range(_SETTLE_TRIES):
+            again = self._expand()
+            if _names(again) == _names(found):
+                return again
+            found = again
+        raise OSError(errno.EAGAIN, "the files that match keep changing")
+
+    def _leave_out_abandoned(self, found: list[Found]) -> None:
+        """Forget files that have their name still, but match no pattern: paths were taken out."""
+        followed = {file.file_id for file in found}
+        self._files = [
+            file
+            for file in self._files
+            if file.mark.file_id in followed or not _has_its_name(file.mark)
+        ]
+
     def _tell_unusable(self, path: str, error: OSError) -> None:
         self._problems.tell(("stat", path), f"cannot follow {path}: {error}", error)
+
+
+def _names(found: list[Found]) -> set[tuple[str, FileId]]:
+    return {(file.path, file.file_id) for file in found}
+
+
+def _has_its_name(mark: Mark) -> bool:
+    try:
+        return file_id(os.stat(mark.path)) == mark.file_id
+    except OSError:
+        return False

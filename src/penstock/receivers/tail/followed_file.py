@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.receivers.follow import FINGERPRINT_BYTES, FileId, Mark, Place, fingerprint
 from penstock.receivers.lines import complete_before_long_line, line_too_long, split_lines
+from penstock.receivers.tail.follow import FINGERPRINT_BYTES, FileId, Mark, Place, fingerprint
 
 __all__ = ["FollowedFile", "file_id"]
 
@@ -87,7 +87,11 @@ class FollowedFile:
             return False
         self._descriptor = descriptor
         if self._begin_at_end:
-            self._skip_to_end(facts)
+            try:
+                self._skip_to_end(facts)
+            except OSError:
+                self.close()  # else it would be read from 0
+                raise
             self._begin_at_end = False
         return True
 
@@ -115,12 +119,21 @@ class FollowedFile:
         self._verified = (facts.st_size, facts.st_mtime_ns)
         return True
 
+    def fingerprint_at(self, offset: int) -> int:
+        """Return the fingerprint of the bytes before ``offset``, as they are on disk now."""
+        return fingerprint(*self._window(offset))
+
     def start_over(self) -> None:
         """Take the file for a new one, to be read from 0."""
         self._reset()
         self.mark = replace(
             self.mark, offset=0, crc=fingerprint(b"", b""), mtime_ns=self.facts().st_mtime_ns
         )
+
+    def note_look(self, mtime_ns: int) -> None:
+        """Note the time of the last write as of a look that found out what became of it."""
+        if mtime_ns != self.mark.mtime_ns:
+            self.mark = replace(self.mark, mtime_ns=mtime_ns)
 
     def read(self) -> pa.RecordBatch | None:
         """Return the next whole lines and move the mark behind them; None when there are none.
@@ -192,8 +205,10 @@ class FollowedFile:
         )
 
     def _note_time(self, facts: os.stat_result) -> None:
-        if facts.st_mtime_ns != self.mark.mtime_ns:
-            self.mark = replace(self.mark, mtime_ns=facts.st_mtime_ns)
+        # While nothing is stored, only the time tells a look that the content may have been moved
+        # away since the look before; so then it is for the look to note (``note_look``).
+        if self.mark.offset:
+            self.note_look(facts.st_mtime_ns)
 
     def _skip_to_end(self, facts: os.stat_result) -> None:
         offset = self._after_last_line_end(facts.st_size)

@@ -1,0 +1,46 @@
+"""The ``penstock`` command line: every command has its own module and is named here."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.cli.demo.command import demo
+from penstock.cli.doctor import doctor
+from penstock.errors import PenstockError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(name="penstock", no_args_is_help=True, add_completion=False)
+app.command("demo")(demo)
+app.command("doctor")(doctor)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def penstock(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Durable push ingestion, back pressure and recoverable checkpoints for PySpark jobs."""
+
+
+def main() -> None:
+    """Run the command line; an error of penstock's own is one line, not a traceback."""
+    try:
+        app()
+    except PenstockError as error:
+        typer.echo(f"penstock: error: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,33 @@
+"""Storages to keep logs in, and the entries that most tests write."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint import OffsetSeq
+from penstock.storage import Storage, open_storage
+
+
+def offsets_of(batch_id: int, sources: int = 1) -> OffsetSeq:
+    """Return offsets that differ between batches."""
+    return OffsetSeq(
+        batch_timestamp_ms=1_600_000_000_000 + batch_id,
+        conf={"spark.sql.shuffle.partitions": "2"},
+        sources=tuple(f'{{"clicks":{{"w{i}":{10 * batch_id}}}}}' for i in range(sources)),
+    )
+
+
+@pytest.fixture
+def local_storage(tmp_path: Path) -> Storage:
+    return open_storage(tmp_path / "location")
+
+
+@pytest.fixture(params=["local", "memory"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """A fresh storage with checksums beside files, and one without."""
+    if request.param == "local":
+        return open_storage(tmp_path / "location")
+    return open_storage(f"memory://{uuid.uuid4().hex}/location")

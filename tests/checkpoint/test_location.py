@@ -1,0 +1,311 @@
+"""The protocol of a checkpoint location, seen through its public calls."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint import CheckpointLocation, CommitMetadata
+from penstock.errors import (
+    CheckpointError,
+    ConcurrentDriverError,
+    ConfigError,
+    LogFormatError,
+    LogGapError,
+    StorageError,
+    StorageFullError,
+)
+from penstock.storage import Storage, open_storage
+from penstock.testing import FaultyStorage
+
+from .conftest import offsets_of
+
+
+def run_batches(location: CheckpointLocation, *batch_ids: int) -> None:
+    for batch_id in batch_ids:
+        location.plan(batch_id, offsets_of(batch_id))
+        location.commit(batch_id)
+
+
+def test_a_new_location(storage: Storage) -> None:
+    location = CheckpointLocation(storage)
+    plan = location.acquire()
+    assert (plan.rerun, plan.next_batch_id) == ((), 0)
+    assert str(uuid.UUID(location.read_id())) == location.read_id()
+    assert storage.read("metadata").decode() == f'{{"id":"{location.read_id()}"}}'
+    location.release()
+
+
+def test_looking_changes_nothing(storage: Storage) -> None:
+    location = CheckpointLocation(storage)
+    assert location.uncommitted() == ()
+    assert location.next_batch_id() == 0
+    with pytest.raises(LogFormatError, match="missing"):
+        location.read_id()
+    assert list(storage.list()) == []
+
+
+def test_the_id_is_kept(storage: Storage) -> None:
+    with CheckpointLocation(storage) as first:
+        location_id = first.read_id()
+    with CheckpointLocation(storage) as second:
+        assert second.read_id() == location_id
+    with CheckpointLocation(open_storage(storage.url.rsplit("/", 1)[0] + "/other")) as other:
+        assert other.read_id() != location_id
+
+
+def test_a_driver_takes_up_where_the_last_one_was(storage: Storage) -> None:
+    with CheckpointLocation(storage) as location:
+        run_batches(location, 0, 1)
+        location.plan(2, offsets_of(2))
+    location = CheckpointLocation(storage)
+    plan = location.acquire()
+    assert (plan.rerun, plan.next_batch_id) == ((2,), 3)
+    assert location.offsets.get_for(2, 1) == offsets_of(2)
+    location.commit(2, next_batch_watermark_ms=5)
+    run_batches(location, 3)
+    assert location.uncommitted() == ()
+    assert location.next_batch_id() == 4
+    assert location.commits.get(2) == CommitMetadata(5)
+    location.release()
+
+
+def test_batches_may_be_committed_in_any_order(storage: Storage) -> None:
+    with CheckpointLocation(storage) as location:
+        for batch_id in range(4):
+            location.plan(batch_id, offsets_of(batch_id))
+        location.commit(3)
+        location.commit(1)
+    plan = CheckpointLocation(storage).recover()
+    assert (plan.rerun, plan.next_batch_id) == ((0, 2), 4)
+
+
+def test_plan_and_commit_may_be_repeated(storage: Storage) -> None:
+    with CheckpointLocation(storage) as location:
+        for _ in range(2):
+            run_batches(location, 0)
+        run_batches(location, 1)
+        run_batches(location, 0)
+        with pytest.raises(ConcurrentDriverError):
+            location.commit(0, next_batch_watermark_ms=1)
+        assert location.next_batch_id() == 2
+
+
+def test_order_is_checked(storage: Storage) -> None:
+    with CheckpointLocation(storage) as location:
+        with pytest.raises(CheckpointError, match="0 is the next"):
+            location.plan(1, offsets_of(1))
+        with pytest.raises(CheckpointError, match="never planned"):
+            location.commit(0)
+        assert list(storage.list("offsets")) == list(storage.list("commits")) == []
+
+
+def test_only_the_driver_may_write(storage: Storage) -> None:
+    location = CheckpointLocation(storage)
+    with location:
+        run_batches(location, 0)
+    for call in (
+        lambda: location.plan(1, offsets_of(1)),
+        lambda: location.commit(0),
+        location.retire,
+    ):
+        with pytest.raises(CheckpointError, match="does not drive"):
+            call()
+
+
+def test_without_locks_the_offsets_are_the_fence() -> None:
+    storage = open_storage(f"memory://{uuid.uuid4().hex}")
+    first, second = CheckpointLocation(storage), CheckpointLocation(storage)
+    first.acquire()
+    run_batches(first, 0)
+    first.plan(1, offsets_of(1))
+    assert second.acquire().rerun == (1,)
+    assert first.read_id() == second.read_id()
+    second.commit(1)
+    run_batches(second, 2)
+    first.commit(1)  # the same work, done twice: harmless, the offsets are the same
+    with pytest.raises(ConcurrentDriverError) as caught:
+        first.plan(2, offsets_of(99))
+    assert caught.value.ids == {"batch_id": 2}
+    run_batches(second, 3)
+
+
+def test_a_plan_that_failed_can_be_repeated(storage: Storage) -> None:
+    faulty = FaultyStorage(storage)
+    with CheckpointLocation(faulty) as location:
+        for after in (False, True):
+            batch_id = location.next_batch_id()
+            faulty.fail("create", path="offsets/*", after=after)
+            with pytest.raises(StorageError):
+                location.plan(batch_id, offsets_of(batch_id))
+            faulty.fail("create", path="commits/*", after=after)
+            location.plan(batch_id, offsets_of(batch_id))
+            with pytest.raises(StorageError):
+                location.commit(batch_id)
+            location.commit(batch_id)
+        assert location.uncommitted() == ()
+
+
+def test_a_full_disk_leaves_the_location_as_it_was(storage: Storage) -> None:
+    faulty = FaultyStorage(storage)
+    with CheckpointLocation(faulty) as location:
+        run_batches(location, 0)
+        faulty.fill_up()
+        with pytest.raises(StorageFullError):
+            location.plan(1, offsets_of(1))
+        plan = location.recover()
+        assert (plan.rerun, plan.next_batch_id) == ((), 1)
+        faulty.free_up()
+        run_batches(location, 1)
+
+
+def test_retire_keeps_the_last_hundred_as_spark_does(storage: Storage) -> None:
+    with CheckpointLocation(storage) as location:
+        for batch_id in range(104):
+            run_batches(location, batch_id)
+            location.retire()
+        kept = tuple(range(3, 104))
+        assert location.offsets.batch_ids() == location.commits.batch_ids() == kept
+        assert location.offsets.stray() == location.commits.stray() == ()
+    assert CheckpointLocation(storage).recover().next_batch_id == 104
+
+
+def test_retire_keeps_what_is_not_done_and_the_newest_that_is(storage: Storage) -> None:
+    with CheckpointLocation(storage) as location:
+        for batch_id in range(8):
+            location.plan(batch_id, offsets_of(batch_id))
+        for batch_id in (0, 1, 2, 4):
+            location.commit(batch_id)
+        assert location.retire(1) == 2  # batch 3 begins where batch 2 ends
+        assert location.offsets.batch_ids() == (2, 3, 4, 5, 6, 7)
+        assert location.commits.batch_ids() == (2, 4)
+        location.commit(3)
+        assert location.retire(1) == 4
+        assert location.commits.batch_ids() == (4,)
+        assert location.uncommitted() == (5, 6, 7)
+
+
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_a_retire_that_failed_makes_no_batch_look_undone(storage: Storage, nth: int) -> None:
+    faulty = FaultyStorage(storage)
+    with CheckpointLocation(faulty) as location:
+        run_batches(location, *range(5))
+        faulty.fail("delete", nth=nth)
+        with pytest.raises(StorageError):
+            location.retire(1)
+        assert location.uncommitted() == ()
+        assert location.retire(1) == 3
+        assert location.offsets.batch_ids() == location.commits.batch_ids() == (3, 4)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_retaining_nothing_is_refused(storage: Storage, count: int) -> None:
+    with CheckpointLocation(storage) as location, pytest.raises(ConfigError):
+        location.retire(count)
+
+
+def test_the_cost_of_a_batch_does_not_grow(local_storage: Storage) -> None:
+    """Two creates and, once there is something to purge, two deletes: no other operations."""
+    faulty = FaultyStorage(local_storage)
+    counts = set()
+    with CheckpointLocation(faulty) as location:
+        for batch_id in range(30):
+            faulty.operations.clear()
+            run_batches(location, batch_id)
+            location.retire(5)
+            kinds = [o.kind for o in faulty.operations]
+            if batch_id > 6:
+                counts.add((kinds.count("create"), kinds.count("delete"), kinds.count("list")))
+                assert "read" not in kinds
+    assert counts == {(2, 2, 0)}
+
+
+def test_threads_commit_and_retire_at_once(local_storage: Storage) -> None:
+    with CheckpointLocation(local_storage) as location, ThreadPoolExecutor(4) as pool:
+        done = []
+        lock = threading.Lock()
+
+        def finish(batch_id: int) -> None:
+            location.commit(batch_id)
+            location.retire(3)
+            with lock:
+                done.append(batch_id)
+
+        for batch_id in range(60):
+            location.plan(batch_id, offsets_of(batch_id))
+            pool.submit(finish, batch_id)
+        pool.shutdown()
+        assert sorted(done) == list(range(60))
+        location.retire(3)
+        assert location.offsets.batch_ids() == (56, 57, 58, 59)
+        assert location.uncommitted() == ()
+
+
+def test_gaps_are_refused_when_a_driver_starts(storage: Storage) -> None:
+    with CheckpointLocation(storage) as location:
+        run_batches(location, *range(4))
+    storage.delete("offsets/1")
+    with pytest.raises(LogGapError, match="offsets/1") as caught:
+        CheckpointLocation(storage).acquire()
+    assert caught.value.path == storage.url
+    assert "restore" in str(caught.value.hint)
+
+
+def test_look_alikes_do_not_disturb(storage: Storage) -> None:
+    with CheckpointLocation(storage) as location:
+        run_batches(location, 0)
+    for name in ("1.tmp", "01", "-1", "1.compact"):
+        storage.create(f"offsets/{name}", b"")
+    with CheckpointLocation(storage) as location:
+        run_batches(location, 1)
+        assert location.next_batch_id() == 2
+
+
+def test_a_location_whose_id_is_lost_is_refused(storage: Storage) -> None:
+    with CheckpointLocation(storage) as location:
+        run_batches(location, 0)
+    storage.delete("metadata")
+    with pytest.raises(LogFormatError, match="missing"):
+        CheckpointLocation(storage).acquire()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"null",
+        b'{"id":null}',
+        b'{"id":7}',
+        b'{"id":"x"}',
+        b'{"id":"5E3B8F8E-0000-4000-8000-000000000000"}',
+        b'{"id":"5e3b8f8e-0000-4000-8000-000000000000"}\n',
+        b'{"id":"5e3b8f8e-0000-4000-8000-000000000000","a":1}',
+        b'{"id":"\xff"}',
+    ],
+)
+def test_damaged_metadata_is_refused(storage: Storage, content: bytes) -> None:
+    storage.create("metadata", content)
+    with pytest.raises(LogFormatError) as caught:
+        CheckpointLocation(storage).acquire()
+    assert caught.value.path == storage.uri("metadata")
+    assert caught.value.hint
+
+
+def test_a_place_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError):
+        CheckpointLocation(tmp_path / "file")
+
+
+def test_urls_and_paths_name_the_same_location(tmp_path: Path) -> None:
+    with CheckpointLocation(tmp_path) as location:
+        run_batches(location, 0)
+    assert CheckpointLocation(f"file://{tmp_path}").next_batch_id() == 1
+    assert CheckpointLocation(os.fspath(tmp_path)).url == f"file://{tmp_path}"
+    assert location.source_folder(2) == "sources/2"

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import main as cli
+from penstock.cli.disk import check_shared, find_master
+from penstock.cli.machine import PACKAGES, java_major_version, satisfies
+
+ROOT = Path(__file__).parents[2]
+
+JAVA_8 = 'java version "1.8.0_392"\nJava(TM) SE Runtime Environment (build 1.8.0_392-b08)'
+JAVA_11 = 'openjdk version "11.0.21" 2023-10-17'
+JAVA_17 = 'Picked up JAVA_TOOL_OPTIONS: -Dversion="8"\nopenjdk version "17.0.15" 2025-04-15'
+JAVA_21 = 'openjdk version "21" 2023-09-19'
+
+
+def write_java(folder: Path, output: str, status: int = 0) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    java = folder / "java"
+    java.write_text(f"#!/bin/sh\nprintf '%s\\n' '{output}' >&2\nexit {status}\n")
+    java.chmod(0o755)
+
+
+def run_doctor(
+    path: Path, *arguments: str, **environ: str | None
+) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Run ``penstock doctor --json``; return its exit status and the findings by name."""
+    machine = {"JAVA_HOME": None, "PYSPARK_PYTHON": None, "SPARK_MASTER": None, "SPARK_HOME": None}
+    done = CliRunner().invoke(
+        cli.app,
+        ["doctor", "--json", "--path", str(path), *arguments],
+        env={**machine, "SPARK_CONF_DIR": None, **environ},
+        catch_exceptions=False,
+    )
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["ok"] == (done.exit_code == 0)
+    return done.exit_code, {finding["name"]: finding for finding in report["findings"]}
+
+
+@pytest.fixture
+def java_17(tmp_path: Path) -> str:
+    """A folder for PATH that holds a Java 17."""
+    write_java(tmp_path / "bin", JAVA_17)
+    return str(tmp_path / "bin")
+
+
+@pytest.mark.parametrize(
+    ("output", "major", "enough"),
+    [(JAVA_8, 8, False), (JAVA_11, 11, False), (JAVA_17, 17, True), (JAVA_21, 21, True)],
+)
+def test_java_on_path_is_judged_by_its_version(
+    tmp_path: Path, output: str, major: int, enough: bool
+) -> None:
+    write_java(tmp_path, output)
+
+    status, findings = run_doctor(tmp_path, PATH=str(tmp_path))
+
+    assert findings["Java"]["ok"] is enough
+    assert findings["Java"]["found"] == f"{major} ({tmp_path}/java)"
+    assert status == (0 if enough else 1)
+
+
+def test_missing_java_is_named_with_the_commands_that_install_it(tmp_path: Path) -> None:
+    status, findings = run_doctor(tmp_path, PATH=str(tmp_path))
+
+    assert status == 1
+    assert findings["Java"]["found"].startswith("none")
+    assert "apt-get install openjdk-17-jre-headless" in findings["Java"]["hint"]
+
+
+def test_java_that_cannot_run_counts_as_none(tmp_path: Path) -> None:
+    write_java(tmp_path, 'The operation could not be completed: version "17"', status=1)
+
+    assert not run_doctor(tmp_path, PATH=str(tmp_path))[1]["Java"]["ok"]
+
+
+def test_java_home_goes_before_path(tmp_path: Path, java_17: str) -> None:
+    write_java(tmp_path / "old" / "bin", JAVA_11)
+
+    _, findings = run_doctor(tmp_path, PATH=java_17, JAVA_HOME=str(tmp_path / "old"))
+
+    assert findings["Java"]["found"].startswith("11 ")
+
+
+def test_java_home_without_a_java_is_an_error(tmp_path: Path, java_17: str) -> None:
+    _, findings = run_doctor(tmp_path, PATH=java_17, JAVA_HOME=str(tmp_path / "none"))
+
+    assert not findings["Java"]["ok"]
+
+
+@pytest.mark.parametrize(
+    ("output", "major"),
+    [
+        ('openjdk version "22-ea" 2024-03-19', 22),
+        ('openjdk version "9.0.4"', 9),
+        ("bash: no", None),
+    ],
+)
+def test_java_version_is_read_from_what_java_prints(output: str, major: int | None) -> None:
+    assert java_major_version(output) == major
+
+
+def test_worker_python_may_be_unset_or_this_one(tmp_path: Path, java_17: str) -> None:
+    for python in (None, sys.executable):
+        _, findings = run_doctor(tmp_path, PATH=java_17, PYSPARK_PYTHON=python)
+        assert findings["PYSPARK_PYTHON"]["ok"]
+
+
+def test_worker_python_of_another_environment_is_an_error(tmp_path: Path, java_17: str) -> None:
+    # As in a virtual environment: the same interpreter behind it, but other packages.
+    other = tmp_path / "python3"
+    other.write_text(f"#!/bin/sh\necho {tmp_path}\n")
+    other.chmod(0o755)
+
+    status, findings = run_doctor(tmp_path, PATH=java_17, PYSPARK_PYTHON=str(other))
+
+    assert status == 1
+    assert str(tmp_path) in findings["PYSPARK_PYTHON"]["found"]
+    assert sys.executable in findings["PYSPARK_PYTHON"]["hint"]
+
+
+def test_worker_python_that_is_not_there_is_an_error(tmp_path: Path, java_17: str) -> None:
+    _, findings = run_doctor(tmp_path, PATH=java_17, PYSPARK_PYTHON=str(tmp_path / "none"))
+
+    assert "cannot be run" in findings["PYSPARK_PYTHON"]["found"]
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "expected"),
+    [
+        ("4.2.0", ">=4.2,<5", True),
+        ("4.1.9", ">=4.2,<5", False),
+        ("5.0.0", ">=4.2,<5", False),
+        ("4.10.0.dev1", ">=4.2,<5", True),
+        ("26.0.1", ">=17", True),
+    ],
+)
+def test_version_ranges(version: str, wanted: str, expected: bool) -> None:
+    assert satisfies(version, wanted) is expected
+
+
+def test_package_ranges_are_those_of_the_project() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+
+    assert [name for name, wanted in PACKAGES.items() if f'"{name}{wanted}"' not in project] == []
+
+
+def test_good_path_is_measured_and_left_as_it_was(tmp_path: Path, java_17: str) -> None:
+    _, findings = run_doctor(tmp_path, PATH=java_17)
+
+    assert findings["writable path"]["ok"]
+    assert findings["hard links"]["ok"]
+    assert float(findings["write and fsync"]["found"].removesuffix(" MB/s")) > 0
+    assert float(findings["small durable file"]["found"].removesuffix(" ms")) > 0
+    assert [child.name for child in tmp_path.iterdir()] == ["bin"]
+
+
+def test_path_that_is_not_there_yet_is_tried_at_its_parent(tmp_path: Path, java_17: str) -> None:
+    _, findings = run_doctor(tmp_path / "a" / "b", PATH=java_17)
+
+    assert findings["writable path"]["ok"]
+    assert not (tmp_path / "a").exists()
+
+
+def test_path_under_a_file_is_an_error(tmp_path: Path, java_17: str) -> None:
+    (tmp_path / "file").touch()
+
+    status, findings = run_doctor(tmp_path / "file" / "journal", PATH=java_17)
+
+    assert status == 1
+    assert not findings["writable path"]["ok"]
+    assert "write and fsync" not in findings
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_path_without_write_permission_is_an_error(tmp_path: Path, java_17: str) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+
+    status, findings = run_doctor(closed, PATH=java_17)
+
+    assert status == 1
+    assert "Permission denied" in findings["writable path"]["found"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_path_where_even_root_cannot_write_is_an_error(java_17: str) -> None:
+    status, findings = run_doctor(Path("/proc"), PATH=java_17)
+
+    assert status == 1
+    assert not findings["writable path"]["ok"]
+
+
+def test_file_system_without_hard_links_is_an_error(
+    tmp_path: Path, java_17: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    status, findings = run_doctor(tmp_path, PATH=java_17)
+
+    assert status == 1
+    assert findings["hard links"]["found"] == "no: Operation not permitted"
+
+
+def test_cluster_master_with_a_local_path_is_a_warning(tmp_path: Path, java_17: str) -> None:
+    status, findings = run_doctor(tmp_path, "--master", "spark://host:7077", PATH=java_17)
+
+    assert status == 0
+    assert not findings["shared path"]["ok"]
+
+
+@pytest.mark.parametrize("master", [None, "local", "local[2]", "local-cluster[2,1,1024]"])
+def test_one_machine_shares_any_path(tmp_path: Path, master: str | None) -> None:
+    assert check_shared(tmp_path, master).ok
+
+
+def test_master_comes_from_option_then_environment_then_defaults(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("# spark.master no\nspark.master   spark://file:1\n")
+    home = {"SPARK_HOME": str(tmp_path)}
+
+    assert find_master("yarn", {"SPARK_MASTER": "spark://env:1", **home}) == "yarn"
+    assert find_master(None, {"SPARK_MASTER": "spark://env:1", **home}) == "spark://env:1"
+    assert find_master(None, home) == "spark://file:1"
+    assert find_master(None, {"SPARK_CONF_DIR": str(conf)}) == "spark://file:1"
+    assert find_master(None, {"SPARK_CONF_DIR": str(tmp_path)}) is None
+    assert find_master(None, {}) is None
+
+
+def test_table_shows_what_is_missing_and_the_mend(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        cli.app,
+        ["doctor", "--path", str(tmp_path), "--master", "local[2]"],
+        env={"JAVA_HOME": None, "PATH": str(tmp_path)},
+    )
+
+    assert done.exit_code == 1
+    assert "MISSING" in done.stdout
+    assert "Java: install Java 17 or later" in done.stdout
+    assert "local[2]" in done.stdout

@@ -1,0 +1,70 @@
+"""What every test stands on: the workers' environment, one Spark, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.processes import mark_this_run, processes_left
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+ROOT = Path(__file__).parent.parent
+
+# Before any JVM starts: workers run this interpreter, see the sources and the tests' own modules
+# (functions of modules pickle by name), and Spark binds to loopback only.
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+mark_this_run()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_left() -> Iterator[None]:
+    """Fail the run when a process that it started outlives it."""
+    yield
+    left = processes_left(patience_s=10)
+    assert not left, "the tests left processes behind:\n" + "\n".join(left)
+
+
+@pytest.fixture(scope="session")
+def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
+    """One quiet local Spark for all tests that need one."""
+    from pyspark import SparkConf, SparkContext
+
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
+        "spark.local.dir": str(folder),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    conf = SparkConf().setMaster("local[2]").setAppName("penstock tests").setAll(settings.items())
+    context = SparkContext(conf=conf)
+    context.setLogLevel("ERROR")
+    yield context
+    context.stop()
+    _stop_jvm()
+
+
+def _stop_jvm() -> None:
+    """End the JVM now, so that its shutdown hooks delete its files and it is not left behind."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends when its standard input does
+    gateway.proc.wait(timeout=60)

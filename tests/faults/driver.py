@@ -1,0 +1,71 @@
+"""Runs a program as a driver process of its own, and ends it in every way."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+
+
+class Driver:
+    """One driver process. Its standard output's lines are what it reports."""
+
+    def __init__(self, program: Path, args: Sequence[str], errors: Path) -> None:
+        spark_home = str(Path(pyspark.__file__).parent)  # local-cluster starts executors from it
+        with errors.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(program), *args],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={
+                    **os.environ,
+                    "SPARK_HOME": spark_home,
+                    "SPARK_LOCAL_DIRS": str(errors.parent),  # a killed JVM leaves its folders
+                },
+                start_new_session=True,
+            )
+        self._errors = errors
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def wait_line(self, prefix: str, timeout_s: float) -> str:
+        """Wait for a reported line that begins so; raise when the driver ends before it."""
+        while True:
+            try:
+                line = self._lines.get(timeout=timeout_s)
+            except queue.Empty:
+                raise TimeoutError(f"no {prefix!r} in {timeout_s} s: {self._tail()}") from None
+            if line is None:
+                raise RuntimeError(f"the driver ended: {self._tail()}")
+            if line.startswith(prefix):
+                return line.rstrip("\n")
+
+    def kill(self) -> None:
+        """SIGKILL the driver process alone; its JVM and workers find out by themselves."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        """Make sure that nothing of its session is left."""
+        self.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def _tail(self) -> str:
+        return self._errors.read_text(errors="replace")[-3000:]

@@ -1,0 +1,57 @@
+"""The program that fault tests kill: numbered lines from a tail into an idempotent sink.
+
+    python program.py MASTER CHECKPOINT LOG_GLOB SINK
+
+Each batch is written to SINK/batch=<id> as Parquet, replacing what an earlier try left there.
+Prints a line for every batch that was committed.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark import SparkConf, SparkContext
+
+from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Report(StreamingListener):
+    """Prints what was committed, for the test to see."""
+
+    def onBatchCompleted(self, batchCompleted: BatchInfo) -> None:
+        """Print one line a batch."""
+        if not batchCompleted.failed:
+            print(f"committed {batchCompleted.batchId} {batchCompleted.numRecords}", flush=True)
+
+
+def main(master: str, checkpoint: str, log_glob: str, sink: str) -> None:
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.penstock.journal.compression": "lz4",
+        "spark.streaming.receiverRestartDelay": "100ms",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    conf = SparkConf().setMaster(master).setAppName("fault program").setAll(settings.items())
+    sc = SparkContext(conf=conf)
+    sc.setLogLevel("OFF")
+    ssc = StreamingContext(sc, 0.3)
+    ssc.checkpoint(checkpoint)
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        df.write.mode("overwrite").parquet(f"{sink}/batch={batch_id:08d}")
+
+    ssc.tailStream(log_glob, name="lines").foreachBatch(write)
+    ssc.addStreamingListener(Report())
+    ssc.start()
+    ssc.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,299 @@
+"""The life of a StreamingContext, and what is refused at which moment."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import RDD, SparkContext
+
+from penstock.errors import (
+    BatchFailedError,
+    ConcurrentDriverError,
+    ConfigError,
+    RecoveryMismatchError,
+    StreamingError,
+)
+from penstock.streaming import StreamingContext
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000_000)
+
+
+@pytest.fixture
+def ssc(sc: SparkContext, clock: ManualClock) -> Iterator[StreamingContext]:
+    ssc = StreamingContext(sc, 1, clock=clock)
+    yield ssc
+    ssc.stop(stopSparkContext=False)
+
+
+def ignore(rdd: Any) -> None:
+    """An output that does nothing."""
+
+
+@pytest.mark.parametrize("seconds", [None, 0, -1, float("nan"), "1", 0.0001])
+def test_wrong_batch_duration(sc: SparkContext, seconds: Any) -> None:
+    with pytest.raises(ConfigError, match="batch duration"):
+        StreamingContext(sc, seconds)
+
+
+def test_nothing_to_execute_can_still_be_mended(ssc: StreamingContext) -> None:
+    source = ssc.queueStream([[1]])
+    with pytest.raises(StreamingError, match="No output operations registered"):
+        ssc.start()
+    source.foreachRDD(ignore)
+    ssc.start()
+
+
+def test_start_twice(ssc: StreamingContext) -> None:
+    ssc.queueStream([[1]]).foreachRDD(ignore)
+    ssc.start()
+    with pytest.raises(StreamingError, match="active and cannot be started"):
+        ssc.start()
+    assert StreamingContext.getActive() is ssc
+
+
+def test_start_after_stop(ssc: StreamingContext) -> None:
+    ssc.queueStream([[1]]).foreachRDD(ignore)
+    ssc.stop(stopSparkContext=False)
+    with pytest.raises(StreamingError, match="stopped and cannot be started"):
+        ssc.start()
+
+
+def test_stop_twice_and_before_start(ssc: StreamingContext) -> None:
+    ssc.stop(stopSparkContext=False)
+    ssc.stop(stopSparkContext=False, stopGraceFully=True)
+    assert ssc.awaitTerminationOrTimeout(0) is True
+
+
+def test_second_active_context(ssc: StreamingContext, sc: SparkContext) -> None:
+    ssc.queueStream([[1]]).foreachRDD(ignore)
+    ssc.start()
+    other = StreamingContext(sc, 1)
+    other.queueStream([[1]]).foreachRDD(ignore)
+    with pytest.raises(StreamingError, match="only one StreamingContext"):
+        other.start()
+    ssc.stop(stopSparkContext=False)
+    assert StreamingContext.getActive() is None
+    other.start()
+    other.stop(stopSparkContext=False)
+
+
+def test_changes_after_start(ssc: StreamingContext, tmp_path: Path) -> None:
+    source = ssc.queueStream([[1]])
+    source.foreachRDD(ignore)
+    ssc.start()
+    with pytest.raises(StreamingError, match="cannot add a stream"):
+        source.map(str)
+    with pytest.raises(StreamingError, match="cannot add an output operation"):
+        source.foreachRDD(ignore)
+    with pytest.raises(StreamingError, match="cannot set the checkpoint location"):
+        ssc.checkpoint(str(tmp_path))
+
+
+def test_await_termination_raises_what_a_job_raised(
+    ssc: StreamingContext, clock: ManualClock
+) -> None:
+    def fail(rdd: Any) -> None:
+        raise KeyError("user's bug")
+
+    ssc.queueStream([[1]]).foreachRDD(fail)
+    ssc.start()
+    clock.advance(1000)
+    with pytest.raises(BatchFailedError, match="foreachRDD 0 of batch 0") as caught:
+        ssc.awaitTermination(30)
+    assert isinstance(caught.value.cause, KeyError)
+
+
+def test_a_failed_batch_does_not_stop_the_next_ones_and_runs_again_after_a_restart(
+    sc: SparkContext, clock: ManualClock, tmp_path: Path
+) -> None:
+    seen: list[tuple[int, int]] = []
+    broken = True
+
+    def program() -> StreamingContext:
+        ssc = StreamingContext(sc, 1, clock=clock)
+        ssc.checkpoint(str(tmp_path))
+        log = tmp_path / "app.log"
+        log.touch()
+        lines = ssc.tailStream(str(log))
+
+        def process(df: Any, batch_id: int) -> None:
+            if broken and batch_id == 1:
+                raise OSError("sink is down")
+            seen.append((batch_id, df.count()))
+
+        lines.foreachBatch(process)
+        return ssc
+
+    ssc = program()
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    stepper.step()
+    with pytest.raises(BatchFailedError, match="of batch 1 "):
+        stepper.step()
+    clock.advance(1000)
+    assert eventually(lambda: len(stepper.completed) == 3)
+    ssc.stop(stopSparkContext=False)
+    assert [batch_id for batch_id, _ in seen] == [0, 2]
+
+    broken = False
+    again = program()
+    rerun = Stepper(again, clock)
+    again.start()
+    rerun.wait_completed(1)
+    rerun.step()
+    again.stop(stopSparkContext=False)
+    assert [info.batchId for info in rerun.completed] == [1, 3]
+    # What comes after a batch that ran again is retired, too.
+    consumer = tmp_path / "journal" / "tail-0" / "consumers" / "streaming.json"
+    newest = (tmp_path / "offsets" / "3").read_text().splitlines()[-1]
+    assert json.loads(consumer.read_text())["offsets"] == json.loads(newest)["tail-0"]
+
+
+def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
+    ssc: StreamingContext, clock: ManualClock
+) -> None:
+    running, go_on = threading.Event(), threading.Event()
+    times: list[datetime] = []
+
+    def hold(time: datetime, rdd: Any) -> None:
+        times.append(time)
+        running.set()
+        assert go_on.wait(30)
+
+    ssc.queueStream([[1], [2]]).foreachRDD(hold)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    clock.advance(1000)
+    assert running.wait(30)
+    for _ in range(5):
+        clock.advance(1000)
+    assert eventually(lambda: ssc._engine._generator._due_ms == 1_006_000)  # type: ignore[union-attr]
+    go_on.set()
+    stepper.wait_completed(2)
+    assert [info.batchTime for info in stepper.completed] == [1_001_000, 1_006_000]
+    assert [info.batchId for info in stepper.completed] == [0, 1]
+
+
+def test_a_transform_that_raises_fails_its_batch_only(
+    ssc: StreamingContext, clock: ManualClock
+) -> None:
+    seen: list[list[int]] = []
+
+    def fragile(time: datetime, rdd: RDD[int]) -> RDD[int]:
+        if time.timestamp() == 1_002:
+            raise KeyError("user's bug")
+        return rdd
+
+    source = ssc.queueStream([[1], [2], [3]])
+    source.transform(fragile).foreachRDD(lambda rdd: seen.append(rdd.collect()))
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    stepper.step()
+    with pytest.raises(BatchFailedError, match=r"batch 1 .* cannot be made") as caught:
+        stepper.step()
+    assert isinstance(caught.value.cause, KeyError)
+    clock.advance(1000)
+    assert eventually(lambda: seen == [[1], [3]])
+
+
+def test_no_output_without_columns(ssc: StreamingContext) -> None:
+    with pytest.raises(ConfigError, match="has no columns"):
+        ssc.queueStream([[1]]).foreachBatch(lambda df, batch_id: None)
+
+
+@pytest.mark.parametrize("func", [None, 7])
+def test_output_that_is_no_function(ssc: StreamingContext, func: Any) -> None:
+    with pytest.raises(ConfigError, match="is no function"):
+        ssc.queueStream([[1]]).foreachRDD(func)
+
+
+@pytest.mark.parametrize("name", ["../escape", "", "a/b", ".hidden", "x" * 129])
+def test_names_that_would_be_paths(ssc: StreamingContext, name: str) -> None:
+    with pytest.raises(ConfigError, match="name"):
+        ssc.socketTextStream("localhost", 9, name=name)
+
+
+def test_two_inputs_of_one_name(ssc: StreamingContext) -> None:
+    ssc.socketTextStream("localhost", 9, name="lines")
+    with pytest.raises(StreamingError, match="two inputs are named 'lines'"):
+        ssc.socketTextStream("localhost", 10, name="lines")
+
+
+def test_checkpoint_location_of_an_unknown_kind(ssc: StreamingContext) -> None:
+    with pytest.raises(ConfigError, match="nosuch"):
+        ssc.checkpoint("nosuch://bucket/x")
+
+
+def test_no_checkpoint_location_on_a_cluster(
+    ssc: StreamingContext, sc: SparkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssc.queueStream([[1]]).foreachRDD(ignore)
+    monkeypatch.setattr(sc, "master", "spark://host:7077")
+    with pytest.raises(
+        ConfigError, match=r"no checkpoint location.*is a cluster.*checkpoint\(dir\)"
+    ):
+        ssc.start()
+
+
+def test_a_temporary_journal_is_removed_at_stop(ssc: StreamingContext) -> None:
+    ssc.socketTextStream("localhost", 9).foreachRDD(ignore)
+    ssc.start()
+    journal = ssc.graph.receiver_inputs[0].journal
+    assert journal.storage.exists("socket-0/stream.json")
+    ssc.stop(stopSparkContext=False)
+    assert not journal.storage.exists("socket-0/stream.json")
+
+
+def test_receivers_that_leave_no_slot(ssc: StreamingContext) -> None:
+    for port in (9, 10):
+        ssc.socketTextStream("localhost", port).pprint()
+    with pytest.raises(ConfigError, match="would take all 2 task slot"):
+        ssc.start()
+    assert StreamingContext.getActive() is None
+
+
+def test_checkpoint_location_in_use_by_another_program(
+    ssc: StreamingContext, sc: SparkContext, tmp_path: Path
+) -> None:
+    from penstock.checkpoint import CheckpointLocation
+
+    ssc.checkpoint(str(tmp_path))
+    ssc.queueStream([[1]]).foreachRDD(ignore)
+    with CheckpointLocation(tmp_path), pytest.raises(ConcurrentDriverError, match="another driver"):
+        ssc.start()
+
+
+def test_program_with_other_inputs_is_refused(
+    sc: SparkContext, clock: ManualClock, tmp_path: Path
+) -> None:
+    def program(*names: str) -> StreamingContext:
+        ssc = StreamingContext(sc, 1, clock=clock)
+        ssc.checkpoint(str(tmp_path / "ck"))
+        for name in names:
+            ssc.tailStream(str(tmp_path / "none.log"), name=name).foreachRDD(ignore)
+        return ssc
+
+    ssc = program("lines")
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    stepper.step()
+    ssc.stop(stopSparkContext=False)
+
+    renamed = program("other")
+    with pytest.raises(RecoveryMismatchError, match="stream 'other'"):
+        renamed.start()
+    assert StreamingContext.getActive() is None
