@@ -12,17 +12,25 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pyspark
+
 
 class Driver:
     """One driver process. Its standard output's lines are what it reports."""
 
     def __init__(self, program: Path, args: Sequence[str], errors: Path) -> None:
+        spark_home = str(Path(pyspark.__file__).parent)  # local-cluster starts executors from it
         with errors.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(program), *args],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                env={
+                    **os.environ,
+                    "SPARK_HOME": spark_home,
+                    "SPARK_LOCAL_DIRS": str(errors.parent),  # a killed JVM leaves its folders
+                },
                 start_new_session=True,
             )
         self._errors = errors

@@ -1,6 +1,6 @@
 """The program that fault tests kill: numbered lines from a tail into an idempotent sink.
 
-    python program.py CHECKPOINT LOG_GLOB SINK
+    python program.py MASTER CHECKPOINT LOG_GLOB SINK
 
 Each batch is written to SINK/batch=<id> as Parquet, replacing what an earlier try left there.
 Prints a line for every batch that was committed.
@@ -28,16 +28,17 @@ class Report(StreamingListener):
             print(f"committed {batchCompleted.batchId} {batchCompleted.numRecords}", flush=True)
 
 
-def main(checkpoint: str, log_glob: str, sink: str) -> None:
+def main(master: str, checkpoint: str, log_glob: str, sink: str) -> None:
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
         "spark.penstock.journal.compression": "lz4",
         "spark.streaming.receiverRestartDelay": "100ms",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    conf = SparkConf().setMaster("local[2]").setAppName("fault program").setAll(settings.items())
+    conf = SparkConf().setMaster(master).setAppName("fault program").setAll(settings.items())
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")
     ssc = StreamingContext(sc, 0.3)

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.journal import JournalStream, RecordFormat
 from penstock.storage import Storage, open_storage
+from tests.journal.helpers import clear_memory
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -26,6 +27,12 @@ def storage(tmp_path: Path) -> Storage:
 @pytest.fixture
 def stream(storage: Storage) -> JournalStream:
     return JournalStream.create(storage, "lines", RecordFormat("string"))
+
+
+@pytest.fixture(autouse=True)
+def _clear_memory() -> Iterator[None]:
+    yield
+    clear_memory()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli.demo import demo
+from penstock.cli.demo.command import demo
 from penstock.cli.doctor import doctor
 from penstock.errors import PenstockError
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import enum
 import logging
+import os
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -64,6 +66,7 @@ class StreamingContext:
         clock: Clock | None = None,
     ) -> None:
         self._sc = sparkContext
+        _use_this_python(sparkContext)
         self._clock = clock or SystemClock()
         self._settings = StreamingSettings.from_conf(dict(sparkContext.getConf().getAll()))
         self.graph = DStreamGraph(_interval_ms(batchDuration))
@@ -143,7 +146,9 @@ class StreamingContext:
         ``storageLevel`` is taken for compatibility and has no effect: records live in the journal,
         not in executors' memory.
         """
-        return self.receiverStream(SocketReceiver(hostname, port), name)
+        return self.receiverStream(
+            SocketReceiver(hostname, port), self._name("socket") if name is None else name
+        )
 
     def tailStream(
         self, path: str | Sequence[str], name: str | None = None
@@ -154,7 +159,7 @@ class StreamingContext:
             path: a file, a glob, or several of them, as the executor that follows them sees them.
             name: see ``receiverStream``.
         """
-        return self.receiverStream(TailReceiver(path), name)
+        return self.receiverStream(TailReceiver(path), self._name("tail") if name is None else name)
 
     def queueStream(
         self,
@@ -256,6 +261,9 @@ class StreamingContext:
 
     # -- inside --
 
+    def _name(self, kind: str) -> str:
+        return f"{kind}-{len(self.graph.inputs)}"
+
     def _check_startable(self) -> None:
         if self._state is not _State.INITIALIZED:
             raise StreamingError(
@@ -319,6 +327,12 @@ class _OfList:
 
     def __call__(self, *rdds: RDD[Any]) -> RDD[Any]:
         return self._func(list(rdds))
+
+
+def _use_this_python(sc: SparkContext) -> None:
+    """Have local workers run this interpreter; PySpark would take the first python3 on PATH."""
+    if str(sc.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        sc.pythonExec = sys.executable
 
 
 def _interval_ms(seconds: float | None) -> int:

@@ -30,8 +30,8 @@ class InputDStream(DStream):
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
-        self.id = len(ssc.graph.inputs)
-        self.name = check_name("stream", f"{self.kind}-{self.id}" if name is None else name)
+        usual = f"{self.kind}-{len(ssc.graph.inputs)}"
+        self.name = check_name("stream", usual if name is None else name)
         self._ranges: dict[int, SourceRange] = {}
         ssc.graph.add_input(self)
 
@@ -59,8 +59,8 @@ class InputDStream(DStream):
         """Return what keeps a range from being read, None when nothing does or it is not known."""
         return None
 
-    def on_committed(self, end: SourceOffset) -> None:
-        """Learn that no batch needs records before ``end`` any more."""
+    def on_committed(self, done: SourceRange) -> None:
+        """Learn that no batch needs records up to the end of that range any more."""
 
     def partitions(self, offset: SourceOffset) -> dict[str, int]:
         """Return the partitions and ends in an offset ``{name: {partition: end}}``, of this input.

@@ -49,6 +49,7 @@ class ReceiverInputDStream(InputDStream):
         self.receiver = receiver
         self._journal: JournalStream | None = None
         self._progress: StreamProgress | None = None
+        self._swept = False
 
     @property
     def journal(self) -> JournalStream:
@@ -101,15 +102,20 @@ class ReceiverInputDStream(InputDStream):
             return damage
         return None
 
-    def on_committed(self, end: SourceOffset) -> None:
+    def on_committed(self, done: SourceRange) -> None:
         """Tell the journal, and retire the blocks that no consumer needs."""
-        offsets = self.partitions(end)
-        commit_consumer(self.journal, _CONSUMER, offsets)
-        retire(self.journal, [w for name in offsets if (w := parse_writer(name))])
+        commit_consumer(self.journal, _CONSUMER, self.partitions(done.end))
+        if self._swept:
+            # A writer leaves the offsets in the batch after its last one, so look at both ends.
+            names = self.partitions(done.start).keys() | self.partitions(done.end).keys()
+            retire(self.journal, [w for name in names if (w := parse_writer(name))])
+        else:
+            retire(self.journal)  # also what an earlier run was killed before it could retire
+            self._swept = True
 
     def ranges(self, wanted: SourceRange) -> list[OffsetRange]:
         """Return the offset ranges of the journal between two offsets of this input."""
         return ranges_between(self.partitions(wanted.start), self.partitions(wanted.end))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_journal": None, "_progress": None}
+        return {**super().__getstate__(), "_journal": None, "_progress": None, "_swept": False}

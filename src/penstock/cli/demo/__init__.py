@@ -6,9 +6,6 @@
     ledger    counts the words again, without Spark and penstock, and compares
 
 ``messages`` is what the processes say, ``progress`` and ``kill_plan`` are what the runner knows and
-decides, ``child`` and ``workspace`` hold its processes and files, ``view`` and ``outcome`` show it.
+decides, ``child`` and ``workspace`` hold its processes and files, ``view`` and ``outcome`` show it,
+``command`` is the command line. Nothing is imported here: feeder and job shall start fast.
 """
-
-from penstock.cli.demo.command import demo
-
-__all__ = ["demo"]

@@ -33,7 +33,7 @@ class KillPlan:
 
         Args:
             fed_share: how much of the input is fed, 0 to 1.
-            is_processing: whether the driver has begun to work since its start.
+            is_processing: whether the driver, since its start, has come to work on records.
             now_s: a monotonic time.
         """
         if not self._shares or fed_share < self._shares[0] or not is_processing:

@@ -27,14 +27,13 @@ class Progress:
         """Of the last committed batch, from its planning to its commit."""
         self.restarts = 0
         self.recovery_s: list[float] = []
-        """For each restart (several, if the driver was killed before it had recovered): how long
-        from the start of the driver's process to its first commit."""
+        """For each restart, from the start of the driver's process to its first commit."""
         self.batch: int | None = None
         """The batch that runs."""
-        self.is_processing = False
-        """Whether the driver, since its start, began a batch with records in it."""
+        self.has_records = False
+        """Whether the driver began a batch with records since its start."""
         self.is_up = False
-        """Whether the driver has committed a batch since its start."""
+        """Whether the driver committed a batch since its start."""
         self.idle_batches = 0
         """How many batches in a row were committed without a record."""
         self._planned: dict[int, int] = {}
@@ -70,10 +69,9 @@ class Progress:
         """Note that the driver was killed and its process started again."""
         self.restarts += 1
         self.batch = None
-        self.is_up = self.is_processing = False
+        self.is_up = self.has_records = False
         self.idle_batches = 0
-        if self._restarted_s is None:
-            self._restarted_s = now_s
+        self._restarted_s = now_s
 
     def take(self, message: dict[str, Any], now_s: float) -> None:
         """Take in a message of the feeder or the job."""
@@ -87,7 +85,7 @@ class Progress:
                 self._planned[message["batch"]] = message["lines"]
             case "started":
                 self.batch = message["batch"]
-                self.is_processing = self.is_processing or message["lines"] > 0
+                self.has_records = self.has_records or message["lines"] > 0
             case "committed":
                 self._committed(message["batch"], message["delay_ms"], now_s)
 

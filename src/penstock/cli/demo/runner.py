@@ -125,7 +125,7 @@ class _Run:
         Raises:
             PenstockError: it does not, or not well.
         """
-        self._view.event("all is fed and killed: stopping the driver gracefully")
+        self._view.event("stopping the driver gracefully")
         self._job.close_input()
         status = self._job.wait(_STOP_S)
         self._take_messages(0)
@@ -179,7 +179,7 @@ class _Run:
         match message["event"]:
             case "rotated":
                 self._view.event(f"rotated {message['file']} to {message['to']}")
-            case "started" if self.progress.is_processing:
+            case "started" if self.progress.has_records:
                 self._feeder.close_input()  # records were read, so the first file is followed
             case "committed":
                 self._waits_since_s = time.monotonic()
@@ -196,8 +196,8 @@ class _Run:
 
     def _kill_is_due(self) -> bool:
         progress = self.progress
-        # When all is counted there is nothing left to process, and a kill hits an idle driver.
-        works = progress.is_processing or (progress.is_drained and progress.is_up)
+        # When all is counted there are no more records, and the kill hits an idle driver.
+        works = progress.is_up and (progress.has_records or progress.is_drained)
         share = progress.fed_bytes / self._total_bytes
         return self._kill_plan.is_due(share, is_processing=works, now_s=time.monotonic())
 

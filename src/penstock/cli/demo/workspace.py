@@ -67,12 +67,18 @@ class Workspace:
 
     def _spark_settings(self) -> dict[str, str]:
         slots = (os.cpu_count() or 1) + 1  # one for the receiver, which mostly waits
-        java = f"-Djava.io.tmpdir={self.temporary} -XX:-UsePerfData"
+        java = [
+            f"-Djava.io.tmpdir={self.temporary}",
+            "-XX:-UsePerfData",  # its file in /tmp would outlive a kill
+            # A JVM that lives for seconds spends them on compiling: take the quick compiler alone.
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+        ]
         return {
             "spark.master": f"local[{max(slots, 2)}]",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": java,
+            "spark.driver.extraJavaOptions": " ".join(java),
             "spark.local.dir": str(self.temporary),
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(self.root / "warehouse"),

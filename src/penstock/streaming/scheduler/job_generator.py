@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from penstock.clock import Clock
-from penstock.errors import PenstockError
+from penstock.errors import BatchFailedError
 from penstock.streaming.batch import Batch
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.scheduler.batch_log import BatchLog
@@ -62,8 +62,8 @@ class JobGenerator:
         self._room = concurrent
         self._due_ms: int | None = None  # the latest tick that no batch was planned for
         self._last_time_ms = -1
-        self._done: dict[int, Batch] = {}  # committed, and a batch before them is not yet
-        self._watermark: int | None = None  # all batches before this id are committed
+        self._unfinished: set[int] = set()  # planned and not committed; failed ones stay in it
+        self._done: dict[int, Batch] = {}  # committed, and not yet behind all unfinished ones
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(
             target=self._run_events, name="penstock-generator", daemon=True
@@ -83,7 +83,7 @@ class JobGenerator:
         """
         for batch in [self._log.read(batch_id) for batch_id in rerun]:
             _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
-            self._watermark = batch.id if self._watermark is None else self._watermark
+            self._unfinished.add(batch.id)
             self._make_jobs(batch)
         self._loop.start()
         # Batch times only ever grow, also when the clock was set back between two runs.
@@ -124,10 +124,13 @@ class JobGenerator:
         while (event := self._events.get()) is not None:
             try:
                 event()
+            except BatchFailedError as e:
+                _log.exception("Error generating jobs")
+                self._on_error(e)
             except Exception as e:
                 # What cannot be planned or made durable now must not be passed over: plan no more.
-                self._halted = self._halted or isinstance(e, PenstockError)
-                _log.exception("The job generator failed")
+                self._halted = True
+                _log.exception("The job generator failed, and plans no more batches")
                 self._on_error(e)
 
     def _tick(self, time_ms: int) -> None:
@@ -154,8 +157,7 @@ class JobGenerator:
         if self._halted:
             return
         batch = self._log.plan(time_ms, self._graph.plan(self._log.ends))
-        if self._watermark is None:
-            self._watermark = batch.id
+        self._unfinished.add(batch.id)
         self._make_jobs(batch)
 
     def _generate_rest(self, time_ms: int) -> None:
@@ -166,27 +168,37 @@ class JobGenerator:
 
     def _make_jobs(self, batch: Batch) -> None:
         self._last_time_ms = max(self._last_time_ms, batch.time_ms)
-        self._room -= 1
-        self._graph.begin(batch)
-        jobs = [
-            Job(batch, number, output.name, output.job(batch))
-            for number, output in enumerate(self._graph.outputs)
-        ]
-        records = self._graph.record_count(batch)
+        try:
+            self._graph.begin(batch)
+            jobs = [
+                Job(batch, number, output.name, output.job(batch))
+                for number, output in enumerate(self._graph.outputs)
+            ]
+            records = self._graph.record_count(batch)
+        except Exception as e:  # a user's function of RDDs runs in here
+            raise BatchFailedError(
+                f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made",
+                operation="make jobs",
+                ids={"batch": batch.id},
+                hint="the batch stays uncommitted and runs again, with the same records, when the "
+                "program is started again",
+            ) from e
         self._submit(JobSet(batch, jobs, records, submitted_ms=self._clock.time_ms()))
+        self._room -= 1
 
     def _clear(self, batch: Batch) -> None:
-        """Forget and retire what is behind every uncommitted batch."""
+        """Forget and retire what is behind every unfinished batch."""
+        self._unfinished.discard(batch.id)
         self._done[batch.id] = batch
-        newest = None
-        while self._watermark is not None and self._watermark in self._done:
-            newest = self._done.pop(self._watermark)
-            self._watermark += 1
-        if newest is None:
+        behind = [i for i in self._done if all(i < unfinished for unfinished in self._unfinished)]
+        if not behind:
             return
+        newest = self._done[max(behind)]
+        for batch_id in behind:
+            del self._done[batch_id]
         self._graph.clear_metadata(newest.time_ms)
         for stream, source in zip(self._graph.inputs, newest.sources, strict=True):
-            stream.on_committed(source.end)
+            stream.on_committed(source)
         self._log.retire()
 
     def _sync(self) -> None:

@@ -1,0 +1,279 @@
+"""Receivers' streams end to end on Spark: both paths, restarts, stops, damage, placement."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import RDD, SparkContext
+from pyspark.sql import DataFrame
+
+from penstock.errors import (
+    BatchFailedError,
+    DamagedBlockError,
+    MissingBlockError,
+    UnsharedPathError,
+)
+from penstock.journal import JournalStream
+from penstock.receivers import Receiver, read_status
+from penstock.storage import open_storage
+from penstock.streaming import DStream, StreamingContext
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.spark
+
+
+class Numbers(Receiver):
+    """Stores the given records once, each with its place as position."""
+
+    def __init__(self, records: list[Any], schema: str | pa.Schema = "string") -> None:
+        self.records = records
+        self.schema = schema
+
+    def onStart(self) -> None:
+        threading.Thread(target=self._store, daemon=True).start()
+
+    def onStop(self) -> None:
+        pass
+
+    def _store(self) -> None:
+        done = self.lastPosition() or 0
+        for place, record in enumerate(self.records[done:], start=done + 1):
+            self.store(record, position=place)
+
+
+class Program:
+    """A program on one checkpoint location that can be made again and again."""
+
+    def __init__(self, sc: SparkContext, root: Path) -> None:
+        self.sc = sc
+        self.root = root
+        self.clock = ManualClock(1_000_000)
+        self.rows: list[Any] = []
+
+    @contextmanager
+    def running(self, receiver: Receiver, **stop: bool) -> Iterator[Stepper]:
+        ssc = StreamingContext(self.sc, 1, clock=self.clock)
+        ssc.checkpoint(str(self.root))
+        self.define(ssc.receiverStream(receiver, name="numbers"))
+        stepper = Stepper(ssc, self.clock)
+        ssc.start()
+        try:
+            yield stepper
+        finally:
+            ssc.stop(stopSparkContext=False, **stop)
+
+    def define(self, stream: DStream) -> None:
+        stream.foreachBatch(self.collect)
+
+    def collect(self, df: DataFrame, batch_id: int) -> None:
+        self.rows += df.collect()
+
+    def journal(self) -> JournalStream:
+        return JournalStream.open(open_storage(self.root / "journal"), "numbers")
+
+    def durable(self) -> int:
+        journal = self.journal()
+        newest = [journal.newest(writer) for writer in journal.writers()]
+        return sum(footer.end_offset for footer in newest if footer is not None)
+
+    def wait_durable(self, count: int) -> None:
+        assert eventually(lambda: self.durable() >= count), f"{self.durable()} of {count} arrived"
+
+
+@pytest.fixture
+def program(sc: SparkContext, tmp_path: Path) -> Program:
+    return Program(sc, tmp_path / "checkpoint")
+
+
+ARROW = pa.schema([("n", pa.int64()), ("text", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("schema", "records", "columns"),
+    [
+        ("string", ["a", "ä\n", ""], [("a",), ("ä\n",), ("",)]),
+        ("binary", [b"\x00", b"x"], [(bytearray(b"\x00"),), (bytearray(b"x"),)]),
+        (ARROW, [{"n": 1, "text": "x"}, {"n": 2, "text": None}], [(1, "x"), (2, None)]),
+    ],
+    ids=["string", "binary", "arrow"],
+)
+def test_records_as_dataframe(
+    program: Program, schema: str | pa.Schema, records: list[Any], columns: list[Any]
+) -> None:
+    with program.running(Numbers(records, schema)) as stepper:
+        program.wait_durable(len(records))
+        stepper.step()
+    assert [tuple(row) for row in program.rows] == columns
+
+
+@pytest.mark.parametrize("schema", ["string", "binary", "pickle", ARROW])
+def test_records_as_python_values(program: Program, schema: str | pa.Schema) -> None:
+    records = {
+        "string": ["a", "b"],
+        "binary": [b"a", b"b"],
+        "pickle": [(1, 2), None],
+    }.get(schema if isinstance(schema, str) else "", [{"n": 1, "text": "x"}])
+    seen: list[Any] = []
+
+    def define(stream: DStream) -> None:
+        stream.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+
+    program.define = define  # type: ignore[method-assign]
+    with program.running(Numbers(records, schema)) as stepper:
+        program.wait_durable(len(records))
+        stepper.step()
+    assert seen == records
+
+
+def test_graceful_stop_processes_all_that_was_received(program: Program) -> None:
+    with program.running(Numbers(["a", "b", "c"]), stopGraceFully=True):
+        program.wait_durable(3)
+    assert [row.value for row in program.rows] == ["a", "b", "c"]
+
+
+def test_stop_without_grace_leaves_the_rest_for_the_next_run(program: Program) -> None:
+    with program.running(Numbers(["a", "b"])):
+        program.wait_durable(2)
+    assert program.rows == []
+    with program.running(Numbers(["a", "b", "c"])) as stepper:
+        program.wait_durable(3)
+        stepper.step()
+    assert [row.value for row in program.rows] == ["a", "b", "c"]
+
+
+def test_many_restarts_keep_the_offsets_small(program: Program) -> None:
+    for count in range(1, 6):
+        with program.running(Numbers([str(n) for n in range(count)])) as stepper:
+            program.wait_durable(count)
+            stepper.step()
+    assert [row.value for row in program.rows] == ["0", "1", "2", "3", "4"]
+    newest = max((program.root / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    assert newest.read_text().count("r0-") <= 2  # the running writer, and the one before it
+    assert len(program.journal().writers()) == 5
+
+
+def test_consumed_blocks_are_retired(program: Program) -> None:
+    with program.running(Numbers(["a"])) as stepper:
+        program.wait_durable(1)
+        stepper.step(3)
+    with program.running(Numbers(["a", "b"])) as stepper:
+        program.wait_durable(2)
+        stepper.step(3)
+    journal = program.journal()
+    first, second = journal.writers()
+    assert len(journal.blocks(first)) == 1  # the seal
+    assert len(journal.blocks(second)) == 2  # its newest block was its end until it was sealed
+
+
+def _first_block(program: Program) -> Path:
+    journal = program.journal()
+    writer = journal.writers()[0]
+    start = journal.blocks(writer)[0].start_offset
+    return program.root / "journal" / "numbers" / str(writer) / f"{start:020d}.parquet"
+
+
+def test_a_damaged_block_fails_the_batch_and_is_named(program: Program) -> None:
+    with program.running(Numbers(["a" * 1000])) as stepper:
+        program.wait_durable(1)
+        block = _first_block(program)
+        damaged = bytearray(block.read_bytes())
+        damaged[500] ^= 1
+        block.write_bytes(damaged)
+        with pytest.raises(BatchFailedError) as caught:
+            stepper.step()
+    assert isinstance(caught.value.cause, DamagedBlockError)
+    assert block.name in str(caught.value.cause)
+    assert "penstock journal verify" in str(caught.value.cause)
+    assert program.rows == []
+
+
+def test_a_missing_block_fails_the_batch_and_is_named(program: Program) -> None:
+    with program.running(Numbers(["a"])) as stepper:
+        program.wait_durable(1)
+    with program.running(Numbers(["a", "b"])) as stepper:
+        program.wait_durable(2)
+        _first_block(program).unlink()
+        with pytest.raises(BatchFailedError) as caught:
+            stepper.step()
+    assert isinstance(caught.value.cause, MissingBlockError)
+    assert "numbers" in str(caught.value.cause)
+    assert program.rows == []
+
+
+def test_a_journal_that_executors_do_not_see(sc: SparkContext) -> None:
+    ssc = StreamingContext(sc, 1, clock=ManualClock())
+    ssc.checkpoint("memory://unshared/checkpoint")  # every process has a memory of its own
+    ssc.receiverStream(Numbers(["a"])).pprint()
+    ssc.start()
+    with pytest.raises(UnsharedPathError, match="executors do not see"):
+        ssc.awaitTermination(60)
+    ssc.stop(stopSparkContext=False)
+
+
+class Failing(Numbers):
+    """Ends its worker process at the first start in it."""
+
+    def onStart(self) -> None:
+        if self.lastPosition() is None:
+            self.store(["first"], position=0)
+            import os
+
+            os._exit(17)
+        super().onStart()
+
+
+def test_a_receiver_whose_process_dies_is_started_again(program: Program) -> None:
+    program.sc.setLogLevel("OFF")
+    with program.running(Failing(["second"])) as stepper:
+        program.wait_durable(2)
+        stepper.step()
+        status = read_status(program.journal(), "r0")
+    program.sc.setLogLevel("ERROR")
+    assert sorted(row.value for row in program.rows) == ["first", "second"]
+    assert status is not None
+    assert status.writer == "r0-00000001"
+
+
+def test_socket_text_stream_over_a_union(sc: SparkContext) -> None:
+    """Two streams want three slots: this Spark has two, so one socket and one queue."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(b"one two\nthree\n")
+            ended.wait(30)
+
+    ended = threading.Event()
+    thread = threading.Thread(target=serve)
+    thread.start()
+    clock = ManualClock(1_000_000)
+    ssc = StreamingContext(sc, 1, clock=clock)
+    seen: list[Any] = []
+    lines = ssc.socketTextStream("127.0.0.1", server.getsockname()[1])
+    words = ssc.union(lines, ssc.queueStream([["zero"]])).flatMap(str.split)
+
+    def collect(rdd: RDD[str]) -> None:
+        seen.extend(rdd.collect())
+
+    words.foreachRDD(collect)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    try:
+        while len(seen) < 4:
+            stepper.step()
+    finally:
+        ended.set()
+        ssc.stop(stopSparkContext=False)
+        thread.join()
+        server.close()
+    assert sorted(seen) == ["one", "three", "two", "zero"]

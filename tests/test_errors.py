@@ -1,0 +1,41 @@
+"""Errors say what, where, why and the mend, and cross processes whole."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from penstock import errors
+from penstock.errors import ConfigError, DamagedBlockError, PenstockError, StorageError
+
+KINDS = [kind for kind in vars(errors).values() if inspect.isclass(kind)]
+
+
+def test_one_line_holds_everything() -> None:
+    error = DamagedBlockError(
+        "block is damaged", operation="read", path="/j/1.parquet", ids={"stream": "s"}, hint="mend"
+    )
+    error.__cause__ = StorageError("no such disk", path="/dev/null", hint="buy one")
+    assert str(error) == (
+        "block is damaged [operation=read path=/j/1.parquet stream=s]"
+        " Cause: StorageError: no such disk. Hint: mend"
+    )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if issubclass(kind, PenstockError)])
+def test_every_error_pickles_with_its_fields(kind: type[PenstockError]) -> None:
+    error = kind("what", operation="do", path="p", ids={"batch": 3}, hint="mend")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert again.ids == {"batch": 3}
+
+
+def test_the_tree_at_the_top_is_the_tree() -> None:
+    drawn = inspect.getdoc(errors) or ""
+    for kind in KINDS:
+        if issubclass(kind, PenstockError):
+            assert kind.__name__ in drawn
+    assert issubclass(ConfigError, ValueError)
