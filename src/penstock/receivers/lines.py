@@ -63,7 +63,7 @@ def line_too_long(max_line_bytes: int, path: str | None = None) -> ReceiverError
 
 def split_lines(data: bytes) -> pa.RecordBatch:
     r"""Return the lines of ``data``, which must end with ``\n``, as a batch of LINES_SCHEMA."""
-    # One byte is searched for by memchr, two bytes are not: this takes 3% of the time of b"\r\n" in.
+    # A search for one byte is memchr's, and 30 times as fast as one for two bytes.
     if b"\r" in data and b"\r\n" in data:
         data = data.replace(b"\r\n", b"\n")
     lines = _as_strings(data)
