@@ -32,6 +32,8 @@ from penstock.storage import open_storage
 from tests.mounts import mount, small_disk
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 RUN = "run"
 SETTINGS = ReceiverSettings(CommitPolicy(block_interval_ms=20), restart_delay_ms=50, poll_ms=20)
 

@@ -24,7 +24,10 @@ REPOSITORY = Path(__file__).parents[2]
 RECORDS = 6
 STRACE = shutil.which("strace")
 
-pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(STRACE is None, reason="strace is not installed"),
+]
 
 
 def live(root: Path, syscall: str, nth: int) -> tuple[list[int], bool]:

@@ -8,6 +8,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.journal.machine import JournalMachine
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_acked_record_is_in_exactly_one_batch() -> None:
     run_state_machine_as_test(

@@ -54,6 +54,8 @@ from tests.journal import (
 )
 from tests.journal.power_cut import check_power_cuts
 
+pytestmark = pytest.mark.slow
+
 Patch = pytest.MonkeyPatch
 Bug = Callable[[Patch], None]
 Check = Callable[[Path], Any]
