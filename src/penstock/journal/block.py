@@ -201,7 +201,7 @@ def _damaged(path: str, why: str, cause: BaseException | None = None) -> NoRetur
         f"block is damaged: {why}",
         operation="read block",
         path=path,
-        hint="run `penstock journal verify` on the journal, and restore the file from a copy",
+        hint="restore the file from a copy; `penstock journal verify` finds all that is damaged",
     ) from cause
 
 
