@@ -1,6 +1,6 @@
 """One program of the ingest benchmark: a socket's lines, counted batch by batch.
 
-Usage: _ingest_program.py PROGRAM PORT CHECKPOINT WARMUP_S SECONDS. The last line of
+Usage: _ingest_program.py PROGRAM PORT WARMUP_S SECONDS. The last line of
 output is JSON: the records of the batches that were counted within SECONDS after WARMUP_S, and the
 seconds that they took. It ends without stopping Spark, whose own stop can hang under full load.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -75,8 +76,8 @@ def _steady(since_s: float) -> dict[str, float]:
 
 def main() -> None:
     """Run the program for the given time and print what it counted."""
-    name, port, checkpoint, warmup_s, seconds = sys.argv[1:]
-    ssc = _PROGRAMS[name](checkpoint, int(port))
+    name, port, warmup_s, seconds = sys.argv[1:]
+    ssc = _PROGRAMS[name](tempfile.mkdtemp(prefix="checkpoint-"), int(port))
     started_s = time.monotonic()
     ssc.start()
     ssc.awaitTerminationOrTimeout(float(warmup_s) + float(seconds))

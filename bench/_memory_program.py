@@ -32,21 +32,21 @@ _counted: list[int] = []
 def main() -> None:
     """Run the program and sample it."""
     port, seconds = map(int, sys.argv[1:])
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as place:
-        sc = spark_context("local[3]", _SETTINGS)
-        ssc = StreamingContext(sc, 1)
-        ssc.checkpoint(place)
-        lines = ssc.socketTextStream("127.0.0.1", port, name="lines")
-        lines.foreachBatch(lambda df, batch_id: _counted.append(df.count()))
-        ssc.start()
+    place = tempfile.mkdtemp(prefix="checkpoint-")
+    sc = spark_context("local[3]", _SETTINGS)
+    ssc = StreamingContext(sc, 1)
+    ssc.checkpoint(place)
+    lines = ssc.socketTextStream("127.0.0.1", port, name="lines")
+    lines.foreachBatch(lambda df, batch_id: _counted.append(df.count()))
+    ssc.start()
 
-        receiver = _receiver_pid(lines.journal, ssc)
-        ssc.awaitTerminationOrTimeout(_SETTLE_S)
-        series = _sample(_looks(receiver, Path(place)), ssc, seconds)
-        print(
-            json.dumps({"series": series, "records": sum(_counted), "batches": len(_counted)}),
-            flush=True,
-        )
+    receiver = _receiver_pid(lines.journal, ssc)
+    ssc.awaitTerminationOrTimeout(_SETTLE_S)
+    series = _sample(_looks(receiver, Path(place)), ssc, seconds)
+    print(
+        json.dumps({"series": series, "records": sum(_counted), "batches": len(_counted)}),
+        flush=True,
+    )
     os._exit(0)
 
 

@@ -12,8 +12,6 @@ not fsynced: a power cut loses what it took.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from functools import partial
 
 from harness import Metric, fresh_process, in_turns, parse_options, report, text_server
@@ -26,7 +24,7 @@ _SETTLE_S = 4
 def main() -> None:
     """Run all programs in turns."""
     options = parse_options(__doc__)
-    trickle_s, seconds, rounds = (12, 10, 1) if options.quick else (20, 20, 3)
+    trickle_s, seconds, rounds = (12, 10, 1) if options.quick else (15, 15, 3)
     names = ("ours-dataframe", "peer-python", "ours-python", "peer-jvm")
     sides = {name: partial(_records_per_s, name, trickle_s, seconds) for name in names}
     rate = in_turns(sides, rounds, "records/s")
@@ -41,14 +39,15 @@ def main() -> None:
 
 def _records_per_s(program: str, trickle_s: int, seconds: int) -> float:
     warmup_s = trickle_s + _SETTLE_S
-    place = tempfile.mkdtemp(prefix="penstock-bench-")
-    try:
-        with text_server(_TRICKLE_LINES_PER_S, trickle_s) as port:
-            found = fresh_process(
-                "_ingest_program.py", program, port, place, warmup_s, seconds, timeout_s=180
-            )
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    with text_server(_TRICKLE_LINES_PER_S, trickle_s) as port:
+        found = fresh_process(
+            "_ingest_program.py",
+            program,
+            port,
+            warmup_s,
+            seconds,
+            timeout_s=warmup_s + seconds + 90,
+        )
     return float(found["records"] / found["seconds"])
 
 

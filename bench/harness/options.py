@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,7 +23,11 @@ class Options:
 def parse_options(
     description: str | None, add: Callable[[argparse.ArgumentParser], object] | None = None
 ) -> Options:
-    """Parse the command line; ``add`` may define arguments of one benchmark's own."""
+    """Parse the command line; ``add`` may define arguments of one benchmark's own.
+
+    From here on SIGTERM ends this process as Ctrl-C does, so that what it started ends, too.
+    """
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

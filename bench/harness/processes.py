@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,28 +23,59 @@ _STOP_S = 10.0
 def fresh_process(script: str, *arguments: object, timeout_s: float) -> Any:
     """Run ``bench/<script>`` in a process of its own; return the JSON of its last line.
 
-    What it leaves running (a JVM) is killed.
+    What it leaves running (a JVM, Python workers) is killed, and its temporary files are removed.
 
     Raises:
         RuntimeError: it failed, or took longer than ``timeout_s``; carries the end of its output.
     """
     command = [sys.executable, str(_BENCH / script), *map(str, arguments)]
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        child = subprocess.Popen(command, stdout=output, stderr=errors, start_new_session=True)
-        try:
-            status: int | None = child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            status = None
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        output.seek(0)
-        errors.seek(0)
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        output, errors = Path(folder, "output"), Path(folder, "errors")
+        status = _run(command, folder, output, errors, timeout_s)
         if status != 0:
             what = "took too long" if status is None else f"ended with status {status}"
-            raise RuntimeError(f"{' '.join(command)} {what}:\n{errors.read()[-4000:]}")
-        return json.loads(output.read().splitlines()[-1])
+            raise RuntimeError(f"{' '.join(command)} {what}:\n{errors.read_text()[-4000:]}")
+        return json.loads(output.read_text().splitlines()[-1])
+
+
+def _run(
+    command: list[str], folder: str, output: Path, errors: Path, timeout_s: float
+) -> int | None:
+    """Return the exit status, None when it took too long. Nothing of it runs any more then."""
+    environment = {**os.environ, "TMPDIR": folder, "SPARK_LOCAL_DIRS": folder}
+    with output.open("w") as out, errors.open("w") as err:
+        child = subprocess.Popen(
+            command, stdout=out, stderr=err, env=environment, start_new_session=True
+        )
+        try:
+            return child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _kill_session(child.pid)
+            child.wait()
+
+
+def _kill_session(session: int) -> None:
+    """Kill all processes of a session that this process began, and wait until they are gone."""
+    while pids := [pid for pid in _running() if _session_of(pid) == session]:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _running() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _session_of(pid: int) -> int | None:
+    """Return the session of a process, None for one that has ended."""
+    try:
+        state, _, _, session, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state == "Z" else int(session)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 
 from pyspark import SparkConf, SparkContext
@@ -19,6 +20,7 @@ def spark_context(master: str, settings: Mapping[str, str] | None = None) -> Spa
     conf.set("spark.ui.enabled", "false")
     conf.set("spark.ui.showConsoleProgress", "false")
     conf.set("spark.driver.memory", "4g")
+    conf.set("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={tempfile.gettempdir()}")
     for name, value in (settings or {}).items():
         conf.set(name, value)
     context = SparkContext(conf=conf)
