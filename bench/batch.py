@@ -33,7 +33,9 @@ def main() -> None:
         name = f"one-record batch, {path}, to bare job + {_BUDGET_MS:g} ms"
         metrics.append(Metric(name, "ms", found["batch_ms"], budget_ms, 1.0, less_is_better=True))
     found = fresh_process("_batch_program.py", "engine", late, timeout_s=900)
-    print(f"  engine alone: {found['early_ms']:.2f} ms after 10, {found['late_ms']:.2f} ms after {late:,}")
+    print(
+        f"  engine alone: {found['early_ms']:.2f} ms after 10, {found['late_ms']:.2f} ms after {late:,}"
+    )
     name = f"engine alone after {late:,} batches, to after 10"
     metrics.append(
         Metric(name, "ms", found["late_ms"], found["early_ms"], 0.8, less_is_better=True)

@@ -214,9 +214,7 @@ def _policy() -> CommitPolicy:
     return CommitPolicy(max_block_bytes=_BLOCK_BYTES)
 
 
-def _written(
-    place: Path, batch: pa.RecordBatch, lines: int, compression: str
-) -> JournalStream:
+def _written(place: Path, batch: pa.RecordBatch, lines: int, compression: str) -> JournalStream:
     """Return a journal stream that holds that many lines."""
     stream = _stream(place)
     writer = JournalWriter(stream, "r0", policy=_policy(), compression=compression)

@@ -73,7 +73,9 @@ def report(bench: str, metrics: Sequence[Metric], *, as_json: bool) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print()
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
     if as_json:
         print(json.dumps({"bench": bench, "metrics": [metric.to_json() for metric in metrics]}))
 
