@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark import RDD, StorageLevel
 from pyspark.sql import DataFrame
 
-from penstock.errors import ConfigError
 from penstock.streaming import transforms
 from penstock.streaming.base import BaseDStream
 from penstock.streaming.outputs import ForEachBatch, ForEachRDD, print_records
 from penstock.streaming.text_files import save_as_text_files
+from penstock.streaming.window_times import check_duration
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
@@ -148,15 +148,9 @@ class BasicOperations(BaseDStream):
             ConfigError: the interval is not a multiple of the slide duration.
         """
         self.ssc.check_changeable("checkpoint a stream")
-        interval_ms = round(interval * 1000)
-        if interval_ms <= 0 or interval_ms % self.slide_ms:
-            raise ConfigError(
-                f"the checkpoint interval of {type(self).__name__} is {interval!r} s, which is "
-                f"not a multiple of its slide time ({self.slide_ms} ms)",
-                operation="checkpoint",
-                hint=f"give seconds that are a multiple of {self.slide_ms / 1000:g}",
-            )
-        self.checkpoint_ms = interval_ms
+        self.checkpoint_ms = check_duration(
+            "checkpoint interval", interval, self.slide_ms, owner="dstream's"
+        )
         return self
 
     # -- outputs --

@@ -172,7 +172,8 @@ class QueueInputDStream(InputDStream):
         rdds = list(self._queue[start:end])
         sc = self.ssc.sparkContext
         if not rdds:
-            return sc.emptyRDD() if self._default is None else self._default
+            # Spark's empty default has one partition, so that operations on partitions see one.
+            return sc.parallelize([], 1) if self._default is None else self._default
         return rdds[0] if len(rdds) == 1 else sc.union(rdds)
 
     def __getstate__(self) -> dict[str, Any]:

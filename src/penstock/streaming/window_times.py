@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from penstock.errors import ConfigError
@@ -47,18 +48,21 @@ def is_worth_inverting(window_ms: int, slide_ms: int) -> bool:
     return window_ms >= 5 * slide_ms
 
 
-def check_duration(name: str, seconds: float, parent_slide_ms: int) -> int:
-    """Return a window or slide duration in milliseconds.
+def check_duration(
+    name: str, seconds: float, slide_ms: int, owner: str = "parent dstream's"
+) -> int:
+    """Return the duration of a window, slide or checkpoint interval in milliseconds.
 
     Raises:
-        ConfigError: it is not a positive multiple of the parent's slide.
+        ConfigError: it is not a positive multiple of the slide of ``owner``.
     """
-    duration_ms = round(seconds * 1000) if isinstance(seconds, int | float) else 0
-    if duration_ms <= 0 or duration_ms % parent_slide_ms:
+    is_time = isinstance(seconds, int | float) and math.isfinite(seconds)
+    duration_ms = round(seconds * 1000) if is_time else 0
+    if duration_ms <= 0 or duration_ms % slide_ms:
         raise ConfigError(
-            f"{name} must be multiple of the parent dstream's slide (batch) duration "
-            f"({parent_slide_ms} ms), and is {seconds!r} s",
-            operation="make window",
-            hint=f"give seconds that are a multiple of {parent_slide_ms / 1000:g}",
+            f"{name} must be multiple of the {owner} slide (batch) duration "
+            f"({slide_ms} ms), and is {seconds!r} s",
+            operation=f"set {name}",
+            hint=f"give seconds that are a multiple of {slide_ms / 1000:g}",
         )
     return duration_ms

@@ -119,7 +119,8 @@ class JobGenerator:
         else:
             self._halted = True
         self._events.put(None)
-        self._loop.join()
+        if self._loop.ident is not None:  # None: the program failed before it came to that
+            self._loop.join()
         return done
 
     def _restore(self, again: Sequence[Batch]) -> None:
