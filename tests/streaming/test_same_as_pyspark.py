@@ -105,19 +105,19 @@ def keyed(stream: Any) -> Any:
 
 
 OF_WINDOWS: dict[str, Program] = {
-    "window": lambda ssc, s: s.window(3),
+    "window": lambda ssc, s: s.window(3).map(str),
     "window with slide": lambda ssc, s: s.window(4, 2),
     "window that leaves batches out": lambda ssc, s: s.window(1, 3),
     "window longer than the run": lambda ssc, s: s.window(60, 4),
     "window of windows": lambda ssc, s: s.window(2, 2).map(str).window(4, 4),
     "window of a dry queue": lambda ssc, s: ssc.queueStream([[7]]).window(4, 2),
-    "join of windows": lambda ssc, s: keyed(s).window(2, 2).join(keyed(s).window(4, 2)),
+    "join of windows": lambda ssc, s: keyed(s).window(2, 2).join(keyed(s).window(4, 2), 1),
     "reduceByWindow": lambda ssc, s: s.reduceByWindow(operator.add, None, 4, 2),
     "countByWindow": lambda ssc, s: s.countByWindow(4, 2),
     "countByWindow of five": lambda ssc, s: s.countByWindow(5, 1),
-    "countByValueAndWindow": lambda ssc, s: s.countByValueAndWindow(5, 1),
-    "groupByKeyAndWindow": lambda ssc, s: keyed(s).groupByKeyAndWindow(4, 2),
-    "reduceByKeyAndWindow": lambda ssc, s: keyed(s).reduceByKeyAndWindow(max, None, 4, 2),
+    "countByValueAndWindow": lambda ssc, s: s.countByValueAndWindow(5, 1, 1),
+    "groupByKeyAndWindow": lambda ssc, s: keyed(s).groupByKeyAndWindow(4, 2, 1),
+    "reduceByKeyAndWindow": lambda ssc, s: keyed(s).reduceByKeyAndWindow(max, None, 4, 2, 1),
     "reduceByKeyAndWindow inverse": lambda ssc, s: keyed(s).reduceByKeyAndWindow(
         operator.add, operator.sub, 5, 1, 1
     ),
