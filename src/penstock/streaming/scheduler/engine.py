@@ -14,6 +14,7 @@ from penstock.conf import StreamingSettings
 from penstock.journal import CommitPolicy
 from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
+from penstock.streaming import rdd_checkpoints
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.scheduler.batch_log import BatchLog
@@ -64,6 +65,8 @@ class Engine:
                 retain=settings.min_batches_to_retain,
             )
             graph.check_offsets(log.ends)
+            if graph.writes_rdds:
+                rdd_checkpoints.prepare(sc, location.url)
             self._tracker = ReceiverTracker(
                 sc, graph.receiver_inputs, _receiver_settings(settings, location), bus, on_error
             )
