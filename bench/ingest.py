@@ -5,9 +5,9 @@ seconds of a trickle in which both sides warm up. Each run is a fresh process (a
 local[3]); rates are the records of the batches that ended after the warm-up.
 
 The peer is ``pyspark.streaming`` with a checkpoint directory and its write-ahead log, and counts
-with ``rdd.count()``: the way to count that its public interface has. What it would do if PySpark let
-a program count within the JVM (``rdd._jrdd``, private) is shown, too. Its write-ahead log is not
-fsynced: a power cut loses what it acknowledged.
+with ``rdd.count()``, the way to count that its public interface has. What it would do if PySpark
+let a program count within the JVM (``rdd._jrdd``, private) is shown, too. Its write-ahead log is
+not fsynced: a power cut loses what it took.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SETTLE_S = 4
 def main() -> None:
     """Run all programs in turns."""
     options = parse_options(__doc__)
-    trickle_s, seconds, rounds = (8, 8, 1) if options.quick else (12, 16, 3)
+    trickle_s, seconds, rounds = (12, 10, 1) if options.quick else (20, 20, 3)
     names = ("ours-dataframe", "peer-python", "ours-python", "peer-jvm")
     sides = {name: partial(_records_per_s, name, trickle_s, seconds) for name in names}
     rate = in_turns(sides, rounds, "records/s")

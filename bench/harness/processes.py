@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["fresh_process", "text_server"]
 
-_HERE = Path(__file__).parent
+_BENCH = Path(__file__).parent.parent
 _STOP_S = 10.0
 
 
@@ -27,7 +27,7 @@ def fresh_process(script: str, *arguments: object, timeout_s: float) -> Any:
     Raises:
         RuntimeError: it failed, or took longer than ``timeout_s``; carries the end of its output.
     """
-    command = [sys.executable, str(_HERE.parent / script), *map(str, arguments)]
+    command = [sys.executable, str(_BENCH / script), *map(str, arguments)]
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(command, stdout=output, stderr=errors, start_new_session=True)
         try:
@@ -53,8 +53,10 @@ def text_server(lines_per_s: int, paced_s: float) -> Iterator[int]:
     A client gets ``lines_per_s`` for ``paced_s`` seconds, and then as many as it reads. The server
     ends with the block, or with this process, whatever ends that.
     """
-    command = [sys.executable, str(_HERE / "text_server.py"), str(lines_per_s), str(paced_s)]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "harness.text_server", str(lines_per_s), str(paced_s)]
+    server = subprocess.Popen(
+        command, cwd=_BENCH, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert server.stdin is not None
     assert server.stdout is not None
     try:

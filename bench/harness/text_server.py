@@ -1,7 +1,7 @@
 """The sender: a TCP server in a process of its own. Prints its port; ends when its input ends.
 
-Usage: text_server.py LINES_PER_S PACED_S. A client gets LINES_PER_S for the first PACED_S seconds
-and after that as many as it reads.
+Usage: python -m harness.text_server LINES_PER_S PACED_S. A client gets LINES_PER_S for the first
+PACED_S seconds, and after that as many as it reads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 from contextlib import suppress
 
-from lines import LINE_BYTES, log_lines
+from harness.lines import LINE_BYTES, log_lines
 
 _LINES = 40_000
 _PIECE_LINES = 1_000
