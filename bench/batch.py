@@ -34,12 +34,8 @@ def main() -> None:
         metrics.append(Metric(name, "ms", found["batch_ms"], budget_ms, 1.0, less_is_better=True))
     found = fresh_process("_batch_program.py", "engine", late, timeout_s=900)
     print(
-<<<<<<< HEAD
-        f"  engine alone: {found['early_ms']:.2f} ms after 10, {found['late_ms']:.2f} ms after {late:,}"
-=======
         f"  engine alone: {found['early_ms']:.2f} ms after 10 batches, "
         f"{found['late_ms']:.2f} ms after {late:,}"
->>>>>>> bench
     )
     name = f"engine alone after {late:,} batches, to after 10"
     metrics.append(
