@@ -1,4 +1,4 @@
-"""Scenarios that the tests of estimators share: four scripted ones, and any number of random ones."""
+"""Scenarios for tests of estimators: four scripted ones, and any number of random ones."""
 
 from __future__ import annotations
 
@@ -43,6 +43,9 @@ SCRIPTED = {
 }
 UNBOUNDED_RATE = 1e9
 """An initial rate that bounds nothing, as Spark's when none is set."""
+RANDOM_BATCHES = 120
+LAST_STEP = 80
+"""No random scenario changes its costs or its load at once after this batch."""
 
 
 def peer(scenario: Scenario) -> Scenario:
@@ -66,10 +69,10 @@ def drifting(at: Callable[[int], Cost], share: float, period_ms: int) -> Callabl
 
 
 def random_scenario(seed: int) -> Scenario:
-    """Return two hundred batches of anything: steps of cost and load, drift, noise, outliers."""
+    """Return RANDOM_BATCHES of anything: steps of cost and load, drift, noise, outliers."""
     rng = random.Random(seed)
     interval_ms = rng.choice([200, 500, 1000, 2000, 10_000])
-    duration_ms = 200 * interval_ms
+    duration_ms = RANDOM_BATCHES * interval_ms
     capacity = 10 ** rng.uniform(2.5, 6.5)  # records per second
     fixed_ms = rng.uniform(0.01, 0.3) * interval_ms
 
@@ -78,17 +81,17 @@ def random_scenario(seed: int) -> Scenario:
         return Cost(fixed_ms * rng.uniform(0.5, 2), per_record_ms * 10 ** rng.uniform(-0.6, 0.6))
 
     def steps(value: Callable[[], object]) -> list[tuple[int, object]]:
-        times = sorted(rng.sample(range(1, 150), rng.randrange(4)))
+        times = sorted(rng.sample(range(1, LAST_STEP), rng.randrange(4)))
         return [(time * interval_ms, value()) for time in [0, *times]]
 
     return Scenario(
         duration_ms=duration_ms,
         cost=drifting(
-            piecewise(*steps(cost)),  # type: ignore[arg-type]
+            piecewise(*steps(cost)),
             share=rng.uniform(0, 0.3),
             period_ms=rng.randrange(20, 400) * interval_ms,
         ),
-        arrivals=piecewise(*steps(lambda: capacity * 10 ** rng.uniform(-3, 1))),  # type: ignore[arg-type]
+        arrivals=piecewise(*steps(lambda: capacity * 10 ** rng.uniform(-3, 1))),
         batch_interval_ms=interval_ms,
         backlog=rng.choice([0, int(capacity * rng.uniform(0, 100))]),
         source_rate=capacity * rng.uniform(2, 100),

@@ -38,8 +38,7 @@ class RateController:
     """Keeps the rate limit of one input, fed by the ends of its batches. Thread-safe.
 
     The limit starts at ``initial_rate``, or where ``restore`` left it, and then follows the
-    estimator between ``min_rate`` and ``max_rate``; ``max_rate`` goes before ``min_rate``. Nothing
-    is limited to less than it says: fractions count.
+    estimator between ``min_rate`` and ``max_rate``; ``max_rate`` goes before ``min_rate``.
 
     Subclass it and override ``publish`` to bring the limit elsewhere.
 
@@ -71,7 +70,7 @@ class RateController:
         self._wanted = positive("initial_rate", initial_rate)
         self._min_rate = positive("min_rate", min_rate)
         self._max_rate = _limit(max_rate)
-        self._estimator.begin_at(self.latest_rate)
+        self._estimator.limited_to(self.latest_rate)
 
     @property
     def latest_rate(self) -> float:
@@ -127,11 +126,11 @@ class RateController:
         rate = _parse(self.stream, text)
         with self._lock:
             self._set(rate, self._max_rate)
-            self._estimator.begin_at(self.latest_rate)
 
     def _set(self, wanted: float, max_rate: float) -> None:
         before = self.latest_rate
         self._wanted, self._max_rate = wanted, max_rate
+        self._estimator.limited_to(self.latest_rate)
         if self.latest_rate != before:
             self.publish(self.latest_rate)
 

@@ -74,12 +74,13 @@ class CostLearner:
     ) -> CostModel | None:
         """Let a batch choose between the model and its rival; None when it cannot.
 
-        A small batch may tell nothing of what a larger one costs. One that used its limit is asked
-        about the size that matters, so it settles the question.
+        A small batch may tell nothing of what a larger one costs: it fits both. One that used its
+        limit is asked about the size that matters, so it settles the question.
         """
         expected_ms, rival_ms = model.predict_ms(count), rival.predict_ms(count)
         alike = abs(math.log(expected_ms / rival_ms)) < _SURPRISE_SD * self.noise
-        if alike and not used_limit:
+        fits = abs(model.surprise(count, delay_ms, self.noise)) <= _SURPRISE_SD
+        if alike and fits and not used_limit:
             return None
         if abs(math.log(delay_ms / expected_ms)) <= abs(math.log(delay_ms / rival_ms)):
             return model

@@ -2,7 +2,7 @@
 
 An estimator is a pure decision maker: no clock, no thread, no I/O. It is called once for each batch
 that ended, in the order of their ends, by one thread at a time. Which batches ran under which limit
-it cannot know: batches that were received before a change run after it.
+it cannot know for sure: what was received before a change runs after it.
 
 Prior art: Spark's ``org.apache.spark.streaming.scheduler.rate.RateEstimator``.
 """
@@ -38,10 +38,11 @@ class RateEstimator(ABC):
             scheduling_delay_ms: how long it was late when its first job started.
         """
 
-    def begin_at(self, rate_records_per_s: float) -> None:  # noqa: B027 (not all need it)
-        """Told once, before the first batch, which limit is in force until the first estimate.
+    def limited_to(self, rate_records_per_s: float) -> None:  # noqa: B027 (not all need it)
+        """Told which limit is in force from now on.
 
-        It is the initial rate, or the one that a checkpoint kept.
+        Before the first batch it is the initial rate, or the one that a checkpoint kept; later what
+        came of each estimate, which a highest rate may have cut.
         """
 
     def explain(self) -> str:

@@ -105,8 +105,8 @@ class FitRateEstimator(RateEstimator):
         self.reasoning = Reasoning("no estimate", None, _TARGET_UTILISATION)
         """Why the last ``compute`` answered as it did."""
 
-    def begin_at(self, rate_records_per_s: float) -> None:
-        """See RateEstimator.begin_at."""
+    def limited_to(self, rate_records_per_s: float) -> None:
+        """See RateEstimator.limited_to."""
         self._limit = self._per_batch(positive("rate_records_per_s", rate_records_per_s))
 
     def explain(self) -> str:
@@ -168,19 +168,19 @@ class FitRateEstimator(RateEstimator):
         return limit, "first batch" if self._costs.learned == 1 else why
 
     def _aim_by(self, model: CostModel, target: float, proven: float) -> tuple[float, Why]:
-        room_ms = target * self._interval_ms - model.fixed_ms
-        least_room_ms = _LEAST_ROOM * self._interval_ms
-        aim = max(room_ms, least_room_ms) / model.per_record_ms
+        room_ms = max(target * self._interval_ms - model.fixed_ms, _LEAST_ROOM * self._interval_ms)
+        aim = room_ms / model.per_record_ms
         most = min(aim, _MAX_GROWTH * self._largest)
 
+        worst_ms = _WORST_UTILISATION * max(self._interval_ms, model.predict_ms(aim))
+
         def too_long(count: float) -> bool:
-            likely_ms = model.predict_ms(count) + _CONFIDENCE_SD * model.sd_ms(count)
-            return likely_ms > _WORST_UTILISATION * self._interval_ms
+            return model.predict_ms(count) + _CONFIDENCE_SD * model.sd_ms(count) > worst_ms
 
         limit = max(_largest(most, too_long), min(proven, most))
         if limit < aim:
             return limit, "uncertain"
-        if room_ms < least_room_ms:
+        if model.fixed_ms > (_TARGET_UTILISATION - _LEAST_ROOM) * self._interval_ms:
             return limit, "fixed cost fills the interval"
         return limit, "draining" if target < _TARGET_UTILISATION else "target"
 
