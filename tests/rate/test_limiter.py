@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.clock import SystemClock
@@ -75,6 +75,7 @@ def test_a_store_beyond_the_bucket_leaves_a_debt() -> None:
     assert times_ms(limiter, clock, [5000, 1]) == [BLOCK_MS, 5001]
 
 
+@settings(deadline=None)
 @given(
     rate=st.floats(0.05, 1e6),
     stores=st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 3000)), max_size=40),
