@@ -48,6 +48,11 @@ class Engine:
         settings: StreamingSettings,
         on_error: Callable[[BaseException], None],
     ) -> None:
+        if settings.rate.first_rate is not None:
+            _log.warning(
+                "Rate limits and back pressure are not applied yet: every batch takes all that was"
+                " received (docs/back-pressure.md)"
+            )
         self._location = location
         self._graceful_timeout_s = (
             settings.graceful_stop_timeout_ms or 10 * graph.batch_interval_ms
