@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.conf import StreamingSettings
+from penstock.conf import DEFAULT_INITIAL_RATE, RateSettings, StreamingSettings
 from penstock.errors import ConfigError
 
 
@@ -36,6 +36,21 @@ def test_durations(text: str, expected_ms: int) -> None:
         ("spark.streaming.receiverRestartDelay", ""),
         ("spark.sql.streaming.minBatchesToRetain", "none"),
         ("spark.penstock.journal.compression", "rar"),
+        ("spark.streaming.backpressure.enabled", "yes"),
+        ("spark.streaming.backpressure.rateEstimator", "PID"),
+        ("spark.streaming.backpressure.rateEstimator", "my module"),
+        ("spark.streaming.backpressure.initialRate", "0"),
+        ("spark.streaming.backpressure.initialRate", "many"),
+        ("spark.streaming.receiver.maxRate", "-1"),
+        ("spark.streaming.receiver.maxRate", "0"),
+        ("spark.streaming.receiver.maxRate", "nan"),
+        ("spark.streaming.receiver.maxRate", "inf"),
+        ("spark.streaming.backpressure.pid.minRate", "0.0"),
+        ("spark.streaming.backpressure.pid.proportional", "-0.1"),
+        ("spark.streaming.backpressure.pid.integral", "NaN"),
+        ("spark.streaming.backpressure.pid.derived", ""),
+        ("spark.streaming.kafka.maxRatePerPartition", "-1"),
+        ("spark.streaming.kafka.minRatePerPartition", "0"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(name: str, text: str) -> None:
@@ -44,3 +59,45 @@ def test_a_wrong_value_is_refused_by_name(name: str, text: str) -> None:
     assert name in str(caught.value)
     assert repr(text) in str(caught.value)
     assert "Hint: give" in str(caught.value)
+
+
+def test_rate_settings_are_sparks() -> None:
+    bp = "spark.streaming.backpressure"
+    conf = {
+        f"{bp}.enabled": "true",
+        f"{bp}.rateEstimator": "package.module.Estimator",
+        f"{bp}.initialRate": "500",
+        f"{bp}.pid.minRate": "1.5",
+        f"{bp}.pid.proportional": "0.9",
+        f"{bp}.pid.integral": "0.3",
+        f"{bp}.pid.derived": "0.1",
+        "spark.streaming.receiver.maxRate": "1e5",
+        "spark.streaming.kafka.maxRatePerPartition": "20",
+        "spark.streaming.kafka.minRatePerPartition": "2",
+    }
+    expected = RateSettings(
+        True, "package.module.Estimator", 500.0, 1e5, 1.5, 0.9, 0.3, 0.1, 20.0, 2
+    )
+    assert StreamingSettings.from_conf(conf).rate == expected
+    assert StreamingSettings.from_conf({}).rate == RateSettings()
+    no_limit = {"spark.streaming.kafka.maxRatePerPartition": "0"}  # Spark's default, said aloud
+    assert RateSettings.from_conf(no_limit) == RateSettings()
+
+
+@pytest.mark.parametrize(
+    ("enabled", "initial", "highest", "expected"),
+    [
+        (False, None, None, None),
+        (False, 10.0, 200.0, 200.0),
+        (True, None, None, DEFAULT_INITIAL_RATE),
+        (True, None, 200.0, 200.0),
+        (True, 10.0, None, 10.0),
+        (True, 10.0, 200.0, 10.0),
+        (True, 500.0, 200.0, 200.0),
+    ],
+)
+def test_the_first_batch_has_a_limit_when_back_pressure_is_on(
+    enabled: bool, initial: float | None, highest: float | None, expected: float | None
+) -> None:
+    settings = RateSettings(backpressure_enabled=enabled, initial_rate=initial, max_rate=highest)
+    assert settings.first_rate == expected

@@ -5,18 +5,93 @@ Names and defaults are Spark's wherever Spark has the setting.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock.errors import ConfigError
 
-__all__ = ["StreamingSettings"]
+__all__ = ["DEFAULT_INITIAL_RATE", "RateSettings", "StreamingSettings"]
 
 _T = TypeVar("_T")
 _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 _COMPRESSIONS = ("none", "lz4", "snappy", "zstd")
+
+DEFAULT_INITIAL_RATE = 1000.0
+"""Records/s of the first batch when back pressure is on and no setting bounds it.
+
+Spark leaves that batch unbounded. A cold JVM takes seconds over its first batch whatever it holds,
+and from here an estimator needs three batches to a million records/s, so little is lost.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RateSettings:
+    """Settings of rate limits and back pressure. Rates are records per second of one input.
+
+    In the names, ``bp`` stands for ``spark.streaming.backpressure``.
+
+    ==========================================  =======  ==========================================
+    setting                                     default  meaning
+    ==========================================  =======  ==========================================
+    ``bp.enabled``                              false    whether the rate follows the batches
+    ``bp.rateEstimator``                        pid      pid, fit, or an import path
+    ``bp.initialRate``                          maxRate  limit of the first batches
+    ``bp.pid.minRate``                          100      lowest rate, for every estimator
+    ``bp.pid.proportional``                     1.0      PID's weight of the last error
+    ``bp.pid.integral``                         0.2      PID's weight of the scheduling delay
+    ``bp.pid.derived``                          0.0      PID's weight of the error's change
+    ``spark.streaming.receiver.maxRate``        none     highest rate; goes before ``minRate``
+    ``spark.streaming.kafka.``
+    ``maxRatePerPartition``                     0        highest rate of one partition, 0 for none
+    ``minRatePerPartition``                     1        fewest records of a partition in a batch
+    ==========================================  =======  ==========================================
+    """
+
+    backpressure_enabled: bool = False
+    estimator: str = "pid"
+    initial_rate: float | None = None
+    max_rate: float | None = None
+    min_rate: float = 100.0
+    proportional: float = 1.0
+    integral: float = 0.2
+    derivative: float = 0.0
+    max_rate_per_partition: float | None = None
+    min_records_per_partition: int = 1
+
+    @property
+    def first_rate(self) -> float | None:
+        """The limit before any batch is done; finite with back pressure, None is unlimited."""
+        if not self.backpressure_enabled:
+            return self.max_rate
+        if self.max_rate is None:
+            return DEFAULT_INITIAL_RATE if self.initial_rate is None else self.initial_rate
+        return self.max_rate if self.initial_rate is None else min(self.initial_rate, self.max_rate)
+
+    @staticmethod
+    def from_conf(conf: Mapping[str, str]) -> RateSettings:
+        """Read the settings from Spark's configuration.
+
+        Raises:
+            ConfigError: a value cannot be parsed or is out of range; names the setting.
+        """
+        usual = RateSettings()
+        pid, kafka = "spark.streaming.backpressure.pid", "spark.streaming.kafka"
+        get = _Reader(conf)
+        return RateSettings(
+            get("spark.streaming.backpressure.enabled", _flag, usual.backpressure_enabled),
+            get("spark.streaming.backpressure.rateEstimator", _estimator, usual.estimator),
+            get("spark.streaming.backpressure.initialRate", _rate, None),
+            get("spark.streaming.receiver.maxRate", _rate, None),
+            get(f"{pid}.minRate", _rate, usual.min_rate),
+            get(f"{pid}.proportional", _weight, usual.proportional),
+            get(f"{pid}.integral", _weight, usual.integral),
+            get(f"{pid}.derived", _weight, usual.derivative),
+            get(f"{kafka}.maxRatePerPartition", _weight, 0.0) or None,
+            get(f"{kafka}.minRatePerPartition", _positive, usual.min_records_per_partition),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +108,8 @@ class StreamingSettings:
     ``spark.sql.streaming.minBatchesToRetain``  100         entries kept in the two logs
     ``spark.penstock.journal.compression``      none        none, lz4, snappy or zstd
     ==========================================  ==========  =======================================
+
+    ``rate`` holds those of back pressure.
     """
 
     block_interval_ms: int = 200
@@ -41,6 +118,7 @@ class StreamingSettings:
     receiver_restart_delay_ms: int = 2000
     min_batches_to_retain: int = 100
     journal_compression: str = "none"
+    rate: RateSettings = field(default_factory=RateSettings)
 
     @staticmethod
     def from_conf(conf: Mapping[str, str]) -> StreamingSettings:
@@ -50,10 +128,7 @@ class StreamingSettings:
             ConfigError: a value cannot be parsed or is out of range; names the setting.
         """
         usual = StreamingSettings()
-
-        def get(name: str, parse: Callable[[str, str], _T], default: _T) -> _T:
-            return parse(name, conf[name]) if name in conf else default
-
+        get = _Reader(conf)
         return StreamingSettings(
             get("spark.streaming.blockInterval", _duration_ms, usual.block_interval_ms),
             get("spark.streaming.concurrentJobs", _positive, usual.concurrent_jobs),
@@ -61,7 +136,16 @@ class StreamingSettings:
             get("spark.streaming.receiverRestartDelay", _duration_ms, 2000),
             get("spark.sql.streaming.minBatchesToRetain", _positive, usual.min_batches_to_retain),
             get("spark.penstock.journal.compression", _compression, usual.journal_compression),
+            RateSettings.from_conf(conf),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    conf: Mapping[str, str]
+
+    def __call__(self, name: str, parse: Callable[[str, str], _T], default: _T) -> _T:
+        return parse(name, self.conf[name]) if name in self.conf else default
 
 
 def _duration_ms(name: str, text: str) -> int:
@@ -75,6 +159,40 @@ def _positive(name: str, text: str) -> int:
     if not re.fullmatch(r"\s*[0-9]+\s*", text) or int(text) < 1:
         raise _refused(name, text, "a whole number of 1 or more")
     return int(text)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise _refused(name, text, "true or false")
+    return text.strip().lower() == "true"
+
+
+def _rate(name: str, text: str) -> float:
+    value = _number(text)
+    if not (0 < value < math.inf):
+        raise _refused(name, text, "records per second, a finite number above 0")
+    return value
+
+
+def _weight(name: str, text: str) -> float:
+    value = _number(text)
+    if not (0 <= value < math.inf):
+        raise _refused(name, text, "a finite number of 0 or more")
+    return value
+
+
+def _number(text: str) -> float:
+    """Return the number in a text, NaN when there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _estimator(name: str, text: str) -> str:
+    if not re.fullmatch(r"pid|fit|[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", text):
+        raise _refused(name, text, "pid, fit, or an import path such as package.module.Class")
+    return text
 
 
 def _compression(name: str, text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark import RDD, SparkContext
 
+from penstock.conf import StreamingSettings
 from penstock.errors import (
     BatchFailedError,
     ConcurrentDriverError,
@@ -154,10 +155,10 @@ def test_a_failed_batch_does_not_stop_the_next_ones_and_runs_again_after_a_resta
     rerun = Stepper(again, clock)
     again.start()
     rerun.wait_completed(1)
-    rerun.step()
+    rerun.step(2)
     again.stop(stopSparkContext=False)
-    assert [info.batchId for info in rerun.completed] == [1, 3]
-    # What comes after a batch that ran again is retired, too.
+    assert [info.batchId for info in rerun.completed] == [1, 3, 4]
+    # What comes after a batch that ran again is retired, too: all but the newest batch's.
     consumer = tmp_path / "journal" / "tail-0" / "consumers" / "streaming.json"
     newest = (tmp_path / "offsets" / "3").read_text().splitlines()[-1]
     assert json.loads(consumer.read_text())["offsets"] == json.loads(newest)["tail-0"]
@@ -181,7 +182,7 @@ def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
     assert running.wait(30)
     for _ in range(5):
         clock.advance(1000)
-    assert eventually(lambda: ssc._engine._generator._due_ms == 1_006_000)  # type: ignore[union-attr]
+    assert eventually(lambda: ssc._engine._generator._due.times_ms == (1_006_000,))  # type: ignore[union-attr]
     go_on.set()
     stepper.wait_completed(2)
     assert [info.batchTime for info in stepper.completed] == [1_001_000, 1_006_000]
@@ -297,3 +298,15 @@ def test_program_with_other_inputs_is_refused(
     with pytest.raises(RecoveryMismatchError, match="stream 'other'"):
         renamed.start()
     assert StreamingContext.getActive() is None
+
+
+def test_rate_limits_are_said_not_to_be_applied(
+    sc: SparkContext, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = dict(sc.getConf().getAll()) | {"spark.streaming.receiver.maxRate": "5"}
+    ssc = StreamingContext(sc, 1, clock=clock)
+    ssc._settings = StreamingSettings.from_conf(conf)
+    ssc.queueStream([[1]]).foreachRDD(ignore)
+    ssc.start()
+    ssc.stop(stopSparkContext=False)
+    assert "not applied yet" in caplog.text

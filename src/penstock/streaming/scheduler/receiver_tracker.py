@@ -122,6 +122,8 @@ class _Runner(threading.Thread):
 
     def join(self, timeout_s: float | None = None) -> bool:  # type: ignore[override]
         """Wait for the receiver's end; cancel its task when it takes too long."""
+        if self.ident is None:  # the program failed before it came to start its receivers
+            return True
         super().join(timeout_s)
         if not self.is_alive():
             return True

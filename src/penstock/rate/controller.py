@@ -1,0 +1,155 @@
+"""The rate controller of one input: takes in finished batches, keeps the limit, makes it known."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from dataclasses import dataclass
+
+from penstock.conf import DEFAULT_INITIAL_RATE
+from penstock.errors import ConfigError, LogFormatError
+from penstock.rate.checks import positive
+from penstock.rate.estimator import RateEstimator
+
+__all__ = ["RateController", "RateDecision"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RateDecision:
+    """What one batch led to: a line of the rate's history. Rates in records per second."""
+
+    time_ms: int
+    """When the batch ended, milliseconds since the epoch."""
+    num_elements: int
+    processing_delay_ms: int
+    scheduling_delay_ms: int
+    estimate: float | None
+    """What the estimator said, None for no change."""
+    rate: float
+    """The limit from now on."""
+    why: str
+    """The estimator's reason."""
+
+
+class RateController:
+    """Keeps the rate limit of one input, fed by the ends of its batches. Thread-safe.
+
+    The limit starts at ``initial_rate``, or where ``restore`` left it, and then follows the
+    estimator between ``min_rate`` and ``max_rate``; ``max_rate`` goes before ``min_rate``.
+
+    Subclass it and override ``publish`` to bring the limit elsewhere.
+
+    Source: ``org.apache.spark.streaming.scheduler.RateController``.
+
+    Args:
+        stream: the input's name.
+        estimator: makes the estimates; belongs to this controller alone.
+        initial_rate: limit until the first estimate, records per second.
+        min_rate: lowest limit, records per second.
+        max_rate: highest limit, records per second; None for none.
+
+    Raises:
+        ConfigError: a rate is not a finite number above 0.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        estimator: RateEstimator,
+        *,
+        initial_rate: float = DEFAULT_INITIAL_RATE,
+        min_rate: float = 100.0,
+        max_rate: float | None = None,
+    ) -> None:
+        self.stream = stream
+        self._estimator = estimator
+        self._lock = threading.RLock()  # publish may ask for the latest rate
+        self._wanted = positive("initial_rate", initial_rate)
+        self._min_rate = positive("min_rate", min_rate)
+        self._max_rate = _limit(max_rate)
+        self._estimator.limited_to(self.latest_rate)
+
+    @property
+    def latest_rate(self) -> float:
+        """The limit in force, records per second."""
+        with self._lock:
+            return min(self._wanted, self._max_rate)
+
+    def on_batch_completed(
+        self,
+        time_ms: int,
+        num_elements: int,
+        processing_delay_ms: int,
+        scheduling_delay_ms: int,
+    ) -> RateDecision:
+        """Take in a batch that ended, and publish the limit if that changed it.
+
+        The arguments are those of RateEstimator.compute.
+        """
+        batch = (time_ms, num_elements, processing_delay_ms, scheduling_delay_ms)
+        with self._lock:
+            estimate = self._estimator.compute(*batch)
+            # An estimator of a user's own may answer anything; a limit is always a number.
+            if estimate is not None and math.isfinite(estimate):
+                self._set(max(estimate, self._min_rate), self._max_rate)
+            return RateDecision(*batch, estimate, self.latest_rate, self._estimator.explain())
+
+    def set_max_rate(self, rate_records_per_s: float | None) -> None:
+        """Change the highest limit at once, None for none.
+
+        Raises:
+            ConfigError: the rate is not a finite number above 0.
+        """
+        with self._lock:
+            self._set(self._wanted, _limit(rate_records_per_s))
+
+    def publish(self, rate_records_per_s: float) -> None:
+        """Called with each new limit, in their order; does nothing here.
+
+        It is called under the controller's lock and should be quick.
+        """
+
+    def to_json(self) -> str:
+        """Return what ``restore`` needs to go on with this limit."""
+        with self._lock:
+            return json.dumps({"version": _VERSION, "rate": self._wanted})
+
+    def restore(self, text: str) -> None:
+        """Go on with the limit that ``to_json`` kept; call it before the first batch.
+
+        Raises:
+            LogFormatError: the text is damaged or of a newer version.
+        """
+        rate = _parse(self.stream, text)
+        with self._lock:
+            self._set(rate, self._max_rate)
+
+    def _set(self, wanted: float, max_rate: float) -> None:
+        before = self.latest_rate
+        self._wanted, self._max_rate = wanted, max_rate
+        self._estimator.limited_to(self.latest_rate)
+        if self.latest_rate != before:
+            self.publish(self.latest_rate)
+
+
+def _limit(max_rate: float | None) -> float:
+    return math.inf if max_rate is None else positive("max_rate", max_rate)
+
+
+def _parse(stream: str, text: str) -> float:
+    try:
+        values = json.loads(text)
+        if values["version"] != _VERSION:
+            raise ValueError(f"version {values['version']!r}")
+        return positive("rate", float(values["rate"]))
+    except (ConfigError, KeyError, TypeError, ValueError) as e:
+        raise LogFormatError(
+            "the kept rate cannot be read",
+            operation="restore rate",
+            ids={"stream": stream},
+            hint="delete it, and the input starts at its initial rate; or run the version of "
+            "penstock that wrote it",
+        ) from e

@@ -1,0 +1,55 @@
+"""Makes the estimator that the configuration names."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.conf import RateSettings
+from penstock.errors import ConfigError
+from penstock.rate.estimator import RateEstimator
+from penstock.rate.fit import FitRateEstimator
+from penstock.rate.pid import PIDRateEstimator
+
+__all__ = ["create_estimator"]
+
+_SETTING = "spark.streaming.backpressure.rateEstimator"
+
+
+def create_estimator(conf: Mapping[str, str], batch_interval_ms: int) -> RateEstimator:
+    """See RateEstimator.create."""
+    settings = RateSettings.from_conf(conf)
+    if settings.estimator == "fit":
+        return FitRateEstimator(batch_interval_ms, settings.min_rate)
+    if settings.estimator == "pid":
+        return PIDRateEstimator(
+            batch_interval_ms,
+            settings.proportional,
+            settings.integral,
+            settings.derivative,
+            settings.min_rate,
+        )
+    return _imported(settings.estimator, conf, batch_interval_ms)
+
+
+def _imported(path: str, conf: Mapping[str, str], batch_interval_ms: int) -> RateEstimator:
+    module, _, name = path.rpartition(".")
+    try:
+        make: Any = getattr(importlib.import_module(module), name)
+        estimator = make(conf, batch_interval_ms)
+    except Exception as e:
+        raise _refused(path, "cannot be made") from e
+    if not isinstance(estimator, RateEstimator):
+        raise _refused(path, f"gives a {type(estimator).__name__}, not a RateEstimator")
+    return estimator
+
+
+def _refused(path: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"setting {_SETTING} is {path!r}, which {why}",
+        operation="create rate estimator",
+        ids={"setting": _SETTING},
+        hint="give pid, fit, or the import path of a callable that takes (conf, batch_interval_ms) "
+        "and returns a penstock.rate.RateEstimator",
+    )

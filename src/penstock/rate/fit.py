@@ -1,0 +1,209 @@
+"""The overhead-aware estimator: fits the cost of a batch, and fills the interval to a target.
+
+PID takes records / delay for what the job can do. A batch also has a fixed cost (planning, tasks,
+commits), so a small batch looks slow, and quiet periods push PID's rate down. Here the two costs
+are told apart (penstock.rate.cost_learner), and the limit is the number of records that takes the
+target share of the interval:
+
+- less the time that batches are late (**draining**);
+- no more than the model can vouch for: the likely worst of a larger batch has a bound, and a batch
+  is never more than ten times the largest so far (**uncertain**);
+- the lower of two limits while it is open whether a surprise was an outlier or a change
+  (**surprise**): an outlier costs one small batch, a slowdown is answered at once;
+- a batch that did not use its limit says little about it: the limit holds, unless the model is sure
+  that it is too high (**source-limited**; congestion windows are validated likewise, RFC 7661).
+
+Prior art: Das et al., "Adaptive Stream Processing using Dynamic Batch Sizing" (2014), for the
+linear model of batch times.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.rate.checks import positive
+from penstock.rate.cost_learner import CostLearner
+from penstock.rate.cost_model import CostModel
+from penstock.rate.estimator import RateEstimator
+
+__all__ = ["FitRateEstimator", "Reasoning", "Why"]
+
+_log = logging.getLogger(__name__)
+
+_TARGET_UTILISATION = 0.9
+"""Share of the interval that a batch shall take: noise of a tenth stays within the interval."""
+_LEAST_UTILISATION = 0.45
+"""Draining leaves at least this, so that late batches do not starve the program."""
+_LEAST_ROOM = 0.1
+"""Share of the interval for records when the fixed cost leaves none: trickle, do not stall."""
+_WORST_UTILISATION = 1.25
+"""What a batch may take at the model's pessimistic end."""
+_CONFIDENCE_SD = 2.0
+_MAX_GROWTH = 10.0
+"""Costs may not stay linear in sizes that were never tried."""
+_USES_LIMIT = 0.5
+"""A batch of this share of its limit says something about the limit."""
+
+Why = Literal[
+    "no estimate",
+    "first batch",
+    "target",
+    "draining",
+    "uncertain",
+    "surprise",
+    "source-limited",
+    "fixed cost fills the interval",
+    "minimum rate",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Why a limit was chosen, for one batch. Plain values, for logs and for the rate's history."""
+
+    why: Why
+    limit_records_per_s: float | None
+    """None when the batch yields no estimate."""
+    target_utilisation: float
+    fixed_ms: float | None = None
+    per_record_ms: float | None = None
+    noise: float | None = None
+    """Standard deviation of batch times, relative to them."""
+
+    def __str__(self) -> str:
+        if self.fixed_ms is None or self.per_record_ms is None or self.noise is None:
+            return self.why
+        return (
+            f"{self.why}: {self.fixed_ms:.1f} ms + {self.per_record_ms * 1000:.3f} us a record, "
+            f"noise {self.noise:.0%}, target {self.target_utilisation:.0%} of the interval"
+        )
+
+
+class FitRateEstimator(RateEstimator):
+    """Models batch time as fixed cost + cost per record; see the top of this module.
+
+    Logs each reasoning at DEBUG under ``penstock.rate.fit``.
+
+    Args:
+        batch_interval_ms: length of a batch.
+        min_rate: lowest rate, records per second.
+
+    Raises:
+        ConfigError: an argument is out of range, infinite or NaN.
+    """
+
+    def __init__(self, batch_interval_ms: int, min_rate: float = 100.0) -> None:
+        self._interval_ms = float(positive("batch_interval_ms", batch_interval_ms))
+        self._least = self._per_batch(positive("min_rate", min_rate))
+        self._costs = CostLearner(self._interval_ms)
+        self._limit: float | None = None  # records per batch
+        self._largest = 0  # the largest batch so far
+        self._latest_time_ms = -1
+        self.reasoning = Reasoning("no estimate", None, _TARGET_UTILISATION)
+        """Why the last ``compute`` answered as it did."""
+
+    def limited_to(self, rate_records_per_s: float) -> None:
+        """See RateEstimator.limited_to."""
+        self._limit = self._per_batch(positive("rate_records_per_s", rate_records_per_s))
+
+    def explain(self) -> str:
+        """Return the reasoning as text."""
+        return str(self.reasoning)
+
+    def compute(
+        self,
+        time_ms: int,
+        num_elements: int,
+        processing_delay_ms: int,
+        scheduling_delay_ms: int,
+    ) -> float | None:
+        """See RateEstimator.compute; answers from the first batch on."""
+        comes_later = time_ms > self._latest_time_ms
+        self._latest_time_ms = time_ms  # also after a jump back: the next batch counts again
+        if not comes_later or num_elements <= 0 or processing_delay_ms <= 0:
+            self.reasoning = self._reason("no estimate", None, _TARGET_UTILISATION)
+            return None
+        used_limit = self._limit is None or num_elements >= _USES_LIMIT * self._limit
+        self._largest = max(self._largest, num_elements)
+        self._costs.learn(num_elements, processing_delay_ms, used_limit=used_limit)
+        late_ms = max(scheduling_delay_ms + processing_delay_ms - self._interval_ms, 0.0)
+        target = max(_TARGET_UTILISATION - late_ms / self._interval_ms, _LEAST_UTILISATION)
+        if self._limit is not None and not used_limit:
+            limit, why = self._hold(self._limit, target)
+        else:
+            proven = num_elements / processing_delay_ms * target * self._interval_ms
+            limit, why = self._aim(target, proven)
+        if limit < self._least:
+            limit, why = self._least, "minimum rate"
+        self._limit = limit
+        self.reasoning = self._reason(why, limit / self._interval_ms * 1000, target)
+        _log.debug("%s", self.reasoning)
+        return self.reasoning.limit_records_per_s
+
+    def _hold(self, limit: float, target: float) -> tuple[float, Why]:
+        """Return the limit, or less when even a model's optimistic end says so."""
+        held = min(self._hold_by(model, limit, target) for model in self._models())
+        return held, "source-limited" if self._costs.rival is None else "surprise"
+
+    def _hold_by(self, model: CostModel, limit: float, target: float) -> float:
+        def too_long(count: float) -> bool:
+            likely_ms = model.predict_ms(count) - _CONFIDENCE_SD * model.sd_ms(count)
+            return likely_ms > target * self._interval_ms
+
+        return _largest(limit, too_long)
+
+    def _aim(self, target: float, proven: float) -> tuple[float, Why]:
+        """Return what fills the target share of the interval, as far as it can be vouched for.
+
+        ``proven`` records would meet the target if all costs were the records': a safe step, as a
+        fixed cost only makes it cheaper.
+        """
+        limits = [self._aim_by(model, target, proven) for model in self._models()]
+        limit, why = min(limits)
+        if self._costs.rival is not None:
+            return limit, "surprise"
+        return limit, "first batch" if self._costs.learned == 1 else why
+
+    def _aim_by(self, model: CostModel, target: float, proven: float) -> tuple[float, Why]:
+        room_ms = max(target * self._interval_ms - model.fixed_ms, _LEAST_ROOM * self._interval_ms)
+        aim = room_ms / model.per_record_ms
+        most = min(aim, _MAX_GROWTH * self._largest)
+
+        worst_ms = _WORST_UTILISATION * max(self._interval_ms, model.predict_ms(aim))
+
+        def too_long(count: float) -> bool:
+            return model.predict_ms(count) + _CONFIDENCE_SD * model.sd_ms(count) > worst_ms
+
+        limit = max(_largest(most, too_long), min(proven, most))
+        if limit < aim:
+            return limit, "uncertain"
+        if model.fixed_ms > (_TARGET_UTILISATION - _LEAST_ROOM) * self._interval_ms:
+            return limit, "fixed cost fills the interval"
+        return limit, "draining" if target < _TARGET_UTILISATION else "target"
+
+    def _models(self) -> list[CostModel]:
+        return [m for m in (self._costs.model, self._costs.rival) if m is not None]
+
+    def _per_batch(self, rate_records_per_s: float) -> float:
+        return rate_records_per_s * self._interval_ms / 1000
+
+    def _reason(self, why: Why, limit: float | None, target: float) -> Reasoning:
+        model = self._costs.model
+        if model is None:
+            return Reasoning(why, limit, target)
+        costs = (model.fixed_ms, model.per_record_ms, self._costs.noise)
+        return Reasoning(why, limit, target, *costs)
+
+
+def _largest(most: float, too_long: Callable[[float], bool]) -> float:
+    """Return the largest count up to ``most`` that is not too long, by bisection."""
+    if not too_long(most):
+        return most
+    low, high = 0.0, most
+    while high - low > 1e-3 * high and high > 1.0:
+        middle = (low + high) / 2
+        low, high = (low, middle) if too_long(middle) else (middle, high)
+    return low

@@ -1,0 +1,141 @@
+"""The rate limiter of a receiver: a token bucket, kept as a time.
+
+Invariants:
+
+- In any span of time, what is let through is at most rate x (span + burst), plus what the last
+  store has beyond a burst. A store is never divided, as its records become durable together. When
+  the rate changes, what was let through before is paid for at the old rate or the new one,
+  whichever is quicker.
+- Fractions are carried: 0.3 records/s is one record in 3.3 seconds, and no rate but None means
+  "unlimited".
+- A waiting thread looks at the stop flag and at a new rate within a block interval.
+
+The bucket is one number, the time at which all that was let through is paid for (the *theoretical
+arrival time* of the generic cell rate algorithm, ITU-T I.371). It lies at most a burst in the past:
+that is the full bucket. In the future it is a debt. A burst is the block interval, so the records
+of a batch are spread evenly over its blocks.
+
+Source: ``org.apache.spark.streaming.receiver.RateLimiter``.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from penstock.clock import Clock, SystemClock
+from penstock.errors import ConfigError
+from penstock.rate.checks import positive
+
+__all__ = ["RateLimiter"]
+
+
+class RateLimiter:
+    """Holds back the threads that store, so that they keep to a rate together. Thread-safe.
+
+    Args:
+        rate_records_per_s: the limit, None for none.
+        block_interval_ms: the most time that may be saved up, and the longest look away.
+        clock: what time it is.
+
+    Raises:
+        ConfigError: the rate or the interval is not a finite number above 0.
+    """
+
+    def __init__(
+        self,
+        rate_records_per_s: float | None,
+        block_interval_ms: int = 200,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._burst_ms = positive("block_interval_ms", block_interval_ms)
+        self._rate = _checked(rate_records_per_s)
+        self._turn = (
+            threading.Lock()
+        )  # held by the thread that waits first: stores keep their order
+        self._lock = threading.Lock()  # guards what follows
+        self._now_ms = self._clock.time_ms()
+        self._paid_ms = float(self._now_ms)
+
+    @property
+    def rate(self) -> float | None:
+        """The limit in force, records per second, None for none."""
+        with self._lock:
+            return self._rate
+
+    def set_rate(self, rate_records_per_s: float | None) -> None:
+        """Change the limit; threads that wait feel it within a block interval.
+
+        Raises:
+            ConfigError: the rate is not a finite number above 0.
+        """
+        rate = _checked(rate_records_per_s)
+        with self._lock:
+            now_ms = self._look()
+            debt_ms = self._paid_ms - now_ms
+            if rate is None or self._rate is None:
+                self._paid_ms = float(now_ms)
+            elif debt_ms > 0:
+                self._paid_ms = now_ms + debt_ms * min(self._rate / rate, 1.0)
+            self._rate = rate
+
+    def acquire(self, count: int, stopped: threading.Event) -> bool:
+        """Wait until ``count`` records may be stored, and charge them.
+
+        Returns:
+            False when ``stopped`` was set before: nothing is charged, nothing may be stored.
+        """
+        with self._turn:
+            while not stopped.is_set():
+                wait_ms = self._charge(count)
+                if wait_ms == 0:
+                    return True
+                look_ms = math.ceil(min(wait_ms, self._burst_ms))
+                self._clock.wait_until(self._clock.time_ms() + look_ms, stopped)
+        return False
+
+    def try_acquire(self, count: int) -> int:
+        """Charge ``count`` records if they may be stored now.
+
+        Returns:
+            0 when they may, else after how many milliseconds to try again (nothing is charged).
+        """
+        if not self._turn.acquire(blocking=False):
+            return math.ceil(self._burst_ms)  # others wait already, and come first
+        try:
+            return self._charge(count)
+        finally:
+            self._turn.release()
+
+    def _charge(self, count: int) -> int:
+        if count < 0:
+            raise ConfigError(
+                f"a store of {count} records",
+                operation="limit rate",
+                hint="give the number of records, 0 or more",
+            )
+        with self._lock:
+            if self._rate is None or count == 0:
+                return 0
+            now_ms = self._look()
+            cost_ms = count / self._rate * 1000
+            paid_ms = max(self._paid_ms, now_ms - self._burst_ms)
+            # What costs more than the bucket holds goes when it is full, and leaves a debt.
+            wait_ms = paid_ms + min(cost_ms, self._burst_ms) - now_ms
+            if wait_ms > 0:
+                return math.ceil(wait_ms)
+            self._paid_ms = paid_ms + cost_ms
+            return 0
+
+    def _look(self) -> int:
+        """Return the time; when the clock was set back, the bucket goes back with it."""
+        now_ms = self._clock.time_ms()
+        if now_ms < self._now_ms:
+            self._paid_ms += now_ms - self._now_ms
+        self._now_ms = now_ms
+        return now_ms
+
+
+def _checked(rate: float | None) -> float | None:
+    return None if rate is None else positive("rate_records_per_s", rate)
