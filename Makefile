@@ -18,8 +18,8 @@ demo: setup ## count words through kill -9, and compare with a direct count
 test: check ## all checks, and all tests but the soak
 	@$(BIN)/pytest -m "not soak" $(ARGS)
 
-quick: setup ## the tests that need no Spark, in seconds
-	@$(BIN)/pytest -q -m "not spark and not soak" $(ARGS)
+quick: setup ## the tests that need neither Spark nor kills, in seconds
+	@$(BIN)/pytest -q -m "not spark and not slow and not soak" $(ARGS)
 
 check: setup ## format, lint, types, import direction
 	@$(BIN)/ruff format --check --quiet .

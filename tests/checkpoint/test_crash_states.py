@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.checkpoint import CheckpointLocation
 from penstock.storage.local import LocalStorage
 from penstock.testing import RecordingSyscalls, crash_states
 
 from .conftest import offsets_of
+
+pytestmark = pytest.mark.slow
 
 
 def test_each_legal_state_recovers_to_what_was_promised(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from penstock.errors import LogFormatError, RecoveryMismatchError
 
 from .conftest import offsets_of
 
+pytestmark = pytest.mark.slow
+
 SOURCES = 2
 
 

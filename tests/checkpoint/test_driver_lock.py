@@ -85,7 +85,8 @@ def test_a_stopped_driver_keeps_the_lock(tmp_path: Path) -> None:
         with pytest.raises(ConcurrentDriverError) as caught:
             CheckpointLocation(tmp_path).acquire()
         assert caught.value.ids["pid"] == process.pid
-        assert f"kill -9 {process.pid}" in str(caught.value.hint)
+        assert f"stop process {process.pid}" in str(caught.value.hint)
+        assert "kill -9" in str(caught.value.hint)
 
 
 def test_a_child_that_outlives_a_killed_driver_does_not_keep_it(tmp_path: Path) -> None:
@@ -112,34 +113,37 @@ location.acquire()
 reading, writing = os.pipe()
 child_pid = os.fork()
 if child_pid == 0:
+    os.close(1)  # so that the parent's end is seen
     try:
-        location.plan(0, OffsetSeq(0, sources=("1",)))
+        location.plan(0, OffsetSeq(0, sources=('"child"',)))
+        os.write(writing, b"drove")
     except CheckpointError:
         location.release()
-        os.write(writing, b"x")
+        os.write(writing, b"refused")
     sys.stdin.readline()
     os._exit(0)
-os.read(reading, 1)
+print(child_pid, os.read(reading, 100).decode(), flush=True)
 location.plan(0, OffsetSeq(0, sources=("1",)))  # the child's release took nothing away
-print(child_pid, flush=True)
+print("planned", flush=True)
 os.waitpid(child_pid, 0)
 """
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path)],
-        stdin=subprocess.PIPE,
+        stdin=subprocess.PIPE,  # the child ends when this is closed
         stdout=subprocess.PIPE,
         text=True,
-    )
-    assert process.stdout is not None
-    child = int(process.stdout.readline())
-    with pytest.raises(ConcurrentDriverError):
-        CheckpointLocation(tmp_path).acquire()
-    process.kill()
-    process.wait()
-    os.kill(child, 0)  # it is still there
-    with CheckpointLocation(tmp_path) as location:
-        assert location.uncommitted() == (0,)
-    process.communicate()  # closes the child's standard input, which ends it
+    ) as process:
+        assert process.stdout is not None
+        child, what_it_met = process.stdout.readline().split()
+        assert what_it_met == "refused"
+        assert process.stdout.readline() == "planned\n"
+        with pytest.raises(ConcurrentDriverError):
+            CheckpointLocation(tmp_path).acquire()
+        process.kill()
+        process.wait()
+        os.kill(int(child), 0)  # it is still there
+        with CheckpointLocation(tmp_path) as location:
+            assert location.uncommitted() == (0,)
 
 
 def test_two_contexts_in_one_process_are_refused(tmp_path: Path) -> None:

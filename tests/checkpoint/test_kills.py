@@ -21,7 +21,10 @@ from .conftest import offsets_of
 
 STRACE = shutil.which("strace")
 
-pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed: no kills tried")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(STRACE is None, reason="strace is not installed: no kills tried"),
+]
 
 # A clean process for each kill, also where this one has threads; forked from one that has imported
 # everything, because a fresh interpreter would take most of the time.

@@ -224,12 +224,12 @@ def test_purge_lists_only_once(local_storage: Storage) -> None:
 def test_purge_deletes_in_ascending_order(local_storage: Storage) -> None:
     faulty = FaultyStorage(local_storage)
     log = CommitLog(faulty)
-    add_all(log, 8, 9, 10, 11, 12)
-    log.purge(11)
-    log.purge(12)
+    add_all(log, *range(8, 15))
+    log.purge(10)
+    log.purge(13)
     deleted = [
         int(re.sub(r"\D", "", operation.path))
         for operation in faulty.operations
         if operation.kind == "delete"
     ]
-    assert deleted == [8, 9, 10, 11]
+    assert deleted == [8, 9, 10, 11, 12]

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,6 +23,8 @@ from penstock.storage import open_storage
 from penstock.testing import FaultyStorage, OperationKind
 
 from .conftest import offsets_of
+
+pytestmark = pytest.mark.slow
 
 
 class Driver(RuleBasedStateMachine):

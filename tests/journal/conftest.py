@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +10,7 @@ import pytest
 
 from penstock.journal import JournalStream, RecordFormat
 from penstock.storage import Storage, open_storage
+from tests.journal.helpers import clear_memory
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -28,23 +27,14 @@ def stream(storage: Storage) -> JournalStream:
     return JournalStream.create(storage, "lines", RecordFormat("string"))
 
 
+@pytest.fixture(autouse=True)
+def _clear_memory() -> Iterator[None]:
+    yield
+    clear_memory()
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(sc: SparkContext) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM hands it to its workers
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="session")
-def sc(spark: SparkSession) -> SparkContext:
-    return spark.sparkContext
+    return SparkSession(sc)

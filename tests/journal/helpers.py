@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+from fsspec.implementations.memory import MemoryFileSystem
 
 from penstock.journal import (
     CommitPolicy,
@@ -32,6 +35,12 @@ def memory_stream(schema: Any = "string") -> JournalStream:
     """A stream of its own in memory, for tests that make many."""
     storage = open_storage(f"memory://journal-{threading.get_ident()}-{next(_numbers)}")
     return JournalStream.create(storage, "s", RecordFormat(schema))
+
+
+def clear_memory() -> None:
+    """Drop all files in memory, which would make every listing slower."""
+    MemoryFileSystem.store.clear()
+    MemoryFileSystem.pseudo_dirs[:] = [""]
 
 
 def write_blocks(
@@ -71,6 +80,18 @@ def path_of(stream: JournalStream, writer: WriterId, start: int) -> str:
 def rewrite(storage: Storage, path: str, data: bytes) -> None:
     """Put other bytes in a file's place, as damage does."""
     storage.create(path, data, overwrite=True)
+
+
+@contextmanager
+def abandoned_when_stuck(writer: JournalWriter) -> Iterator[None]:
+    """Abandon a writer that keeps its caller too long, so that the call raises."""
+    timer = threading.Timer(WAIT_S, writer.abandon)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 class Acks:

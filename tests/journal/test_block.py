@@ -49,6 +49,16 @@ def test_a_block_gives_back_its_records_and_its_footer(
     assert read_footer(data[-tail_size(data[-8:]) :], "p") == footer
 
 
+def test_a_block_takes_more_bytes_than_its_records_do_in_memory() -> None:
+    narrow = pa.schema([("a", pa.int8())])  # Parquet has no type of less than 32 bits
+    records = [{"a": number % 100} for number in range(100_000)]
+    data, footer = encode(records, narrow)
+    found, parquet = read_block(data, "p")
+    assert len(data) > 300_000
+    assert found == footer
+    assert parquet.read().to_pylist() == records
+
+
 SAMPLES = {
     "none": encode(["a", "bc", ""])[0],
     "lz4": encode(["a line"] * 9, compression="lz4", position={"file": 17})[0],

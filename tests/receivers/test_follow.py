@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ReceiverError
-from penstock.receivers.follow import (
+from penstock.receivers.tail.follow import (
     Action,
     Decision,
     FileId,

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
-from penstock.receivers.follow import marks_from_position
+from penstock.receivers.tail.follow import marks_from_position
 from penstock.testing import RecordingHost
 
 

@@ -17,6 +17,8 @@ import pytest
 
 import penstock
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 NAMES = ["renamed.log", "copied.log", "dated-0.log"]
 TIMEOUT_S = 30

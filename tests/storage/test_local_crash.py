@@ -19,6 +19,8 @@ from penstock.errors import AlreadyExistsError
 from penstock.storage.local import LocalStorage
 from penstock.testing import CrashState, RecordingSyscalls, crash_states
 
+pytestmark = pytest.mark.slow
+
 ROOT = "new/root"
 A, B = b"content of A, " * 20, b"and B's, which is longer, " * 20
 WHOLE = (A, B)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,27 +9,14 @@ import pytest
 
 from penstock.errors import ConfigError, StorageFullError
 from penstock.storage.local import LocalStorage
+from tests.mounts import mount, small_disk
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(name="small_disk")
+def a_small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = mount("-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place))
-    if mounted:
-        pytest.skip(f"cannot mount a tmpfs, so no full disk is tried: {mounted}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def mount(*arguments: str) -> str:
-    """Mount; return the problem, or nothing."""
-    try:
-        result = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        return str(error)
-    return result.stderr.strip() if result.returncode else ""
+    with small_disk(tmp_path / "disk", "256k") as place:
+        yield place
 
 
 def test_a_full_disk(small_disk: Path) -> None:

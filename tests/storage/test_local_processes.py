@@ -18,6 +18,8 @@ from penstock.errors import AlreadyExistsError
 from penstock.storage import Entry
 from penstock.storage.local import LocalStorage
 
+pytestmark = pytest.mark.slow
+
 RACERS, ROUNDS = 8, 300
 
 RACER = """

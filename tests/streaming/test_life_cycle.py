@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 
+from penstock.conf import StreamingSettings
 from penstock.errors import (
     BatchFailedError,
     ConcurrentDriverError,
@@ -153,8 +155,13 @@ def test_a_failed_batch_does_not_stop_the_next_ones_and_runs_again_after_a_resta
     rerun = Stepper(again, clock)
     again.start()
     rerun.wait_completed(1)
+    rerun.step(2)
     again.stop(stopSparkContext=False)
-    assert rerun.completed[0].batchId == 1
+    assert [info.batchId for info in rerun.completed] == [1, 3, 4]
+    # What comes after a batch that ran again is retired, too: all but the newest batch's.
+    consumer = tmp_path / "journal" / "tail-0" / "consumers" / "streaming.json"
+    newest = (tmp_path / "offsets" / "3").read_text().splitlines()[-1]
+    assert json.loads(consumer.read_text())["offsets"] == json.loads(newest)["tail-0"]
 
 
 def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
@@ -175,11 +182,33 @@ def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
     assert running.wait(30)
     for _ in range(5):
         clock.advance(1000)
-    assert eventually(lambda: ssc._engine._generator._due_ms == 1_006_000)  # type: ignore[union-attr]
+    assert eventually(lambda: ssc._engine._generator._due.times_ms == (1_006_000,))  # type: ignore[union-attr]
     go_on.set()
     stepper.wait_completed(2)
     assert [info.batchTime for info in stepper.completed] == [1_001_000, 1_006_000]
     assert [info.batchId for info in stepper.completed] == [0, 1]
+
+
+def test_a_transform_that_raises_fails_its_batch_only(
+    ssc: StreamingContext, clock: ManualClock
+) -> None:
+    seen: list[list[int]] = []
+
+    def fragile(time: datetime, rdd: RDD[int]) -> RDD[int]:
+        if time.timestamp() == 1_002:
+            raise KeyError("user's bug")
+        return rdd
+
+    source = ssc.queueStream([[1], [2], [3]])
+    source.transform(fragile).foreachRDD(lambda rdd: seen.append(rdd.collect()))
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    stepper.step()
+    with pytest.raises(BatchFailedError, match=r"batch 1 .* cannot be made") as caught:
+        stepper.step()
+    assert isinstance(caught.value.cause, KeyError)
+    clock.advance(1000)
+    assert eventually(lambda: seen == [[1], [3]])
 
 
 def test_no_output_without_columns(ssc: StreamingContext) -> None:
@@ -208,6 +237,26 @@ def test_two_inputs_of_one_name(ssc: StreamingContext) -> None:
 def test_checkpoint_location_of_an_unknown_kind(ssc: StreamingContext) -> None:
     with pytest.raises(ConfigError, match="nosuch"):
         ssc.checkpoint("nosuch://bucket/x")
+
+
+def test_no_checkpoint_location_on_a_cluster(
+    ssc: StreamingContext, sc: SparkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssc.queueStream([[1]]).foreachRDD(ignore)
+    monkeypatch.setattr(sc, "master", "spark://host:7077")
+    with pytest.raises(
+        ConfigError, match=r"no checkpoint location.*is a cluster.*checkpoint\(dir\)"
+    ):
+        ssc.start()
+
+
+def test_a_temporary_journal_is_removed_at_stop(ssc: StreamingContext) -> None:
+    ssc.socketTextStream("localhost", 9).foreachRDD(ignore)
+    ssc.start()
+    journal = ssc.graph.receiver_inputs[0].journal
+    assert journal.storage.exists("socket-0/stream.json")
+    ssc.stop(stopSparkContext=False)
+    assert not journal.storage.exists("socket-0/stream.json")
 
 
 def test_receivers_that_leave_no_slot(ssc: StreamingContext) -> None:
@@ -249,3 +298,15 @@ def test_program_with_other_inputs_is_refused(
     with pytest.raises(RecoveryMismatchError, match="stream 'other'"):
         renamed.start()
     assert StreamingContext.getActive() is None
+
+
+def test_rate_limits_are_said_not_to_be_applied(
+    sc: SparkContext, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = dict(sc.getConf().getAll()) | {"spark.streaming.receiver.maxRate": "5"}
+    ssc = StreamingContext(sc, 1, clock=clock)
+    ssc._settings = StreamingSettings.from_conf(conf)
+    ssc.queueStream([[1]]).foreachRDD(ignore)
+    ssc.start()
+    ssc.stop(stopSparkContext=False)
+    assert "not applied yet" in caplog.text

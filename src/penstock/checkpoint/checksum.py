@@ -1,9 +1,9 @@
 r"""Checksums of the log files, in sidecars beside them, as Hadoop's local file system keeps them.
 
 Spark's text format has no checksum, so a flipped digit in an offset would read as another offset.
-Where Spark writes to a local file system, Hadoop puts a hidden ``.NAME.crc`` beside each file NAME
-and checks it at each read; files written here get the same, and the JVM checks ours as we check
-its. Other stores keep checksums of their own, and get no sidecar (as under Hadoop).
+Where Spark writes to a local file system, Hadoop puts a hidden ``.NAME.crc`` beside each file NAME;
+files written here get the same, and reads here check both. Other stores keep checksums of their
+own, and get no sidecar (as under Hadoop).
 
 Format: ``crc\0``, 512 as a big-endian int32 (bytes per chunk), then the CRC-32 of each chunk of
 512 bytes as a big-endian int32.

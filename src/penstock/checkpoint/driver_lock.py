@@ -82,13 +82,13 @@ class DriverLock:
             os.close(fd)
 
     def _taken(self, holder: dict[str, object]) -> ConcurrentDriverError:
-        if (holder.get("host"), holder.get("pid")) == (socket.gethostname(), os.getpid()):
+        host, pid = holder["host"], holder["pid"]
+        if (host, pid) == (socket.gethostname(), os.getpid()):
             hint = "stop the context of this process that uses it before you start another"
         else:
             hint = (
-                f"stop process {holder.get('pid')} on {holder.get('host')} (if it hangs:"
-                f" kill -9 {holder.get('pid')}), or give this driver a checkpoint location of its"
-                " own; never remove the lock file"
+                f"stop process {pid} on host {host} (if it hangs: kill -9), or give this driver a"
+                " checkpoint location of its own; never remove the lock file"
             )
         return ConcurrentDriverError(
             "another driver uses this checkpoint location",

@@ -10,6 +10,7 @@ import typer
 from penstock import __version__
 from penstock.cli.demo.command import demo
 from penstock.cli.doctor import doctor
+from penstock.cli.journal import app as journal
 from penstock.errors import PenstockError
 
 __all__ = ["app", "main"]
@@ -17,6 +18,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(name="penstock", no_args_is_help=True, add_completion=False)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
+app.add_typer(journal)
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ from penstock.journal.progress import StreamProgress
 from penstock.journal.reader import read_batches, read_records
 from penstock.journal.retention import commit_consumer, consumers, remove_consumer, retire
 from penstock.journal.schema import RecordFormat
-from penstock.journal.stream import JournalStream, list_streams
+from penstock.journal.stream import JournalStream, stream_names
 from penstock.journal.verify import Verdict, verify_stream
 from penstock.journal.writer import JournalWriter
 
@@ -26,11 +26,11 @@ __all__ = [
     "advance",
     "commit_consumer",
     "consumers",
-    "list_streams",
     "ranges_between",
     "read_batches",
     "read_records",
     "remove_consumer",
     "retire",
+    "stream_names",
     "verify_stream",
 ]

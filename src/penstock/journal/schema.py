@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import pickle
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -24,6 +24,8 @@ __all__ = ["RecordFormat"]
 
 _VALUE_TYPES = {"string": pa.string(), "binary": pa.binary(), "pickle": pa.binary()}
 _ACCEPTED = {"string": (str,), "binary": (bytes, bytearray, memoryview)}
+_PIECE_ROWS = 4096
+"""Values made at once: few enough that their memory is used again for the next ones."""
 _SMALL_BATCH_ROWS = 1024
 
 
@@ -155,8 +157,12 @@ class RecordFormat:
             return table.combine_chunks()
         return table
 
-    def to_python(self, batch: pa.RecordBatch) -> list[Any]:
-        """Return the records of a batch as Python values: str, bytes, the objects, or dicts."""
+    def to_python(self, batch: pa.RecordBatch) -> Iterator[Any]:
+        """Yield the records of a batch as Python values: str, bytes, the objects, or dicts."""
+        for start in range(0, batch.num_rows, _PIECE_ROWS):
+            yield from self._piece_to_python(batch.slice(start, _PIECE_ROWS))
+
+    def _piece_to_python(self, batch: pa.RecordBatch) -> list[Any]:
         if self.kind == "arrow":
             return list(batch.to_pylist())
         values: list[Any] = batch.column(0).to_pylist()

@@ -67,7 +67,8 @@ def journal_dataframe(
     schema = spark_schema(stream.format.arrow)
     struct = from_arrow_schema(schema)
     if not slices:
-        return spark.createDataFrame([], struct)
+        # From a table it is a local relation, which Spark counts or writes without any task.
+        return spark.createDataFrame(schema.empty_table(), struct)
     mean_size = sum(part.size for part in slices) / len(slices)
     if len(slices) > _MANY_BLOCKS and mean_size < _SMALL_BLOCK_BYTES:
         tasks = pack_slices(slices, spark.sparkContext.defaultParallelism)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.errors import AlreadyExistsError, ConfigError, LogFormatError, NotFoundError
@@ -23,7 +24,7 @@ from penstock.journal.schema import RecordFormat
 from penstock.model import check_name
 from penstock.storage import Storage
 
-__all__ = ["BlockEntry", "JournalStream", "list_streams"]
+__all__ = ["BlockEntry", "JournalStream", "stream_names"]
 
 _TAIL_GUESS = 4096
 """Most footers fit in this many bytes, so one read gets them."""
@@ -177,13 +178,14 @@ def _newer(path: str, stream: str, version: int) -> LogFormatError:
     )
 
 
-def list_streams(storage: Storage) -> list[JournalStream]:
-    """Return the streams under a journal's root, sorted by name."""
-    streams = []
+def stream_names(storage: Storage) -> list[str]:
+    """Return the names of the streams under a journal's root, sorted; other folders are left out.
+
+    Opens none of them, so that damage to one does not hide the others.
+    """
+    names = []
     for entry in storage.list():
-        if entry.is_folder:
-            try:
-                streams.append(JournalStream.open(storage, entry.name))
-            except (NotFoundError, ConfigError):
-                continue  # a folder that is no stream
-    return streams
+        if entry.is_folder and storage.exists(stream_info_path(entry.name)):
+            with suppress(ConfigError):  # no stream can have that name
+                names.append(check_name("stream", entry.name))
+    return names

@@ -26,6 +26,8 @@ class Verdict:
 
     writer: WriterId
     block: BlockEntry
+    next_start: int | None
+    """Where the next block starts, so where this one should end; None for the newest."""
     footer: BlockFooter | None
     error: JournalError | StorageError | None
 
@@ -37,18 +39,20 @@ def verify_stream(stream: JournalStream) -> Iterator[Verdict]:
     """
     for writer in stream.writers():
         blocks = stream.blocks(writer)
-        for block, following in itertools.zip_longest(blocks, blocks[1:]):
+        starts = [block.start_offset for block in blocks]
+        for block, next_start in itertools.zip_longest(blocks, starts[1:]):
             try:
-                yield Verdict(writer, block, _verify(stream, writer, block, following), None)
+                footer = _verify(stream, writer, block, next_start)
+                yield Verdict(writer, block, next_start, footer, None)
             except NotFoundError as e:
                 if not _is_retired(stream, writer, block):
-                    yield Verdict(writer, block, None, e)
+                    yield Verdict(writer, block, next_start, None, e)
             except (JournalError, StorageError) as e:
-                yield Verdict(writer, block, None, e)
+                yield Verdict(writer, block, next_start, None, e)
 
 
 def _verify(
-    stream: JournalStream, writer: WriterId, block: BlockEntry, following: BlockEntry | None
+    stream: JournalStream, writer: WriterId, block: BlockEntry, next_start: int | None
 ) -> BlockFooter:
     path = block_path(stream.name, writer, block.start_offset)
     uri = stream.storage.uri(path)
@@ -60,11 +64,11 @@ def _verify(
             path=uri,
             hint="it was copied here from another stream: restore the right one",
         )
-    end = footer.end_offset if following is None else following.start_offset
+    end = footer.end_offset if next_start is None else next_start
     if (
         footer.start_offset != block.start_offset
         or footer.end_offset > end
-        or (footer.sealed and following is not None)
+        or (footer.sealed and next_start is not None)
     ):
         raise DamagedBlockError(
             f"block {'seals at' if footer.sealed else 'holds'} [{footer.start_offset}, "

@@ -31,7 +31,7 @@ __all__ = [
 
 DEFAULT_MAX_LINE_BYTES = 16 * 1024 * 1024
 
-LINES_SCHEMA = pa.schema([("value", pa.string())])
+LINES_SCHEMA = pa.schema([pa.field("value", pa.string(), nullable=False)])
 
 # Arrow's string offsets are 32 bits wide, and a replaced byte grows to three: one read and one line
 # of this length still fit, with room to spare.
@@ -63,7 +63,8 @@ def line_too_long(max_line_bytes: int, path: str | None = None) -> ReceiverError
 
 def split_lines(data: bytes) -> pa.RecordBatch:
     r"""Return the lines of ``data``, which must end with ``\n``, as a batch of LINES_SCHEMA."""
-    if b"\r\n" in data:
+    # A search for one byte is memchr's, and 30 times as fast as one for two bytes.
+    if b"\r" in data and b"\r\n" in data:
         data = data.replace(b"\r\n", b"\n")
     lines = _as_strings(data)
     try:

@@ -89,7 +89,50 @@ class StreamingContext:
         """Return the context that was started and not stopped in this process, None without one."""
         return cls._active
 
+    @classmethod
+    def getActiveOrCreate(
+        cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]
+    ) -> StreamingContext:
+        """Return the active context, or else what ``getOrCreate`` returns.
+
+        Without a ``checkpointPath`` a new context is what ``setupFunc`` returns.
+        """
+        active = cls.getActive()
+        if active is not None:
+            return active
+        if checkpointPath is None:
+            return setupFunc()
+        return cls.getOrCreate(checkpointPath, setupFunc)
+
+    @classmethod
+    def getOrCreate(
+        cls, checkpointPath: str, setupFunc: Callable[[], StreamingContext]
+    ) -> StreamingContext:
+        """Return ``setupFunc()``, going on from what the checkpoint location holds.
+
+        Inputs continue at their offsets and batches that were cut off run again. The graph is not
+        kept in the location: it is what ``setupFunc`` builds, each time.
+
+        Raises:
+            ConfigError: the location cannot be used; see ``checkpoint``.
+        """
+        ssc = setupFunc()
+        ssc.checkpoint(checkpointPath)
+        return ssc
+
     # -- set-up --
+
+    def remember(self, duration: float) -> None:
+        """Keep every stream's RDDs, and the records behind them, for that many seconds at least.
+
+        They can be looked at with ``DStream.slice``. What windows need is kept in any case.
+
+        Raises:
+            ConfigError: the duration is no positive number.
+            StreamingError: it was set before, or the context was started.
+        """
+        self.check_changeable("set how long to remember")
+        self.graph.remember(_interval_ms(duration, "remember duration"))
 
     def checkpoint(self, directory: str) -> None:
         """Keep offsets, commits and the journal under ``directory`` (a path or an fsspec URL).
@@ -146,7 +189,9 @@ class StreamingContext:
         ``storageLevel`` is taken for compatibility and has no effect: records live in the journal,
         not in executors' memory.
         """
-        return self.receiverStream(SocketReceiver(hostname, port), name)
+        return self.receiverStream(
+            SocketReceiver(hostname, port), self._name("socket") if name is None else name
+        )
 
     def tailStream(
         self, path: str | Sequence[str], name: str | None = None
@@ -157,7 +202,7 @@ class StreamingContext:
             path: a file, a glob, or several of them, as the executor that follows them sees them.
             name: see ``receiverStream``.
         """
-        return self.receiverStream(TailReceiver(path), name)
+        return self.receiverStream(TailReceiver(path), self._name("tail") if name is None else name)
 
     def queueStream(
         self,
@@ -259,6 +304,9 @@ class StreamingContext:
 
     # -- inside --
 
+    def _name(self, kind: str) -> str:
+        return f"{kind}-{len(self.graph.inputs)}"
+
     def _check_startable(self) -> None:
         if self._state is not _State.INITIALIZED:
             raise StreamingError(
@@ -330,11 +378,11 @@ def _use_this_python(sc: SparkContext) -> None:
         sc.pythonExec = sys.executable
 
 
-def _interval_ms(seconds: float | None) -> int:
+def _interval_ms(seconds: float | None, what: str = "batch duration") -> int:
     if not isinstance(seconds, int | float) or not 0.001 <= seconds < 10**9:
         raise ConfigError(
-            f"batch duration {seconds!r} is not allowed",
-            operation="make StreamingContext",
-            hint="give the batch interval in seconds, at least 0.001",
+            f"{what} {seconds!r} is not allowed",
+            operation=f"set {what}",
+            hint="give seconds, at least 0.001",
         )
     return round(seconds * 1000)

@@ -1,173 +1,82 @@
-"""DStream: a sequence of RDDs, one for each batch, and the operations on it.
+"""DStream: a sequence of RDDs, one for each batch, and the kinds of streams made from others.
 
 A DStream knows its parents and what it does to their RDDs; it holds no SparkContext, so the graph
 of all DStreams of a program can be pickled. Names and meaning are those of ``pyspark.streaming``.
+
+    BaseDStream <- BasicOperations <- PairOperations <- WindowOperations <- DStream
+    (the engine's side)                                                       |
+        TransformedDStream (<- UnionDStream), WindowedDStream, ReducedWindowDStream, inputs
 
 Source: ``pyspark.streaming.DStream``, ``org.apache.spark.streaming.dstream.DStream``.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from functools import partial
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark import RDD
+from pyspark import RDD, StorageLevel
 from pyspark.sql import DataFrame
 
-from penstock.errors import ConfigError, StreamingError
+from penstock.errors import ConfigError
 from penstock.streaming import transforms
-from penstock.streaming.outputs import ForEachBatch, ForEachRDD, print_records
+from penstock.streaming.window_times import is_worth_inverting, step_window
+from penstock.streaming.windows import WindowOperations
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
-__all__ = ["DStream", "TransformedDStream", "UnionDStream", "transformed"]
+__all__ = [
+    "DStream",
+    "ReducedWindowDStream",
+    "TransformedDStream",
+    "UnionDStream",
+    "WindowedDStream",
+    "transformed",
+]
 
 
-class DStream(ABC):
+class DStream(WindowOperations):
     """A stream of RDDs, one for each batch. Made by a StreamingContext or by another DStream."""
-
-    def __init__(self, ssc: StreamingContext) -> None:
-        ssc.check_changeable("add a stream")
-        self._ssc: StreamingContext | None = ssc
-        self._generated: dict[int, RDD[Any]] = {}
-
-    # -- what a kind of stream implements --
 
     @property
     @abstractmethod
     def parents(self) -> tuple[DStream, ...]:
         """The streams that this one is computed from."""
 
-    @abstractmethod
-    def compute(self, time_ms: int) -> RDD[Any]:
-        """Return this stream's RDD for the batch of that time."""
-
-    def compute_dataframe(self, time_ms: int) -> DataFrame:
-        """Return the batch of that time as a DataFrame with native columns."""
-        raise ConfigError(
-            f"{type(self).__name__} has no columns",
-            operation="foreachBatch",
-            hint="call foreachBatch on a receiver's stream or a union of such; use foreachRDD here",
-        )
-
-    def has_columns(self) -> bool:
-        """Whether ``compute_dataframe`` works for this stream."""
-        return False
-
-    # -- the engine's side --
-
-    @property
-    def ssc(self) -> StreamingContext:
-        """The context that this stream belongs to."""
-        if self._ssc is None:
-            raise StreamingError(
-                "this stream was read from a graph checkpoint and belongs to no context yet",
-                operation="use stream",
-                hint="attach the graph to a StreamingContext first",
-            )
-        return self._ssc
-
-    def attach(self, ssc: StreamingContext) -> None:
-        """Give a stream that was unpickled its context."""
-        self._ssc = ssc
-
-    def get_or_compute(self, time_ms: int) -> RDD[Any]:
-        """Return the RDD for the batch of that time, the same one each time it is asked for."""
-        if time_ms not in self._generated:
-            self._generated[time_ms] = self.compute(time_ms)
-        return self._generated[time_ms]
-
-    def clear_metadata(self, before_ms: int) -> None:
-        """Forget the RDDs of batches before that time."""
-        for time_ms in [t for t in self._generated if t < before_ms]:
-            del self._generated[time_ms]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ssc": None, "_generated": {}}
-
-    # -- operations --
-
-    def context(self) -> StreamingContext:
-        """Return the StreamingContext of this stream."""
-        return self.ssc
-
-    def map(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> DStream:
-        """Return a stream with ``f`` applied to each record."""
-        return self._derive("map", transforms.map_records, func=f, keeps=preservesPartitioning)
-
-    def flatMap(
-        self, f: Callable[[Any], Iterable[Any]], preservesPartitioning: bool = False
-    ) -> DStream:
-        """Return a stream with all records that ``f`` gives for each record."""
-        return self._derive("flatMap", transforms.flat_map, func=f, keeps=preservesPartitioning)
-
-    def filter(self, f: Callable[[Any], bool]) -> DStream:
-        """Return a stream of the records that ``f`` is true of."""
-        return self._derive("filter", transforms.filter_records, func=f)
-
-    def mapPartitions(
-        self, f: Callable[[Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False
-    ) -> DStream:
-        """Return a stream with ``f`` applied to the iterator of each partition of each RDD."""
-        return self._derive(
-            "mapPartitions", transforms.map_partitions, func=f, keeps=preservesPartitioning
-        )
-
-    def mapValues(self, f: Callable[[Any], Any]) -> DStream:
-        """Return a stream of pairs with ``f`` applied to each value."""
-        return self._derive("mapValues", transforms.map_values, func=f)
-
-    def reduceByKey(
-        self, func: Callable[[Any, Any], Any], numPartitions: int | None = None
-    ) -> DStream:
-        """Return a stream of pairs with each batch's values of a key merged by ``func``."""
-        return self._derive(
-            "reduceByKey", transforms.reduce_by_key, func=func, partitions=numPartitions
-        )
-
-    def count(self) -> DStream:
-        """Return a stream with the number of records of each batch."""
-        return self._derive("count", transforms.count)
-
     def union(self, other: DStream) -> DStream:
-        """Return a stream with the records of both."""
-        return UnionDStream(self.ssc, (self, other))
-
-    def transform(self, func: Callable[..., RDD[Any]]) -> DStream:
-        """Return a stream of ``func(rdd)``, or ``func(time, rdd)`` when it takes two arguments."""
-        return transformed(self.ssc, "transform", (self,), func)
-
-    # -- outputs --
-
-    def foreachRDD(self, func: Callable[..., Any]) -> None:
-        """Call ``func(rdd)``, or ``func(time, rdd)`` when it takes two, for each batch."""
-        self.ssc.graph.add_output(ForEachRDD(self, func))
-
-    def foreachBatch(self, func: Callable[[DataFrame, int], Any]) -> None:
-        """Call ``func(df, batch_id)`` for each batch, with the records as a DataFrame.
-
-        The records stay in Parquet and in the JVM; nothing passes through Python unless ``func``
-        does so. After a failure the same batch comes again with the same id and the same records,
-        so a sink that replaces what it wrote under that id has each record exactly once.
+        """Return a stream with the records of both.
 
         Raises:
-            ConfigError: this stream has no columns (it holds Python objects).
+            ConfigError: the two have different slide durations or contexts.
         """
-        self.ssc.graph.add_output(ForEachBatch(self, func))
+        return UnionDStream(self.ssc, (self, other))
 
-    def pprint(self, num: int = 10) -> None:
-        """Print the first ``num`` records of each batch."""
-        self.foreachRDD(partial(print_records, num=num))
+    def _derive(
+        self, operation: str, function: Callable[..., RDD[Any]], *others: DStream, **bound: Any
+    ) -> DStream:
+        return TransformedDStream(self.ssc, operation, (self, *others), partial(function, **bound))
 
-    def _derive(self, operation: str, function: Callable[..., RDD[Any]], **bound: Any) -> DStream:
-        return TransformedDStream(self.ssc, operation, (self,), partial(function, **bound))
+    def _transformed(
+        self, operation: str, func: Callable[..., RDD[Any]], *others: DStream
+    ) -> DStream:
+        return transformed(self.ssc, operation, (self, *others), func)
+
+    def _windowed(self, window_ms: int, slide_ms: int) -> DStream:
+        return WindowedDStream(self, window_ms, slide_ms)
+
+    def _reduced_windowed(self, window_ms: int, slide_ms: int, **functions: Any) -> DStream:
+        return ReducedWindowDStream(self, window_ms, slide_ms, **functions)
 
 
 class TransformedDStream(DStream):
-    """A stream whose RDD is a function of its parents' RDDs of the same batch."""
+    """A stream whose RDD is a function of its parents' RDDs of the same batch.
+
+    Raises:
+        ConfigError: the parents have different contexts or slide durations.
+    """
 
     def __init__(
         self,
@@ -177,6 +86,7 @@ class TransformedDStream(DStream):
         function: Callable[..., RDD[Any]],
     ) -> None:
         super().__init__(ssc)
+        _check_match(ssc, operation, parents)
         self.operation = operation
         self._parents = parents
         self._function = function
@@ -186,21 +96,16 @@ class TransformedDStream(DStream):
         """The streams that this one is computed from."""
         return self._parents
 
-    def compute(self, time_ms: int) -> RDD[Any]:
-        """Return the function of the parents' RDDs."""
-        return self._function(time_ms, *(p.get_or_compute(time_ms) for p in self._parents))
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Return the function of the parents' RDDs; None when one of them has none."""
+        rdds = [parent.get_or_compute(time_ms) for parent in self._parents]
+        return None if any(rdd is None for rdd in rdds) else self._function(time_ms, *rdds)
 
 
 class UnionDStream(TransformedDStream):
     """All records of several streams; has columns when each of them has."""
 
     def __init__(self, ssc: StreamingContext, parents: tuple[DStream, ...]) -> None:
-        if any(p.ssc is not ssc for p in parents):
-            raise ConfigError(
-                "streams of different contexts cannot be united",
-                operation="union",
-                hint="make all streams with one StreamingContext",
-            )
         super().__init__(ssc, "union", parents, transforms.union)
 
     def has_columns(self) -> bool:
@@ -209,10 +114,118 @@ class UnionDStream(TransformedDStream):
 
     def compute_dataframe(self, time_ms: int) -> DataFrame:
         """Return the union of the parents' DataFrames, by column name."""
-        first, *rest = (parent.compute_dataframe(time_ms) for parent in self.parents)
-        for frame in rest:
-            first = first.unionByName(frame)
-        return first
+        frames = [parent.compute_dataframe(time_ms) for parent in self.parents]
+        return reduce(DataFrame.unionByName, frames)
+
+
+class _SlidingDStream(DStream):
+    """A stream that looks back over the batches of its parent."""
+
+    needs_every_tick = True
+
+    def __init__(self, parent: DStream, window_ms: int, slide_ms: int) -> None:
+        super().__init__(parent.ssc)
+        self._parent = parent
+        self._window_ms = window_ms
+        self._slide_ms = slide_ms
+
+    @property
+    def parents(self) -> tuple[DStream, ...]:
+        """The stream that the windows lie over."""
+        return (self._parent,)
+
+    @property
+    def slide_ms(self) -> int:
+        """How far apart windows are."""
+        return self._slide_ms
+
+    @property
+    def parent_remember_ms(self) -> int:
+        """Longer by a window than this stream itself is remembered."""
+        return self.remember_ms + self._window_ms
+
+
+class WindowedDStream(_SlidingDStream):
+    """All records of the batches in each window. Several windows use a batch, so it is persisted.
+
+    Source: ``org.apache.spark.streaming.dstream.WindowedDStream``.
+    """
+
+    def __init__(self, parent: DStream, window_ms: int, slide_ms: int) -> None:
+        super().__init__(parent, window_ms, slide_ms)
+        if parent.storage_level is None:
+            parent.persist(StorageLevel.MEMORY_ONLY)
+
+    def persist(self, storageLevel: StorageLevel) -> WindowedDStream:
+        """Persist the parent's RDDs, of which windows are unions; see ``DStream.persist``."""
+        self._parent.persist(storageLevel)
+        return self
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Return the union of the parent's RDDs in the window."""
+        rdds = self._parent.rdds_between(time_ms - self._window_ms, time_ms)
+        return transforms.unite(rdds) if rdds else None
+
+    def has_columns(self) -> bool:
+        """Whether the parent has columns."""
+        return self._parent.has_columns()
+
+    def compute_dataframe(self, time_ms: int) -> DataFrame:
+        """Return the union of the parent's DataFrames in the window."""
+        times = self._parent.times_between(time_ms - self._window_ms, time_ms)
+        return reduce(DataFrame.unionByName, map(self._parent.compute_dataframe, times))
+
+
+class ReducedWindowDStream(_SlidingDStream):
+    """Each window's values by key, made from the window before it where that is worth it.
+
+    The parent holds each batch's values, merged by key. Each RDD is made of the one before, so RDD
+    checkpoints bound the lineage; without one before (at the start) it is made of the whole window.
+
+    Source: ``org.apache.spark.streaming.api.python.PythonReducedWindowedDStream``.
+    """
+
+    must_checkpoint = True
+
+    def __init__(
+        self,
+        parent: DStream,
+        window_ms: int,
+        slide_ms: int,
+        *,
+        func: Callable[[Any, Any], Any],
+        inverse: Callable[[Any, Any], Any],
+        keep: Callable[[Any], bool] | None,
+        partitions: int | None,
+    ) -> None:
+        super().__init__(parent, window_ms, slide_ms)
+        self._func = func
+        self._inverse = inverse
+        self._filter = keep
+        self._partitions = partitions
+        self.persist(StorageLevel.MEMORY_ONLY)
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Return the reduced values of the window."""
+        step = step_window(time_ms, self._window_ms, self._slide_ms)
+        previous = self.generated(time_ms - self._slide_ms)
+        if previous is None or not is_worth_inverting(self._window_ms, self._slide_ms):
+            rdds = self._parent.rdds_between(*step.current)
+            return self._reduce(rdds) if rdds else None
+        if left := self._parent.rdds_between(*step.left):
+            previous = self._subtract(previous, left)
+        entered = self._parent.rdds_between(*step.entered)
+        return self._reduce([previous, *entered]) if entered else previous
+
+    def _reduce(self, rdds: list[RDD[Any]]) -> RDD[Any]:
+        reduced = transforms.reduce_rdds(rdds, func=self._func, partitions=self._partitions)
+        return reduced if self._filter is None else reduced.filter(self._filter)
+
+    def _subtract(self, previous: RDD[Any], left: list[RDD[Any]]) -> RDD[Any]:
+        gone = transforms.reduce_rdds(left, func=self._func, partitions=self._partitions)
+        return transforms.subtract_by_key(
+            previous, gone, inverse=self._inverse, partitions=self._partitions
+        )
 
 
 def transformed(
@@ -231,3 +244,20 @@ def transformed(
     timed = transforms.takes_time(func, len(parents))
     function = transforms.transform_at if timed else transforms.transform
     return TransformedDStream(ssc, operation, parents, partial(function, func=func))
+
+
+def _check_match(ssc: StreamingContext, operation: str, parents: tuple[DStream, ...]) -> None:
+    if any(parent.ssc is not ssc for parent in parents):
+        raise ConfigError(
+            f"{operation} got streams of different contexts",
+            operation=operation,
+            hint="make all streams with one StreamingContext",
+        )
+    slides = sorted({parent.slide_ms for parent in parents})
+    if len(slides) > 1:
+        raise ConfigError(
+            f"the streams of {operation} should have same slide duration, and have "
+            f"{' and '.join(f'{slide} ms' for slide in slides)}",
+            operation=operation,
+            hint="give the windows among them the same slideDuration",
+        )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, StreamingError
+from penstock.streaming.base import BaseDStream
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
-from penstock.streaming.dstream import DStream
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DStreamGraph"]
 
+_log = logging.getLogger(__name__)
+
 
 class DStreamGraph:
     """Source: ``org.apache.spark.streaming.DStreamGraph``."""
@@ -25,11 +28,23 @@ class DStreamGraph:
         self.batch_interval_ms = batch_interval_ms
         self.inputs: list[InputDStream] = []
         self.outputs: list[OutputOperation] = []
+        self._remember_ms: int | None = None  # what the program asked for
+        self._batches: dict[int, Batch] = {}  # by time, ascending; those that are remembered
 
     @property
     def remember_ms(self) -> int:
-        """How long a batch's RDDs and records may still be needed after its time."""
-        return self.batch_interval_ms
+        """How long a batch's records may still be needed after its time."""
+        return max((stream.remember_ms for stream in self.inputs), default=0)
+
+    @property
+    def needs_every_tick(self) -> bool:
+        """Whether a tick that comes late must have a batch of its own."""
+        return any(stream.needs_every_tick for stream in self.streams())
+
+    @property
+    def writes_rdds(self) -> bool:
+        """Whether RDD checkpoints are written."""
+        return any(s.must_checkpoint or s.checkpoint_ms is not None for s in self.streams())
 
     @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
@@ -69,16 +84,44 @@ class DStreamGraph:
                 hint="call foreachRDD, foreachBatch or pprint on a stream",
             )
 
-    def streams(self) -> Iterator[DStream]:
-        """Yield every stream of the graph once."""
+    def streams(self) -> Iterator[BaseDStream]:
+        """Yield every stream of the graph once, each before its parents."""
         seen: set[int] = set()
-        waiting: list[DStream] = [*self.inputs, *(output.parent for output in self.outputs)]
+        ordered: list[BaseDStream] = []
+        waiting: list[tuple[BaseDStream, bool]] = [
+            (stream, False) for stream in (*self.inputs, *(o.parent for o in self.outputs))
+        ]
         while waiting:
-            stream = waiting.pop()
-            if id(stream) not in seen:
+            stream, parents_done = waiting.pop()
+            if parents_done:
+                ordered.append(stream)
+            elif id(stream) not in seen:
                 seen.add(id(stream))
-                waiting.extend(stream.parents)
-                yield stream
+                waiting.append((stream, True))
+                waiting.extend((parent, False) for parent in stream.parents)
+        yield from reversed(ordered)
+
+    def remember(self, duration_ms: int) -> None:
+        """Keep every stream's RDDs and records for that long at least.
+
+        Raises:
+            StreamingError: that was said before.
+        """
+        if self._remember_ms is not None:
+            raise StreamingError(
+                f"Remember duration already set as {self._remember_ms} ms. Cannot set it again.",
+                operation="remember",
+                hint="call remember() once",
+            )
+        self._remember_ms = duration_ms
+
+    def initialize(self, zero_ms: int) -> None:
+        """Begin at that time: give every stream its zero time and how long it remembers."""
+        for stream in self.streams():
+            stream.initialize(zero_ms)
+            stream.remember(self._remember_ms or 0)
+            for parent in stream.parents:
+                parent.remember(stream.parent_remember_ms)
 
     def attach(self, ssc: StreamingContext) -> None:
         """Give a graph that was unpickled its context."""
@@ -97,8 +140,39 @@ class DStreamGraph:
 
     def begin(self, batch: Batch) -> None:
         """Tell every input which records the batch takes."""
+        self._batches[batch.time_ms] = batch
         for stream, planned in zip(self.inputs, batch.sources, strict=True):
             stream.set_range(batch.time_ms, planned)
+
+    def restore(self, batch: Batch, oldest_ms: int) -> None:
+        """Have the batches from ``oldest_ms`` on see an earlier run's batch in their windows.
+
+        Raises:
+            PenstockError: records that should be there are not.
+        """
+        self._batches[batch.time_ms] = batch
+        for stream, taken in zip(self.inputs, batch.sources, strict=True):
+            if not stream.needs(batch.time_ms, oldest_ms):
+                continue
+            if stream.can_read_again(taken):
+                stream.set_range(batch.time_ms, taken)
+            else:
+                _log.warning(
+                    "The records of batch %d (%d ms) of stream %s are gone, because no window "
+                    "needed them before; windows that reach back to it lack them",
+                    batch.id,
+                    batch.time_ms,
+                    stream.name,
+                )
+
+    def times_between(self, after_ms: int, until_ms: int) -> list[int]:
+        """Return the times of remembered batches with ``after_ms < time <= until_ms``."""
+        return [time_ms for time_ms in list(self._batches) if after_ms < time_ms <= until_ms]
+
+    @property
+    def oldest_id(self) -> int | None:
+        """The id of the oldest batch that is remembered."""
+        return min((batch.id for batch in list(self._batches.values())), default=None)
 
     def record_count(self, batch: Batch) -> int:
         """Return how many records the batch takes of all inputs."""
@@ -111,8 +185,12 @@ class DStreamGraph:
         damages = (stream.find_damage(planned) for stream, planned in pairs)
         return next((damage for damage in damages if damage is not None), None)
 
-    def clear_metadata(self, time_ms: int) -> None:
-        """Forget what batches up to that time needed, but for what is to be remembered."""
-        before_ms = time_ms - self.remember_ms + self.batch_interval_ms
+    def clear_metadata(self, committed_ms: int) -> None:
+        """Forget and give free what no batch needs any more when those up to that time are done."""
         for stream in self.streams():
-            stream.clear_metadata(before_ms)
+            stream.clear_metadata(committed_ms)
+        for time_ms in self.times_between(-1, committed_ms - self.remember_ms):
+            del self._batches[time_ms]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_batches": {}}

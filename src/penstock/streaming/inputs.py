@@ -30,8 +30,8 @@ class InputDStream(DStream):
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
-        self.id = len(ssc.graph.inputs)
-        self.name = check_name("stream", f"{self.kind}-{self.id}" if name is None else name)
+        usual = f"{self.kind}-{len(ssc.graph.inputs)}"
+        self.name = check_name("stream", usual if name is None else name)
         self._ranges: dict[int, SourceRange] = {}
         ssc.graph.add_input(self)
 
@@ -39,6 +39,11 @@ class InputDStream(DStream):
     def parents(self) -> tuple[DStream, ...]:
         """None: an input begins the graph."""
         return ()
+
+    @property
+    def slide_ms(self) -> int:
+        """The batch interval."""
+        return self.ssc.graph.batch_interval_ms
 
     @abstractmethod
     def latest_offset(self, start: SourceOffset) -> SourceOffset:
@@ -59,8 +64,16 @@ class InputDStream(DStream):
         """Return what keeps a range from being read, None when nothing does or it is not known."""
         return None
 
+    def can_read_again(self, wanted: SourceRange) -> bool:
+        """Whether records of an earlier run's batch are still there, for windows that need them.
+
+        Raises:
+            PenstockError: they should be, and are not.
+        """
+        return True
+
     def on_committed(self, done: SourceRange) -> None:
-        """Learn that no batch needs records up to the end of that range any more."""
+        """Learn that no batch or window needs records up to the end of that range any more."""
 
     def partitions(self, offset: SourceOffset) -> dict[str, int]:
         """Return the partitions and ends in an offset ``{name: {partition: end}}``, of this input.
@@ -81,6 +94,9 @@ class InputDStream(DStream):
             )
         return {partition: int(end) for partition, end in offset[self.name].items()}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_ranges": {}}
+
     def set_range(self, time_ms: int, planned: SourceRange) -> None:
         """Learn which records the batch of that time takes."""
         self._ranges[time_ms] = planned
@@ -89,15 +105,26 @@ class InputDStream(DStream):
         """Return which records the batch of that time takes."""
         return self._ranges.get(time_ms, SourceRange(None, None))
 
-    def compute(self, time_ms: int) -> RDD[Any]:
-        """Return the records that were planned for that batch."""
-        return self.compute_range(self.range_of(time_ms))
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Return the records that were planned for that batch; None when it is not remembered."""
+        planned = self._ranges.get(time_ms)
+        return None if planned is None else self.compute_range(planned)
 
-    def clear_metadata(self, before_ms: int) -> None:
-        """Forget the RDDs and ranges of batches before that time."""
-        super().clear_metadata(before_ms)
-        for time_ms in [t for t in self._ranges if t < before_ms]:
+    def clear_metadata(self, committed_ms: int) -> None:
+        """Forget RDDs and ranges that are not to be remembered, and give their records free."""
+        super().clear_metadata(committed_ms)
+        for time_ms in sorted(self.outdated(self._ranges, committed_ms)):
+            self.on_committed(self._ranges[time_ms])
             del self._ranges[time_ms]
+
+    @property
+    def needs_earlier(self) -> bool:
+        """Whether batches may look back to earlier ones."""
+        return self.remember_ms > self.slide_ms
+
+    def needs(self, time_ms: int, oldest_ms: int) -> bool:
+        """Whether batches from ``oldest_ms`` on may look back to the earlier one at ``time_ms``."""
+        return self.needs_earlier and time_ms > oldest_ms - self.remember_ms
 
 
 class QueueInputDStream(InputDStream):
@@ -127,6 +154,10 @@ class QueueInputDStream(InputDStream):
         step = 1 if self._one_at_a_time else len(self._queue)
         return {self.name: {"rdds": max(taken, min(taken + step, len(self._queue)))}}
 
+    def can_read_again(self, wanted: SourceRange) -> bool:
+        """Whether the program's list still has them."""
+        return self.partitions(wanted.end).get("rdds", 0) <= len(self._queue)
+
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the union of the RDDs taken, the default when there are none."""
         start = self.partitions(wanted.start).get("rdds", 0)
@@ -141,7 +172,8 @@ class QueueInputDStream(InputDStream):
         rdds = list(self._queue[start:end])
         sc = self.ssc.sparkContext
         if not rdds:
-            return sc.emptyRDD() if self._default is None else self._default
+            # Spark's empty default has one partition, so that operations on partitions see one.
+            return sc.parallelize([], 1) if self._default is None else self._default
         return rdds[0] if len(rdds) == 1 else sc.union(rdds)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -6,17 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import RDD
 from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError
+from penstock.streaming.base import BaseDStream
 from penstock.streaming.batch import Batch
 from penstock.streaming.transforms import batch_time, takes_time
-
-if TYPE_CHECKING:
-    from penstock.streaming.dstream import DStream
 
 __all__ = ["ForEachBatch", "ForEachRDD", "OutputOperation", "print_records"]
 
@@ -26,7 +24,7 @@ class OutputOperation(ABC):
 
     name: str
 
-    def __init__(self, parent: DStream, func: Callable[..., Any]) -> None:
+    def __init__(self, parent: BaseDStream, func: Callable[..., Any]) -> None:
         if not callable(func):
             raise ConfigError(
                 f"{func!r} is no function", operation=self.name, hint="give a function of the batch"
@@ -35,8 +33,11 @@ class OutputOperation(ABC):
         self.func = func
 
     @abstractmethod
-    def job(self, batch: Batch) -> Callable[[], Any]:
-        """Return what to run for this batch. Called when the batch is planned; builds RDDs only."""
+    def job(self, batch: Batch) -> Callable[[], Any] | None:
+        """Return what to run for this batch, None when the stream has nothing at its time.
+
+        Called when the batch is planned; builds RDDs only.
+        """
 
 
 class ForEachRDD(OutputOperation):
@@ -44,9 +45,11 @@ class ForEachRDD(OutputOperation):
 
     name = "foreachRDD"
 
-    def job(self, batch: Batch) -> Callable[[], Any]:
+    def job(self, batch: Batch) -> Callable[[], Any] | None:
         """Return the call of the user's function, with the time first if it takes it."""
         rdd = self.parent.get_or_compute(batch.time_ms)
+        if rdd is None:
+            return None
         if takes_time(self.func):
             return partial(self.func, batch_time(batch.time_ms), rdd)
         return partial(self.func, rdd)
@@ -57,7 +60,7 @@ class ForEachBatch(OutputOperation):
 
     name = "foreachBatch"
 
-    def __init__(self, parent: DStream, func: Callable[[DataFrame, int], Any]) -> None:
+    def __init__(self, parent: BaseDStream, func: Callable[[DataFrame, int], Any]) -> None:
         super().__init__(parent, func)
         if not parent.has_columns():
             raise ConfigError(
@@ -67,8 +70,10 @@ class ForEachBatch(OutputOperation):
                 "use foreachRDD on streams of Python objects",
             )
 
-    def job(self, batch: Batch) -> Callable[[], Any]:
+    def job(self, batch: Batch) -> Callable[[], Any] | None:
         """Return the call of the user's function; the DataFrame is made when it runs."""
+        if not self.parent.is_time_valid(batch.time_ms):
+            return None
         return partial(self._run, batch)
 
     def _run(self, batch: Batch) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import PenstockError, StreamingError
+from penstock.errors import MissingBlockError, PenstockError, StreamingError
 from penstock.journal import (
     JournalStream,
     RecordFormat,
@@ -19,6 +19,9 @@ from penstock.journal import (
     retire,
 )
 from penstock.journal.layout import parse_writer
+from penstock.journal.offsets import is_finished
+from penstock.journal.reader import slice_ranges
+from penstock.journal.retention import consumers
 from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
 from penstock.model import OffsetRange
 from penstock.receivers import Receiver
@@ -102,6 +105,21 @@ class ReceiverInputDStream(InputDStream):
             return damage
         return None
 
+    def can_read_again(self, wanted: SourceRange) -> bool:
+        """Whether the blocks are still there; False when they were retired as no longer needed.
+
+        Raises:
+            MissingBlockError: they are gone, and were not given free.
+        """
+        for part in self.ranges(wanted):
+            try:
+                slice_ranges(self.journal, [part])
+            except MissingBlockError:
+                if not self._is_given_free(part):
+                    raise
+                return False
+        return True
+
     def on_committed(self, done: SourceRange) -> None:
         """Tell the journal, and retire the blocks that no consumer needs."""
         commit_consumer(self.journal, _CONSUMER, self.partitions(done.end))
@@ -116,6 +134,12 @@ class ReceiverInputDStream(InputDStream):
     def ranges(self, wanted: SourceRange) -> list[OffsetRange]:
         """Return the offset ranges of the journal between two offsets of this input."""
         return ranges_between(self.partitions(wanted.start), self.partitions(wanted.end))
+
+    def _is_given_free(self, part: OffsetRange) -> bool:
+        committed = consumers(self.journal).get(_CONSUMER, {})
+        writer = parse_writer(part.partition)
+        finished = writer is not None and is_finished(writer, committed)
+        return finished or committed.get(part.partition, 0) > part.start_offset
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_journal": None, "_progress": None, "_swept": False}

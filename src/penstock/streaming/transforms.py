@@ -7,7 +7,7 @@ the user's functions can be found in it by keyword.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import add
 from typing import Any
@@ -16,23 +16,43 @@ from pyspark import RDD
 
 __all__ = [
     "batch_time",
+    "combine_by_key",
     "count",
+    "count_by_value",
     "filter_records",
     "flat_map",
+    "flat_map_values",
+    "glom",
+    "group_by_key",
     "map_partitions",
+    "map_partitions_with_index",
     "map_records",
     "map_values",
+    "pair_up",
+    "partition_by",
     "reduce_by_key",
+    "reduce_rdds",
+    "reduce_records",
+    "repartition",
+    "subtract_by_key",
     "takes_time",
+    "to_time_ms",
     "transform",
     "transform_at",
     "union",
+    "unite",
 ]
 
 
 def batch_time(time_ms: int) -> datetime:
     """Return a batch's time as PySpark hands it to users: local, without a zone."""
     return datetime.fromtimestamp(time_ms / 1000)  # noqa: DTZ006 (drop-in for pyspark.streaming)
+
+
+def to_time_ms(time: datetime | float) -> int:
+    """Return a local datetime, or seconds since the epoch, in milliseconds since the epoch."""
+    seconds = time.timestamp() if isinstance(time, datetime) else time
+    return round(seconds * 1000)
 
 
 def takes_time(func: Callable[..., Any], rdds: int = 1) -> bool:
@@ -72,16 +92,107 @@ def map_partitions(
     return rdd.mapPartitions(func, preservesPartitioning=keeps)
 
 
+def map_partitions_with_index(
+    time_ms: int,
+    rdd: RDD[Any],
+    *,
+    func: Callable[[int, Iterable[Any]], Iterable[Any]],
+    keeps: bool,
+) -> RDD[Any]:
+    """Apply a function to each partition's number and iterator."""
+    return rdd.mapPartitionsWithIndex(func, preservesPartitioning=keeps)
+
+
+def glom(time_ms: int, rdd: RDD[Any]) -> RDD[list[Any]]:
+    """Make one list of each partition."""
+    return rdd.glom()
+
+
+def repartition(time_ms: int, rdd: RDD[Any], *, partitions: int) -> RDD[Any]:
+    """Spread the records over that many partitions."""
+    return rdd.repartition(partitions)
+
+
+def reduce_records(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any, Any], Any]) -> RDD[Any]:
+    """Merge all records into one, without a job of its own; into none when there are none."""
+    return rdd.map(lambda record: (None, record)).reduceByKey(func, 1).values()
+
+
+def count_by_value(time_ms: int, rdd: RDD[Any]) -> RDD[tuple[Any, int]]:
+    """Count each distinct record."""
+    return reduce_by_key(time_ms, rdd.map(lambda record: (record, 1)), func=add, partitions=None)
+
+
 def map_values(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Any]) -> RDD[Any]:
     """Apply a function to the value of each pair."""
     return rdd.mapValues(func)
+
+
+def flat_map_values(
+    time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Iterable[Any]]
+) -> RDD[Any]:
+    """Apply a function that gives several values to the value of each pair."""
+    return rdd.flatMapValues(func)
 
 
 def reduce_by_key(
     time_ms: int, rdd: RDD[Any], *, func: Callable[[Any, Any], Any], partitions: int | None
 ) -> RDD[Any]:
     """Merge the values of each key."""
-    return rdd.reduceByKey(func, partitions or rdd.context.defaultParallelism)
+    return rdd.reduceByKey(func, _parallelism(rdd, partitions))
+
+
+def combine_by_key(
+    time_ms: int,
+    rdd: RDD[Any],
+    *,
+    create: Callable[[Any], Any],
+    add_value: Callable[[Any, Any], Any],
+    merge: Callable[[Any, Any], Any],
+    partitions: int | None,
+) -> RDD[Any]:
+    """Combine the values of each key into something of another type."""
+    return rdd.combineByKey(create, add_value, merge, _parallelism(rdd, partitions))
+
+
+def group_by_key(time_ms: int, rdd: RDD[Any], *, partitions: int | None) -> RDD[Any]:
+    """Put the values of each key together."""
+    return rdd.groupByKey(_parallelism(rdd, partitions))
+
+
+def partition_by(
+    time_ms: int, rdd: RDD[Any], *, partitions: int, func: Callable[[Any], int]
+) -> RDD[Any]:
+    """Place each pair by its key."""
+    return rdd.partitionBy(partitions, func)
+
+
+def pair_up(
+    time_ms: int, left: RDD[Any], right: RDD[Any], *, method: str, partitions: int | None
+) -> RDD[Any]:
+    """Bring the pairs of two RDDs together by the RDD method of that name: a join or cogroup."""
+    paired: RDD[Any] = getattr(left, method)(right, _parallelism(left, partitions))
+    return paired
+
+
+def reduce_rdds(
+    rdds: Sequence[RDD[Any]], *, func: Callable[[Any, Any], Any], partitions: int | None
+) -> RDD[Any]:
+    """Merge the values of each key over several RDDs of pairs."""
+    united = unite(rdds)
+    return united.reduceByKey(func, _parallelism(united, partitions))
+
+
+def subtract_by_key(
+    left: RDD[Any],
+    right: RDD[Any],
+    *,
+    inverse: Callable[[Any, Any], Any],
+    partitions: int | None,
+) -> RDD[Any]:
+    """Take the values of ``right`` out of those of ``left``."""
+    joined = left.leftOuterJoin(right, _parallelism(left, partitions))
+    return joined.mapValues(lambda both: both[0] if both[1] is None else inverse(*both))
 
 
 def count(time_ms: int, rdd: RDD[Any]) -> RDD[int]:
@@ -93,7 +204,12 @@ def count(time_ms: int, rdd: RDD[Any]) -> RDD[int]:
 
 def union(time_ms: int, *rdds: RDD[Any]) -> RDD[Any]:
     """Put the batches of several streams together."""
-    return rdds[0].context.union(list(rdds))
+    return unite(rdds)
+
+
+def unite(rdds: Sequence[RDD[Any]]) -> RDD[Any]:
+    """Return one RDD with the records of all; there must be one at least."""
+    return rdds[0] if len(rdds) == 1 else rdds[0].context.union(list(rdds))
 
 
 def transform(time_ms: int, *rdds: RDD[Any], func: Callable[..., RDD[Any]]) -> RDD[Any]:
@@ -104,3 +220,7 @@ def transform(time_ms: int, *rdds: RDD[Any], func: Callable[..., RDD[Any]]) -> R
 def transform_at(time_ms: int, *rdds: RDD[Any], func: Callable[..., RDD[Any]]) -> RDD[Any]:
     """Apply a user's function to the batch's time and RDDs."""
     return func(batch_time(time_ms), *rdds)
+
+
+def _parallelism(rdd: RDD[Any], partitions: int | None) -> int:
+    return rdd.context.defaultParallelism if partitions is None else partitions

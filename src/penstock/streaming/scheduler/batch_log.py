@@ -3,6 +3,9 @@
 Invariant: a batch's ranges are durable before its jobs are made, and its commit is written after
 all of them ended. So after a crash at any point, every N with offsets/N and no commits/N runs again
 with the same ranges, and nothing else does.
+
+Each entry's conf holds the program's zero time, from which windows slide, so that they slide on
+after a restart.
 """
 
 from __future__ import annotations
@@ -10,9 +13,12 @@ from __future__ import annotations
 import json
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.errors import LogGapError
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 
 __all__ = ["BatchLog"]
+
+_ZERO_TIME = "spark.penstock.zeroTimeMs"
 
 
 class BatchLog:
@@ -33,11 +39,42 @@ class BatchLog:
         self._inputs = inputs
         self._retain = retain
         self._ends = self._read_ends(next_batch_id - 1)
+        self._zero_ms: int | None = None
 
     @property
     def ends(self) -> tuple[SourceOffset, ...]:
         """Where the next batch begins, for each input."""
         return self._ends
+
+    @property
+    def last_time_ms(self) -> int:
+        """The time of the newest planned batch, -1 when there is none."""
+        newest = self._newest()
+        return -1 if newest is None else newest.batch_timestamp_ms
+
+    def begin(self, first_ms: int, interval_ms: int) -> int:
+        """Return the zero time of a run whose first batch is due at ``first_ms``.
+
+        It is that of the run before, unless that one's does not lie on this batch interval.
+        """
+        newest = self._newest()
+        known = None if newest is None else newest.conf.get(_ZERO_TIME)
+        goes_on = known is not None and int(known) % interval_ms == 0
+        self._zero_ms = int(known) if known is not None and goes_on else first_ms - interval_ms
+        return self._zero_ms
+
+    def read_since(self, after_ms: int) -> tuple[list[Batch], bool]:
+        """Return all batches later than that time, in order, and whether none is gone."""
+        found: list[Batch] = []
+        for batch_id in range(self._next_batch_id - 1, -1, -1):
+            try:
+                batch = self.read(batch_id)
+            except LogGapError:
+                return found[::-1], False
+            if batch.time_ms <= after_ms:
+                break
+            found.append(batch)
+        return found[::-1], True
 
     def read(self, batch_id: int) -> Batch:
         """Return a batch as it was planned.
@@ -58,7 +95,9 @@ class BatchLog:
         """
         batch = Batch(self._next_batch_id, time_ms, sources)
         lines = tuple(_to_line(source.end) for source in sources)
-        self._location.plan(batch.id, OffsetSeq(batch_timestamp_ms=time_ms, sources=lines))
+        conf = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
+        entry = OffsetSeq(batch_timestamp_ms=time_ms, conf=conf, sources=lines)
+        self._location.plan(batch.id, entry)
         self._next_batch_id += 1
         self._ends = tuple(source.end for source in sources)
         return batch
@@ -67,9 +106,13 @@ class BatchLog:
         """Make it durable that the batch is done."""
         self._location.commit(batch.id)
 
-    def retire(self) -> None:
-        """Delete log entries that are older than what is to be retained."""
-        self._location.retire(self._retain)
+    def retire(self, needed_id: int) -> None:
+        """Delete log entries that are not to be retained, but none from batch ``needed_id`` on."""
+        # A batch begins where the one before it ends, so that one's entry is kept, too.
+        self._location.retire(max(self._retain, self._next_batch_id - needed_id))
+
+    def _newest(self) -> OffsetSeq | None:
+        return self._location.offsets.get(self._next_batch_id - 1) if self._next_batch_id else None
 
     def _read_ends(self, batch_id: int) -> tuple[SourceOffset, ...]:
         if batch_id < 0:

@@ -14,6 +14,7 @@ from penstock.conf import StreamingSettings
 from penstock.journal import CommitPolicy
 from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
+from penstock.streaming import rdd_checkpoints
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.scheduler.batch_log import BatchLog
@@ -47,6 +48,11 @@ class Engine:
         settings: StreamingSettings,
         on_error: Callable[[BaseException], None],
     ) -> None:
+        if settings.rate.first_rate is not None:
+            _log.warning(
+                "Rate limits and back pressure are not applied yet: every batch takes all that was"
+                " received (docs/back-pressure.md)"
+            )
         self._location = location
         self._graceful_timeout_s = (
             settings.graceful_stop_timeout_ms or 10 * graph.batch_interval_ms
@@ -64,6 +70,8 @@ class Engine:
                 retain=settings.min_batches_to_retain,
             )
             graph.check_offsets(log.ends)
+            if graph.writes_rdds:
+                rdd_checkpoints.prepare(sc, location.url)
             self._tracker = ReceiverTracker(
                 sc, graph.receiver_inputs, _receiver_settings(settings, location), bus, on_error
             )

@@ -2,7 +2,8 @@
 
 A batch is planned when it can run, not before. While the batches before it still run, ticks that
 come are merged into the latest one, so a program that falls behind takes larger batches from the
-journal instead of queueing late ones, and a restart has few batches to run again
+journal instead of queueing late ones, and a restart has few batches to run again. A graph with
+windows has its ticks kept instead: each is planned later, and takes what is there by then
 (docs/adr/0001-batches-are-planned-when-they-can-run.md).
 
 One thread (the event loop) does all planning and all clearing up, in the order of the events, so
@@ -17,14 +18,15 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from penstock.clock import Clock
-from penstock.errors import PenstockError
+from penstock.errors import BatchFailedError
 from penstock.streaming.batch import Batch
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.scheduler.batch_log import BatchLog
+from penstock.streaming.scheduler.due_ticks import DueTicks
 from penstock.streaming.scheduler.jobs import Job, JobSet
 from penstock.streaming.scheduler.recurring_timer import RecurringTimer
 
@@ -60,10 +62,9 @@ class JobGenerator:
         self._on_error = on_error
         self._halted = False
         self._room = concurrent
-        self._due_ms: int | None = None  # the latest tick that no batch was planned for
-        self._last_time_ms = -1
-        self._done: dict[int, Batch] = {}  # committed, and a batch before them is not yet
-        self._watermark: int | None = None  # all batches before this id are committed
+        self._due = DueTicks(keep_all=graph.needs_every_tick)
+        self._unfinished: set[int] = set()  # planned and not committed; failed ones stay in it
+        self._done: dict[int, Batch] = {}  # committed, and not yet behind all unfinished ones
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(
             target=self._run_events, name="penstock-generator", daemon=True
@@ -81,14 +82,18 @@ class JobGenerator:
         Raises:
             RecoveryMismatchError: what was planned does not fit the program's inputs.
         """
-        for batch in [self._log.read(batch_id) for batch_id in rerun]:
+        again = [self._log.read(batch_id) for batch_id in rerun]
+        # Batch times only ever grow, also when the clock was set back between two runs.
+        last_ms = self._log.last_time_ms
+        first_ms = self._timer.first_tick_after(max(self._clock.time_ms(), last_ms))
+        self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
+        self._restore(again)
+        for batch in again:
             _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
-            self._watermark = batch.id if self._watermark is None else self._watermark
+            self._unfinished.add(batch.id)
             self._make_jobs(batch)
         self._loop.start()
-        # Batch times only ever grow, also when the clock was set back between two runs.
-        after_ms = max(self._clock.time_ms(), self._last_time_ms)
-        self._timer.start(self._timer.first_tick_after(after_ms))
+        self._timer.start(first_ms)
 
     def batch_done(self, job_set: JobSet) -> None:
         """Commit a batch whose jobs all ended well; called by the thread of its last job."""
@@ -115,8 +120,29 @@ class JobGenerator:
         else:
             self._halted = True
         self._events.put(None)
-        self._loop.join()
+        if self._loop.ident is not None:  # None: the program failed before it came to that
+            self._loop.join()
         return done
+
+    def _restore(self, again: Sequence[Batch]) -> None:
+        """Take up the batches of the run before: what is committed already, what windows need."""
+        if again:
+            behind = self._log.read_since(again[0].time_ms)[0]
+            self._done = {b.id: b for b in behind if b not in again}
+        if not any(stream.needs_earlier for stream in self._graph.inputs):
+            return
+        oldest_ms = again[0].time_ms if again else self._log.last_time_ms
+        earlier, complete = self._log.read_since(oldest_ms - self._graph.remember_ms)
+        if not complete:
+            _log.warning(
+                "Windows reach back %d ms, and the batches before %d ms are no longer in the "
+                "offset log; windows that reach back to them lack their records",
+                self._graph.remember_ms,
+                earlier[0].time_ms if earlier else oldest_ms,
+            )
+        for batch in earlier:
+            if batch not in again:
+                self._graph.restore(batch, oldest_ms)
 
     # -- the event loop's thread --
 
@@ -124,21 +150,23 @@ class JobGenerator:
         while (event := self._events.get()) is not None:
             try:
                 event()
+            except BatchFailedError as e:
+                _log.exception("Error generating jobs")
+                self._on_error(e)
             except Exception as e:
                 # What cannot be planned or made durable now must not be passed over: plan no more.
-                self._halted = self._halted or isinstance(e, PenstockError)
-                _log.exception("The job generator failed")
+                self._halted = True
+                _log.exception("The job generator failed, and plans no more batches")
                 self._on_error(e)
 
     def _tick(self, time_ms: int) -> None:
-        if self._due_ms is not None:
+        if waiting := self._due.times_ms:
             _log.warning(
-                "The batches take longer than the batch interval of %d ms: the one of %d ms is"
-                " merged into the next",
+                "The batches take longer than the batch interval of %d ms: ticks wait since %d ms",
                 self._graph.batch_interval_ms,
-                self._due_ms,
+                waiting[0],
             )
-        self._due_ms = time_ms
+        self._due.add(time_ms)
         self._generate_due()
 
     def _make_room(self) -> None:
@@ -146,48 +174,57 @@ class JobGenerator:
         self._generate_due()
 
     def _generate_due(self) -> None:
-        if self._due_ms is not None and self._room > 0:
-            time_ms, self._due_ms = self._due_ms, None
+        while self._room > 0 and (time_ms := self._due.take()) is not None:
             self._generate(time_ms)
 
     def _generate(self, time_ms: int) -> None:
         if self._halted:
             return
         batch = self._log.plan(time_ms, self._graph.plan(self._log.ends))
-        if self._watermark is None:
-            self._watermark = batch.id
+        self._unfinished.add(batch.id)
         self._make_jobs(batch)
 
     def _generate_rest(self, time_ms: int) -> None:
-        """Plan one more batch if an input has more than the last one took."""
+        """Plan what is due, and one more batch if an input has more than the last one took."""
+        while (due_ms := self._due.take()) is not None:
+            self._generate(due_ms)
         planned = self._graph.plan(self._log.ends)
         if any(source.start != source.end for source in planned):
             self._generate(time_ms)
 
     def _make_jobs(self, batch: Batch) -> None:
-        self._last_time_ms = max(self._last_time_ms, batch.time_ms)
-        self._room -= 1
-        self._graph.begin(batch)
-        jobs = [
-            Job(batch, number, output.name, output.job(batch))
-            for number, output in enumerate(self._graph.outputs)
-        ]
-        records = self._graph.record_count(batch)
+        try:
+            self._graph.begin(batch)
+            jobs = [
+                Job(batch, number, output.name, run)
+                for number, output in enumerate(self._graph.outputs)
+                if (run := output.job(batch)) is not None
+            ]
+            records = self._graph.record_count(batch)
+        except Exception as e:  # a user's function of RDDs runs in here
+            raise BatchFailedError(
+                f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made",
+                operation="make jobs",
+                ids={"batch": batch.id},
+                hint="the batch stays uncommitted and runs again, with the same records, when the "
+                "program is started again",
+            ) from e
         self._submit(JobSet(batch, jobs, records, submitted_ms=self._clock.time_ms()))
+        self._room -= 1
 
     def _clear(self, batch: Batch) -> None:
-        """Forget and retire what is behind every uncommitted batch."""
+        """Forget and retire what is behind every unfinished batch."""
+        self._unfinished.discard(batch.id)
         self._done[batch.id] = batch
-        newest = None
-        while self._watermark is not None and self._watermark in self._done:
-            newest = self._done.pop(self._watermark)
-            self._watermark += 1
-        if newest is None:
+        behind = [i for i in self._done if all(i < unfinished for unfinished in self._unfinished)]
+        if not behind:
             return
+        newest = self._done[max(behind)]
+        for batch_id in behind:
+            del self._done[batch_id]
         self._graph.clear_metadata(newest.time_ms)
-        for stream, source in zip(self._graph.inputs, newest.sources, strict=True):
-            stream.on_committed(source)
-        self._log.retire()
+        oldest_id = self._graph.oldest_id
+        self._log.retire(newest.id if oldest_id is None else oldest_id)
 
     def _sync(self) -> None:
         """Wait until the loop has done all that was put before."""

@@ -74,10 +74,14 @@ class JobScheduler:
             thread.start()
 
     def submit(self, job_set: JobSet) -> None:
-        """Queue the jobs of a batch."""
+        """Queue the jobs of a batch; one without any (no window ends with it) is done at once."""
         with self._lock:
             self._running += 1
         self._bus.post("onBatchSubmitted", job_set.info())
+        if not job_set.jobs:
+            job_set.skip(self._clock.time_ms())
+            self._bus.post("onBatchStarted", job_set.info())
+            self._settle(job_set)
         for job in job_set.jobs:
             self._queue.put((job_set, job))
 
@@ -98,6 +102,8 @@ class JobScheduler:
                 thread.join(max(0.0, deadline_s - time.monotonic()))
 
     def _run_jobs(self) -> None:
+        # Without it, an RDD checkpoint behind a newer one is never written (SPARK-6847).
+        self._sc.setLocalProperty("spark.checkpoint.checkpointAllMarkedAncestors", "true")
         while (work := self._queue.get()) is not None:
             if not self._stopped:
                 self._run(*work)
@@ -113,21 +119,21 @@ class JobScheduler:
             job.run()
         except BaseException as e:
             error = e
+        if error is not None:
+            self._report(job, error)
         with self._lock:
             last = job_set.finish(self._clock.time_ms(), failed=error is not None)
+        if last:
+            self._settle(job_set)
+
+    def _settle(self, job_set: JobSet) -> None:
+        """Commit a batch that ended well, and make room for the next."""
         try:
-            if error is not None:
-                self._report(job, error)
-            if last and not job_set.failed:
+            if not job_set.failed:
                 self._on_success(job_set)
         except Exception as e:
             job_set.failed = True
             self._on_error(e)
-        finally:
-            if last:
-                self._end(job_set)
-
-    def _end(self, job_set: JobSet) -> None:
         self._bus.post("onBatchCompleted", job_set.info())
         self._on_end()
         with self._idle:

@@ -48,6 +48,10 @@ class JobSet:
             self.started_ms = now_ms
         return first
 
+    def skip(self, now_ms: int) -> None:
+        """Note that there was nothing to run."""
+        self.started_ms = self.ended_ms = now_ms
+
     def finish(self, now_ms: int, *, failed: bool) -> bool:
         """Note that a job ended; return whether it was the last of the batch."""
         self.unfinished -= 1

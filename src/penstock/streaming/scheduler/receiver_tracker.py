@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark import SparkContext
 
-from penstock.errors import ConfigError, ReceiverError, UnsharedPathError
+from penstock.errors import ConfigError, ReceiverError, StorageError, UnsharedPathError
 from penstock.receivers import (
     Order,
     ReceiverSettings,
@@ -113,10 +113,17 @@ class _Runner(threading.Thread):
 
     def order_stop(self) -> None:
         self._stopping.set()
-        write_order(self._task.stream, self._task.name, Order(self._task.run, stop=True))
+        try:
+            write_order(self._task.stream, self._task.name, Order(self._task.run, stop=True))
+        except StorageError as e:
+            # On a full disk, say. What it holds is not acked, so its source sends it again.
+            _log.warning("Receiver of stream %s is ended by force: %s", self._task.stream.name, e)
+            self._sc.cancelJobGroup(self._group)
 
     def join(self, timeout_s: float | None = None) -> bool:  # type: ignore[override]
         """Wait for the receiver's end; cancel its task when it takes too long."""
+        if self.ident is None:  # the program failed before it came to start its receivers
+            return True
         super().join(timeout_s)
         if not self.is_alive():
             return True

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable
 
 from penstock.errors import ConfigError
-from penstock.receivers.follow import marks_from_position
-from penstock.receivers.follower import Follower, FollowOptions
 from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES, check_max_line_bytes
+from penstock.receivers.tail.follow import marks_from_position
+from penstock.receivers.tail.follower import Follower, FollowOptions
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = ["TailReceiver"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from penstock.receivers.follow import (
+from penstock.receivers.tail.follow import (
     Action,
     Decision,
     Mark,
@@ -19,9 +19,9 @@ from penstock.receivers.follow import (
     is_rotated_name,
     missed_rotations,
 )
-from penstock.receivers.followed_file import FollowedFile
-from penstock.receivers.listing import Found, siblings
-from penstock.receivers.problems import Problems
+from penstock.receivers.tail.followed_file import FollowedFile
+from penstock.receivers.tail.listing import Found, siblings
+from penstock.receivers.tail.problems import Problems
 
 __all__ = ["Look"]
 

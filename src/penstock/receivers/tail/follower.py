@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import ReceiverError
-from penstock.receivers.follow import (
+from penstock.receivers.tail.follow import (
     FileId,
     Mark,
     Place,
@@ -20,10 +20,10 @@ from penstock.receivers.follow import (
     position_from_marks,
     superseded,
 )
-from penstock.receivers.followed_file import FollowedFile, file_id
-from penstock.receivers.listing import Found, expand
-from penstock.receivers.look import Look
-from penstock.receivers.problems import Problems, Report
+from penstock.receivers.tail.followed_file import FollowedFile, file_id
+from penstock.receivers.tail.listing import Found, expand
+from penstock.receivers.tail.look import Look
+from penstock.receivers.tail.problems import Problems, Report
 
 __all__ = ["FollowOptions", "Follower"]
 

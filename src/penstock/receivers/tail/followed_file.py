@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.receivers.follow import FINGERPRINT_BYTES, FileId, Mark, Place, fingerprint
 from penstock.receivers.lines import complete_before_long_line, line_too_long, split_lines
+from penstock.receivers.tail.follow import FINGERPRINT_BYTES, FileId, Mark, Place, fingerprint
 
 __all__ = ["FollowedFile", "file_id"]
 

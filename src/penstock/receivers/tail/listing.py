@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.receivers.follow import FileId, Sibling
-from penstock.receivers.followed_file import file_id
+from penstock.receivers.tail.follow import FileId, Sibling
+from penstock.receivers.tail.followed_file import file_id
 
 __all__ = ["Found", "expand", "siblings"]
 

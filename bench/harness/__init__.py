@@ -1,0 +1,27 @@
+"""What the benchmarks share: options, runs in turns, fresh processes, the table and its JSON."""
+
+from harness.lines import LINE_BYTES, log_lines
+from harness.options import Options, parse_options
+from harness.processes import fresh_process, text_server
+from harness.report import Metric, report
+from harness.samples import Series, count_files, open_descriptors, resident_mb
+from harness.spark import spark_context
+from harness.turns import Sides, in_turns
+
+__all__ = [
+    "LINE_BYTES",
+    "Metric",
+    "Options",
+    "Series",
+    "Sides",
+    "count_files",
+    "fresh_process",
+    "in_turns",
+    "log_lines",
+    "open_descriptors",
+    "parse_options",
+    "report",
+    "resident_mb",
+    "spark_context",
+    "text_server",
+]

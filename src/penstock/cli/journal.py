@@ -1,0 +1,237 @@
+"""``penstock journal``: look at a journal, read it, verify it. Changes nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from penstock.cli.journal_facts import StreamFacts, WriterFacts, look_at_stream
+from penstock.cli.journal_records import as_json, as_text, records
+from penstock.errors import ConfigError, LogFormatError, PenstockError
+from penstock.journal import JournalStream, Verdict, stream_names, verify_stream
+from penstock.model import OffsetRange
+from penstock.storage import Storage, open_storage
+from penstock.storage.local import LocalStorage
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="journal", no_args_is_help=True, help="Look at a journal, read it, verify it."
+)
+
+_Path = Annotated[str, typer.Argument(help="Journal, or checkpoint location with one in it.")]
+_Stream = Annotated[str | None, typer.Argument(help="Only this stream.", show_default="all")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("ls")
+def list_journal(path: _Path, stream: _Stream = None, as_json_object: _Json = False) -> None:
+    """List streams, their writers and blocks, and how far behind each consumer is."""
+    journal = _open_journal(path)
+    facts = [look_at_stream(each) for each in _streams(journal, stream)]
+    if as_json_object:
+        listing = {"journal": journal.url, "streams": [asdict(each) for each in facts]}
+        typer.echo(json.dumps(listing))
+        return
+    console = Console(markup=False, highlight=False)
+    for each in facts:
+        _print_stream(console, each)
+    if not facts:
+        console.print(f"{journal.url} holds no streams")
+
+
+@app.command("cat")
+def print_records(
+    path: _Path,
+    stream: Annotated[str, typer.Argument(help="The stream.")],
+    start: Annotated[
+        int | None, typer.Option("--from", min=0, help="First offset.", show_default="oldest")
+    ] = None,
+    end: Annotated[
+        int | None, typer.Option("--to", min=0, help="Offset to stop at.", show_default="end")
+    ] = None,
+    writer: Annotated[
+        str | None, typer.Option(help="Only this writer's records.", show_default="all")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Print so many records at most.")] = None,
+    as_json_lines: _Json = False,
+) -> None:
+    """Print a stream's records, one a line, by writer and offset."""
+    (found,) = _streams(_open_journal(path), stream)
+    ranges = _ranges(look_at_stream(found).writers, writer, start, end)
+    for partition, offset, record in itertools.islice(_read(found, ranges), limit):
+        if as_json_lines:
+            typer.echo(as_json(partition, offset, record))
+        else:
+            typer.echo(as_text(record, found.format.kind))
+
+
+@app.command("verify")
+def verify_journal(path: _Path, stream: _Stream = None) -> None:
+    """Read every block and check every byte; exit status 1 when something is damaged."""
+    journal = _open_journal(path)
+    names = _names(journal, stream)
+    totals = _Totals()
+    for name in names:
+        try:
+            for verdict in verify_stream(JournalStream.open(journal, name)):
+                totals.add(verdict)
+                if verdict.error is not None:
+                    _print_damage(name, verdict)
+        except LogFormatError as error:
+            totals.damaged += 1
+            typer.echo(f"DAMAGED {name}\n  {error}")
+    typer.echo(f"{len(names)} streams, {totals}")
+    if totals.damaged:
+        raise typer.Exit(1)
+
+
+# -- what all of them need --
+
+
+def _open_journal(path: str) -> Storage:
+    """Open the journal at ``path``, or in the checkpoint location there.
+
+    Raises:
+        ConfigError: there is no such place.
+    """
+    storage = _open_place(path)
+    folders = {entry.name for entry in storage.list() if entry.is_folder}
+    if "journal" in folders and "journal" not in stream_names(storage):
+        return _open_place(f"{path.rstrip('/')}/journal")
+    return storage
+
+
+def _open_place(path: str) -> Storage:
+    local = path.removeprefix("file://")
+    if "://" in local:
+        return open_storage(path)
+    if not os.path.isdir(local):
+        raise ConfigError(
+            f"there is no folder {local}",
+            operation="open journal",
+            path=path,
+            hint="give the journal's folder, or the checkpoint location that it is in",
+        )
+    # Not open_storage, which tries the place out by writing to it.
+    return LocalStorage.attach(os.path.abspath(local))
+
+
+def _streams(journal: Storage, only: str | None) -> list[JournalStream]:
+    return [JournalStream.open(journal, name) for name in _names(journal, only)]
+
+
+def _names(journal: Storage, only: str | None) -> list[str]:
+    names = stream_names(journal)
+    if only is None:
+        return names
+    if only not in names:
+        raise ConfigError(
+            f"there is no stream {only!r}",
+            operation="open stream",
+            path=journal.url,
+            hint=f"name one of: {', '.join(names)}" if names else "the journal holds no streams",
+        )
+    return [only]
+
+
+# -- ls --
+
+
+def _print_stream(console: Console, facts: StreamFacts) -> None:
+    console.print(f"{facts.stream} ({facts.schema})")
+    table = Table("writer", "state", "blocks", "records", "offsets", "size")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    shown = [each for each in facts.writers if each.records or each.state != "sealed"]
+    for each in shown:
+        offsets = f"{each.start_offset}..{each.end_offset}"
+        size = decimal(each.size_bytes)
+        table.add_row(each.writer, each.state, str(each.blocks), str(each.records), offsets, size)
+    console.print(table)
+    if hidden := len(facts.writers) - len(shown):
+        console.print(f"and {hidden} sealed, with no records left")
+    for consumer in facts.consumers:
+        console.print(f"consumer {consumer.consumer} is {consumer.lag} records behind")
+    if any(each.state == "damaged" for each in facts.writers):
+        console.print("a newest block is damaged: run `penstock journal verify`")
+    console.print()
+
+
+# -- cat --
+
+
+def _ranges(
+    writers: list[WriterFacts], only: str | None, start: int | None, end: int | None
+) -> list[OffsetRange]:
+    """Return the ranges that the options ask for; all that is held, by default."""
+    chosen = [each for each in writers if only in (None, each.writer)]
+    if only is not None and not chosen:
+        raise ConfigError(
+            f"the stream has no writer {only}",
+            operation="choose records",
+            hint="see `penstock journal ls`",
+        )
+    if only is None and (start is not None or end is not None):
+        chosen = [each for each in chosen if each.records]
+        if len(chosen) > 1:
+            raise ConfigError(
+                "offsets are counted by each writer, and several have records",
+                operation="choose records",
+                ids={"writers": ",".join(each.writer for each in chosen)},
+                hint="name one with --writer",
+            )
+    return [_range(each, start, end) for each in chosen]
+
+
+def _range(facts: WriterFacts, start: int | None, end: int | None) -> OffsetRange:
+    first = facts.start_offset if start is None else start
+    last = facts.end_offset if end is None else end
+    return OffsetRange(facts.writer, first, max(first, last))
+
+
+def _read(stream: JournalStream, ranges: list[OffsetRange]) -> Iterator[tuple[str, int, object]]:
+    for wanted in ranges:
+        for offset, record in records(stream, wanted):
+            yield wanted.partition, offset, record
+
+
+# -- verify --
+
+
+class _Totals:
+    """What was verified."""
+
+    def __init__(self) -> None:
+        self.blocks = self.records = self.size_bytes = self.damaged = 0
+
+    def add(self, verdict: Verdict) -> None:
+        """Count one block."""
+        self.blocks += 1
+        self.size_bytes += verdict.block.size
+        self.records += verdict.footer.count if verdict.footer else 0
+        self.damaged += verdict.error is not None
+
+    def __str__(self) -> str:
+        return f"{self.blocks} blocks, {self.records} records, {decimal(self.size_bytes)}: " + (
+            f"{self.damaged} DAMAGED" if self.damaged else "all sound"
+        )
+
+
+def _print_damage(stream: str, verdict: Verdict) -> None:
+    error = verdict.error
+    assert isinstance(error, PenstockError)
+    end = "?" if verdict.next_start is None else verdict.next_start
+    typer.echo(
+        f"DAMAGED {stream}/{verdict.writer} records [{verdict.block.start_offset}, {end})\n"
+        f"  file: {error.path}\n  {error.message}\n  mend: {error.hint}"
+    )

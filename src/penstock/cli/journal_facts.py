@@ -1,0 +1,96 @@
+"""What ``penstock journal ls`` tells of a stream: writers, what they hold, and who is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.errors import DamagedBlockError
+from penstock.journal import JournalStream, consumers
+from penstock.journal.layout import WriterId
+from penstock.journal.offsets import is_finished
+from penstock.model import Offsets
+
+__all__ = ["ConsumerFacts", "StreamFacts", "WriterFacts", "look_at_stream"]
+
+State = Literal["open", "sealed", "damaged"]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterFacts:
+    """One writer: records ``[start_offset, end_offset)`` are held, earlier ones are retired.
+
+    Of a damaged newest block only the start is known, so that is where the range ends then.
+    """
+
+    writer: str
+    state: State
+    blocks: int
+    size_bytes: int
+    start_offset: int
+    end_offset: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerFacts:
+    """One consumer: how many durable records it has not committed, and the offsets it has."""
+
+    consumer: str
+    lag: int
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """One stream."""
+
+    stream: str
+    schema: str
+    writers: list[WriterFacts]
+    consumers: list[ConsumerFacts]
+
+
+def look_at_stream(stream: JournalStream) -> StreamFacts:
+    """Look at all writers and consumers of a stream; reads one footer for each writer.
+
+    Raises:
+        LogFormatError: a consumer's file is damaged.
+    """
+    writers = {writer: _look_at_writer(stream, writer) for writer in stream.writers()}
+    found = [
+        ConsumerFacts(name, _lag(writers, offsets), offsets)
+        for name, offsets in consumers(stream).items()
+    ]
+    return StreamFacts(stream.name, repr(stream.format), list(writers.values()), found)
+
+
+def _look_at_writer(stream: JournalStream, writer: WriterId) -> WriterFacts:
+    blocks = stream.blocks(writer)
+    start = blocks[0].start_offset if blocks else 0
+    state: State = "open"
+    try:
+        newest = stream.newest(writer)
+        end = newest.end_offset if newest else 0
+        sealed = newest is not None and newest.sealed
+        state = "sealed" if sealed else "open"
+    except DamagedBlockError:
+        end, sealed, state = blocks[-1].start_offset, False, "damaged"
+    return WriterFacts(
+        writer=str(writer),
+        state=state,
+        blocks=len(blocks) - sealed,
+        size_bytes=sum(block.size for block in blocks),
+        start_offset=start,
+        end_offset=end,
+        records=end - start,
+    )
+
+
+def _lag(writers: Mapping[WriterId, WriterFacts], committed: Offsets) -> int:
+    return sum(
+        max(0, facts.end_offset - committed.get(str(writer), 0))
+        for writer, facts in writers.items()
+        if not is_finished(writer, committed)
+    )

@@ -1,0 +1,92 @@
+"""Operations on streams of (key, value) pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.core.rdd import portable_hash
+
+from penstock.streaming import transforms
+from penstock.streaming.basic import BasicOperations
+
+if TYPE_CHECKING:
+    from penstock.streaming.dstream import DStream
+
+__all__ = ["PairOperations"]
+
+
+class PairOperations(BasicOperations):
+    """What can be done with a stream of pairs. Names and meaning: ``pyspark.streaming``.
+
+    ``numPartitions`` is how many partitions the RDDs of the result have; by default as many as
+    Spark's default parallelism.
+    """
+
+    def mapValues(self, f: Callable[[Any], Any]) -> DStream:
+        """Return a stream of pairs with ``f`` applied to each value."""
+        return self._derive("mapValues", transforms.map_values, func=f)
+
+    def flatMapValues(self, f: Callable[[Any], Iterable[Any]]) -> DStream:
+        """Return a stream with a pair of the key and each value that ``f`` gives for a value."""
+        return self._derive("flatMapValues", transforms.flat_map_values, func=f)
+
+    def reduceByKey(
+        self, func: Callable[[Any, Any], Any], numPartitions: int | None = None
+    ) -> DStream:
+        """Return a stream of pairs with each batch's values of a key merged by ``func``."""
+        return self._derive(
+            "reduceByKey", transforms.reduce_by_key, func=func, partitions=numPartitions
+        )
+
+    def combineByKey(
+        self,
+        createCombiner: Callable[[Any], Any],
+        mergeValue: Callable[[Any, Any], Any],
+        mergeCombiners: Callable[[Any, Any], Any],
+        numPartitions: int | None = None,
+    ) -> DStream:
+        """Return a stream of pairs with each batch's values of a key combined, as RDDs do it."""
+        return self._derive(
+            "combineByKey",
+            transforms.combine_by_key,
+            create=createCombiner,
+            add_value=mergeValue,
+            merge=mergeCombiners,
+            partitions=numPartitions,
+        )
+
+    def groupByKey(self, numPartitions: int | None = None) -> DStream:
+        """Return a stream of pairs of a key and an iterable of its values in the batch."""
+        return self._derive("groupByKey", transforms.group_by_key, partitions=numPartitions)
+
+    def partitionBy(
+        self, numPartitions: int, partitionFunc: Callable[[Any], int] = portable_hash
+    ) -> DStream:
+        """Return a stream of the same pairs, each in the partition that its key belongs to."""
+        return self._derive(
+            "partitionBy", transforms.partition_by, partitions=numPartitions, func=partitionFunc
+        )
+
+    def cogroup(self, other: DStream, numPartitions: int | None = None) -> DStream:
+        """Return a stream of ``(key, (values here, values in other))`` of each batch."""
+        return self._pair_up("cogroup", other, numPartitions)
+
+    def join(self, other: DStream, numPartitions: int | None = None) -> DStream:
+        """Return a stream of ``(key, (value, other value))`` for keys that are in both."""
+        return self._pair_up("join", other, numPartitions)
+
+    def leftOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
+        """Return a stream as of ``join``, with None for what ``other`` lacks."""
+        return self._pair_up("leftOuterJoin", other, numPartitions)
+
+    def rightOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
+        """Return a stream as of ``join``, with None for what this stream lacks."""
+        return self._pair_up("rightOuterJoin", other, numPartitions)
+
+    def fullOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
+        """Return a stream as of ``join``, with None for what either stream lacks."""
+        return self._pair_up("fullOuterJoin", other, numPartitions)
+
+    def _pair_up(self, method: str, other: DStream, partitions: int | None) -> DStream:
+        return self._derive(method, transforms.pair_up, other, method=method, partitions=partitions)

@@ -1,0 +1,68 @@
+"""Which batches a window holds, enters and leaves. Pure; all spans are ``(after, until]`` in ms.
+
+|<------- previous window ------->|
+.          |<--------- current window -------->|
+|<- old -->|                      |<-- new --->|        --> time
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from penstock.errors import ConfigError
+
+__all__ = ["Span", "WindowStep", "check_duration", "is_worth_inverting", "step_window"]
+
+
+class Span(NamedTuple):
+    """The times after ``after_ms``, up to and with ``until_ms``."""
+
+    after_ms: int
+    until_ms: int
+
+
+class WindowStep(NamedTuple):
+    """How a window moves by one slide."""
+
+    current: Span
+    left: Span
+    entered: Span
+
+
+def step_window(time_ms: int, window_ms: int, slide_ms: int) -> WindowStep:
+    """Return the window that ends at ``time_ms``, and what it lost and won since the one before."""
+    begin_ms, previous_ms = time_ms - window_ms, time_ms - slide_ms
+    return WindowStep(
+        current=Span(begin_ms, time_ms),
+        left=Span(begin_ms - slide_ms, begin_ms),
+        entered=Span(previous_ms, time_ms),
+    )
+
+
+def is_worth_inverting(window_ms: int, slide_ms: int) -> bool:
+    """Whether to take what left from the window before; a small window is made anew, as in Spark.
+
+    Source: ``org.apache.spark.streaming.api.python.PythonReducedWindowedDStream``.
+    """
+    return window_ms >= 5 * slide_ms
+
+
+def check_duration(
+    name: str, seconds: float, slide_ms: int, owner: str = "parent dstream's"
+) -> int:
+    """Return the duration of a window, slide or checkpoint interval in milliseconds.
+
+    Raises:
+        ConfigError: it is not a positive multiple of the slide of ``owner``.
+    """
+    is_time = isinstance(seconds, int | float) and math.isfinite(seconds)
+    duration_ms = round(seconds * 1000) if is_time else 0
+    if duration_ms <= 0 or duration_ms % slide_ms:
+        raise ConfigError(
+            f"{name} must be multiple of the {owner} slide (batch) duration "
+            f"({slide_ms} ms), and is {seconds!r} s",
+            operation=f"set {name}",
+            hint=f"give seconds that are a multiple of {slide_ms / 1000:g}",
+        )
+    return duration_ms

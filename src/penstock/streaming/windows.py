@@ -1,0 +1,149 @@
+"""Operations over sliding windows of time.
+
+A window of a batch at time t holds the records of all batches in ``(t - windowDuration, t]``. The
+durations are seconds and multiples of this stream's own slide (the batch interval, unless it is the
+result of another window). Records count in the batch that took them: after the driver was down, or
+when batches fall behind, that is a later batch than the one that was due when they arrived.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.resultiterable import ResultIterable
+
+from penstock.streaming.pairs import PairOperations
+from penstock.streaming.window_times import check_duration
+
+if TYPE_CHECKING:
+    from penstock.streaming.dstream import DStream
+
+__all__ = ["WindowOperations"]
+
+_Reduce = Callable[[Any, Any], Any]
+
+
+class WindowOperations(PairOperations):
+    """What can be done with windows of a stream. Names and meaning: ``pyspark.streaming``.
+
+    All raise ConfigError for a duration that is not a positive multiple of this stream's slide.
+    """
+
+    @abstractmethod
+    def _windowed(self, window_ms: int, slide_ms: int) -> DStream:
+        """Return the stream of the records in each window."""
+
+    @abstractmethod
+    def _reduced_windowed(
+        self,
+        window_ms: int,
+        slide_ms: int,
+        *,
+        func: _Reduce,
+        inverse: _Reduce,
+        keep: Callable[[Any], bool] | None,
+        partitions: int | None,
+    ) -> DStream:
+        """Return the stream of each window's values by key, made from the window before it."""
+
+    def window(self, windowDuration: float, slideDuration: float | None = None) -> DStream:
+        """Return a stream of all records in a window that ends at each slide."""
+        return self._windowed(*self._durations(windowDuration, slideDuration))
+
+    def reduceByWindow(
+        self,
+        reduceFunc: _Reduce,
+        invReduceFunc: _Reduce | None,
+        windowDuration: float,
+        slideDuration: float,
+    ) -> DStream:
+        """Return a stream with each window's records merged into one.
+
+        Args:
+            reduceFunc: merges two records; associative and commutative.
+            invReduceFunc: takes a record out again; see ``reduceByKeyAndWindow``.
+            windowDuration: width of the window, in seconds.
+            slideDuration: how far apart windows are, in seconds.
+        """
+        keyed = self.map(lambda record: (1, record))
+        reduced = keyed.reduceByKeyAndWindow(
+            reduceFunc, invReduceFunc, windowDuration, slideDuration, 1
+        )
+        return reduced.map(lambda pair: pair[1])
+
+    def countByWindow(self, windowDuration: float, slideDuration: float) -> DStream:
+        """Return a stream with the number of records in each window; none before the first."""
+        ones = self.map(lambda _: 1)
+        return ones.reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
+
+    def countByValueAndWindow(
+        self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
+    ) -> DStream:
+        """Return a stream of pairs of each distinct record in a window and its number in it."""
+        ones = self.map(lambda record: (record, 1))
+        counted = ones.reduceByKeyAndWindow(
+            operator.add, operator.sub, windowDuration, slideDuration, numPartitions
+        )
+        return counted.filter(lambda pair: pair[1] > 0)
+
+    def groupByKeyAndWindow(
+        self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
+    ) -> DStream:
+        """Return a stream of pairs of a key and an iterable of its values in the window.
+
+        Windows are put together from their batches, without an inverse function: unlike in
+        PySpark, a key whose values have all left the window is not in the result.
+        """
+        lists = self.mapValues(lambda value: [value])
+        grouped = lists.reduceByKeyAndWindow(
+            lambda left, right: left.extend(right) or left,
+            None,
+            windowDuration,
+            slideDuration,
+            numPartitions,
+        )
+        return grouped.mapValues(ResultIterable)
+
+    def reduceByKeyAndWindow(
+        self,
+        func: _Reduce,
+        invFunc: _Reduce | None,
+        windowDuration: float,
+        slideDuration: float | None = None,
+        numPartitions: int | None = None,
+        filterFunc: Callable[[Any], bool] | None = None,
+    ) -> DStream:
+        """Return a stream of pairs with each window's values of a key merged.
+
+        Args:
+            func: merges two values; associative and commutative.
+            invFunc: ``invFunc(func(x, y), y) == x``. With it a window of five slides or more is
+                made from the one before it: what entered is merged, what left is taken out. A key
+                that has left stays, with what ``invFunc`` makes of it, unless ``filterFunc`` drops
+                it. After a restart the first window is made anew, without such keys.
+            windowDuration: width of the window, in seconds.
+            slideDuration: how far apart windows are, in seconds; this stream's slide by default.
+            numPartitions: partitions of each RDD; Spark's default parallelism by default.
+            filterFunc: which pairs are kept; used with ``invFunc`` only, as in PySpark.
+        """
+        window_ms, slide_ms = self._durations(windowDuration, slideDuration)
+        reduced = self.reduceByKey(func, numPartitions)
+        if invFunc is None:
+            return reduced._windowed(window_ms, slide_ms).reduceByKey(func, numPartitions)
+        return reduced._reduced_windowed(
+            window_ms,
+            slide_ms,
+            func=func,
+            inverse=invFunc,
+            keep=filterFunc,
+            partitions=numPartitions,
+        )
+
+    def _durations(self, window: float, slide: float | None) -> tuple[int, int]:
+        parent_ms = self.slide_ms
+        window_ms = check_duration("windowDuration", window, parent_ms)
+        slide_ms = parent_ms if slide is None else check_duration("slideDuration", slide, parent_ms)
+        return window_ms, slide_ms

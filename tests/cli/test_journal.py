@@ -1,0 +1,334 @@
+"""``penstock journal ls|cat|verify`` over real journals."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.cli.main import app
+from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
+from penstock.journal import JournalStream, RecordFormat, commit_consumer, retire
+from penstock.journal.layout import WriterId
+from penstock.storage import open_storage
+from tests.journal.helpers import path_of, rewrite, write_blocks
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = [[f"line {number}" for number in range(start, start + 100)] for start in (0, 100, 200)]
+ROWS = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("raw", pa.binary())])
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["journal", *arguments], env={"COLUMNS": "100"})
+
+
+def succeed(*arguments: str) -> str:
+    done = run(*arguments)
+    assert done.exception is None, done.exception
+    return done.output
+
+
+def fail(*arguments: str) -> PenstockError:
+    done = run(*arguments)
+    assert isinstance(done.exception, PenstockError)
+    return done.exception
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> JournalStream:
+    storage = open_storage(tmp_path / "journal")
+    return JournalStream.create(storage, "lines", RecordFormat("string"))
+
+
+@pytest.fixture
+def writer(lines: JournalStream) -> WriterId:
+    return write_blocks(lines, BLOCKS)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> str:
+    return str(tmp_path / "journal")
+
+
+def stream_of(tmp_path: Path, schema: Any, records: list[Any]) -> None:
+    storage = open_storage(tmp_path / "journal")
+    write_blocks(JournalStream.create(storage, "other", RecordFormat(schema)), [records])
+
+
+# -- ls --
+
+
+def test_ls_tells_of_writers_and_consumers(
+    lines: JournalStream, writer: WriterId, journal: str
+) -> None:
+    later = write_blocks(lines, [["more"]], close=False)
+    commit_consumer(lines, "job", {str(writer): 200})
+    commit_consumer(lines, "audit", {str(later): 1})
+    retire(lines)
+    (stream,) = json.loads(succeed("ls", journal, "--json"))["streams"]
+    sizes = [sum(block.size for block in lines.blocks(each)) for each in (writer, later)]
+    assert stream == {
+        "stream": "lines",
+        "schema": "string",
+        "writers": [
+            {
+                "writer": "r0-00000000",
+                "state": "sealed",
+                "blocks": 1,
+                "size_bytes": sizes[0],
+                "start_offset": 200,
+                "end_offset": 300,
+                "records": 100,
+            },
+            {
+                "writer": "r0-00000001",
+                "state": "open",
+                "blocks": 1,
+                "size_bytes": sizes[1],
+                "start_offset": 0,
+                "end_offset": 1,
+                "records": 1,
+            },
+        ],
+        "consumers": [
+            {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}},
+            {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}},
+        ],
+    }
+    table = succeed("ls", journal)
+    assert "r0-00000000 │ sealed │      1 │     100 │ 200..300" in table
+    assert "consumer job is 101 records behind" in table
+
+
+def test_ls_hides_writers_without_records(lines: JournalStream, journal: str) -> None:
+    for _ in range(3):
+        write_blocks(lines, [])
+    write_blocks(lines, [["a"]], close=False)
+    table = succeed("ls", journal)
+    assert "r0-00000000" not in table
+    assert "and 3 sealed, with no records left" in table
+
+
+def test_ls_of_a_checkpoint_location_looks_into_its_journal(
+    writer: WriterId, tmp_path: Path
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    assert str(writer) in succeed("ls", str(tmp_path))
+    assert str(writer) in succeed("ls", f"file://{tmp_path}", "lines")
+
+
+def test_a_stream_may_be_called_journal(tmp_path: Path) -> None:
+    JournalStream.create(open_storage(tmp_path), "journal", RecordFormat())
+    assert "journal (string)" in succeed("ls", str(tmp_path))
+
+
+def test_ls_goes_on_past_damage(lines: JournalStream, writer: WriterId, journal: str) -> None:
+    seal = path_of(lines, writer, 300)
+    rewrite(lines.storage, seal, lines.storage.read(seal)[:-9])
+    table = succeed("ls", journal)
+    assert "damaged" in table
+    assert "penstock journal verify" in table
+
+
+def test_looking_changes_nothing(writer: WriterId, journal: str) -> None:
+    def files() -> list[str]:
+        return sorted(str(path) for path in Path(journal).rglob("*"))
+
+    before = files()
+    os.chmod(journal, 0o500)
+    try:
+        for arguments in (["ls", journal], ["cat", journal, "lines"], ["verify", journal]):
+            succeed(*arguments)
+    finally:
+        os.chmod(journal, 0o700)
+    assert files() == before
+
+
+def test_an_empty_journal(tmp_path: Path) -> None:
+    assert "holds no streams" in succeed("ls", str(tmp_path))
+    assert "0 blocks" in succeed("verify", str(tmp_path))
+
+
+@pytest.mark.parametrize("command", ["ls", "verify"])
+def test_a_place_that_is_not_there_is_not_made(tmp_path: Path, command: str) -> None:
+    error = fail(command, str(tmp_path / "typo"))
+    assert isinstance(error, ConfigError)
+    assert "there is no folder" in error.message
+    assert not (tmp_path / "typo").exists()
+
+
+@pytest.mark.parametrize("command", ["ls", "cat", "verify"])
+def test_an_unknown_stream_is_refused_with_the_known_ones(
+    writer: WriterId, journal: str, command: str
+) -> None:
+    assert "lines" in str(fail(command, journal, "line").hint)
+
+
+# -- cat --
+
+
+def test_cat_prints_all_records_in_order(
+    lines: JournalStream, writer: WriterId, journal: str
+) -> None:
+    write_blocks(lines, [["more", "é [red]x[/red]"]])
+    expected = [line for block in BLOCKS for line in block]
+    assert succeed("cat", journal, "lines").splitlines() == [*expected, "more", "é [red]x[/red]"]
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "last"),
+    [
+        (["--from", "298"], 298, 299),
+        (["--to", "2"], 0, 1),
+        (["--from", "99", "--to", "101"], 99, 100),
+        (["--limit", "2"], 0, 1),
+        (["--from", "150", "--limit", "1"], 150, 150),
+    ],
+)
+def test_cat_prints_a_range(
+    writer: WriterId, journal: str, options: list[str], first: int, last: int
+) -> None:
+    found = succeed("cat", journal, "lines", *options).splitlines()
+    assert found == [f"line {number}" for number in range(first, last + 1)]
+
+
+@pytest.mark.parametrize("options", [["--limit", "0"], ["--from", "7", "--to", "7"]])
+def test_cat_prints_nothing(writer: WriterId, journal: str, options: list[str]) -> None:
+    assert succeed("cat", journal, "lines", *options) == ""
+
+
+def test_cat_as_json_names_writer_and_offset(writer: WriterId, journal: str) -> None:
+    (line,) = succeed("cat", journal, "lines", "--from", "299", "--json").splitlines()
+    assert json.loads(line) == {"writer": "r0-00000000", "offset": 299, "record": "line 299"}
+
+
+def test_cat_starts_with_what_is_not_retired(
+    lines: JournalStream, writer: WriterId, journal: str
+) -> None:
+    commit_consumer(lines, "job", {str(writer): 200})
+    retire(lines)
+    assert succeed("cat", journal, "lines").splitlines()[0] == "line 200"
+    assert isinstance(fail("cat", journal, "lines", "--from", "0"), MissingBlockError)
+
+
+def test_offsets_of_several_writers_need_a_name(
+    lines: JournalStream, writer: WriterId, journal: str
+) -> None:
+    later = write_blocks(lines, [["more"]])
+    assert "--writer" in str(fail("cat", journal, "lines", "--from", "0").hint)
+    assert succeed("cat", journal, "lines", "--writer", str(later), "--from", "0") == "more\n"
+    assert "no writer r9" in fail("cat", journal, "lines", "--writer", "r9").message
+
+
+def test_cat_of_columns(tmp_path: Path, journal: str) -> None:
+    at = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
+    stream_of(tmp_path, ROWS, [{"id": 1, "at": at, "raw": b"\xff"}])
+    row = {"id": 1, "at": "2024-01-01 00:00:00+00:00", "raw": "/w=="}
+    assert json.loads(succeed("cat", journal, "other")) == row
+    assert json.loads(succeed("cat", journal, "other", "--json"))["record"] == row
+
+
+def test_cat_of_bytes(tmp_path: Path, journal: str) -> None:
+    stream_of(tmp_path, "binary", [b"text", b"\xff\n"])
+    assert succeed("cat", journal, "other") == "text\n\\xff\n\n"
+    lines = succeed("cat", journal, "other", "--json").splitlines()
+    assert [json.loads(line)["record"] for line in lines] == ["dGV4dA==", "/wo="]
+
+
+class Trap:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("trapped",)
+
+
+def test_cat_of_pickles_runs_no_code(
+    tmp_path: Path, journal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stream_of(tmp_path, "pickle", [{"a": (1, {2})}, "text", None, Trap()])
+    shown = succeed("cat", journal, "other").splitlines()
+    assert shown[:3] == ["{'a': (1, {2})}", "text", "None"]
+    assert shown[3].startswith("<pickle of ")
+    assert "mkdir" in shown[3]
+    assert not Path("trapped").exists()
+    assert len(succeed("cat", journal, "other", "--json").splitlines()) == 4
+
+
+def test_cat_reads_no_more_than_it_prints(
+    lines: JournalStream, writer: WriterId, journal: str
+) -> None:
+    path = path_of(lines, writer, 100)
+    rewrite(lines.storage, path, b"damaged")
+    assert len(succeed("cat", journal, "lines", "--limit", "100").splitlines()) == 100
+    done = run("cat", journal, "lines")
+    assert isinstance(done.exception, PenstockError)
+    assert len(done.output.splitlines()) == 100
+
+
+def test_a_closed_pipe_is_no_traceback(lines: JournalStream, journal: str) -> None:
+    write_blocks(lines, [["x" * 1000] * 5000])
+    command = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
+    with subprocess.Popen(
+        [*command, "journal", "cat", journal, "lines"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "src"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.wait(timeout=60)
+
+
+# -- verify --
+
+
+def test_verify_passes_a_sound_journal(writer: WriterId, journal: str) -> None:
+    assert "1 streams, 4 blocks, 300 records" in succeed("verify", journal)
+    assert "all sound" in succeed("verify", journal, "lines")
+
+
+def test_verify_names_file_range_and_mend(
+    lines: JournalStream, writer: WriterId, journal: str
+) -> None:
+    path = path_of(lines, writer, 100)
+    data = bytearray(lines.storage.read(path))
+    data[50] ^= 1
+    rewrite(lines.storage, path, bytes(data))
+    done = run("verify", journal)
+    assert done.exit_code == 1
+    assert "DAMAGED lines/r0-00000000 records [100, 200)" in done.output
+    assert f"file: {lines.storage.uri(path)}" in done.output
+    assert "mend: " in done.output
+    assert "restore the file from a copy" in done.output
+    assert "4 blocks, 200 records" in done.output
+    assert "1 DAMAGED" in done.output
+
+
+def test_verify_finds_a_missing_block(lines: JournalStream, writer: WriterId, journal: str) -> None:
+    lines.storage.delete(path_of(lines, writer, 100))
+    done = run("verify", journal)
+    assert done.exit_code == 1
+    assert "[100, 200) are missing" in done.output
+
+
+def test_verify_finds_a_damaged_description_and_goes_on(
+    lines: JournalStream, writer: WriterId, journal: str, tmp_path: Path
+) -> None:
+    stream_of(tmp_path, "string", ["a"])
+    rewrite(lines.storage, "lines/stream.json", b"{")
+    done = run("verify", journal)
+    assert done.exit_code == 1
+    assert "DAMAGED lines" in done.output
+    assert "2 streams, 2 blocks, 1 records" in done.output
+    assert isinstance(fail("ls", journal), LogFormatError)

@@ -1,0 +1,449 @@
+"""Known mistakes, planted one at a time: each must be caught by a test of this folder.
+
+This tries the tests, not the journal. A mistake that comes to mind, or that got through once,
+belongs in this list.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from penstock.errors import AlreadyExistsError, PenstockError
+from penstock.journal import (
+    CommitPolicy,
+    JournalStream,
+    JournalWriter,
+    RecordFormat,
+    StreamProgress,
+    WriterEnd,
+    advance,
+    block,
+    epochs,
+    group,
+    offsets,
+    progress,
+    reader,
+    retention,
+    writer,
+)
+from penstock.journal.block import BlockFooter
+from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
+from penstock.model import Offsets
+from penstock.storage import local, open_storage
+from penstock.testing import FaultyStorage
+from tests.journal import (
+    gate,
+    helpers,
+    machine,
+    test_block,
+    test_epochs,
+    test_offsets,
+    test_reader,
+    test_retention,
+    test_schema,
+    test_writer,
+)
+from tests.journal.power_cut import check_power_cuts
+
+pytestmark = pytest.mark.slow
+
+Patch = pytest.MonkeyPatch
+Bug = Callable[[Patch], None]
+Check = Callable[[Path], Any]
+
+BUGS: dict[str, tuple[Bug, Check]] = {}
+
+
+def caught_by(check: Check) -> Callable[[Bug], Bug]:
+    """Note that a planted bug is caught by a check."""
+
+    def note(bug: Bug) -> Bug:
+        BUGS[bug.__name__] = (bug, check)
+        return bug
+
+    return note
+
+
+# -- what catches them: tests of this folder, called with a journal of their own --
+
+
+def with_stream(test: Callable[..., Any], *arguments: Any) -> Check:
+    def check(folder: Path) -> None:
+        test(JournalStream.create(open_storage(folder), "lines", RecordFormat()), *arguments)
+
+    return check
+
+
+def with_faults(test: Callable[..., Any], *arguments: Any) -> Check:
+    def check(folder: Path) -> None:
+        faulty = FaultyStorage(open_storage(folder))
+        test(JournalStream.create(faulty, "lines", RecordFormat()), faulty, *arguments)
+
+    return check
+
+
+def alone(test: Callable[..., Any], *arguments: Any) -> Check:
+    return lambda folder: test(*arguments)
+
+
+def the_model(_: Path) -> None:
+    run_state_machine_as_test(
+        machine.JournalMachine,
+        settings=settings(
+            max_examples=200,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.generate],  # whether it is caught, not how briefly it can be told
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+# -- the writer --
+
+
+@caught_by(with_faults(test_writer.test_an_ack_comes_after_its_publish))
+def ack_before_publish(patch: Patch) -> None:
+    publish = JournalWriter._publish
+
+    def early(self: JournalWriter, block: group.EncodedGroup) -> bool:
+        for ack in block.group.acks:
+            ack()
+        block.group.acks.clear()
+        return publish(self, block)
+
+    patch.setattr(JournalWriter, "_publish", early)
+
+
+@caught_by(with_faults(test_writer.test_nothing_is_acked_past_a_failed_publish, False))
+def go_on_after_a_failed_publish(patch: Patch) -> None:
+    def forgiving(self: JournalWriter, block: group.EncodedGroup) -> bool:
+        path = block_path(self.stream.name, self.id, block.footer.start_offset)
+        durable = True
+        try:
+            self.stream.storage.create(path, block.data)
+        except PenstockError:
+            durable = False
+        with self._lock:
+            self._newest = block.footer
+            self._in_flight -= 1
+            self._buffered -= block.group.size_bytes
+            self._progress.notify_all()
+            self._work.notify()
+        return durable
+
+    patch.setattr(JournalWriter, "_publish", forgiving)
+
+
+@caught_by(with_faults(test_writer.test_a_zombie_that_wakes_can_neither_publish_nor_ack))
+def take_a_taken_name_for_success(patch: Patch) -> None:
+    publish = JournalWriter._publish
+
+    class Forgiving:
+        def __init__(self, storage: Any) -> None:
+            self._storage = storage
+
+        def create(self, path: str, data: Any) -> None:
+            with suppress(AlreadyExistsError):
+                self._storage.create(path, data)
+
+    def lenient(self: JournalWriter, block: group.EncodedGroup) -> bool:
+        stream = self.stream
+        forgiving: Any = Forgiving(stream.storage)
+        self.stream = JournalStream(forgiving, stream.name, stream.format)
+        try:
+            return publish(self, block)
+        finally:
+            self.stream = stream
+
+    patch.setattr(JournalWriter, "_publish", lenient)
+
+
+@caught_by(
+    with_faults(
+        test_writer.test_caps_and_order_hold_also_while_the_store_is_slow,
+        CommitPolicy(600_000, max_block_records=10),
+        10,
+    )
+)
+def publish_pairs_of_groups_in_reverse(patch: Patch) -> None:
+    def swapped(self: JournalWriter) -> None:
+        held: list[group.EncodedGroup] = []
+        more = True
+        while more:
+            block = self._blocks.get()
+            more = block is not None
+            held += [block] if block is not None else []
+            if len(held) == 2 or not more:
+                for each in reversed(held):
+                    self._publish(each)
+                held = []
+
+    patch.setattr(JournalWriter, "_publish_blocks", swapped)
+
+
+@caught_by(with_stream(test_writer.test_an_idle_writer_publishes_at_once_for_a_waiter))
+def wake_nobody_for_a_waiter(patch: Patch) -> None:
+    patch.setattr(group.Group, "note_waiter", lambda self: None)
+
+
+@caught_by(with_faults(test_writer.test_a_store_blocks_until_there_is_room))
+def buffer_without_bound(patch: Patch) -> None:
+    patch.setattr(JournalWriter, "_wait_for_room", lambda self, size: self._check_open())
+
+
+@caught_by(with_stream(test_writer.test_empty_stores_take_no_room))
+def count_the_buffers_of_empty_batches(patch: Patch) -> None:
+    def leaking(self: JournalWriter, store: group.Store) -> None:
+        self._buffered += 4
+        original(self, store)
+
+    original = JournalWriter._store
+    patch.setattr(JournalWriter, "_store", leaking)
+
+
+@caught_by(
+    alone(
+        test_schema.test_a_misfit_fails_its_own_store_and_no_other,
+        "null in a required column",
+        "append",
+    )
+)
+def let_nulls_into_required_columns(patch: Patch) -> None:
+    patch.setattr(RecordFormat, "_check_writable", lambda self, table: None)
+
+
+@caught_by(
+    with_stream(
+        test_epochs.test_a_position_goes_through_epochs_without_records_and_through_retention
+    )
+)
+def forget_the_position_when_a_block_brings_none(patch: Patch) -> None:
+    load = writer._load_position
+    patch.setattr(writer, "_load_position", lambda text, _: load(text, None))
+
+
+# -- takeover --
+
+
+@caught_by(with_faults(test_writer.test_a_zombie_that_wakes_can_neither_publish_nor_ack))
+def skip_the_seal(patch: Patch) -> None:
+    def unsealed(stream: JournalStream, writer: WriterId, inherited: Any) -> BlockFooter:
+        return stream.newest(writer) or BlockFooter(0, 0, inherited)
+
+    patch.setattr(epochs, "_seal", unsealed)
+
+
+@caught_by(with_faults(test_writer.test_a_zombie_that_was_quicker_is_seen_by_its_successor))
+def seal_where_the_writer_was_first_seen(patch: Patch) -> None:
+    def hasty(stream: JournalStream, writer: WriterId, inherited: Any) -> BlockFooter:
+        newest = stream.newest(writer) or BlockFooter(0, 0, inherited)
+        with suppress(AlreadyExistsError):
+            epochs.publish_seal(stream, writer, newest)
+        return newest
+
+    patch.setattr(epochs, "_seal", hasty)
+
+
+@caught_by(
+    with_stream(
+        test_epochs.test_a_position_goes_through_epochs_without_records_and_through_retention
+    )
+)
+def seal_without_the_inherited_position(patch: Patch) -> None:
+    seal = epochs._seal
+    patch.setattr(epochs, "_seal", lambda stream, writer, _: seal(stream, writer, None))
+
+
+@caught_by(with_stream(test_epochs.test_many_threads_claim_epochs_of_their_own))
+def claim_an_epoch_without_excluding_others(patch: Patch) -> None:
+    def shared(stream: JournalStream, receiver: str) -> WriterId:
+        taken = [w.epoch for w in stream.writers() if w.receiver == receiver]
+        claimed = WriterId(receiver, max(taken, default=-1) + 1)
+        stream.storage.create(claim_path(stream.name, claimed), b"{}", overwrite=True)
+        return claimed
+
+    patch.setattr(epochs, "_claim", shared)
+
+
+@caught_by(
+    lambda folder: test_epochs.test_an_epoch_that_a_scan_missed_counts(
+        *(lambda storage: (JournalStream.create(storage, "lines", RecordFormat()), storage))(
+            open_storage(folder)
+        )
+    )
+)
+def believe_every_scan(patch: Patch) -> None:
+    def listed(self: JournalStream) -> list[WriterId]:
+        names = (entry.name for entry in self.storage.list(self.name))
+        return sorted(writer for name in names if (writer := parse_writer(name)))
+
+    patch.setattr(JournalStream, "writers", listed)
+
+
+# -- the disk --
+
+
+@caught_by(check_power_cuts)
+def no_fsync_of_folders(patch: Patch) -> None:
+    patch.setattr(local, "sync_folder", lambda syscalls, folder: None)
+
+
+@caught_by(check_power_cuts)
+def no_fsync_of_files(patch: Patch) -> None:
+    def careless(self: local.LocalStorage, fd: int, content: memoryview) -> None:
+        self._syscalls.write(fd, content)
+        self._syscalls.close(fd)
+
+    patch.setattr(local.LocalStorage, "_write_durably", careless)
+
+
+@caught_by(with_faults(test_writer.test_a_zombie_that_wakes_can_neither_publish_nor_ack))
+def replace_what_has_the_name(patch: Patch) -> None:
+    def replacing(self: Any, temporary: str, target: str, overwrite: bool) -> None:
+        os.replace(temporary, target)
+
+    patch.setattr(local.LocalStorage, "_give_name", replacing)
+
+
+# -- blocks and reading --
+
+
+@caught_by(alone(test_block.test_every_flipped_bit_is_found, "none"))
+def check_no_checksum(patch: Patch) -> None:
+    class AlwaysEqual(bytes):
+        def __ne__(self, other: object) -> bool:
+            return False
+
+        __hash__ = bytes.__hash__
+
+    to_hex = block._hex
+    patch.setattr(block, "_hex", lambda crc: AlwaysEqual(to_hex(crc)))
+
+
+@caught_by(alone(test_block.test_every_flipped_bit_is_found, "none"))
+def read_checksums_as_numbers(patch: Patch) -> None:
+    class Lenient(bytes):
+        def __ne__(self, other: object) -> bool:
+            try:
+                return int(self, 16) != int(bytes(other), 16)  # type: ignore[call-overload]
+            except ValueError:
+                return True
+
+        __hash__ = bytes.__hash__
+
+    to_hex = block._hex
+    patch.setattr(block, "_hex", lambda crc: Lenient(to_hex(crc)))
+
+
+@caught_by(
+    alone(test_reader.test_a_missing_block_is_named_with_what_is_missed, 6, (0, 15), (6, 13))
+)
+def trust_the_listing_for_a_blocks_end(patch: Patch) -> None:
+    patch.setattr(reader, "check_slice", lambda part, footer: None)
+
+
+# -- batches --
+
+
+def patch_all(patch: Patch, name: str, value: Any) -> None:
+    for module in (offsets, progress, retention):
+        if hasattr(module, name):
+            patch.setattr(module, name, value)
+
+
+@caught_by(the_model)
+def take_finished_writers_again(patch: Patch) -> None:
+    patch_all(patch, "is_finished", lambda writer, committed: False)
+
+
+@caught_by(the_model)
+def let_go_of_a_writer_once_it_is_sealed(patch: Patch) -> None:
+    def hasty(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> dict[str, int]:
+        result = advance(start, ends)
+        for sealed in (each for each, end in ends.items() if end.sealed):
+            if any(w.receiver == sealed.receiver and w.epoch > sealed.epoch for w in ends):
+                result.pop(str(sealed), None)
+        return result
+
+    patch.setattr(machine, "advance", hasty)
+
+
+@caught_by(the_model)
+def look_only_once_at_each_writer(patch: Patch) -> None:
+    look = StreamProgress._newest
+
+    def once(self: StreamProgress, writer: WriterId) -> BlockFooter | None:
+        return self._seen.get(writer) or look(self, writer)
+
+    patch.setattr(StreamProgress, "_newest", once)
+
+
+@caught_by(alone(test_offsets.test_a_journal_that_is_behind_the_offsets_is_refused, {}))
+def take_a_shrunken_journal_for_one_without_news(patch: Patch) -> None:
+    patch.setattr(offsets, "_check_not_behind", lambda start, ends: None)
+
+
+# -- retention --
+
+
+@caught_by(alone(test_retention.test_blocks_before_the_committed_offset_go, 5, [3, 6], False))
+def retire_one_record_too_far(patch: Patch) -> None:
+    floor = retention._floor
+
+    def generous(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
+        found = floor(writer, committed)
+        return found if found is None else found + 1
+
+    patch.setattr(retention, "_floor", generous)
+
+
+@caught_by(alone(test_retention.test_the_fence_outlives_retention))
+def retire_the_last_file_too(patch: Patch) -> None:
+    def pairs(starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+        return zip(starts, [*starts[1:], *starts[-1:]], strict=True)
+
+    patch.setattr(retention, "itertools", SimpleNamespace(pairwise=pairs))
+
+
+@caught_by(alone(test_retention.test_the_slowest_consumer_holds_blocks_back))
+def retire_by_the_fastest_consumer(patch: Patch) -> None:
+    patch.setattr(retention, "min", max, raising=False)
+
+
+def note_writers(patch: Patch) -> list[JournalWriter]:
+    opened: list[JournalWriter] = []
+    start = JournalWriter.__init__
+
+    def noted(self: JournalWriter, *arguments: Any, **options: Any) -> None:
+        start(self, *arguments, **options)
+        opened.append(self)
+
+    patch.setattr(JournalWriter, "__init__", noted)
+    return opened
+
+
+@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_tests_catch(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug, check = BUGS[name]
+    for module in (helpers, gate, test_writer):
+        monkeypatch.setattr(module, "WAIT_S", 1.0)
+    opened = note_writers(monkeypatch)
+    with monkeypatch.context() as patch:
+        bug(patch)
+        with pytest.raises((Exception, pytest.fail.Exception)):
+            check(tmp_path)
+    for each in opened:
+        each.abandon()  # a test that fails leaves its writers open

@@ -1,0 +1,136 @@
+"""Verification: every kind of damage is found in its block, and a sound journal passes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import DamagedBlockError, MissingBlockError, StorageError
+from penstock.journal import (
+    JournalStream,
+    RecordFormat,
+    Verdict,
+    commit_consumer,
+    retire,
+    verify_stream,
+)
+from penstock.journal.layout import WriterId
+from penstock.storage import Storage
+from penstock.testing import FaultyStorage, Operation
+from tests.journal.helpers import memory_stream, path_of, rewrite, write_blocks
+from tests.journal.test_schema import TYPES
+
+
+def damaged(stream: JournalStream) -> dict[tuple[str, int], type[Exception]]:
+    verdicts = list(verify_stream(stream))
+    assert all((verdict.footer is None) == (verdict.error is not None) for verdict in verdicts)
+    return {
+        (str(verdict.writer), verdict.block.start_offset): type(verdict.error)
+        for verdict in verdicts
+        if verdict.error is not None
+    }
+
+
+@pytest.fixture
+def writer(stream: JournalStream) -> WriterId:
+    write_blocks(stream, [["z"]], receiver="other", close=False)
+    return write_blocks(stream, [["a", "b"], ["c"], ["d"]])
+
+
+def test_a_sound_stream_passes(stream: JournalStream, writer: WriterId) -> None:
+    verdicts = list(verify_stream(stream))
+    assert [
+        (str(v.writer), v.block.start_offset, v.footer and v.footer.count) for v in verdicts
+    ] == [
+        ("other-00000000", 0, 1),
+        (str(writer), 0, 2),
+        (str(writer), 2, 1),
+        (str(writer), 3, 1),
+        (str(writer), 4, 0),
+    ]
+    assert damaged(stream) == {}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_type_of_column_passes(name: str) -> None:
+    column, value = TYPES[name]
+    stream = memory_stream(pa.schema([("c", column)]))
+    write_blocks(stream, [[{"c": value.bytes if name == "uuid" else value}]])
+    assert damaged(JournalStream.open(stream.storage, "s")) == {}
+
+
+@pytest.mark.parametrize("at", [0, 2, 3, 4])
+def test_a_flipped_byte_is_found_in_its_block(
+    stream: JournalStream, storage: Storage, writer: WriterId, at: int
+) -> None:
+    path = path_of(stream, writer, at)
+    data = bytearray(storage.read(path))
+    data[len(data) // 2] ^= 1
+    rewrite(storage, path, bytes(data))
+    assert damaged(stream) == {(str(writer), at): DamagedBlockError}
+
+
+@pytest.mark.parametrize(("removed", "before"), [(2, 0), (3, 2)])
+def test_a_missing_block_is_found_at_the_one_before(
+    stream: JournalStream, storage: Storage, writer: WriterId, removed: int, before: int
+) -> None:
+    storage.delete(path_of(stream, writer, removed))
+    assert damaged(stream) == {(str(writer), before): MissingBlockError}
+
+
+def test_retired_blocks_are_not_missed(stream: JournalStream, writer: WriterId) -> None:
+    commit_consumer(stream, "job", {str(writer): 3, "other-00000000": 0})
+    assert retire(stream) == 2
+    assert damaged(stream) == {}
+
+
+def test_a_renamed_a_foreign_and_an_overlapping_block_are_found(
+    stream: JournalStream, storage: Storage, writer: WriterId
+) -> None:
+    foreign = JournalStream.create(storage, "numbers", RecordFormat(pa.schema([("n", pa.int8())])))
+    of_numbers = write_blocks(foreign, [[{"n": 1}, {"n": 2}]])
+    block = storage.read(path_of(stream, writer, 0))
+    seal = storage.read(path_of(stream, writer, 4))
+    cases = {
+        0: storage.read(path_of(foreign, of_numbers, 0)),
+        2: block,
+        3: seal,
+    }
+    for at, data in cases.items():
+        path = path_of(stream, writer, at)
+        sound = storage.read(path)
+        rewrite(storage, path, data)
+        assert damaged(stream) == {(str(writer), at): DamagedBlockError}
+        rewrite(storage, path, sound)
+
+
+def test_a_block_behind_a_seal_is_found(
+    stream: JournalStream, storage: Storage, writer: WriterId
+) -> None:
+    later = write_blocks(stream, [["a", "b"], ["c"], ["d"], ["e"]], receiver="longer")
+    storage.create(path_of(stream, writer, 5), storage.read(path_of(stream, later, 5)))
+    assert (str(writer), 4) in damaged(stream)
+
+
+def test_a_read_error_is_a_verdict(
+    storage: Storage, stream: JournalStream, writer: WriterId
+) -> None:
+    faulty = FaultyStorage(storage)
+    faulty.fail("read", path=path_of(stream, writer, 2))
+    found = damaged(JournalStream(faulty, stream.name, stream.format))
+    assert found == {(str(writer), 2): StorageError}
+
+
+@pytest.mark.parametrize(("gone", "errors"), [(0, 0), (2, 1)])
+def test_blocks_that_go_meanwhile_are_retired_or_missing(
+    storage: Storage, stream: JournalStream, writer: WriterId, gone: int, errors: int
+) -> None:
+    faulty = FaultyStorage(storage)
+
+    def remove(operation: Operation) -> None:
+        if operation.kind == "read" and operation.path == path_of(stream, writer, gone):
+            storage.delete(operation.path)
+
+    faulty.before = remove
+    verdicts: list[Verdict] = list(verify_stream(JournalStream(faulty, stream.name, stream.format)))
+    assert sum(verdict.error is not None for verdict in verdicts) == errors

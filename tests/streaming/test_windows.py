@@ -1,0 +1,339 @@
+"""Windows: which times they hold, ticks that wait, what is kept for them, and restarts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from penstock.errors import ConfigError, MissingBlockError, StreamingError
+from penstock.journal import JournalStream
+from penstock.storage import open_storage
+from penstock.streaming import DStream, StreamingContext
+from penstock.streaming.scheduler.due_ticks import DueTicks
+from penstock.streaming.window_times import Span, check_duration, step_window
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.waiting import eventually
+
+
+def test_a_window_moves_by_what_left_and_what_entered() -> None:
+    step = step_window(10_000, 5_000, 2_000)
+    assert step.current == Span(5_000, 10_000)
+    assert step.left == Span(3_000, 5_000)
+    assert step.entered == Span(8_000, 10_000)
+
+
+@pytest.mark.parametrize(("seconds", "duration_ms"), [(2, 2000), (0.6, 600), (3.0, 3000)])
+def test_durations(seconds: float, duration_ms: int) -> None:
+    assert check_duration("windowDuration", seconds, 200) == duration_ms
+
+
+@pytest.mark.parametrize("seconds", [0, -2, 0.3, "2", None, float("nan"), float("inf")])
+def test_wrong_durations(seconds: Any) -> None:
+    with pytest.raises(ConfigError, match=r"windowDuration must be multiple .*\(200 ms\)"):
+        check_duration("windowDuration", seconds, 200)
+
+
+def test_ticks_are_merged_into_the_latest_or_all_kept() -> None:
+    merged, kept = DueTicks(keep_all=False), DueTicks(keep_all=True)
+    for time_ms in (1, 2, 3):
+        merged.add(time_ms)
+        kept.add(time_ms)
+    assert [merged.take(), merged.take()] == [3, None]
+    assert [kept.take(), kept.take(), kept.take(), kept.take()] == [1, 2, 3, None]
+
+
+class Program:
+    """A program over one growing file that can be made again and again on one location."""
+
+    def __init__(self, sc: SparkContext, root: Path) -> None:
+        self.sc = sc
+        self.root = root
+        self.log = root / "app.log"
+        self.log.touch()
+        self.clock = ManualClock(1_000_500)
+        self.seen: list[tuple[int, list[str]]] = []
+        self.ssc: StreamingContext | None = None
+
+    def start(self, define: Callable[[DStream], DStream], interval: float = 1) -> Stepper:
+        self.ssc = StreamingContext(self.sc, interval, clock=self.clock)
+        self.ssc.checkpoint(str(self.root / "checkpoint"))
+        lines = self.ssc.tailStream(str(self.log), name="lines")
+        define(lines).foreachRDD(
+            lambda time, rdd: self.seen.append((round(time.timestamp()), sorted(rdd.collect())))
+        )
+        stepper = Stepper(self.ssc, self.clock)
+        self.ssc.start()
+        return stepper
+
+    def stop(self) -> None:
+        if self.ssc is not None:
+            self.ssc.stop(stopSparkContext=False)
+
+    def feed(self, *lines: str) -> None:
+        """Append lines, and wait until they are in the journal."""
+        with self.log.open("a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        wanted = len(self.log.read_text().splitlines())
+        assert eventually(lambda: self.durable() == wanted)
+
+    def durable(self) -> int:
+        journal = self.journal()
+        newest = [journal.newest(writer) for writer in journal.writers()]
+        return sum(footer.end_offset for footer in newest if footer is not None)
+
+    def journal(self) -> JournalStream:
+        return JournalStream.open(open_storage(self.root / "checkpoint" / "journal"), "lines")
+
+    def blocks(self) -> list[Path]:
+        return sorted((self.root / "checkpoint" / "journal").glob("*/*/*.parquet"))
+
+
+@pytest.fixture
+def program(sc: SparkContext, tmp_path: Path) -> Iterator[Program]:
+    program = Program(sc, tmp_path)
+    yield program
+    program.stop()
+
+
+def run_batches(program: Program, stepper: Stepper, *lines: str) -> None:
+    for line in lines:
+        program.feed(line)
+        stepper.step()
+
+
+@pytest.mark.spark
+def test_a_restart_gives_windows_their_earlier_batches_and_their_slides(program: Program) -> None:
+    def windows(lines: DStream) -> DStream:
+        return lines.window(3, 2)
+
+    run_batches(program, program.start(windows), "a", "b", "c")
+    program.stop()
+    run_batches(program, program.start(windows), "d", "e", "f")
+    assert program.seen == [
+        (1002, ["a", "b"]),
+        (1004, ["b", "c", "d"]),
+        (1006, ["d", "e", "f"]),
+    ]
+
+
+@pytest.mark.spark
+def test_a_restart_makes_an_incremental_window_anew(program: Program) -> None:
+    def counts(lines: DStream) -> DStream:
+        return lines.countByWindow(5, 1).map(str)
+
+    run_batches(program, program.start(counts), "a", "b", "c")
+    program.stop()
+    stepper = program.start(counts)
+    run_batches(program, stepper, "d", "e", "f")
+    stepper.step()
+    assert [records for _, records in program.seen] == [[n] for n in "1234554"]
+
+
+@pytest.mark.spark
+def test_batches_are_kept_as_long_as_a_window_needs_them_and_no_longer(program: Program) -> None:
+    stepper = program.start(lambda lines: lines.window(2))
+    run_batches(program, stepper, *"abc")
+    before = program.blocks()
+    assert len(before) == 3
+    run_batches(program, stepper, *"def")
+    assert program.seen[-1] == (1006, ["e", "f"])
+    assert eventually(lambda: not before[0].exists() and not before[1].exists())
+    assert len(program.blocks()) >= 2
+
+
+@pytest.mark.spark
+def test_a_wider_window_after_a_restart_says_what_it_lacks(
+    program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    stepper = program.start(lambda lines: lines)
+    run_batches(program, stepper, *"abcd")
+    assert eventually(lambda: len(program.blocks()) <= 2)
+    program.stop()
+    with caplog.at_level(logging.WARNING, logger="penstock.streaming"):
+        run_batches(program, program.start(lambda lines: lines.window(10)), "e")
+    assert "The records of batch 0 (1001000 ms) of stream lines are gone" in caplog.text
+    assert "e" in program.seen[-1][1]
+    assert "a" not in program.seen[-1][1]
+
+
+@pytest.mark.spark
+def test_blocks_that_a_window_should_find_and_does_not_stop_the_start(program: Program) -> None:
+    def windows(lines: DStream) -> DStream:
+        return lines.window(10)
+
+    run_batches(program, program.start(windows), *"abc")
+    program.stop()
+    program.blocks()[0].unlink()
+    with pytest.raises(MissingBlockError, match="lines"):
+        program.start(windows)
+
+
+@pytest.mark.spark
+def test_logs_that_a_window_needs_are_kept(program: Program) -> None:
+    program.sc._jsc.sc().conf().set("spark.sql.streaming.minBatchesToRetain", "1")
+    try:
+        stepper = program.start(lambda lines: lines.window(3))
+    finally:
+        program.sc._jsc.sc().conf().remove("spark.sql.streaming.minBatchesToRetain")
+    stepper.step(8)
+    offsets = program.root / "checkpoint" / "offsets"
+    kept = {int(path.name) for path in offsets.iterdir() if path.name.isdigit()}
+    assert {3, 4, 5, 6, 7} <= kept
+    assert eventually(lambda: not (offsets / "0").exists())
+
+
+@pytest.mark.spark
+def test_a_program_whose_batch_interval_changed_starts_its_slides_anew(program: Program) -> None:
+    def windows(lines: DStream) -> DStream:
+        return lines.window(6, 6)
+
+    run_batches(program, program.start(windows), "a", "b")
+    program.stop()
+    run_batches(program, program.start(windows, interval=3), "c", "d")
+    assert program.seen == [(1008, ["c", "d"])]
+
+
+@pytest.fixture
+def ssc(sc: SparkContext) -> Iterator[StreamingContext]:
+    ssc = StreamingContext(sc, 1, clock=ManualClock(1_000_000))
+    yield ssc
+    ssc.stop(stopSparkContext=False)
+
+
+@pytest.mark.spark
+def test_ticks_that_come_while_a_batch_runs_are_kept_for_windows(ssc: StreamingContext) -> None:
+    running, go_on = threading.Event(), threading.Event()
+    seen: list[list[int]] = []
+
+    def hold(rdd: Any) -> None:
+        running.set()
+        assert go_on.wait(30)
+        seen.append(sorted(rdd.collect()))
+
+    ssc.queueStream([[1], [2], [3]]).window(2).foreachRDD(hold)
+    clock = ssc._clock
+    assert isinstance(clock, ManualClock)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    clock.advance(1000)
+    assert running.wait(30)
+    clock.advance(3000)
+    go_on.set()
+    stepper.wait_completed(4)
+    assert seen == [[1], [1, 2], [2, 3], [3]]
+    assert [info.batchTime for info in stepper.completed] == [1_001_000 + n for n in RANGE_MS]
+
+
+RANGE_MS = (0, 1000, 2000, 3000)
+
+
+@pytest.mark.spark
+def test_a_batch_with_which_no_window_ends_is_done_at_once(ssc: StreamingContext) -> None:
+    clock = ssc._clock
+    assert isinstance(clock, ManualClock)
+    seen: list[list[int]] = []
+    ssc.queueStream([[1], [2], [3]]).window(3, 3).foreachRDD(lambda r: seen.append(r.collect()))
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    infos = stepper.step(3)
+    assert seen == [[1, 2, 3]]
+    assert [info.failed for info in infos] == [False, False, False]
+
+
+@pytest.mark.spark
+def test_lineage_is_cut_and_old_rdd_checkpoints_go(ssc: StreamingContext, tmp_path: Path) -> None:
+    clock = ssc._clock
+    assert isinstance(clock, ManualClock)
+    ssc.checkpoint(str(tmp_path))
+    pairs = ssc.queueStream([[(1, n)] for n in range(12)])
+    sums = pairs.reduceByKeyAndWindow(lambda a, b: a + b, lambda a, b: a - b, 5, 1)
+    depths: list[int] = []
+    sums.checkpoint(2).foreachRDD(
+        lambda rdd: depths.append((rdd.collect(), len(rdd.toDebugString().splitlines()))[1])
+    )
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    stepper.step(12)
+    assert max(depths[10:]) == max(depths[6:10])
+    written = list((tmp_path / "rdds").glob("*/rdd-*"))
+    assert 1 <= len(written) <= 4
+
+
+@pytest.mark.spark
+def test_remember_and_slice(ssc: StreamingContext) -> None:
+    clock = ssc._clock
+    assert isinstance(clock, ManualClock)
+    ssc.remember(3)
+    with pytest.raises(StreamingError, match="already set"):
+        ssc.remember(5)
+    source = ssc.queueStream([[n] for n in range(6)])
+    unused = source.map(str)
+    source.foreachRDD(lambda rdd: None)
+    with pytest.raises(StreamingError, match="not been initialized"):
+        source.slice(1001, 1002)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    stepper.step(6)
+
+    def remembered() -> list[int]:
+        return [record for rdd in source.slice(0, 2000) for record in rdd.collect()]
+
+    assert eventually(lambda: remembered() == [3, 4, 5])
+    with pytest.raises(StreamingError, match="not been initialized"):
+        unused.slice(1001, 1002)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seconds", [0, -1, None, "3"])
+def test_wrong_remember_duration(ssc: StreamingContext, seconds: Any) -> None:
+    with pytest.raises(ConfigError, match="remember duration"):
+        ssc.remember(seconds)
+
+
+@pytest.mark.spark
+def test_checkpoint_interval_that_is_no_multiple_of_the_slide(ssc: StreamingContext) -> None:
+    with pytest.raises(ConfigError, match="checkpoint interval must be multiple"):
+        ssc.queueStream([[1]]).window(2, 2).checkpoint(3)
+
+
+@pytest.mark.spark
+def test_get_active_or_create(ssc: StreamingContext, tmp_path: Path) -> None:
+    def setup() -> StreamingContext:
+        ssc.queueStream([[1]]).foreachRDD(lambda rdd: None)
+        return ssc
+
+    def refuse() -> StreamingContext:
+        raise AssertionError("there is an active context")
+
+    made = StreamingContext.getActiveOrCreate(str(tmp_path), setup)
+    made.start()
+    assert made is ssc
+    assert StreamingContext.getActiveOrCreate(str(tmp_path), refuse) is ssc
+    assert (tmp_path / "metadata").exists()
+    ssc.stop(stopSparkContext=False)
+    other = StreamingContext(ssc.sparkContext, 1)
+    assert StreamingContext.getActiveOrCreate(None, lambda: other) is other
+
+
+@pytest.mark.spark
+def test_text_files_that_were_cut_off_are_written_again(
+    ssc: StreamingContext, tmp_path: Path
+) -> None:
+    clock = ssc._clock
+    assert isinstance(clock, ManualClock)
+    cut_off, complete = tmp_path / "out-1001000", tmp_path / "out-1002000"
+    (cut_off / "_temporary").mkdir(parents=True)
+    complete.mkdir()
+    ssc.queueStream([["a"], ["b"]]).saveAsTextFiles(str(tmp_path / "out"))
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    stepper.step(2)
+    assert "".join(part.read_text() for part in sorted(cut_off.glob("part-*"))) == "a\n"
+    assert list(complete.iterdir()) == []
