@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -70,8 +71,31 @@ def test_a_cold_first_batch_is_forgotten() -> None:
     job = Job(fixed_ms=80, per_record_ms=0.05)
     job.batch(factor=40)
     assert job.rate < 300
+    job.batches(4)
+    assert job.rate == pytest.approx(job.ideal_rate, rel=0.15)
+
+
+def test_a_cold_first_batch_does_not_hide_a_large_fixed_cost() -> None:
+    job = Job(fixed_ms=300, per_record_ms=0.01)
+    job.batch(factor=40)
     job.batches(6)
-    assert job.rate == pytest.approx(job.ideal_rate, rel=0.05)
+    assert job.rate == pytest.approx(job.ideal_rate, rel=0.15)
+
+
+def test_no_batch_is_ten_times_larger_than_any_before() -> None:
+    job = Job(fixed_ms=5, per_record_ms=1e-5, initial_rate=50)
+    sizes = []
+    for _ in range(10):
+        sizes.append(job.rate)
+        job.batch()
+    assert sizes[-1] > 10**7
+    assert all(later <= 10 * earlier for earlier, later in pairwise(sizes))
+
+
+def test_a_start_at_a_trickle_is_quick() -> None:
+    job = Job(fixed_ms=400, per_record_ms=0.02, initial_rate=20)
+    job.batches(7)
+    assert job.rate == pytest.approx(job.ideal_rate, rel=0.1)
 
 
 def test_a_slowdown_is_answered_at_once_and_followed_in_few_batches() -> None:
@@ -119,6 +143,41 @@ def test_a_quiet_hour_does_not_collapse_the_rate() -> None:
         job.batch(count=1 + number % 10, factor=1 + 0.1 * math.sin(number))
     assert job.why == "source-limited"
     assert job.rate == pytest.approx(before, rel=0.1)
+    assert job.batch() <= 1.1 * INTERVAL_MS
+
+
+def test_a_slowdown_between_small_batches_lowers_the_limit_before_load_comes() -> None:
+    job = Job(fixed_ms=100, per_record_ms=0.1)
+    job.batches(20)
+    small = 0.3 * job.rate
+    job.per_record_ms *= 4
+    for _ in range(5):
+        job.batch(count=small)
+    assert job.batch() <= 1.1 * INTERVAL_MS
+
+
+def test_what_small_batches_cannot_tell_stays_open_until_load_comes() -> None:
+    job = Job(fixed_ms=100, per_record_ms=0.1)
+    job.batches(20)
+    job.per_record_ms *= 4
+    job.batch()
+    for _ in range(10):
+        job.batch(count=5)
+    assert job.why == "surprise"
+    assert job.batch() <= 1.1 * INTERVAL_MS
+    assert job.why != "surprise"
+
+
+def test_an_open_question_does_not_blind_it_to_a_change() -> None:
+    job = Job(fixed_ms=100, per_record_ms=0.1)
+    for number in range(60):
+        job.batch(count=10 if number % 3 else None, factor=1.1 if number % 2 else 0.9)
+    job.batch(count=10, factor=1.8)  # a surprise that says next to nothing of large batches
+    assert job.why == "surprise"
+    job.per_record_ms *= 2.5
+    small = 0.35 * job.rate
+    for _ in range(5):
+        job.batch(count=small)
     assert job.batch() <= 1.1 * INTERVAL_MS
 
 

@@ -22,6 +22,7 @@ from tests.rate.scenarios import (
     LAST_STEP,
     MINUTE_MS,
     SCRIPTED,
+    drifting,
     peer,
     random_scenario,
     run,
@@ -111,6 +112,22 @@ def test_limits_hold_in_sparks_engine_too(kind: str) -> None:
     for seed in range(100):
         scenario = random_scenario(seed)
         check_limits(scenario, simulate(estimator_for(kind, scenario), scenario, "queue"))
+
+
+def test_drift_and_outliers_together_do_not_hold_the_rate_down() -> None:
+    """Outliers make batches look noisy, and what looks like noise is easily drift."""
+    scenario = Scenario(
+        duration_ms=5 * MINUTE_MS,
+        cost=drifting(piecewise((0, Cost(300, 0.05))), share=0.3, period_ms=MINUTE_MS),
+        arrivals=piecewise((0, 1e6)),
+        noise=0.1,
+        outliers=0.05,
+    )
+    for seed in range(50):
+        batches = run(FitRateEstimator(INTERVAL_MS), replace(scenario, seed=seed), "journal")
+        busy_s = sum(batch.processing_delay_ms for batch in batches) / 1000
+        records = sum(batch.num_elements for batch in batches)
+        assert records / busy_s > 8500, seed
 
 
 @pytest.mark.parametrize("engine", ["journal", "queue"])

@@ -6,8 +6,7 @@ are told apart (penstock.rate.cost_learner), and the limit is the number of reco
 target share of the interval:
 
 - less the time that batches are late (**draining**);
-- no more than the model can vouch for: the likely worst of a larger batch has a bound, and a batch
-  is never more than ten times the largest so far (**uncertain**);
+- never more than ten times the largest batch so far (**growing**);
 - the lower of two limits while it is open whether a surprise was an outlier or a change
   (**surprise**): an outlier costs one small batch, a slowdown is answered at once;
 - a batch that did not use its limit says little about it: the limit holds, unless the model is sure
@@ -39,9 +38,8 @@ _LEAST_UTILISATION = 0.45
 """Draining leaves at least this, so that late batches do not starve the program."""
 _LEAST_ROOM = 0.1
 """Share of the interval for records when the fixed cost leaves none: trickle, do not stall."""
-_WORST_UTILISATION = 1.25
-"""What a batch may take at the model's pessimistic end."""
 _CONFIDENCE_SD = 2.0
+"""How far the optimistic end of a model is from its expectation."""
 _MAX_GROWTH = 10.0
 """Costs may not stay linear in sizes that were never tried."""
 _USES_LIMIT = 0.5
@@ -52,7 +50,7 @@ Why = Literal[
     "first batch",
     "target",
     "draining",
-    "uncertain",
+    "growing",
     "surprise",
     "source-limited",
     "fixed cost fills the interval",
@@ -134,8 +132,7 @@ class FitRateEstimator(RateEstimator):
         if self._limit is not None and not used_limit:
             limit, why = self._hold(self._limit, target)
         else:
-            proven = num_elements / processing_delay_ms * target * self._interval_ms
-            limit, why = self._aim(target, proven)
+            limit, why = self._aim(target)
         if limit < self._least:
             limit, why = self._least, "minimum rate"
         self._limit = limit
@@ -155,34 +152,22 @@ class FitRateEstimator(RateEstimator):
 
         return _largest(limit, too_long)
 
-    def _aim(self, target: float, proven: float) -> tuple[float, Why]:
-        """Return what fills the target share of the interval, as far as it can be vouched for.
-
-        ``proven`` records would meet the target if all costs were the records': a safe step, as a
-        fixed cost only makes it cheaper.
-        """
-        limits = [self._aim_by(model, target, proven) for model in self._models()]
-        limit, why = min(limits)
+    def _aim(self, target: float) -> tuple[float, Why]:
+        """Return what fills the target share of the interval, as far as it may grow at once."""
+        limit, why = min(self._aim_by(model, target) for model in self._models())
         if self._costs.rival is not None:
             return limit, "surprise"
         return limit, "first batch" if self._costs.learned == 1 else why
 
-    def _aim_by(self, model: CostModel, target: float, proven: float) -> tuple[float, Why]:
+    def _aim_by(self, model: CostModel, target: float) -> tuple[float, Why]:
         room_ms = max(target * self._interval_ms - model.fixed_ms, _LEAST_ROOM * self._interval_ms)
         aim = room_ms / model.per_record_ms
-        most = min(aim, _MAX_GROWTH * self._largest)
-
-        worst_ms = _WORST_UTILISATION * max(self._interval_ms, model.predict_ms(aim))
-
-        def too_long(count: float) -> bool:
-            return model.predict_ms(count) + _CONFIDENCE_SD * model.sd_ms(count) > worst_ms
-
-        limit = max(_largest(most, too_long), min(proven, most))
-        if limit < aim:
-            return limit, "uncertain"
+        most = _MAX_GROWTH * self._largest
+        if most < aim:
+            return most, "growing"
         if model.fixed_ms > (_TARGET_UTILISATION - _LEAST_ROOM) * self._interval_ms:
-            return limit, "fixed cost fills the interval"
-        return limit, "draining" if target < _TARGET_UTILISATION else "target"
+            return aim, "fixed cost fills the interval"
+        return aim, "draining" if target < _TARGET_UTILISATION else "target"
 
     def _models(self) -> list[CostModel]:
         return [m for m in (self._costs.model, self._costs.rival) if m is not None]
