@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -43,9 +44,8 @@ def read_batches(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterat
 
 
 def read_records(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
-    """Yield the records of the ranges, in order, as Python values. Raises as ``read_batches``."""
-    for batch in read_batches(stream, ranges):
-        yield from stream.format.to_python(batch)
+    """Return the records of the ranges, in order, as Python values. Raises as ``read_batches``."""
+    return chain.from_iterable(map(stream.format.to_python, read_batches(stream, ranges)))
 
 
 def read_slices(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[pa.RecordBatch]:

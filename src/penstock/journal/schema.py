@@ -13,6 +13,7 @@ import pickle
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -158,9 +159,11 @@ class RecordFormat:
         return table
 
     def to_python(self, batch: pa.RecordBatch) -> Iterator[Any]:
-        """Yield the records of a batch as Python values: str, bytes, the objects, or dicts."""
-        for start in range(0, batch.num_rows, _PIECE_ROWS):
-            yield from self._piece_to_python(batch.slice(start, _PIECE_ROWS))
+        """Return the records of a batch as Python values: str, bytes, the objects, or dicts."""
+        # No generator: that would run Python code for each record.
+        starts = range(0, batch.num_rows, _PIECE_ROWS)
+        pieces = (batch.slice(start, _PIECE_ROWS) for start in starts)
+        return chain.from_iterable(map(self._piece_to_python, pieces))
 
     def _piece_to_python(self, batch: pa.RecordBatch) -> list[Any]:
         if self.kind == "arrow":

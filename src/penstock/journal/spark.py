@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -103,9 +104,9 @@ class _ReadRecords:
         self._stream = stream
 
     def __call__(self, tasks: Iterable[list[BlockSlice]]) -> Iterator[Any]:
-        for task in tasks:
-            for batch in read_slices(self._stream, task):
-                yield from self._stream.format.to_python(batch)
+        slices = chain.from_iterable(tasks)
+        batches = read_slices(self._stream, slices)
+        return chain.from_iterable(map(self._stream.format.to_python, batches))
 
 
 class _ReadArrow:
