@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock.errors import ConfigError
+from penstock.model import COMPRESSIONS
 
 __all__ = ["DEFAULT_INITIAL_RATE", "RateSettings", "StreamingSettings"]
 
 _T = TypeVar("_T")
 _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-_COMPRESSIONS = ("none", "lz4", "snappy", "zstd")
 
 DEFAULT_INITIAL_RATE = 1000.0
 """Records/s of the first batch when back pressure is on and no setting bounds it.
@@ -196,8 +196,8 @@ def _estimator(name: str, text: str) -> str:
 
 
 def _compression(name: str, text: str) -> str:
-    if text.lower() not in _COMPRESSIONS:
-        raise _refused(name, text, f"one of {', '.join(_COMPRESSIONS)}")
+    if text.lower() not in COMPRESSIONS:
+        raise _refused(name, text, f"one of {', '.join(COMPRESSIONS)}")
     return text.lower()
 
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from penstock.errors import ConfigError
 
-__all__ = ["OffsetRange", "Offsets", "check_name"]
+__all__ = ["COMPRESSIONS", "OffsetRange", "Offsets", "check_name"]
+
+COMPRESSIONS = ("none", "lz4", "snappy", "zstd")
+"""How the blocks of a journal may be compressed."""
 
 Offsets = Mapping[str, int]
 """Partition (a journal's writer, a Kafka partition) -> end offset, exclusive."""

@@ -45,11 +45,11 @@ from penstock.journal.epochs import claim_writer, publish_seal
 from penstock.journal.group import Ack, EncodedGroup, Group, Store
 from penstock.journal.layout import WriterId, block_path
 from penstock.journal.stream import JournalStream
+from penstock.model import COMPRESSIONS
 
 __all__ = ["JournalWriter"]
 
 _log = logging.getLogger(__name__)
-_COMPRESSIONS = ("none", "lz4", "snappy", "zstd")
 _MAX_BUFFERED_BYTES = 1 << 30
 """Arrow and Parquet count bytes in 32 bits within a chunk or page: no group may come near that."""
 
@@ -83,11 +83,11 @@ class JournalWriter:
         max_buffered_bytes: int = 64 << 20,
         on_failure: Callable[[JournalError], None] | None = None,
     ) -> None:
-        if compression not in _COMPRESSIONS:
+        if compression not in COMPRESSIONS:
             raise ConfigError(
                 f"unknown block compression {compression!r}",
                 operation="open writer",
-                hint=f"use one of {', '.join(_COMPRESSIONS)}",
+                hint=f"use one of {', '.join(COMPRESSIONS)}",
             )
         if not 0 < max_buffered_bytes <= _MAX_BUFFERED_BYTES:
             raise ConfigError(

@@ -84,7 +84,7 @@ class BatchLog:
             LogGapError: its entry, or the one before it, is missing.
         """
         planned = self._location.offsets.get_for(batch_id, self._inputs)
-        starts, ends = self._read_ends(batch_id - 1), self._read_ends(batch_id)
+        starts, ends = self._read_ends(batch_id - 1), _ends_of(planned)
         return Batch(batch_id, planned.batch_timestamp_ms, tuple(map(SourceRange, starts, ends)))
 
     def plan(self, time_ms: int, sources: tuple[SourceRange, ...]) -> Batch:
@@ -117,9 +117,11 @@ class BatchLog:
     def _read_ends(self, batch_id: int) -> tuple[SourceOffset, ...]:
         if batch_id < 0:
             return (None,) * self._inputs
-        return tuple(
-            map(_from_line, self._location.offsets.get_for(batch_id, self._inputs).sources)
-        )
+        return _ends_of(self._location.offsets.get_for(batch_id, self._inputs))
+
+
+def _ends_of(entry: OffsetSeq) -> tuple[SourceOffset, ...]:
+    return tuple(map(_from_line, entry.sources))
 
 
 def _to_line(offset: SourceOffset) -> str | None:
