@@ -12,23 +12,20 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
-from pyspark import RDD, SparkContext, StorageLevel
+from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
 from penstock.conf import StreamingSettings
 from penstock.errors import ConfigError, StreamingError
-from penstock.receivers import Receiver, SocketReceiver, TailReceiver
 from penstock.storage import open_storage
-from penstock.streaming.dstream import DStream, UnionDStream, transformed
 from penstock.streaming.graph import DStreamGraph
-from penstock.streaming.inputs import QueueInputDStream
 from penstock.streaming.listener import ListenerBus, StreamingListener
-from penstock.streaming.receiver_input import ReceiverInputDStream
 from penstock.streaming.scheduler.engine import Engine
+from penstock.streaming.stream_sources import StreamSources
 
 __all__ = ["StreamingContext"]
 
@@ -43,7 +40,7 @@ class _State(enum.Enum):
     STOPPED = "stopped"
 
 
-class StreamingContext:
+class StreamingContext(StreamSources):
     """A streaming program: inputs, operations, outputs, and the engine that runs them.
 
     Args:
@@ -159,84 +156,6 @@ class StreamingContext:
                 hint="set everything up before start(), or make a new StreamingContext",
             )
 
-    # -- inputs --
-
-    def receiverStream(self, receiver: Receiver, name: str | None = None) -> ReceiverInputDStream:
-        """Return the stream of what a receiver stores.
-
-        Args:
-            receiver: runs on an executor; its records go through the journal.
-            name: the stream's name in the journal and in the offsets; give one to keep a stream's
-                data when the program's inputs change order.
-        """
-        if not isinstance(receiver, Receiver):
-            raise ConfigError(
-                f"{receiver!r} is no receiver",
-                operation="receiverStream",
-                hint="give an instance of a subclass of penstock.receivers.Receiver",
-            )
-        return ReceiverInputDStream(self, receiver, name)
-
-    def socketTextStream(
-        self,
-        hostname: str,
-        port: int,
-        storageLevel: StorageLevel | None = None,
-        name: str | None = None,
-    ) -> ReceiverInputDStream:
-        """Return the stream of lines that a TCP server sends.
-
-        ``storageLevel`` is taken for compatibility and has no effect: records live in the journal,
-        not in executors' memory.
-        """
-        return self.receiverStream(
-            SocketReceiver(hostname, port), self._name("socket") if name is None else name
-        )
-
-    def tailStream(
-        self, path: str | Sequence[str], name: str | None = None
-    ) -> ReceiverInputDStream:
-        """Return the stream of lines appended to files, followed as ``tail -F`` does, exactly once.
-
-        Args:
-            path: a file, a glob, or several of them, as the executor that follows them sees them.
-            name: see ``receiverStream``.
-        """
-        return self.receiverStream(TailReceiver(path), self._name("tail") if name is None else name)
-
-    def queueStream(
-        self,
-        rdds: Iterable[RDD[Any] | Iterable[Any]],
-        oneAtATime: bool = True,
-        default: RDD[Any] | Iterable[Any] | None = None,
-    ) -> DStream:
-        """Return the stream of a list of RDDs or lists, for tests. Changes of it are not seen."""
-        queue = [self._as_rdd(item) for item in rdds]
-        standby = None if default is None else self._as_rdd(default)
-        return QueueInputDStream(self, queue, oneAtATime, standby)
-
-    # -- operations on several streams --
-
-    def transform(
-        self, dstreams: Sequence[DStream], transformFunc: Callable[[list[RDD[Any]]], RDD[Any]]
-    ) -> DStream:
-        """Return the stream of ``transformFunc([rdd, ...])`` over one RDD of each stream."""
-        if not dstreams:
-            raise ConfigError(
-                "no streams were given", operation="transform", hint="give at least one DStream"
-            )
-        return transformed(self, "transform", tuple(dstreams), _OfList(transformFunc))
-
-    def union(self, *dstreams: DStream) -> DStream:
-        """Return one stream with the records of all."""
-        if not dstreams:
-            raise ConfigError(
-                "should have at least one DStream to union",
-                operation="union",
-                hint="give at least one DStream",
-            )
-        return dstreams[0] if len(dstreams) == 1 else UnionDStream(self, dstreams)
-
     # -- life cycle --
 
     def start(self) -> None:
@@ -304,9 +223,6 @@ class StreamingContext:
 
     # -- inside --
 
-    def _name(self, kind: str) -> str:
-        return f"{kind}-{len(self.graph.inputs)}"
-
     def _check_startable(self) -> None:
         if self._state is not _State.INITIALIZED:
             raise StreamingError(
@@ -357,19 +273,6 @@ class StreamingContext:
             StreamingContext._active = None
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
-
-    def _as_rdd(self, item: RDD[Any] | Iterable[Any]) -> RDD[Any]:
-        return item if isinstance(item, RDD) else self._sc.parallelize(list(item))
-
-
-class _OfList:
-    """Calls a function of a list of RDDs with RDDs as arguments; pickles as the function does."""
-
-    def __init__(self, func: Callable[[list[RDD[Any]]], RDD[Any]]) -> None:
-        self._func = func
-
-    def __call__(self, *rdds: RDD[Any]) -> RDD[Any]:
-        return self._func(list(rdds))
 
 
 def _use_this_python(sc: SparkContext) -> None:

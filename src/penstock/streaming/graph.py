@@ -10,6 +10,7 @@ from penstock.errors import PenstockError, StreamingError
 from penstock.streaming.base import BaseDStream
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
+from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
 
@@ -28,6 +29,7 @@ class DStreamGraph:
         self.batch_interval_ms = batch_interval_ms
         self.inputs: list[InputDStream] = []
         self.outputs: list[OutputOperation] = []
+        self.operators = Operators()
         self._remember_ms: int | None = None  # what the program asked for
         self._batches: dict[int, Batch] = {}  # by time, ascending; those that are remembered
 

@@ -1,0 +1,54 @@
+"""Names of the operators that keep state, by which it is found again after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.errors import StreamingError
+from penstock.model import check_name
+
+__all__ = ["Operator", "Operators"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator that keeps state in the checkpoint location.
+
+    ``kind`` is the operation's name. ``schema`` holds what must not change while its state is kept
+    (JSON values, such as the number of partitions).
+    """
+
+    name: str
+    kind: str
+    schema: Mapping[str, object] = field(default_factory=dict)
+
+
+class Operators:
+    """The stateful operators of one graph, in the order in which the program makes them."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Operator] = {}
+
+    def add(self, kind: str, name: str | None, schema: Mapping[str, object]) -> Operator:
+        """Register an operator; without a name it is called by its kind and place.
+
+        Raises:
+            ConfigError: the name cannot be a file's.
+            StreamingError: another operator has it.
+        """
+        usual = f"{kind}-{sum(known.kind == kind for known in self._by_name.values())}"
+        operator = Operator(check_name("operator", usual if name is None else name), kind, schema)
+        if operator.name in self._by_name:
+            raise StreamingError(
+                f"two operators are named {operator.name!r}",
+                operation=kind,
+                ids={"operator": operator.name},
+                hint="give each stateful operator a name of its own (name=)",
+            )
+        self._by_name[operator.name] = operator
+        return operator
+
+    def all(self) -> list[Operator]:
+        """Return all operators, in the order in which they were made."""
+        return list(self._by_name.values())
