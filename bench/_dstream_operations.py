@@ -1,9 +1,10 @@
 """Batch times of DStream operations on one engine.
 
-Usage: _dstream_operations.py ours|peer BATCHES [OPERATION ...]. Each operation is a program of its
-own over the same batches of a queue, all in one SparkContext, and is stepped by a manual clock:
-from the tick until its output has counted the result, ours until the batch is committed, too. The
-last line of output is JSON: the median milliseconds of a batch by operation.
+Usage: _dstream_operations.py ours|ours-program|peer BATCHES [OPERATION ...]. Each operation is a
+program of its own over the same batches of a queue, all in one SparkContext, and is stepped by a
+manual clock: from the tick until its output has counted the result, ours until the batch is
+committed, too. ``ours-program`` writes no graph checkpoints. The last line of output is JSON: the
+median milliseconds of a batch by operation.
 """
 
 from __future__ import annotations
