@@ -164,9 +164,11 @@ class CheckpointWriteHandler:
         )
 
     def _delete_old(self) -> None:
-        """Delete all backups, now that the newest file is whole, and all files but the newest."""
+        """Delete backups, the newest file being whole by now, and all files but the newest."""
         files = get_checkpoint_files(self._storage)
         whole = [file for file in files if not file.is_backup]
-        for file in (*(f for f in files if f.is_backup), *whole[:-_MAX_FILES]):
+        for backup in (file for file in files if file.is_backup):
+            self._storage.delete(backup.name)
+        for file in whole[:-_MAX_FILES]:
             _log.info("Deleting %s", self._storage.uri(file.name))
             self._storage.delete(file.name)
