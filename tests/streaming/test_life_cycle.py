@@ -295,7 +295,7 @@ def test_program_with_other_inputs_is_refused(
     ssc.stop(stopSparkContext=False)
 
     renamed = program("other")
-    with pytest.raises(RecoveryMismatchError, match="stream 'other'"):
+    with pytest.raises(RecoveryMismatchError, match=r"'lines'.*not in the program.*'other'"):
         renamed.start()
     assert StreamingContext.getActive() is None
 

@@ -61,8 +61,11 @@ class Program:
 
     @contextmanager
     def running(self, receiver: Receiver, **stop: bool) -> Iterator[Stepper]:
-        ssc = StreamingContext(self.sc, 1, clock=self.clock)
-        ssc.checkpoint(str(self.root))
+        def create() -> StreamingContext:
+            return StreamingContext(self.sc, 1, clock=self.clock)
+
+        # Its output is a method of this object, which is not to be pickled.
+        ssc = StreamingContext.getOrCreate(str(self.root), create, recover="program")
         self.define(ssc.receiverStream(receiver, name="numbers"))
         stepper = Stepper(ssc, self.clock)
         ssc.start()

@@ -62,8 +62,12 @@ class Program:
         self.ssc: StreamingContext | None = None
 
     def start(self, define: Callable[[DStream], DStream], interval: float = 1) -> Stepper:
-        self.ssc = StreamingContext(self.sc, interval, clock=self.clock)
-        self.ssc.checkpoint(str(self.root / "checkpoint"))
+        def create() -> StreamingContext:
+            return StreamingContext(self.sc, interval, clock=self.clock)
+
+        # Its output notes what it sees in this object, which is not to be pickled.
+        place = str(self.root / "checkpoint")
+        self.ssc = StreamingContext.getOrCreate(place, create, recover="program")
         lines = self.ssc.tailStream(str(self.log), name="lines")
         define(lines).foreachRDD(
             lambda time, rdd: self.seen.append((round(time.timestamp()), sorted(rdd.collect())))

@@ -98,6 +98,13 @@ class MetadataLog(ABC, Generic[T]):
                 hint=error.hint,
             ) from error.__cause__
 
+    def require(self, batch_id: int) -> T:
+        """Return the entry of a batch id. Raises LogGapError when there is none, else as get."""
+        entry = self.get(batch_id)
+        if entry is None:
+            raise self._missing([range(batch_id, batch_id + 1)])
+        return entry
+
     def batch_ids(self) -> tuple[int, ...]:
         """Return the ids that are there, ascending."""
         entries = self._storage.list(self._folder)
@@ -110,14 +117,14 @@ class MetadataLog(ABC, Generic[T]):
         Raises as get: a damaged newest entry is not passed over for an older one.
         """
         ids = self.batch_ids()
-        return (ids[-1], self._require(ids[-1])) if ids else None
+        return (ids[-1], self.require(ids[-1])) if ids else None
 
     def between(self, start: int, end: int) -> dict[int, T]:
         """Return the entries of the ids in ``[start, end)``.
 
         Raises LogGapError when one of them is not there, else as get.
         """
-        return {batch_id: self._require(batch_id) for batch_id in range(start, end)}
+        return {batch_id: self.require(batch_id) for batch_id in range(start, end)}
 
     def validate(self) -> None:
         """Raise LogGapError, naming the files, when ids between two others are missing."""
@@ -163,12 +170,6 @@ class MetadataLog(ABC, Generic[T]):
         entry = self.decode(decode_log(data, self.version))
         if encode_log(self.version, self.encode(entry)) != data:
             raise MalformedLogError("Log file was malformed: Spark writes this entry otherwise")
-        return entry
-
-    def _require(self, batch_id: int) -> T:
-        entry = self.get(batch_id)
-        if entry is None:
-            raise self._missing([range(batch_id, batch_id + 1)])
         return entry
 
     def _missing(self, gaps: Sequence[range]) -> LogGapError:

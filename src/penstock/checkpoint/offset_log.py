@@ -74,7 +74,15 @@ class OffsetLog(MetadataLog[OffsetSeq]):
         Raises RecoveryMismatchError when the batch was planned for another number of sources,
         LogGapError when there is no such entry, else as get.
         """
-        entry = self._require(batch_id)
+        entry = self.require(batch_id)
+        self.check_sources(batch_id, entry, source_count)
+        return entry
+
+    def check_sources(self, batch_id: int, entry: OffsetSeq, source_count: int) -> None:
+        """Check that an entry is of ``source_count`` sources.
+
+        Raises RecoveryMismatchError when it is of another number.
+        """
         if len(entry.sources) != source_count:
             raise RecoveryMismatchError(
                 f"There are [{len(entry.sources)}] sources in the checkpoint offsets and now there"
@@ -84,7 +92,6 @@ class OffsetLog(MetadataLog[OffsetSeq]):
                 ids={"batch_id": batch_id},
                 hint="run the program with the sources it had, or with a new checkpoint location",
             )
-        return entry
 
     def encode(self, entry: OffsetSeq) -> Sequence[str]:
         """See MetadataLog.encode."""

@@ -44,7 +44,7 @@ class BaseDStream(ABC):
     """Whether ticks that come late must have batches of their own."""
 
     def __init__(self, ssc: StreamingContext) -> None:
-        ssc.check_changeable("add a stream")
+        ssc.check_extensible("add a stream")
         self._ssc: StreamingContext | None = ssc
         self._generated: dict[int, RDD[Any]] = {}
         self._persisted: set[int] = set()

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Literal, NoReturn
 
 from pyspark import SparkContext
 
@@ -21,8 +21,19 @@ from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
 from penstock.conf import StreamingSettings
 from penstock.errors import ConfigError, StreamingError
-from penstock.storage import open_storage
 from penstock.streaming.graph import DStreamGraph
+from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
+from penstock.streaming.graph_checkpoint.private_files import open_location
+from penstock.streaming.graph_checkpoint.recreate import (
+    find_checkpoint,
+    require_checkpoint,
+    restore_spark_context,
+)
+from penstock.streaming.graph_checkpoint.run import (
+    NoGraphCheckpoints,
+    RunCheckpoints,
+    keep_graph,
+)
 from penstock.streaming.listener import ListenerBus, StreamingListener
 from penstock.streaming.scheduler.engine import Engine
 from penstock.streaming.stream_sources import StreamSources
@@ -30,6 +41,9 @@ from penstock.streaming.stream_sources import StreamSources
 __all__ = ["StreamingContext"]
 
 _log = logging.getLogger(__name__)
+
+_Recover = Literal["graph", "program"]
+"""Where the graph comes from after a restart: read back, or built by the program again."""
 
 
 class _State(enum.Enum):
@@ -44,12 +58,15 @@ class StreamingContext(StreamSources):
     """A streaming program: inputs, operations, outputs, and the engine that runs them.
 
     Args:
-        sparkContext: where batches and receivers run.
+        sparkContext: where batches and receivers run; or a checkpoint location, from whose newest
+            graph checkpoint the program is recreated, SparkContext and batch interval included.
         batchDuration: the batch interval in seconds; fractions are allowed, to the millisecond.
         clock: the clock of the batches; tests give ``penstock.testing.ManualClock``.
 
     Raises:
-        ConfigError: the duration or a ``spark.streaming.*`` setting is wrong.
+        ConfigError: the duration or a ``spark.streaming.*`` setting is wrong, or others can write
+            the checkpoint location.
+        CheckpointError: there is no graph checkpoint, or none that can be read.
     """
 
     _active: ClassVar[StreamingContext | None] = None
@@ -57,24 +74,40 @@ class StreamingContext(StreamSources):
 
     def __init__(
         self,
-        sparkContext: SparkContext,
+        sparkContext: SparkContext | str,
         batchDuration: float | None = None,
         *,
         clock: Clock | None = None,
     ) -> None:
-        self._sc = sparkContext
-        _use_this_python(sparkContext)
+        if isinstance(sparkContext, str):
+            self._recreate(require_checkpoint(sparkContext), sparkContext, clock)
+        else:
+            self._set_up(sparkContext, DStreamGraph(_interval_ms(batchDuration)), clock)
+
+    def _set_up(self, sc: SparkContext, graph: DStreamGraph, clock: Clock | None) -> None:
+        self._sc = sc
+        _use_this_python(sc)
         self._clock = clock or SystemClock()
-        self._settings = StreamingSettings.from_conf(dict(sparkContext.getConf().getAll()))
-        self.graph = DStreamGraph(_interval_ms(batchDuration))
+        self._settings = StreamingSettings.from_conf(dict(sc.getConf().getAll()))
+        self.graph = graph
         self._bus = ListenerBus()
         self._checkpoint_dir: str | None = None
+        self._recover: _Recover = "graph"
+        self._recreated = False
         self._temporary: str | None = None
         self._state = _State.INITIALIZED
         self._state_lock = threading.RLock()
         self._ended = threading.Condition()
         self._error: BaseException | None = None
         self._engine: Engine | None = None
+
+    def _recreate(self, checkpoint: Checkpoint, directory: str, clock: Clock | None) -> None:
+        graph = checkpoint.graph.load()
+        self._set_up(restore_spark_context(checkpoint.conf), graph, clock)
+        # Where it was found, not where it was written: offsets lie beside it, also in a copy.
+        self._checkpoint_dir = directory
+        self._recreated = True
+        graph.attach(self)
 
     @property
     def sparkContext(self) -> SparkContext:
@@ -88,7 +121,10 @@ class StreamingContext(StreamSources):
 
     @classmethod
     def getActiveOrCreate(
-        cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]
+        cls,
+        checkpointPath: str | None,
+        setupFunc: Callable[[], StreamingContext],
+        recover: _Recover = "graph",
     ) -> StreamingContext:
         """Return the active context, or else what ``getOrCreate`` returns.
 
@@ -99,22 +135,44 @@ class StreamingContext(StreamSources):
             return active
         if checkpointPath is None:
             return setupFunc()
-        return cls.getOrCreate(checkpointPath, setupFunc)
+        return cls.getOrCreate(checkpointPath, setupFunc, recover)
 
     @classmethod
     def getOrCreate(
-        cls, checkpointPath: str, setupFunc: Callable[[], StreamingContext]
+        cls,
+        checkpointPath: str,
+        setupFunc: Callable[[], StreamingContext],
+        recover: _Recover = "graph",
     ) -> StreamingContext:
-        """Return ``setupFunc()``, going on from what the checkpoint location holds.
+        """Return the context that goes on from what the checkpoint location holds.
 
-        Inputs continue at their offsets and batches that were cut off run again. The graph is not
-        kept in the location: it is what ``setupFunc`` builds, each time.
+        Inputs continue at their offsets, and batches that were cut off run again, in both modes.
+
+        Args:
+            checkpointPath: the checkpoint location: a path or an fsspec URL.
+            setupFunc: makes the program: its context and streams.
+            recover: where the graph comes from. "graph", as in Spark: from the newest graph
+                checkpoint, with the SparkContext's settings; ``setupFunc`` is called only when
+                there is none. "program": from ``setupFunc``, called each time, so that the code may
+                change; inputs and stateful operators are found by their names.
 
         Raises:
-            ConfigError: the location cannot be used; see ``checkpoint``.
+            CheckpointError: there are graph checkpoints, and none can be read.
+            ConfigError: the location cannot be used, or others can write it; see ``checkpoint``.
         """
+        if recover not in ("graph", "program"):
+            raise ConfigError(
+                f"recover is {recover!r}", operation="getOrCreate", hint="give 'graph' or 'program'"
+            )
+        if recover == "graph":
+            checkpoint = find_checkpoint(checkpointPath)
+            if checkpoint is not None:
+                recreated = cls.__new__(cls)
+                recreated._recreate(checkpoint, checkpointPath, clock=None)
+                return recreated
         ssc = setupFunc()
         ssc.checkpoint(checkpointPath)
+        ssc._recover = recover
         return ssc
 
     # -- set-up --
@@ -132,7 +190,7 @@ class StreamingContext(StreamSources):
         self.graph.remember(_interval_ms(duration, "remember duration"))
 
     def checkpoint(self, directory: str) -> None:
-        """Keep offsets, commits and the journal under ``directory`` (a path or an fsspec URL).
+        """Keep offsets, commits, journal and graph under ``directory`` (a path or an fsspec URL).
 
         On a cluster, driver and executors must see the same files there.
 
@@ -140,7 +198,7 @@ class StreamingContext(StreamSources):
             ConfigError: it cannot be written, or no storage is known for the URL.
         """
         self.check_changeable("set the checkpoint location")
-        open_storage(directory)
+        open_location(directory)
         self._checkpoint_dir = str(directory)
 
     def addStreamingListener(self, streamingListener: StreamingListener) -> None:
@@ -156,6 +214,18 @@ class StreamingContext(StreamSources):
                 hint="set everything up before start(), or make a new StreamingContext",
             )
 
+    def check_extensible(self, what: str) -> None:
+        """Raise StreamingError when inputs, streams and outputs are given by a graph checkpoint."""
+        self.check_changeable(what)
+        if self._recreated:
+            raise StreamingError(
+                f"cannot {what}: the graph was read from the graph checkpoint in "
+                f"{self._checkpoint_dir}",
+                operation=what,
+                hint="make all streams in the function given to getOrCreate; to change a program, "
+                "give getOrCreate recover='program'",
+            )
+
     # -- life cycle --
 
     def start(self) -> None:
@@ -164,17 +234,20 @@ class StreamingContext(StreamSources):
         Raises:
             StreamingError: started twice, after stop, with another context active, or with nothing
                 to execute.
-            ConfigError: receivers would take every task slot, or there is no checkpoint location on
-                a cluster.
+            ConfigError: receivers would take every task slot; there is no checkpoint location on a
+                cluster; a function or what it holds cannot be kept in the graph checkpoint (named,
+                with its operation); or others can write the checkpoint location.
             ConcurrentDriverError: another driver uses the checkpoint location.
-            RecoveryMismatchError: the checkpoint location was made by a program with other inputs.
+            RecoveryMismatchError: the checkpoint location was made by a program with an input or
+                stateful operator that this one lacks, or has otherwise.
         """
         with self._state_lock, StreamingContext._active_lock:
             self._check_startable()
             self.graph.validate()
             try:
+                graph_checkpoints = self._make_graph_checkpoints()
                 location = CheckpointLocation(self._location_url())
-                self._engine = self._make_engine(location)
+                self._engine = self._make_engine(location, graph_checkpoints)
                 self._state = _State.ACTIVE
                 StreamingContext._active = self
                 self._engine.start()
@@ -251,7 +324,14 @@ class StreamingContext(StreamSources):
             _log.warning("queueStream is lost when the process ends; use it in tests only")
         return self._checkpoint_dir
 
-    def _make_engine(self, location: CheckpointLocation) -> Engine:
+    def _make_graph_checkpoints(self) -> RunCheckpoints:
+        if self._checkpoint_dir is None or self._recover == "program":
+            return NoGraphCheckpoints()
+        return keep_graph(self._sc, self.graph, self._checkpoint_dir, is_read_back=self._recreated)
+
+    def _make_engine(
+        self, location: CheckpointLocation, graph_checkpoints: RunCheckpoints
+    ) -> Engine:
         return Engine(
             self._sc,
             self.graph,
@@ -260,6 +340,7 @@ class StreamingContext(StreamSources):
             self._bus,
             self._settings,
             self._fail,
+            graph_checkpoints,
         )
 
     def _fail(self, error: BaseException) -> None:
@@ -273,6 +354,13 @@ class StreamingContext(StreamSources):
             StreamingContext._active = None
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def __getstate__(self) -> NoReturn:
+        raise StreamingError(
+            "a StreamingContext belongs to its process and cannot be pickled",
+            operation="pickle context",
+            hint="do not use it in functions of streams; rdd.context is the SparkContext there",
+        )
 
 
 def _use_this_python(sc: SparkContext) -> None:

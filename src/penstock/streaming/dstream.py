@@ -185,6 +185,7 @@ class ReducedWindowDStream(_SlidingDStream):
     Source: ``org.apache.spark.streaming.api.python.PythonReducedWindowedDStream``.
     """
 
+    operation = "reduceByKeyAndWindow"
     must_checkpoint = True
 
     def __init__(

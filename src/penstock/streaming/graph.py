@@ -70,7 +70,7 @@ class DStreamGraph:
 
     def add_output(self, output: OutputOperation) -> None:
         """Add an output operation."""
-        output.parent.ssc.check_changeable("add an output operation")
+        output.parent.ssc.check_extensible("add an output operation")
         self.outputs.append(output)
 
     def validate(self) -> None:

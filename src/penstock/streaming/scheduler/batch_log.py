@@ -5,16 +5,25 @@ all of them ended. So after a crash at any point, every N with offsets/N and no 
 with the same ranges, and nothing else does.
 
 Each entry's conf holds the program's zero time, from which windows slide, so that they slide on
-after a restart.
+after a restart, and the names of its inputs and stateful operators (penstock.streaming
+.recovery_match), by which a changed program finds its own.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.errors import LogGapError
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
+from penstock.streaming.operators import Operator
+from penstock.streaming.recovery_match import (
+    check_operators,
+    describe_program,
+    places_of_inputs,
+    recorded_inputs,
+)
 
 __all__ = ["BatchLog"]
 
@@ -27,17 +36,32 @@ class BatchLog:
     Args:
         location: where the logs are.
         next_batch_id: the batch to plan next, as ``acquire`` returned it.
-        inputs: how many inputs the program has.
+        inputs: the names of the program's inputs, in its order.
+        operators: what keeps state in the program.
         retain: how many batches the logs keep.
+
+    Raises:
+        RecoveryMismatchError: the newest batch was planned by a program with an input or operator
+            that this one lacks, or has otherwise.
     """
 
     def __init__(
-        self, location: CheckpointLocation, next_batch_id: int, *, inputs: int, retain: int
+        self,
+        location: CheckpointLocation,
+        next_batch_id: int,
+        *,
+        inputs: Sequence[str],
+        operators: Sequence[Operator],
+        retain: int,
     ) -> None:
         self._location = location
         self._next_batch_id = next_batch_id
         self._inputs = inputs
+        self._conf = describe_program(inputs, operators)
         self._retain = retain
+        newest = self._newest()
+        if newest is not None:
+            check_operators(newest.conf, operators)
         self._ends = self._read_ends(next_batch_id - 1)
         self._zero_ms: int | None = None
 
@@ -80,11 +104,11 @@ class BatchLog:
         """Return a batch as it was planned.
 
         Raises:
-            RecoveryMismatchError: it was planned for another number of inputs.
+            RecoveryMismatchError: it was planned for inputs that the program lacks.
             LogGapError: its entry, or the one before it, is missing.
         """
-        planned = self._location.offsets.get_for(batch_id, self._inputs)
-        starts, ends = self._read_ends(batch_id - 1), _ends_of(planned)
+        planned = self._location.offsets.require(batch_id)
+        starts, ends = self._read_ends(batch_id - 1), self._ends_of(batch_id, planned)
         return Batch(batch_id, planned.batch_timestamp_ms, tuple(map(SourceRange, starts, ends)))
 
     def plan(self, time_ms: int, sources: tuple[SourceRange, ...]) -> Batch:
@@ -95,8 +119,8 @@ class BatchLog:
         """
         batch = Batch(self._next_batch_id, time_ms, sources)
         lines = tuple(_to_line(source.end) for source in sources)
-        conf = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
-        entry = OffsetSeq(batch_timestamp_ms=time_ms, conf=conf, sources=lines)
+        zero = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
+        entry = OffsetSeq(batch_timestamp_ms=time_ms, conf={**zero, **self._conf}, sources=lines)
         self._location.plan(batch.id, entry)
         self._next_batch_id += 1
         self._ends = tuple(source.end for source in sources)
@@ -116,12 +140,17 @@ class BatchLog:
 
     def _read_ends(self, batch_id: int) -> tuple[SourceOffset, ...]:
         if batch_id < 0:
-            return (None,) * self._inputs
-        return _ends_of(self._location.offsets.get_for(batch_id, self._inputs))
+            return (None,) * len(self._inputs)
+        return self._ends_of(batch_id, self._location.offsets.require(batch_id))
 
-
-def _ends_of(entry: OffsetSeq) -> tuple[SourceOffset, ...]:
-    return tuple(map(_from_line, entry.sources))
+    def _ends_of(self, batch_id: int, entry: OffsetSeq) -> tuple[SourceOffset, ...]:
+        """Return the offsets in an entry, in the order of this program's inputs."""
+        recorded = recorded_inputs(entry.conf)
+        if recorded is None:
+            self._location.offsets.check_sources(batch_id, entry, len(self._inputs))
+            return tuple(map(_from_line, entry.sources))
+        places = places_of_inputs(recorded, self._inputs)
+        return tuple(None if at is None else _from_line(entry.sources[at]) for at in places)
 
 
 def _to_line(offset: SourceOffset) -> str | None:

@@ -16,6 +16,7 @@ from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
 from penstock.streaming import rdd_checkpoints
 from penstock.streaming.graph import DStreamGraph
+from penstock.streaming.graph_checkpoint.run import RunCheckpoints
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.scheduler.batch_log import BatchLog
 from penstock.streaming.scheduler.job_generator import JobGenerator
@@ -33,6 +34,8 @@ _REMOTE_POLL_MS = 1000  # each poll is a request that an object store bills
 class Engine:
     """Runs a graph on a checkpoint location, which it drives until it is stopped.
 
+    ``graph_checkpoints`` keeps the graph there, or not: the engine starts and stops it.
+
     Raises:
         ConcurrentDriverError: another driver uses the location.
         ConfigError, CheckpointError: see StreamingContext.start.
@@ -47,6 +50,7 @@ class Engine:
         bus: ListenerBus,
         settings: StreamingSettings,
         on_error: Callable[[BaseException], None],
+        graph_checkpoints: RunCheckpoints,
     ) -> None:
         if settings.rate.first_rate is not None:
             _log.warning(
@@ -66,7 +70,8 @@ class Engine:
             log = BatchLog(
                 location,
                 recovery.next_batch_id,
-                inputs=len(graph.inputs),
+                inputs=[stream.name for stream in graph.inputs],
+                operators=graph.operators.all(),
                 retain=settings.min_batches_to_retain,
             )
             graph.check_offsets(log.ends)
@@ -94,11 +99,14 @@ class Engine:
             clock,
             concurrent=settings.concurrent_jobs,
             submit=self._scheduler.submit,
+            checkpoint_graph=graph_checkpoints.write,
             on_error=on_error,
         )
+        self._graph_checkpoints = graph_checkpoints
 
     def start(self) -> None:
         """Run what was cut off, then start receivers and batches."""
+        self._graph_checkpoints.start(self._location.storage, self._generator.checkpoint_written)
         self._generator.start(self._rerun)
         self._tracker.start()
 
@@ -120,6 +128,7 @@ class Engine:
                 self._graceful_timeout_s,
             )
         self._scheduler.stop()
+        self._graph_checkpoints.stop()
         self._location.release()
 
 

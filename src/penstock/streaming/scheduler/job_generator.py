@@ -42,6 +42,9 @@ class JobGenerator:
         submit: takes the job set of each planned batch; ``batch_done`` is called for it when it
             ended well, ``batch_ended`` however it ended.
         concurrent: how many batches may run at once.
+        checkpoint_graph: has a graph checkpoint written, when a batch was planned and again when it
+            is done; called with its time in ms, the times of all batches that are not done, and
+            whether it is.
         on_error: told when planning failed; no batch is planned after that.
     """
 
@@ -53,17 +56,21 @@ class JobGenerator:
         *,
         concurrent: int,
         submit: Callable[[JobSet], None],
+        checkpoint_graph: Callable[[int, tuple[int, ...], bool], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
         self._graph = graph
         self._log = log
         self._clock = clock
         self._submit = submit
+        self._checkpoint_graph = checkpoint_graph
         self._on_error = on_error
         self._halted = False
         self._room = concurrent
         self._due = DueTicks(keep_all=graph.needs_every_tick)
-        self._unfinished: set[int] = set()  # planned and not committed; failed ones stay in it
+        self._unfinished: dict[
+            int, int
+        ] = {}  # planned, not committed: id to time; failed ones stay
         self._done: dict[int, Batch] = {}  # committed, and not yet behind all unfinished ones
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(
@@ -90,7 +97,7 @@ class JobGenerator:
         self._restore(again)
         for batch in again:
             _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
-            self._unfinished.add(batch.id)
+            self._unfinished[batch.id] = batch.time_ms
             self._make_jobs(batch)
         self._loop.start()
         self._timer.start(first_ms)
@@ -99,6 +106,16 @@ class JobGenerator:
         """Commit a batch whose jobs all ended well; called by the thread of its last job."""
         self._log.commit(job_set.batch)
         self._events.put(partial(self._clear, job_set.batch))
+        self._events.put(partial(self._do_checkpoint, job_set.batch.time_ms, done=True))
+
+    def checkpoint_written(self, time_ms: int, clear_checkpoint_data_later: bool) -> None:
+        """Learn that a graph checkpoint is durable; called by its writer's thread.
+
+        Spark clears now what only older checkpoints needed. Here nothing waits for that: what
+        batches need is told by the logs, which are written before.
+        """
+        if clear_checkpoint_data_later:
+            _log.debug("Batch of %d ms is done, and its graph checkpoint durable", time_ms)
 
     def batch_ended(self) -> None:
         """Make room for the next batch; called when all jobs of a batch ended, well or not."""
@@ -181,8 +198,11 @@ class JobGenerator:
         if self._halted:
             return
         batch = self._log.plan(time_ms, self._graph.plan(self._log.ends))
-        self._unfinished.add(batch.id)
-        self._make_jobs(batch)
+        self._unfinished[batch.id] = batch.time_ms
+        try:
+            self._make_jobs(batch)
+        finally:
+            self._do_checkpoint(batch.time_ms, done=False)
 
     def _generate_rest(self, time_ms: int) -> None:
         """Plan what is due, and one more batch if an input has more than the last one took."""
@@ -214,7 +234,7 @@ class JobGenerator:
 
     def _clear(self, batch: Batch) -> None:
         """Forget and retire what is behind every unfinished batch."""
-        self._unfinished.discard(batch.id)
+        self._unfinished.pop(batch.id, None)
         self._done[batch.id] = batch
         behind = [i for i in self._done if all(i < unfinished for unfinished in self._unfinished)]
         if not behind:
@@ -225,6 +245,9 @@ class JobGenerator:
         self._graph.clear_metadata(newest.time_ms)
         oldest_id = self._graph.oldest_id
         self._log.retire(newest.id if oldest_id is None else oldest_id)
+
+    def _do_checkpoint(self, time_ms: int, *, done: bool) -> None:
+        self._checkpoint_graph(time_ms, tuple(self._unfinished.values()), done)
 
     def _sync(self) -> None:
         """Wait until the loop has done all that was put before."""

@@ -1,0 +1,82 @@
+"""The bytes of a graph checkpoint file: a header that shows damage, and a compressed payload.
+
+    penstock-graph-checkpoint v1 lz4 <bytes of the payload> <CRC-32 in hex>
+    the payload, compressed
+
+The header is one line. The CRC-32 is over the header before it and the compressed payload, so a
+file that was torn or altered anywhere is told from a whole one before any of it is unpickled. The
+codec stands in the file: one that was written under another ``spark.io.compression.codec`` stays
+readable.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from penstock.errors import ConfigError
+
+__all__ = ["MalformedCheckpointError", "codec_from_conf", "decode", "encode"]
+
+_SETTING = "spark.io.compression.codec"
+_DEFAULT = "lz4"  # Spark's
+_CLASSES = {
+    "org.apache.spark.io.lz4compressioncodec": "lz4",
+    "org.apache.spark.io.snappycompressioncodec": "snappy",
+    "org.apache.spark.io.zstdcompressioncodec": "zstd",
+    "org.apache.spark.io.lzfcompressioncodec": "lzf",
+}
+_CODECS = ("lz4", "snappy", "zstd")
+_HEADER = re.compile(rb"(penstock-graph-checkpoint v1 ([a-z0-9]+) ([0-9]{1,12}) )([0-9a-f]{8})\n")
+
+
+class MalformedCheckpointError(ValueError):
+    """Bytes are no whole graph checkpoint; the message says why."""
+
+
+def codec_from_conf(conf: Mapping[str, str]) -> str:
+    """Return the codec that ``spark.io.compression.codec`` means, by short name or class name.
+
+    Raises:
+        ConfigError: it is not known, or not to be had here (lzf exists in the JVM only).
+    """
+    text = conf.get(_SETTING, _DEFAULT)
+    codec = _CLASSES.get(text.lower(), text.lower())
+    if codec not in _CODECS:
+        raise ConfigError(
+            f"setting {_SETTING} is {text!r}, in which graph checkpoints cannot be written",
+            operation="read settings",
+            ids={"setting": _SETTING},
+            hint=f"give one of {', '.join(_CODECS)}, or the name of their Spark class",
+        )
+    return codec
+
+
+def encode(codec: str, payload: bytes) -> bytes:
+    """Return the content of a file."""
+    packed = pa.Codec(codec).compress(payload, asbytes=True)
+    head = f"penstock-graph-checkpoint v1 {codec} {len(payload)} ".encode()
+    return b"%b%08x\n%b" % (head, _checksum(head, packed), packed)
+
+
+def decode(data: bytes) -> bytes:
+    """Return the payload in a file's content.
+
+    Raises:
+        MalformedCheckpointError: the content is torn, altered, or of a newer version.
+    """
+    match = _HEADER.match(data)
+    if match is None:
+        raise MalformedCheckpointError("it does not begin as a graph checkpoint of this version")
+    packed = data[match.end() :]
+    if _checksum(match[1], packed) != int(match[4], 16):
+        raise MalformedCheckpointError("it does not fit its checksum: it is torn or was altered")
+    unpacked: bytes = pa.Codec(match[2].decode()).decompress(packed, int(match[3]), asbytes=True)
+    return unpacked
+
+
+def _checksum(head: bytes, packed: bytes) -> int:
+    return zlib.crc32(packed, zlib.crc32(head))

@@ -1,0 +1,104 @@
+"""The graph checkpoints of one run of a program: written, or left out, and removed when stale.
+
+Invariant: a graph checkpoint in a location that a run has begun to drive is of the graph that runs
+there. So a run whose graph was built by its program removes those that it finds before it plans a
+batch; were it killed right after, the next start builds the graph by the program, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark import SparkContext
+
+from penstock.storage import Storage
+from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
+from penstock.streaming.graph_checkpoint.codec import codec_from_conf
+from penstock.streaming.graph_checkpoint.files import remove_checkpoint_files
+from penstock.streaming.graph_checkpoint.pickling import pickle_graph
+from penstock.streaming.graph_checkpoint.private_files import check_private_folder, open_private
+from penstock.streaming.graph_checkpoint.saved_conf import settings_to_save
+from penstock.streaming.graph_checkpoint.writer import CheckpointWriter, OnCompletion
+
+if TYPE_CHECKING:
+    from penstock.streaming.graph import DStreamGraph
+
+__all__ = ["GraphCheckpoints", "NoGraphCheckpoints", "RunCheckpoints", "keep_graph"]
+
+
+class NoGraphCheckpoints:
+    """For a program whose graph is rebuilt by its code at each start."""
+
+    def start(self, storage: Storage, on_completion: OnCompletion) -> None:
+        """Remove what is there; the location must be driven by this run by now."""
+        remove_checkpoint_files(storage)
+
+    def write(self, time_ms: int, pending_times: tuple[int, ...], done: bool) -> None:
+        """Write nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+class GraphCheckpoints:
+    """For a program whose graph is read back.
+
+    Args:
+        template: all that is kept, but for the time and the pending times.
+        codec: how files are compressed.
+        is_read_back: whether the graph comes from a graph checkpoint of this location.
+    """
+
+    def __init__(self, template: Checkpoint, codec: str, *, is_read_back: bool) -> None:
+        self._template = template
+        self._codec = codec
+        self._is_read_back = is_read_back
+        self._writer: CheckpointWriter | None = None
+
+    def start(self, storage: Storage, on_completion: OnCompletion) -> None:
+        """Remove what is of another graph; the location must be driven by this run by now."""
+        if not self._is_read_back:
+            remove_checkpoint_files(storage)
+        self._writer = CheckpointWriter(open_private(storage.url), self._codec, on_completion)
+
+    def write(self, time_ms: int, pending_times: tuple[int, ...], done: bool) -> None:
+        """Have the graph written as that of a batch's time; ``done``: the batch is."""
+        if self._writer is not None:
+            checkpoint = replace(
+                self._template, checkpoint_time_ms=time_ms, pending_times=pending_times
+            )
+            self._writer.write(checkpoint, clear_checkpoint_data_later=done)
+
+    def stop(self) -> None:
+        """Write what is left, for 10 s at most."""
+        if self._writer is not None:
+            self._writer.stop()
+
+
+RunCheckpoints = GraphCheckpoints | NoGraphCheckpoints
+
+
+def keep_graph(
+    sc: SparkContext, graph: DStreamGraph, directory: str, *, is_read_back: bool
+) -> GraphCheckpoints:
+    """Return what keeps a graph in a checkpoint location.
+
+    Raises:
+        ConfigError: something in the graph cannot be pickled (it is named), others than this user
+            can write the location, or a setting is wrong.
+    """
+    check_private_folder(directory)
+    conf = sc.getConf().getAll()
+    template = Checkpoint(
+        master=str(sc.master),
+        framework=str(sc.appName),
+        jars=tuple(sc._jsc.jars()),
+        graph=pickle_graph(graph),
+        checkpoint_time_ms=0,
+        checkpoint_dir=directory,
+        checkpoint_interval_ms=graph.batch_interval_ms,
+        pending_times=(),
+        conf=settings_to_save(conf),
+    )
+    return GraphCheckpoints(template, codec_from_conf(dict(conf)), is_read_back=is_read_back)

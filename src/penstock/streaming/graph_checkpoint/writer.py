@@ -1,0 +1,174 @@
+"""CheckpointWriter: writes graph checkpoints on a thread of its own.
+
+Invariants:
+
+1. From the first write that completed on, there is a whole file, at every moment, that is as new as
+   the newest write that completed, or newer. A kill at any step leaves that one to be read.
+2. The file that is read back is the one that was written last: a batch that is done later than
+   newer ones were planned writes under the newest time.
+3. A generator is told of a checkpoint only when it is durable.
+
+Steps, on storage whose ``create`` is atomic and durable also when it overwrites (storage.base): the
+content is created as ``checkpoint-<ms>.bk``, then as ``checkpoint-<ms>``, and then the backup is
+deleted: the rename of a store that has none. A kill before the second step leaves the file of an
+earlier write, or the backup alone, which a reader takes for it.
+
+Source: ``org.apache.spark.streaming.CheckpointWriter``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.errors import StorageError
+from penstock.storage import Storage
+from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
+from penstock.streaming.graph_checkpoint.files import CheckpointFile, get_checkpoint_files
+
+__all__ = ["CheckpointWriteHandler", "CheckpointWriter", "OnCompletion"]
+
+_log = logging.getLogger(__name__)
+_MAX_ATTEMPTS = 3
+_MAX_FILES = 10
+_STOP_S = 10.0
+
+OnCompletion = Callable[[int, bool], None]
+"""Called with a checkpoint's time in ms, and whether what older ones needed can be cleared."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    time_ms: int
+    content: bytes
+    clear_checkpoint_data_later: bool
+
+
+class CheckpointWriter:
+    """Takes checkpoints at the pace of batches, and writes at the pace of the storage.
+
+    Those that come while one is written wait, and only the newest of them is written, for it holds
+    all that the others did; each of them counts as completed with it.
+
+    Args:
+        storage: the checkpoint location.
+        codec: how files are compressed.
+        on_completion: called on this writer's thread after each durable write.
+    """
+
+    def __init__(self, storage: Storage, codec: str, on_completion: OnCompletion) -> None:
+        self._codec = codec
+        self._handler = CheckpointWriteHandler(storage, on_completion)
+        self._changed = threading.Condition()
+        self._waiting: list[_Write] = []
+        self._stopped = False
+        # A daemon: a storage that hangs does not keep the process alive.
+        self._thread = threading.Thread(
+            target=self._run, name="penstock-checkpoint-writer", daemon=True
+        )
+        self._thread.start()
+
+    def write(self, checkpoint: Checkpoint, *, clear_checkpoint_data_later: bool) -> None:
+        """Serialize a checkpoint and have it written; returns before it is."""
+        content = checkpoint.serialize(self._codec)
+        time_ms = checkpoint.checkpoint_time_ms
+        with self._changed:
+            if self._stopped:
+                _log.error("Could not submit checkpoint task to the thread pool executor")
+                return
+            self._waiting.append(_Write(time_ms, content, clear_checkpoint_data_later))
+            self._changed.notify_all()
+        _log.info("Submitted checkpoint of time %d ms writer queue", time_ms)
+
+    def stop(self) -> None:
+        """Write what was submitted, for 10 s at most; then give up what is left."""
+        with self._changed:
+            if self._stopped:
+                return
+            self._stopped = True
+            self._changed.notify_all()
+        start_s = time.monotonic()
+        self._thread.join(_STOP_S)
+        terminated = not self._thread.is_alive()
+        self._handler.stopped = True
+        _log.info(
+            "CheckpointWriter executor terminated? %s, waited for %d ms.",
+            str(terminated).lower(),
+            (time.monotonic() - start_s) * 1000,
+        )
+
+    def _run(self) -> None:
+        while writes := self._take():
+            self._handler.run(writes)
+
+    def _take(self) -> list[_Write]:
+        """Wait for writes and return them; none when the writer is stopped."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._stopped)
+            writes, self._waiting = self._waiting, []
+            return writes
+
+
+class CheckpointWriteHandler:
+    """Writes one checkpoint at a time; for one thread.
+
+    Source: ``CheckpointWriter.CheckpointWriteHandler``.
+    """
+
+    def __init__(self, storage: Storage, on_completion: OnCompletion) -> None:
+        self._storage = storage
+        self._on_completion = on_completion
+        files = get_checkpoint_files(storage)
+        self._latest_ms = max((file.time_ms for file in files), default=0)
+        self.stopped = False
+        """Whether to make no further attempt."""
+
+    def run(self, writes: list[_Write]) -> None:
+        """Write the last one, in three attempts at most, and report all as completed with it."""
+        self._latest_ms = max(self._latest_ms, *(write.time_ms for write in writes))
+        file = CheckpointFile(self._latest_ms)
+        uri = self._storage.uri(file.name)
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            if self.stopped:
+                break
+            try:
+                self._save(writes[-1], file, uri)
+            except StorageError:
+                _log.warning(
+                    "Error in attempt %d of writing checkpoint to %s", attempt, uri, exc_info=True
+                )
+            else:
+                for write in writes:
+                    self._on_completion(write.time_ms, write.clear_checkpoint_data_later)
+                return
+        _log.warning(
+            "Could not write checkpoint for time %d ms to file '%s'", writes[-1].time_ms, uri
+        )
+
+    def _save(self, write: _Write, file: CheckpointFile, uri: str) -> None:
+        start_s = time.monotonic()
+        _log.info("Saving checkpoint for time %d ms to file '%s'", write.time_ms, uri)
+        backup = CheckpointFile(file.time_ms, is_backup=True)
+        self._storage.create(backup.name, write.content, overwrite=True)
+        self._storage.create(file.name, write.content, overwrite=True)
+        self._delete_old()
+        _log.info(
+            "Checkpoint for time %d ms saved to file '%s', took %d bytes and %d ms",
+            write.time_ms,
+            uri,
+            len(write.content),
+            (time.monotonic() - start_s) * 1000,
+        )
+
+    def _delete_old(self) -> None:
+        """Delete backups, the newest file being whole by now, and all files but the newest."""
+        files = get_checkpoint_files(self._storage)
+        whole = [file for file in files if not file.is_backup]
+        for backup in (file for file in files if file.is_backup):
+            self._storage.delete(backup.name)
+        for file in whole[:-_MAX_FILES]:
+            _log.info("Deleting %s", self._storage.uri(file.name))
+            self._storage.delete(file.name)
