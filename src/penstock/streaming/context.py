@@ -21,9 +21,11 @@ from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
 from penstock.conf import StreamingSettings
 from penstock.errors import ConfigError, StreamingError
+from penstock.rate import RateEstimator
 from penstock.storage import open_storage
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.listener import ListenerBus, StreamingListener
+from penstock.streaming.rate_control import RateControl
 from penstock.streaming.scheduler.engine import Engine
 from penstock.streaming.stream_sources import StreamSources
 
@@ -40,7 +42,7 @@ class _State(enum.Enum):
     STOPPED = "stopped"
 
 
-class StreamingContext(StreamSources):
+class StreamingContext(StreamSources, RateControl):
     """A streaming program: inputs, operations, outputs, and the engine that runs them.
 
     Args:
@@ -49,7 +51,8 @@ class StreamingContext(StreamSources):
         clock: the clock of the batches; tests give ``penstock.testing.ManualClock``.
 
     Raises:
-        ConfigError: the duration or a ``spark.streaming.*`` setting is wrong.
+        ConfigError: the duration or a ``spark.streaming.*`` setting is wrong, or the rate
+            estimator that they name cannot be made.
     """
 
     _active: ClassVar[StreamingContext | None] = None
@@ -65,8 +68,11 @@ class StreamingContext(StreamSources):
         self._sc = sparkContext
         _use_this_python(sparkContext)
         self._clock = clock or SystemClock()
-        self._settings = StreamingSettings.from_conf(dict(sparkContext.getConf().getAll()))
+        conf = dict(sparkContext.getConf().getAll())
+        self._settings = StreamingSettings.from_conf(conf)
         self.graph = DStreamGraph(_interval_ms(batchDuration))
+        if self._settings.rate.backpressure_enabled:
+            RateEstimator.create(conf, self.graph.batch_interval_ms)  # refuses what cannot be made
         self._bus = ListenerBus()
         self._checkpoint_dir: str | None = None
         self._temporary: str | None = None

@@ -11,6 +11,7 @@ after a restart.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.errors import LogGapError
@@ -87,16 +88,23 @@ class BatchLog:
         starts, ends = self._read_ends(batch_id - 1), _ends_of(planned)
         return Batch(batch_id, planned.batch_timestamp_ms, tuple(map(SourceRange, starts, ends)))
 
-    def plan(self, time_ms: int, sources: tuple[SourceRange, ...]) -> Batch:
-        """Make the next batch durable and return it.
+    def newest_conf(self, name: str) -> str | None:
+        """Return what the newest planned batch's conf holds under a name, None for nothing."""
+        newest = self._newest()
+        return None if newest is None else newest.conf.get(name)
+
+    def plan(
+        self, time_ms: int, sources: tuple[SourceRange, ...], conf: Mapping[str, str]
+    ) -> Batch:
+        """Make the next batch durable, with ``conf`` beside the log's own, and return it.
 
         Raises:
             ConcurrentDriverError: another driver planned it otherwise.
         """
         batch = Batch(self._next_batch_id, time_ms, sources)
         lines = tuple(_to_line(source.end) for source in sources)
-        conf = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
-        entry = OffsetSeq(batch_timestamp_ms=time_ms, conf=conf, sources=lines)
+        own = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
+        entry = OffsetSeq(batch_timestamp_ms=time_ms, conf={**own, **conf}, sources=lines)
         self._location.plan(batch.id, entry)
         self._next_batch_id += 1
         self._ends = tuple(source.end for source in sources)
