@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 
 import pytest
 from pyspark import SparkConf, SparkContext
+from typer.testing import CliRunner
 
 from penstock.checkpoint import CheckpointLocation
+from penstock.cli.main import app
 from penstock.errors import BatchFailedError, ConfigError, LogFormatError, StreamingError
 from penstock.journal import JournalStream
 from penstock.rate import (
@@ -301,16 +303,22 @@ def test_orders_while_it_runs_act_at_once_and_survive_a_restart(program: Program
 
 
 def test_orders_from_outside_act_within_a_poll(program: Program) -> None:
-    orders = RateOrders(open_storage(program.root / "checkpoint"))
+    def order(*arguments: str) -> str:
+        place = ["--checkpoint", str(program.root / "checkpoint")]
+        done = CliRunner().invoke(app, ["rate", *arguments, *place], env={"COLUMNS": "120"})
+        assert done.exception is None, done.exception
+        return done.output
+
     program.write(100)
     with program.running(BACKPRESSURE) as stepper:
         program.wait_durable(100)
-        orders.give("numbers", RateOrder(max_rate=6.0))
-        assert eventually(lambda: program.receiver_order().rate in (6.0, 3.0))
+        order("set", "6")
+        assert eventually(lambda: program.receiver_order().rate == 6.0)
         assert sizes(stepper.step(1)) == [6]
-        orders.give("numbers", RateOrder(paused=True))
+        order("pause")
         assert eventually(lambda: program.receiver_order().paused)
         assert sizes(stepper.step(1)) == [0]
+        assert "as told" in order()
 
 
 def test_an_order_that_is_damaged_stops_a_start_and_not_a_run(

@@ -67,7 +67,7 @@ class RateOrders:
                 operation="read rate order",
                 path=self._storage.uri(path),
                 ids={"stream": stream},
-                hint="delete the file, or run `penstock rate set` or `penstock rate resume`",
+                hint="delete the file, and give the order again with `penstock rate`",
             ) from e
 
     def give(self, stream: str, order: RateOrder) -> None:
