@@ -2,7 +2,7 @@
 
 from harness.lines import LINE_BYTES, log_lines
 from harness.options import Options, parse_options
-from harness.processes import fresh_process, text_server
+from harness.processes import LoadServer, fresh_process, load_server, text_server
 from harness.report import Metric, report
 from harness.samples import Series, count_files, open_descriptors, resident_mb
 from harness.spark import spark_context
@@ -10,6 +10,7 @@ from harness.turns import Sides, in_turns
 
 __all__ = [
     "LINE_BYTES",
+    "LoadServer",
     "Metric",
     "Options",
     "Series",
@@ -17,6 +18,7 @@ __all__ = [
     "count_files",
     "fresh_process",
     "in_turns",
+    "load_server",
     "log_lines",
     "open_descriptors",
     "parse_options",

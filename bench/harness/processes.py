@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-__all__ = ["fresh_process", "text_server"]
+__all__ = ["LoadServer", "fresh_process", "load_server", "text_server"]
 
 _BENCH = Path(__file__).parent.parent
 _STOP_S = 10.0
@@ -81,14 +81,13 @@ def _session_of(pid: int) -> int | None:
 class TextServer:
     """A running server; see ``text_server``."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        self._output = process.stdout
-        self.port = int(self._output.readline())
+    def __init__(self, printed: IO[str]) -> None:
+        self._printed = printed
+        self.port = int(printed.readline())
 
     def burst_began_s(self) -> float:
         """Wait until the first client's paced time is over; return when that was (monotonic)."""
-        return float(self._output.readline())
+        return float(self._printed.readline())
 
 
 @contextmanager
@@ -101,16 +100,52 @@ def text_server(
     ``paced_s`` seconds, and then as many as it reads, at most ``burst`` (whole texts of 40,000)
     unless that is 0. The server ends with the block, or with this process, whatever ends that.
     """
-    command = [sys.executable, "-m", "harness.text_server"]
-    command += [text, str(lines_per_s), str(paced_s), str(burst)]
+    with _server(
+        "harness.text_server", text, str(lines_per_s), str(paced_s), str(burst)
+    ) as printed:
+        yield TextServer(printed)
+
+
+class LoadServer:
+    """A running ``load_server``."""
+
+    def __init__(self, printed: IO[str]) -> None:
+        self._printed = printed
+        self.port = int(printed.readline())
+
+    def connected_ms(self) -> int:
+        """Return when its client connected, milliseconds since the epoch."""
+        return int(self._printed.readline())
+
+
+@contextmanager
+def load_server(backlog: int, steps: Sequence[tuple[float, float]]) -> Iterator[LoadServer]:
+    """Run a source under a scripted load (harness.load_server); it ends with the block.
+
+    Args:
+        backlog: lines that are there at first.
+        steps: (from which second on, lines per second), ascending from 0.
+    """
+    script = [f"{at_s}:{rate}" for at_s, rate in steps]
+    with _server("harness.load_server", str(backlog), *script) as printed:
+        yield LoadServer(printed)
+
+
+@contextmanager
+def _server(module: str, *arguments: str) -> Iterator[IO[str]]:
+    """Run a module of ``bench`` as a process; yield its output. It ends when its input does."""
     server = subprocess.Popen(
-        command, cwd=_BENCH, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", module, *arguments],
+        cwd=_BENCH,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert server.stdin is not None
     assert server.stdout is not None
     try:
-        yield TextServer(server)
+        yield server.stdout
     finally:
-        server.stdin.close()  # it ends when its input does
+        server.stdin.close()
         server.wait(_STOP_S)
         server.stdout.close()

@@ -211,3 +211,42 @@ def test_wrong_rates_are_refused(rate: float) -> None:
         RateLimiter(1.0, 0)
     with pytest.raises(ConfigError, match="a store of -1 records"):
         limiter.try_acquire(-1)
+
+
+@pytest.mark.parametrize("rate", [None, 1000.0])
+def test_nothing_goes_through_while_it_is_paused(rate: float | None) -> None:
+    limiter, clock = limited(rate)
+    limiter.set_paused(True)
+    assert limiter.try_acquire(1) == BLOCK_MS
+    assert limiter.try_acquire(0) == 0
+    clock.advance(60_000)
+    assert limiter.try_acquire(1) == BLOCK_MS
+    limiter.set_paused(False)
+    assert limiter.try_acquire(1) == 0
+    if rate is not None:  # a minute was not saved up
+        assert limiter.try_acquire(BLOCK_MS - 1) == 0
+        assert limiter.try_acquire(100) > 0
+
+
+def test_a_thread_that_waits_feels_a_pause_and_its_end() -> None:
+    limiter, stopped = RateLimiter(None, 10), threading.Event()
+    limiter.set_paused(True)
+    through = threading.Event()
+
+    def store() -> None:
+        if limiter.acquire(1, stopped):
+            through.set()
+
+    thread = threading.Thread(target=store)
+    thread.start()
+    assert not through.wait(0.05)
+    limiter.set_paused(False)
+    assert through.wait(10)
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("rate", "records"), [(None, None), (0.1, 1), (5.0, 1), (1000.0, 200), (12_345.0, 2469)]
+)
+def test_a_burst_is_what_a_block_interval_holds(rate: float | None, records: int | None) -> None:
+    assert limited(rate)[0].burst() == records

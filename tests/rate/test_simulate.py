@@ -191,3 +191,19 @@ def test_measures() -> None:
     assert batches_until_stable(batches[:3], 1000) == 3
     assert batches_until_stable(batches[3:], 1000) == 0
     assert (peak_scheduling_delay_ms([]), utilisation([], 1000)) == (0, 0.0)
+
+
+@pytest.mark.parametrize("estimator", [FitRateEstimator, PIDRateEstimator])
+def test_the_journal_stays_bounded_when_more_comes_than_can_be_done(
+    estimator: type[FitRateEstimator | PIDRateEstimator],
+) -> None:
+    overload = replace(
+        SCRIPTED["backlog"],
+        arrivals=piecewise((0, 50_000.0)),
+        duration_ms=30 * MINUTE_MS,
+        noise=0.1,
+        outliers=0.05,
+    )
+    batches = simulate(estimator(INTERVAL_MS), overload)
+    assert max(batch.in_journal for batch in batches) < 15 * 9000  # 15 s of what the job can do
+    assert utilisation([batch.decision for batch in batches], INTERVAL_MS) > 0.85

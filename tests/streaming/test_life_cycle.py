@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from pyspark import RDD, SparkContext
 
-from penstock.conf import StreamingSettings
 from penstock.errors import (
     BatchFailedError,
     ConcurrentDriverError,
@@ -298,15 +297,3 @@ def test_program_with_other_inputs_is_refused(
     with pytest.raises(RecoveryMismatchError, match=r"'lines'.*not in the program.*'other'"):
         renamed.start()
     assert StreamingContext.getActive() is None
-
-
-def test_rate_limits_are_said_not_to_be_applied(
-    sc: SparkContext, clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    conf = dict(sc.getConf().getAll()) | {"spark.streaming.receiver.maxRate": "5"}
-    ssc = StreamingContext(sc, 1, clock=clock)
-    ssc._settings = StreamingSettings.from_conf(conf)
-    ssc.queueStream([[1]]).foreachRDD(ignore)
-    ssc.start()
-    ssc.stop(stopSparkContext=False)
-    assert "not applied yet" in caplog.text

@@ -45,8 +45,8 @@ def test_ticks_are_merged_into_the_latest_or_all_kept() -> None:
     for time_ms in (1, 2, 3):
         merged.add(time_ms)
         kept.add(time_ms)
-    assert [merged.take(), merged.take()] == [3, None]
-    assert [kept.take(), kept.take(), kept.take(), kept.take()] == [1, 2, 3, None]
+    assert [merged.take(), merged.take()] == [(3, 1), None]
+    assert [kept.take() for _ in range(4)] == [(1, 1), (2, 2), (3, 3), None]
 
 
 class Program:

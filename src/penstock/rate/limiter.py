@@ -9,6 +9,7 @@ Invariants:
 - Fractions are carried: 0.3 records/s is one record in 3.3 seconds, and no rate but None means
   "unlimited".
 - A waiting thread looks at the stop flag and at a new rate within a block interval.
+- While it is paused nothing is let through, and no time is saved up beyond a burst.
 
 The bucket is one number, the time at which all that was let through is paid for (the *theoretical
 arrival time* of the generic cell rate algorithm, ITU-T I.371). It lies at most a burst in the past:
@@ -55,6 +56,7 @@ class RateLimiter:
             threading.Lock()
         )  # held by the thread that waits first: stores keep their order
         self._lock = threading.Lock()  # guards what follows
+        self._paused = False
         self._now_ms = self._clock.time_ms()
         self._paid_ms = float(self._now_ms)
 
@@ -79,6 +81,20 @@ class RateLimiter:
             elif debt_ms > 0:
                 self._paid_ms = now_ms + debt_ms * min(self._rate / rate, 1.0)
             self._rate = rate
+
+    def set_paused(self, paused: bool) -> None:
+        """Let nothing through, or go on; threads that wait feel it within a block interval."""
+        with self._lock:
+            self._paused = paused
+
+    def burst(self) -> int | None:
+        """Return how many records a block interval holds, at least 1; None for no limit.
+
+        A store of more goes through as a whole and is paid for afterwards, so whoever can divide
+        stores does so by this.
+        """
+        rate = self.rate
+        return None if rate is None else max(1, int(rate * self._burst_ms / 1000))
 
     def acquire(self, count: int, stopped: threading.Event) -> bool:
         """Wait until ``count`` records may be stored, and charge them.
@@ -116,6 +132,8 @@ class RateLimiter:
                 hint="give the number of records, 0 or more",
             )
         with self._lock:
+            if self._paused and count:
+                return math.ceil(self._burst_ms)
             if self._rate is None or count == 0:
                 return 0
             now_ms = self._look()

@@ -4,7 +4,8 @@ A run takes about as long as its estimator thinks: thousands of batches a second
 modelled. Both hold the source back at the limit, and both answer a change of the limit at once:
 
 - ``journal``: penstock's. A batch is planned when it can run, and takes of the journal what the
-  limit allows for one interval; ticks that come meanwhile are merged (docs/adr/0001).
+  limit allows for one interval; ticks that come meanwhile are merged (docs/adr/0001). The more is
+  left in the journal, the slower it is received (penstock.rate.receive_rate).
 - ``queue``: Spark's. Every tick makes a batch of all that was received since the tick before;
   batches wait in a queue.
 
@@ -27,6 +28,7 @@ from penstock.errors import ConfigError
 from penstock.rate.controller import RateController, RateDecision
 from penstock.rate.estimator import RateEstimator
 from penstock.rate.range_limit import Carry, RangeLimits, cut_range
+from penstock.rate.receive_rate import receive_rate
 
 __all__ = ["Cost", "Engine", "Scenario", "SimulatedBatch", "piecewise", "simulate"]
 
@@ -99,6 +101,8 @@ class SimulatedBatch:
     decision: RateDecision
     waiting: int
     """Records that no batch has taken yet, at the source and behind it."""
+    in_journal: int
+    """Those of them that were received already."""
 
 
 def simulate(
@@ -132,6 +136,7 @@ class _Simulation:
         self._now_ms = 0
         self._at_source = float(scenario.backlog)
         self._received = 0.0
+        self._left = 0  # by the batch that was planned last
         self._queue: deque[tuple[int, int]] = deque()  # due_ms, count
         self._due_ms: int | None = None
         self._carry = Carry()
@@ -154,8 +159,10 @@ class _Simulation:
         """Let records come, and the receiver take of them what the limit allows."""
         span_s = (time_ms - self._now_ms) / 1000
         self._at_source += self._scenario.arrivals(self._now_ms) * span_s
-        rate = min(self._controller.latest_rate, self._scenario.source_rate)
-        taken = min(self._at_source, rate * span_s)
+        rate = self._controller.latest_rate
+        if self._engine == "journal":
+            rate = receive_rate(rate, self._left, self._scenario.batch_interval_ms)
+        taken = min(self._at_source, min(rate, self._scenario.source_rate) * span_s)
         self._at_source -= taken
         self._received += taken
         self._now_ms = time_ms
@@ -183,6 +190,7 @@ class _Simulation:
         cut = cut_range({}, there, RangeLimits(limit), self._carry)
         self._carry = cut.carry
         self._received -= cut.count
+        self._left = int(self._received)
         return cut.count
 
     def _start(self, due_ms: int, count: int) -> None:
@@ -203,5 +211,6 @@ class _Simulation:
             batch.start_ms - batch.due_ms,
         )
         queued = sum(count for _, count in self._queue)
-        waiting = int(self._at_source + self._received) + queued
-        self._done.append(SimulatedBatch(batch.due_ms, decision, waiting))
+        received = int(self._received) + queued
+        waiting = received + int(self._at_source)
+        self._done.append(SimulatedBatch(batch.due_ms, decision, waiting, received))

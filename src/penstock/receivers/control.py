@@ -25,6 +25,10 @@ class Order:
 
     run: str
     stop: bool = False
+    rate: float | None = None
+    """Records per second that it may store, None for no limit. Stays in force without a driver."""
+    paused: bool = False
+    """Whether it may store nothing."""
 
 
 @dataclass(frozen=True, slots=True)

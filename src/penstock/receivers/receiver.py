@@ -44,6 +44,11 @@ class ReceiverHost(Protocol):
     def store(self, records: Records, position: Position, ack: Callable[[], None] | None) -> None:
         """See Receiver.store."""
 
+    def try_store(
+        self, records: Records, position: Position, ack: Callable[[], None] | None
+    ) -> int:
+        """See Receiver.tryStore."""
+
     def report_error(self, message: str, error: BaseException | None) -> None:
         """See Receiver.reportError."""
 
@@ -98,7 +103,12 @@ class Receiver(ABC):
                 of the stores, and never when an earlier publish failed. Must not block.
 
         A list or other iterable without ``ack`` is durable when this returns; all else returns as
-        soon as it is buffered. Blocks while too much is buffered or a rate limit is reached.
+        soon as it is buffered. Blocks while too much is buffered or a rate limit is reached; once
+        the receiver is stopped no limit holds it back, so that nothing it has is lost.
+
+        Under a rate limit a RecordBatch or Table without position is divided into blocks, so that
+        records come evenly. All else becomes durable as a whole, and what is more than a block
+        interval's worth is waited for before the next store.
 
         Raises:
             FencedError, WriterBrokenError: nothing of this call will be acked; end the thread, the
@@ -106,6 +116,22 @@ class Receiver(ABC):
             ConfigError: the records do not fit the schema.
         """
         self._attached().store(data, position, ack)
+
+    def tryStore(
+        self,
+        data: Records,
+        position: Position = None,
+        ack: Callable[[], None] | None = None,
+    ) -> int:
+        """Hand records to the journal if the rate limit lets them through now, as a whole.
+
+        For sources that can tell their sender to come again (HTTP's 429 with Retry-After), instead
+        of having a thread wait. The arguments, and what is raised, are those of ``store``.
+
+        Returns:
+            0 when they were taken, else after how many milliseconds to try again: nothing was.
+        """
+        return self._attached().try_store(data, position, ack)
 
     def reportError(self, message: str, error: BaseException | None = None) -> None:
         """Tell the driver of a problem that the receiver survives."""

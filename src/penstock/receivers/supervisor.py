@@ -18,8 +18,9 @@ import logging
 import os
 import queue
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,13 +34,15 @@ from penstock.errors import (
     UnsharedPathError,
 )
 from penstock.journal import CommitPolicy, JournalStream, JournalWriter
-from penstock.receivers.control import Status, read_order, write_status
+from penstock.rate import RateLimiter
+from penstock.receivers.control import Order, Status, read_order, write_status
 from penstock.receivers.receiver import Position, Receiver, Records
 
 __all__ = ["ReceiverSettings", "ReceiverSupervisor", "ReceiverTask", "backoff_ms", "run_receiver"]
 
 _log = logging.getLogger(__name__)
 _SINGLE_RECORDS = (str, bytes, bytearray, memoryview, dict, tuple)
+_TABLES = (pa.RecordBatch, pa.Table)
 _MAX_BACKOFF_MS = 30_000
 _STABLE_S = 60.0
 """After running this long, a failure counts as the first one again."""
@@ -98,7 +101,9 @@ class ReceiverSupervisor:
         self._parent_pid = parent()
         self._events: queue.Queue[_Event] = queue.Queue()
         self._writer: JournalWriter
-        self._receiving = False  # read by receiver threads through is_stopped
+        self._limiter = RateLimiter(None, task.settings.commit.block_interval_ms)
+        self._stopped = threading.Event()  # set while the receiver shall not receive
+        self._stopped.set()
         self._started = False
         self._started_s = 0.0
         self._failures = 0
@@ -113,7 +118,7 @@ class ReceiverSupervisor:
             FencedError: another attempt took over.
             ReceiverError: the process that this one works for is gone.
         """
-        self._check_shared()
+        self._limit(self._first_order())
         self._writer = self._open_writer()
         self._task.receiver.attach(self)
         try:
@@ -132,39 +137,70 @@ class ReceiverSupervisor:
     def store(self, records: Records, position: Position, ack: Callable[[], None] | None) -> None:
         """See Receiver.store."""
         writer = self._writer
-        if isinstance(records, pa.RecordBatch | pa.Table):
-            writer.append_all(records, position=position, ack=ack)
-        elif isinstance(records, _SINGLE_RECORDS) or not isinstance(records, Iterable):
-            writer.append(records, position=position, ack=ack)
-        else:
-            writer.append_all(records, position=position, ack=ack)
-            if ack is None:
-                writer.flush()
+        if isinstance(records, pa.RecordBatch | pa.Table) and position is None:
+            for part, is_last in self._parts(records):
+                self._charge(part.num_rows)
+                writer.append_all(part, ack=ack if is_last else None)
+            return
+        taken, count = _counted(records)
+        self._charge(count)
+        _append(writer, taken, position, ack)
+
+    def try_store(
+        self, records: Records, position: Position, ack: Callable[[], None] | None
+    ) -> int:
+        """See Receiver.tryStore."""
+        taken, count = _counted(records)
+        wait_ms = 0 if self._stopped.is_set() else self._limiter.try_acquire(count)
+        if wait_ms == 0:
+            _append(self._writer, taken, position, ack)
+        return wait_ms
 
     def report_error(self, message: str, error: BaseException | None) -> None:
         """See Receiver.reportError."""
         self._errors += 1
         self._last_error = message if error is None else f"{message}: {error}"
         _log.warning("Receiver %s of stream %s: %s", *self._names(), self._last_error)
-        self._say("started" if self._receiving else "restarting")
+        self._say("restarting" if self.is_stopped() else "started")
 
     def restart(self, message: str, error: BaseException | None, delay_ms: int | None) -> None:
         """See Receiver.restart."""
-        self._receiving = False
+        self._stopped.set()
         self._events.put(_Event("restart", message, error, delay_ms))
 
     def stop(self, message: str, error: BaseException | None) -> None:
         """See Receiver.stop."""
-        self._receiving = False
+        self._stopped.set()
         self._events.put(_Event("stop", message, error))
 
     def is_stopped(self) -> bool:
         """See Receiver.isStopped."""
-        return not self._receiving
+        return self._stopped.is_set()
 
     def last_position(self) -> Position:
         """See Receiver.lastPosition."""
         return self._writer.position
+
+    def _charge(self, count: int) -> None:
+        """Wait until the limit lets records through, or the receiver is stopped.
+
+        Then they go through all the same: a source without positions or acks could not send them
+        again.
+        """
+        self._limiter.acquire(count, self._stopped)
+
+    def _parts(
+        self, records: pa.RecordBatch | pa.Table
+    ) -> Iterator[tuple[pa.RecordBatch | pa.Table, bool]]:
+        """Yield records in parts that fit a block interval, and whether each is the last."""
+        start, total = 0, records.num_rows
+        while True:
+            burst = None if self._stopped.is_set() else self._limiter.burst()
+            end = total if burst is None else min(start + burst, total)
+            yield records.slice(start, end - start), end == total
+            if end == total:
+                return
+            start = end
 
     # -- the supervisor's own thread --
 
@@ -190,10 +226,17 @@ class ReceiverSupervisor:
         order = read_order(self._task.stream, self._task.name)
         if order is None or order.stop or order.run != self._task.run:
             return _Event("stop", "ordered by the driver")
+        self._limit(order)
         return None
 
+    def _limit(self, order: Order) -> None:
+        if order.rate != self._limiter.rate:
+            self._limiter.set_rate(order.rate)
+        self._limiter.set_paused(order.paused)
+
     def _start(self) -> None:
-        self._receiving = self._started = True
+        self._started = True
+        self._stopped.clear()
         self._started_s = time.monotonic()
         self._say("started")
         try:
@@ -203,7 +246,7 @@ class ReceiverSupervisor:
 
     def _halt(self) -> None:
         """End receiving: one onStop for each onStart, whatever it raises."""
-        self._receiving = False
+        self._stopped.set()
         if not self._started:
             return
         self._started = False
@@ -271,7 +314,7 @@ class ReceiverSupervisor:
             ),
         )
 
-    def _check_shared(self) -> None:
+    def _first_order(self) -> Order:
         order = read_order(self._task.stream, self._task.name)
         if order is None or order.run != self._task.run:
             raise UnsharedPathError(
@@ -281,6 +324,7 @@ class ReceiverSupervisor:
                 ids=self._ids(),
                 hint="give checkpoint() a path that driver and executors share",
             )
+        return order
 
     def _say(self, state: Literal["started", "restarting", "stopped"]) -> None:
         status = Status(
@@ -303,3 +347,30 @@ class ReceiverSupervisor:
 
     def _ids(self) -> dict[str, str]:
         return {"stream": self._task.stream.name, "receiver": self._task.name}
+
+
+def _counted(records: Records) -> tuple[Records, int]:
+    """Return records, and how many they are; what can be iterated once only is read for it."""
+    if isinstance(records, _TABLES):
+        return records, records.num_rows
+    if _is_single(records):
+        return records, 1
+    several = records if isinstance(records, Sized) else list(records)
+    return several, len(several)
+
+
+def _append(
+    writer: JournalWriter, records: Records, position: Position, ack: Callable[[], None] | None
+) -> None:
+    if _is_single(records):
+        writer.append(records, position=position, ack=ack)
+        return
+    writer.append_all(records, position=position, ack=ack)
+    if ack is None and not isinstance(records, _TABLES):
+        writer.flush()
+
+
+def _is_single(records: Records) -> bool:
+    if isinstance(records, _TABLES):
+        return False
+    return isinstance(records, _SINGLE_RECORDS) or not isinstance(records, Iterable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Batch", "SourceOffset", "SourceRange"]
+__all__ = ["Batch", "InputLimit", "SourceOffset", "SourceRange"]
 
 SourceOffset = Any
 """How far an input has been read: a JSON object such as ``{"<stream>": {"<writer>": end}}``.
@@ -19,6 +19,16 @@ class SourceRange:
 
     start: SourceOffset
     end: SourceOffset
+
+
+@dataclass(frozen=True, slots=True)
+class InputLimit:
+    """How much a batch was allowed to take of one input."""
+
+    records: float | None
+    """At most so many records, fractions included; None for no limit."""
+    reason: str
+    """Why, in the estimator's words."""
 
 
 @dataclass(frozen=True, slots=True)

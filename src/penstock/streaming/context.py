@@ -21,6 +21,7 @@ from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
 from penstock.conf import StreamingSettings
 from penstock.errors import ConfigError, StreamingError
+from penstock.rate import RateEstimator
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
 from penstock.streaming.graph_checkpoint.private_files import open_location
@@ -35,6 +36,7 @@ from penstock.streaming.graph_checkpoint.run import (
     keep_graph,
 )
 from penstock.streaming.listener import ListenerBus, StreamingListener
+from penstock.streaming.rate_control import RateControl
 from penstock.streaming.scheduler.engine import Engine
 from penstock.streaming.stream_sources import StreamSources
 
@@ -54,7 +56,7 @@ class _State(enum.Enum):
     STOPPED = "stopped"
 
 
-class StreamingContext(StreamSources):
+class StreamingContext(StreamSources, RateControl):
     """A streaming program: inputs, operations, outputs, and the engine that runs them.
 
     Args:
@@ -64,8 +66,8 @@ class StreamingContext(StreamSources):
         clock: the clock of the batches; tests give ``penstock.testing.ManualClock``.
 
     Raises:
-        ConfigError: the duration or a ``spark.streaming.*`` setting is wrong, or others can write
-            the checkpoint location.
+        ConfigError: the duration or a ``spark.streaming.*`` setting is wrong, the rate estimator
+            that they name cannot be made, or others can write the checkpoint location.
         CheckpointError: there is no graph checkpoint, or none that can be read.
     """
 
@@ -88,8 +90,11 @@ class StreamingContext(StreamSources):
         self._sc = sc
         _use_this_python(sc)
         self._clock = clock or SystemClock()
-        self._settings = StreamingSettings.from_conf(dict(sc.getConf().getAll()))
+        conf = dict(sc.getConf().getAll())
+        self._settings = StreamingSettings.from_conf(conf)
         self.graph = graph
+        if self._settings.rate.backpressure_enabled:
+            RateEstimator.create(conf, graph.batch_interval_ms)  # refuses what cannot be made
         self._bus = ListenerBus()
         self._checkpoint_dir: str | None = None
         self._recover: _Recover = "graph"

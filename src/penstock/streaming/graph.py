@@ -135,8 +135,8 @@ class DStreamGraph:
         for stream, start in zip(self.inputs, starts, strict=True):
             stream.partitions(start)
 
-    def plan(self, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
-        """Return what the next batch takes of each input, all that is there after ``starts``."""
+    def available(self, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
+        """Return what a batch could take of each input, all that is there after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(SourceRange(start, i.latest_offset(start)) for i, start in pairs)
 
@@ -176,10 +176,10 @@ class DStreamGraph:
         """The id of the oldest batch that is remembered."""
         return min((batch.id for batch in list(self._batches.values())), default=None)
 
-    def record_count(self, batch: Batch) -> int:
-        """Return how many records the batch takes of all inputs."""
+    def record_counts(self, batch: Batch) -> dict[str, int]:
+        """Return how many records the batch takes of each input, by name."""
         pairs = zip(self.inputs, batch.sources, strict=True)
-        return sum(stream.record_count(planned) for stream, planned in pairs)
+        return {stream.name: stream.record_count(planned) for stream, planned in pairs}
 
     def find_damage(self, batch: Batch) -> PenstockError | None:
         """Return what is damaged in the records of a batch, None when all of them can be read."""

@@ -10,6 +10,7 @@ from pyspark import RDD
 
 from penstock.errors import PenstockError, RecoveryMismatchError, StreamingError
 from penstock.model import check_name
+from penstock.rate import Carry, RangeLimits, RateController, RateEstimator
 from penstock.streaming.batch import SourceOffset, SourceRange
 from penstock.streaming.dstream import DStream
 
@@ -22,16 +23,21 @@ __all__ = ["InputDStream", "QueueInputDStream"]
 class InputDStream(DStream):
     """A stream read by offsets. Each batch takes everything after one offset up to another.
 
-    The engine asks ``latest_offset`` when it plans a batch, makes the answer durable, and only then
-    asks for the records between the two; after a failure it asks for the same range again.
+    The engine asks ``latest_offset`` when it plans a batch, has ``cut`` bound the answer to the
+    input's rate, makes it durable, and only then asks for the records between the two; after a
+    failure it asks for the same range again.
     """
 
     kind = "input"
+    takes_limits = False
+    """Whether ``cut`` keeps to limits. Other inputs can be paused, and no more."""
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
         usual = f"{self.kind}-{len(ssc.graph.inputs)}"
         self.name = check_name("stream", usual if name is None else name)
+        self.max_rate: float | None = None
+        """Highest rate that the program gave this input; None for that of the settings."""
         self._ranges: dict[int, SourceRange] = {}
         ssc.graph.add_input(self)
 
@@ -51,6 +57,37 @@ class InputDStream(DStream):
 
         Called on the engine's planning thread; must be quick and must not read the records.
         """
+
+    def cut(
+        self, wanted: SourceRange, limits: RangeLimits, carry: Carry
+    ) -> tuple[SourceRange, Carry]:
+        """Return the part of a range, from its start, that a batch may take, and what is carried.
+
+        Without records that are counted by offsets there is nothing to cut by: all of it. An input
+        that overrides this sets ``takes_limits``, and says in ``record_count`` what it took.
+
+        Args:
+            wanted: all that is there.
+            limits: of the batch; as strict as they are, something is taken sooner or later.
+            carry: from the cut before; lost at a restart.
+        """
+        return wanted, carry
+
+    def rateController(
+        self,
+        estimator: RateEstimator,
+        *,
+        initial_rate: float,
+        min_rate: float,
+        max_rate: float | None,
+    ) -> RateController:
+        """Return what keeps this input's rate when back pressure is on; override it for one's own.
+
+        Called once, at start. Source: ``org.apache.spark.streaming.dstream.InputDStream``.
+        """
+        return RateController(
+            self.name, estimator, initial_rate=initial_rate, min_rate=min_rate, max_rate=max_rate
+        )
 
     @abstractmethod
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.streaming.batch import InputLimit
 
 __all__ = ["BatchInfo", "ListenerBus", "StreamingListener"]
 
@@ -25,6 +28,8 @@ class BatchInfo:
     processingStartTime: int | None = None
     processingEndTime: int | None = None
     failed: bool = False
+    limits: Mapping[str, InputLimit] = field(default_factory=dict)
+    """How much it was allowed to take of each input, and why, by the inputs' names."""
 
     @property
     def schedulingDelay(self) -> int | None:

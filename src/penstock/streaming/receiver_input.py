@@ -24,6 +24,7 @@ from penstock.journal.reader import slice_ranges
 from penstock.journal.retention import consumers
 from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
 from penstock.model import OffsetRange
+from penstock.rate import Carry, Lane, RangeLimits, cut_range
 from penstock.receivers import Receiver
 from penstock.storage import Storage
 from penstock.streaming.batch import SourceOffset, SourceRange
@@ -45,6 +46,7 @@ class ReceiverInputDStream(InputDStream):
     """
 
     kind = "receiver"
+    takes_limits = True
 
     def __init__(self, ssc: StreamingContext, receiver: Receiver, name: str | None = None) -> None:
         self.format = RecordFormat(receiver.schema)
@@ -82,6 +84,14 @@ class ReceiverInputDStream(InputDStream):
             return start
         committed = self.partitions(start)
         return {self.name: advance(committed, self._progress.ends(committed))}
+
+    def cut(
+        self, wanted: SourceRange, limits: RangeLimits, carry: Carry
+    ) -> tuple[SourceRange, Carry]:
+        """Return as many records as the limits allow; each receiver's in their order."""
+        start, end = self.partitions(wanted.start), self.partitions(wanted.end)
+        cut = cut_range(start, end, limits, carry, _lane)
+        return SourceRange(wanted.start, {self.name: cut.end}), cut.carry
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the records of a range, read from their blocks when the tasks run."""
@@ -143,3 +153,9 @@ class ReceiverInputDStream(InputDStream):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_journal": None, "_progress": None, "_swept": False}
+
+
+def _lane(writer: str) -> Lane:
+    """Return the receiver of a writer, whose epochs are read one after the other."""
+    parsed = parse_writer(writer)
+    return (writer, 0) if parsed is None else (parsed.receiver, parsed.epoch)

@@ -131,6 +131,16 @@ class RecordingHost:
         if ack is not None:
             ack()
 
+    def try_store(
+        self, records: Records, position: Position, ack: Callable[[], None] | None
+    ) -> int:
+        """Record the call, or refuse it for 100 ms while stores are blocked."""
+        with self._changed:
+            if self._blocked and not self._stopping:
+                return 100
+        self.store(records, position, ack)
+        return 0
+
     def report_error(self, message: str, error: BaseException | None) -> None:
         """Record the report."""
         self._record(self.errors, message, error)

@@ -12,7 +12,7 @@ after a restart, and the names of its inputs and stateful operators (penstock.st
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.errors import LogGapError
@@ -111,16 +111,24 @@ class BatchLog:
         starts, ends = self._read_ends(batch_id - 1), self._ends_of(batch_id, planned)
         return Batch(batch_id, planned.batch_timestamp_ms, tuple(map(SourceRange, starts, ends)))
 
-    def plan(self, time_ms: int, sources: tuple[SourceRange, ...]) -> Batch:
-        """Make the next batch durable and return it.
+    def newest_conf(self, name: str) -> str | None:
+        """Return what the newest planned batch's conf holds under a name, None for nothing."""
+        newest = self._newest()
+        return None if newest is None else newest.conf.get(name)
+
+    def plan(
+        self, time_ms: int, sources: tuple[SourceRange, ...], conf: Mapping[str, str]
+    ) -> Batch:
+        """Make the next batch durable, with ``conf`` beside the log's own, and return it.
 
         Raises:
             ConcurrentDriverError: another driver planned it otherwise.
         """
         batch = Batch(self._next_batch_id, time_ms, sources)
         lines = tuple(_to_line(source.end) for source in sources)
-        zero = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
-        entry = OffsetSeq(batch_timestamp_ms=time_ms, conf={**zero, **self._conf}, sources=lines)
+        own = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
+        own |= self._conf
+        entry = OffsetSeq(batch_timestamp_ms=time_ms, conf={**own, **conf}, sources=lines)
         self._location.plan(batch.id, entry)
         self._next_batch_id += 1
         self._ends = tuple(source.end for source in sources)

@@ -12,6 +12,7 @@ from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock
 from penstock.conf import StreamingSettings
 from penstock.journal import CommitPolicy
+from penstock.rate import RATES_KEY, RateOrder, RateOrders
 from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
 from penstock.streaming import rdd_checkpoints
@@ -21,6 +22,8 @@ from penstock.streaming.listener import ListenerBus
 from penstock.streaming.scheduler.batch_log import BatchLog
 from penstock.streaming.scheduler.job_generator import JobGenerator
 from penstock.streaming.scheduler.job_scheduler import JobScheduler
+from penstock.streaming.scheduler.jobs import JobSet
+from penstock.streaming.scheduler.rate_manager import RateManager
 from penstock.streaming.scheduler.receiver_tracker import ReceiverTracker
 
 __all__ = ["Engine"]
@@ -52,11 +55,6 @@ class Engine:
         on_error: Callable[[BaseException], None],
         graph_checkpoints: RunCheckpoints,
     ) -> None:
-        if settings.rate.first_rate is not None:
-            _log.warning(
-                "Rate limits and back pressure are not applied yet: every batch takes all that was"
-                " received (docs/back-pressure.md)"
-            )
         self._location = location
         self._graceful_timeout_s = (
             settings.graceful_stop_timeout_ms or 10 * graph.batch_interval_ms
@@ -77,8 +75,22 @@ class Engine:
             graph.check_offsets(log.ends)
             if graph.writes_rdds:
                 rdd_checkpoints.prepare(sc, location.url)
+            self._rates = RateManager(
+                graph.inputs,
+                graph.batch_interval_ms,
+                settings.rate,
+                dict(sc.getConf().getAll()),
+                RateOrders(location.storage),
+                log.newest_conf(RATES_KEY),
+            )
+            self._receiver_settings = _receiver_settings(settings, location)
             self._tracker = ReceiverTracker(
-                sc, graph.receiver_inputs, _receiver_settings(settings, location), bus, on_error
+                sc,
+                graph.receiver_inputs,
+                self._receiver_settings,
+                bus,
+                on_error,
+                self._rates.receive_limit,
             )
         except BaseException:
             location.release()
@@ -88,7 +100,7 @@ class Engine:
             clock,
             bus,
             settings.concurrent_jobs,
-            on_success=lambda job_set: self._generator.batch_done(job_set),
+            on_success=self._batch_done,
             on_end=lambda: self._generator.batch_ended(),
             on_error=on_error,
             find_damage=graph.find_damage,
@@ -96,6 +108,7 @@ class Engine:
         self._generator = JobGenerator(
             graph,
             log,
+            self._rates,
             clock,
             concurrent=settings.concurrent_jobs,
             submit=self._scheduler.submit,
@@ -109,10 +122,16 @@ class Engine:
         self._graph_checkpoints.start(self._location.storage, self._generator.checkpoint_written)
         self._generator.start(self._rerun)
         self._tracker.start()
+        self._rates.start(self._tracker.limit, self._receiver_settings.poll_ms)
+
+    def order_rate(self, stream: str, change: Callable[[RateOrder], RateOrder]) -> None:
+        """Change the limit of an input; see RateManager.order."""
+        self._rates.order(stream, change)
 
     def stop(self, *, graceful: bool) -> None:
         """Stop receivers, planning and jobs, in that order; graceful lets received data through."""
         deadline_s = time.monotonic() + self._graceful_timeout_s
+        self._rates.stop()
         try:
             self._tracker.stop(_RECEIVER_STOP_S)
         except Exception:
@@ -130,6 +149,10 @@ class Engine:
         self._scheduler.stop()
         self._graph_checkpoints.stop()
         self._location.release()
+
+    def _batch_done(self, job_set: JobSet) -> None:
+        self._generator.batch_done(job_set)
+        self._rates.batch_done(job_set)
 
 
 def _receiver_settings(

@@ -8,7 +8,7 @@ windows has its ticks kept instead: each is planned later, and takes what is the
 
 One thread (the event loop) does all planning and all clearing up, in the order of the events, so
 nothing of a batch's bookkeeping needs a lock. The order within a tick is the protocol's: see how
-far every input can go, write offsets/N, then make the jobs and submit them.
+far every input can go and may go, write offsets/N, then make the jobs and submit them.
 
 Source: ``org.apache.spark.streaming.scheduler.JobGenerator``.
 """
@@ -18,16 +18,17 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from penstock.clock import Clock
 from penstock.errors import BatchFailedError
-from penstock.streaming.batch import Batch
+from penstock.streaming.batch import Batch, InputLimit
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.scheduler.batch_log import BatchLog
-from penstock.streaming.scheduler.due_ticks import DueTicks
+from penstock.streaming.scheduler.due_ticks import DueTick, DueTicks
 from penstock.streaming.scheduler.jobs import Job, JobSet
+from penstock.streaming.scheduler.rate_manager import BatchPlan, RateManager
 from penstock.streaming.scheduler.recurring_timer import RecurringTimer
 
 __all__ = ["JobGenerator"]
@@ -41,6 +42,7 @@ class JobGenerator:
     Args:
         submit: takes the job set of each planned batch; ``batch_done`` is called for it when it
             ended well, ``batch_ended`` however it ended.
+        rates: bounds what each batch takes.
         concurrent: how many batches may run at once.
         checkpoint_graph: has a graph checkpoint written, when a batch was planned and again when it
             is done; called with its time in ms, the times of all batches that are not done, and
@@ -52,6 +54,7 @@ class JobGenerator:
         self,
         graph: DStreamGraph,
         log: BatchLog,
+        rates: RateManager,
         clock: Clock,
         *,
         concurrent: int,
@@ -61,16 +64,17 @@ class JobGenerator:
     ) -> None:
         self._graph = graph
         self._log = log
+        self._rates = rates
         self._clock = clock
         self._submit = submit
         self._checkpoint_graph = checkpoint_graph
         self._on_error = on_error
         self._halted = False
+        self._rest_planned = False
         self._room = concurrent
         self._due = DueTicks(keep_all=graph.needs_every_tick)
-        self._unfinished: dict[
-            int, int
-        ] = {}  # planned, not committed: id to time; failed ones stay
+        # Planned and not committed, by id, with their times; failed ones stay in it.
+        self._unfinished: dict[int, int] = {}
         self._done: dict[int, Batch] = {}  # committed, and not yet behind all unfinished ones
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(
@@ -98,7 +102,7 @@ class JobGenerator:
         for batch in again:
             _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
             self._unfinished[batch.id] = batch.time_ms
-            self._make_jobs(batch)
+            self._make_jobs(batch, self._clock.time_ms(), {})
         self._loop.start()
         self._timer.start(first_ms)
 
@@ -124,6 +128,8 @@ class JobGenerator:
     def stop(self, wait_idle: Callable[[], bool] | None) -> bool:
         """Stop planning. With ``wait_idle``, first plan all that is received, and let it be done.
 
+        That is batch after batch where limits cut them, as long as ``wait_idle`` returns True.
+
         Returns:
             Whether all of it was done (``wait_idle`` says so), True without ``wait_idle``.
         """
@@ -131,9 +137,9 @@ class JobGenerator:
         done = True
         if wait_idle is not None:
             done = wait_idle()
-            self._events.put(partial(self._generate_rest, next_ms))
-            self._sync()
-            done = wait_idle() and done
+            while done and self._plans_rest(next_ms):
+                done = wait_idle()
+                next_ms += self._graph.batch_interval_ms
         else:
             self._halted = True
         self._events.put(None)
@@ -191,28 +197,34 @@ class JobGenerator:
         self._generate_due()
 
     def _generate_due(self) -> None:
-        while self._room > 0 and (time_ms := self._due.take()) is not None:
-            self._generate(time_ms)
+        while self._room > 0 and (tick := self._due.take()) is not None:
+            self._generate(tick)
 
-    def _generate(self, time_ms: int) -> None:
-        if self._halted:
-            return
-        batch = self._log.plan(time_ms, self._graph.plan(self._log.ends))
+    def _generate(self, tick: DueTick) -> None:
+        if not self._halted:
+            self._begin(tick, self._plan())
+
+    def _plan(self) -> BatchPlan:
+        return self._rates.plan(self._graph.available(self._log.ends))
+
+    def _begin(self, tick: DueTick, plan: BatchPlan) -> None:
+        batch = self._log.plan(tick.time_ms, plan.sources, self._rates.conf())
         self._unfinished[batch.id] = batch.time_ms
         try:
-            self._make_jobs(batch)
+            self._make_jobs(batch, tick.since_ms, plan.limits)
         finally:
             self._do_checkpoint(batch.time_ms, done=False)
 
     def _generate_rest(self, time_ms: int) -> None:
         """Plan what is due, and one more batch if an input has more than the last one took."""
-        while (due_ms := self._due.take()) is not None:
-            self._generate(due_ms)
-        planned = self._graph.plan(self._log.ends)
-        if any(source.start != source.end for source in planned):
-            self._generate(time_ms)
+        while (tick := self._due.take()) is not None:
+            self._generate(tick)
+        plan = self._plan()
+        if not (plan.is_empty or self._halted):
+            self._begin(DueTick(time_ms, time_ms), plan)
+            self._rest_planned = True
 
-    def _make_jobs(self, batch: Batch) -> None:
+    def _make_jobs(self, batch: Batch, due_ms: int, limits: Mapping[str, InputLimit]) -> None:
         try:
             self._graph.begin(batch)
             jobs = [
@@ -220,7 +232,7 @@ class JobGenerator:
                 for number, output in enumerate(self._graph.outputs)
                 if (run := output.job(batch)) is not None
             ]
-            records = self._graph.record_count(batch)
+            records = self._graph.record_counts(batch)
         except Exception as e:  # a user's function of RDDs runs in here
             raise BatchFailedError(
                 f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made",
@@ -229,7 +241,7 @@ class JobGenerator:
                 hint="the batch stays uncommitted and runs again, with the same records, when the "
                 "program is started again",
             ) from e
-        self._submit(JobSet(batch, jobs, records, submitted_ms=self._clock.time_ms()))
+        self._submit(JobSet(batch, jobs, records, due_ms, self._clock.time_ms(), limits))
         self._room -= 1
 
     def _clear(self, batch: Batch) -> None:
@@ -248,6 +260,13 @@ class JobGenerator:
 
     def _do_checkpoint(self, time_ms: int, *, done: bool) -> None:
         self._checkpoint_graph(time_ms, tuple(self._unfinished.values()), done)
+
+    def _plans_rest(self, time_ms: int) -> bool:
+        """Have the loop plan one of the last batches; return whether there was one to plan."""
+        self._rest_planned = False
+        self._events.put(partial(self._generate_rest, time_ms))
+        self._sync()
+        return self._rest_planned
 
     def _sync(self) -> None:
         """Wait until the loop has done all that was put before."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.streaming.batch import Batch
+from penstock.streaming.batch import Batch, InputLimit
 from penstock.streaming.listener import BatchInfo
 
 __all__ = ["Job", "JobSet"]
@@ -31,8 +31,13 @@ class JobSet:
 
     batch: Batch
     jobs: list[Job]
-    num_records: int
+    records: Mapping[str, int]
+    """How many records the batch takes of each input."""
+    due_ms: int
+    """When it should have started."""
     submitted_ms: int
+    limits: Mapping[str, InputLimit] = field(default_factory=dict)
+    """What the batch was allowed to take, by input; those of a batch that runs again are gone."""
     started_ms: int | None = None
     ended_ms: int | None = None
     failed: bool = False
@@ -40,6 +45,11 @@ class JobSet:
 
     def __post_init__(self) -> None:
         self.unfinished = len(self.jobs)
+
+    @property
+    def num_records(self) -> int:
+        """How many records the batch takes of all inputs."""
+        return sum(self.records.values())
 
     def start(self, now_ms: int) -> bool:
         """Note that a job starts; return whether it is the first of the batch."""
@@ -70,4 +80,5 @@ class JobSet:
             processingStartTime=self.started_ms,
             processingEndTime=self.ended_ms,
             failed=self.failed,
+            limits=self.limits,
         )

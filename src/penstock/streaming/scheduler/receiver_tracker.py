@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pyspark import SparkContext
 
 from penstock.errors import ConfigError, ReceiverError, StorageError, UnsharedPathError
+from penstock.rate import ReceiveLimit
 from penstock.receivers import (
     Order,
     ReceiverSettings,
@@ -44,18 +45,30 @@ class ReceiverTracker:
         settings: ReceiverSettings,
         bus: ListenerBus,
         on_error: Callable[[BaseException], None],
+        limit_of: Callable[[str], ReceiveLimit],
     ) -> None:
         check_slots(
             len(inputs),
             task_slots(str(sc.master), dict(sc.getConf().getAll()), os.cpu_count() or 1),
         )
         run = uuid.uuid4().hex
-        self._runners = [_Runner(sc, i, run, settings, bus, on_error) for i in inputs]
+        self._runners = {
+            i.name: _Runner(sc, i, run, settings, bus, on_error, limit_of(i.name)) for i in inputs
+        }
 
     def start(self) -> None:
         """Start all receivers; returns before they receive."""
-        for runner in self._runners:
+        for runner in self._runners.values():
             runner.start()
+
+    def limit(self, stream: str, limit: ReceiveLimit) -> None:
+        """Hold a stream's receiver to a limit, if it has one; small changes are not sent.
+
+        Raises:
+            StorageError: it could not be written; the limit before stays in force.
+        """
+        if stream in self._runners:
+            self._runners[stream].limit(limit)
 
     def stop(self, timeout_s: float) -> None:
         """Have all receivers publish what they hold, seal and end.
@@ -64,9 +77,9 @@ class ReceiverTracker:
             ReceiverError: one did not end in time; its task was cancelled. What it had not acked is
                 for its source to send again.
         """
-        for runner in self._runners:
+        for runner in self._runners.values():
             runner.order_stop()
-        late = [runner.name for runner in self._runners if not runner.join(timeout_s)]
+        late = [runner.name for runner in self._runners.values() if not runner.join(timeout_s)]
         if late:
             raise ReceiverError(
                 f"receivers of {', '.join(late)} did not stop within {timeout_s:g} s",
@@ -86,6 +99,7 @@ class _Runner(threading.Thread):
         settings: ReceiverSettings,
         bus: ListenerBus,
         on_error: Callable[[BaseException], None],
+        limit: ReceiveLimit,
     ) -> None:
         super().__init__(name=f"penstock-receiver-{stream.name}", daemon=True)
         self._sc = sc
@@ -94,7 +108,10 @@ class _Runner(threading.Thread):
         self._on_error = on_error
         self._stopping = threading.Event()
         self._group = f"penstock-receiver-{stream.name}-{run}"
-        write_order(stream.journal, self._task.name, Order(run))
+        self._limit = limit
+        write_order(
+            stream.journal, self._task.name, Order(run, rate=limit.rate, paused=limit.paused)
+        )
 
     def run(self) -> None:
         failures = 0
@@ -110,6 +127,13 @@ class _Runner(threading.Thread):
                 self._stopping.wait(delay_ms / 1000)
             else:
                 return  # it stopped by itself, or was told to
+
+    def limit(self, limit: ReceiveLimit) -> None:
+        """Order a limit; called by the thread that ends before ``order_stop``."""
+        if limit.differs_noticeably(self._limit) and not self._stopping.is_set():
+            order = Order(self._task.run, rate=limit.rate, paused=limit.paused)
+            write_order(self._task.stream, self._task.name, order)
+            self._limit = limit
 
     def order_stop(self) -> None:
         self._stopping.set()

@@ -1,0 +1,167 @@
+"""Back pressure at work: penstock's estimators against pyspark.streaming's, batch by batch.
+
+One job over one source, a TCP server that keeps what is not read. A batch takes 50 ms and 40 us a
+line, of which most is sleep, so that the cores are not what is measured: 1 s holds about 20,000
+lines. Each run is a fresh process, local[3], batches of 1 s, back pressure on, no other settings.
+
+spike      4,000 lines/s, for a while ten times that, and 4,000 again
+slowdown   30,000 lines/s; after a while the job costs four times as much
+backlog    5 million lines wait at the start
+trickle    10 lines/s
+
+Of each run: the longest that a batch was late (peak delay; below 0.2 s counts as 0.2 s), after how
+many batches it was stable, by how much the longest batch after the fifth exceeds the interval, how
+much of the interval batches took then, and how many lines were lost. What is measured begins with
+the scenario's step; for the backlog that is the start, cold as it is. Plots are written to --plots.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import Metric, fresh_process, load_server, parse_options, report
+
+from penstock.cli.rate_plot import draw_rates
+from penstock.rate import RateDecision
+from penstock.rate.measures import (
+    batches_until_stable,
+    overshoot,
+    peak_scheduling_delay_ms,
+    utilisation,
+)
+
+INTERVAL_MS = 1000
+SYSTEMS = ("fit", "pid", "peer")
+_SETTLED = 5
+"""Batches after a step within which an estimator shall be stable."""
+_LEAST_PEAK_S = 0.2
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A load, and when to look. Times in seconds: from the connection, or where the job changes
+    from its start.
+    """
+
+    seconds: float
+    load: Sequence[tuple[float, float]]
+    step_s: float
+    """What is measured begins here ..."""
+    full_until_s: float
+    """... and there is more to do than can be done up to here; before ``step_s``: never."""
+    backlog: int = 0
+    slow_from_s: float = 0
+
+
+def _scenarios(quick: bool) -> dict[str, Scenario]:
+    t = 20.0 if quick else 60.0
+    spike = [(0.0, 4_000.0), (t, 40_000.0), (2 * t, 4_000.0)]
+    return {
+        "spike": Scenario(3 * t, spike, t, 2 * t),
+        "slowdown": Scenario(2 * t, [(0.0, 30_000.0)], t, 2 * t, slow_from_s=t),
+        "backlog": Scenario(1.5 * t, [(0.0, 0.0)], 0, 1.5 * t, backlog=5_000_000),
+        "trickle": Scenario(t, [(0.0, 10.0)], 0.3 * t, 0),
+    }
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What came of one run."""
+
+    peak_s: float
+    stable_after: int
+    overshoot: float
+    utilisation: float
+    lost: int
+
+    def __str__(self) -> str:
+        return (
+            f"peak delay {self.peak_s:.1f} s, stable after {self.stable_after} batches, "
+            f"then overshoot {self.overshoot:.0%}, utilisation {self.utilisation:.0%}; "
+            f"lost {self.lost}"
+        )
+
+
+def main() -> None:
+    """Run every scenario on every system."""
+    options = parse_options(__doc__, _add_arguments)
+    metrics: list[Metric] = []
+    for name, scenario in _scenarios(options.quick).items():
+        if options.extra.only not in (None, name):
+            continue
+        figures, lines = {}, {}
+        for system in SYSTEMS:
+            begin_ms, batches, lost = _run(system, scenario)
+            lines[system] = batches
+            figures[system] = _figures(scenario, begin_ms, batches, lost)
+            print(f"  {name}, {system}: {figures[system]}", flush=True)
+        if options.extra.plots is not None:
+            draw_rates(Path(options.extra.plots, f"{name}-real.svg"), lines, INTERVAL_MS)
+        metrics += _metrics(name, scenario, figures)
+    report("backpressure", metrics, as_json=options.json)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plots", metavar="FOLDER", help="draw each scenario there, as SVG")
+    parser.add_argument("--only", metavar="SCENARIO", help="run this one only")
+
+
+def _run(system: str, scenario: Scenario) -> tuple[int, list[RateDecision], int]:
+    """Return when the script's time began, what came of the batches, and the lines lost."""
+    with load_server(scenario.backlog, scenario.load) as server:
+        found = fresh_process(
+            "_backpressure_program.py",
+            *(system, server.port, scenario.seconds, scenario.slow_from_s),
+            timeout_s=scenario.seconds + 120,
+        )
+        begin_ms = found["begin_ms"] if scenario.slow_from_s else server.connected_ms()
+    return begin_ms, [RateDecision(*batch) for batch in found["batches"]], found["lost"]
+
+
+def _figures(scenario: Scenario, begin_ms: int, batches: list[RateDecision], lost: int) -> Figures:
+    def due_s(batch: RateDecision) -> float:
+        start_ms = batch.time_ms - batch.processing_delay_ms
+        return (start_ms - batch.scheduling_delay_ms - begin_ms) / 1000
+
+    measured = [b for b in batches if due_s(b) >= scenario.step_s]
+    full = [b for b in measured if due_s(b) < scenario.full_until_s]
+    return Figures(
+        peak_scheduling_delay_ms(measured) / 1000,
+        batches_until_stable(full, INTERVAL_MS),
+        overshoot(full[_SETTLED:], INTERVAL_MS),
+        utilisation(full[_SETTLED:], INTERVAL_MS),
+        lost,
+    )
+
+
+def _metrics(name: str, scenario: Scenario, figures: dict[str, Figures]) -> list[Metric]:
+    """Return the comparisons; targets without a peer are compared with what is wanted."""
+    fit, pid, peer = (figures[system] for system in SYSTEMS)
+    peaks = [max(f.peak_s, _LEAST_PEAK_S) for f in (fit, pid, peer)]
+    found = [
+        Metric(f"{name}: peak delay, pid", "s", peaks[1], peaks[2], 1.0, less_is_better=True),
+        Metric(
+            f"{name}: peak delay, fit",
+            "s",
+            peaks[0],
+            peaks[2],
+            2.0 if peaks[2] > 2 * _LEAST_PEAK_S else 1.0,
+            less_is_better=True,
+        ),
+        Metric(f"{name}: kept lines (1 is all)", "", float(fit.lost + pid.lost == 0), 1.0, 1.0),
+    ]
+    if scenario.full_until_s > scenario.step_s:
+        stable = max(fit.stable_after, 1)
+        found += [
+            Metric(f"{name}: batches to stable, fit to 5", "", stable, 5.0, 1.0, True),
+            Metric(f"{name}: longest batch, fit to 1.1", "s", 1 + fit.overshoot, 1.1, 1.0, True),
+            Metric(f"{name}: utilisation, fit to 0.85", "", fit.utilisation, 0.85, 1.0),
+        ]
+    return found
+
+
+if __name__ == "__main__":
+    main()

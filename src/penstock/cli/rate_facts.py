@@ -1,0 +1,96 @@
+"""What a checkpoint location tells of a program's rates."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.cli.place import open_place
+from penstock.errors import ConfigError
+from penstock.journal import stream_names
+from penstock.rate import RATES_KEY, EndedBatch, RateOrder, RateOrders, decode_rates
+from penstock.storage import Storage
+
+__all__ = ["StreamRates", "look_at_rates", "open_location", "program_streams"]
+
+_HINT = "give the directory that the program passes to checkpoint()"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRates:
+    """One input's orders, and the batches of it that the offset log still tells of, oldest first.
+
+    The batch that ended last is told of as soon as the next one is planned.
+    """
+
+    stream: str
+    order: RateOrder
+    batches: list[EndedBatch]
+
+
+def open_location(path: str) -> Storage:
+    """Open a checkpoint location that a program has used.
+
+    Raises:
+        ConfigError: there is none at ``path``.
+    """
+    storage = open_place(path, "open checkpoint location", _HINT)
+    if not storage.exists("metadata"):
+        raise ConfigError(
+            "this is no checkpoint location, or no program has used it yet",
+            operation="open checkpoint location",
+            path=path,
+            hint=_HINT,
+        )
+    return storage
+
+
+def program_streams(storage: Storage, only: str | None) -> list[str]:
+    """Return the names of the program's inputs, or the one that is asked for.
+
+    Raises:
+        ConfigError: the program has no such input.
+    """
+    names = {name for entry in _entries(storage)[-1:] for name in _names(entry)}
+    if any(entry.name == "journal" for entry in storage.list()):
+        names.update(stream_names(open_place(f"{storage.url}/journal", "open journal", _HINT)))
+    if only is None:
+        return sorted(names)
+    if only not in names:
+        raise ConfigError(
+            f"the program has no input {only!r}",
+            operation="choose input",
+            path=storage.url,
+            hint=f"name one of: {', '.join(sorted(names)) or '(none yet)'}",
+        )
+    return [only]
+
+
+def look_at_rates(storage: Storage, only: str | None = None) -> list[StreamRates]:
+    """Return what is kept of every input's rate, by name.
+
+    Raises:
+        ConfigError: the program has no input ``only``.
+        LogFormatError: an entry of the offset log or an order is damaged.
+    """
+    found: dict[str, list[EndedBatch]] = {name: [] for name in program_streams(storage, only)}
+    for entry in _entries(storage):
+        for name, kept in decode_rates(entry.conf.get(RATES_KEY, "{}")).items():
+            if name in found:
+                found[name] += kept.batches
+    orders = RateOrders(storage)
+    return [StreamRates(name, orders.get(name), batches) for name, batches in found.items()]
+
+
+def _entries(storage: Storage) -> list[OffsetSeq]:
+    """Return the entries of the offset log, oldest first; a running program may retire some."""
+    offsets = CheckpointLocation(storage).offsets
+    entries = (offsets.get(batch_id) for batch_id in offsets.batch_ids())
+    return [entry for entry in entries if entry is not None]
+
+
+def _names(entry: OffsetSeq) -> list[str]:
+    """Return the inputs that have offsets in an entry: the keys of ``{name: {...}}``."""
+    offsets = (json.loads(line) for line in entry.sources if line is not None)
+    return [name for offset in offsets if isinstance(offset, dict) for name in offset]

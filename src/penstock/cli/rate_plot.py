@@ -1,0 +1,77 @@
+"""Draws how rates went: limit, batch time and delay over time, a line for each name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigError
+from penstock.rate import RateDecision
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_rates"]
+
+_KINDS = (".png", ".svg")
+
+
+def draw_rates(
+    path: str | Path,
+    lines: Mapping[str, Sequence[RateDecision]],
+    batch_interval_ms: int | None = None,
+) -> None:
+    """Write a plot to ``path``, which ends with .png or .svg.
+
+    Args:
+        path: the file.
+        lines: what to draw, by the name for the legend; batches in the order of their ends.
+        batch_interval_ms: marked among the batch times, when it is given.
+
+    Raises:
+        ConfigError: the file's kind is another, it cannot be written, or matplotlib is missing.
+    """
+    if Path(path).suffix not in _KINDS:
+        raise _refused(path, "it is neither PNG nor SVG", "name a file that ends with .png or .svg")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as e:
+        raise _refused(path, "matplotlib is not installed", "pip install 'penstock[plot]'") from e
+    figure = Figure(figsize=(8, 6))
+    _draw(figure, lines, batch_interval_ms)
+    try:
+        figure.savefig(path)
+    except OSError as e:
+        raise _refused(path, "it cannot be written", "name a file in a folder of yours") from e
+
+
+def _draw(
+    figure: Figure, lines: Mapping[str, Sequence[RateDecision]], batch_interval_ms: int | None
+) -> None:
+    rates, times, delays = figure.subplots(3, 1, sharex=True)
+    begin_ms = min((line[0].time_ms for line in lines.values() if line), default=0)
+    for name, batches in lines.items():
+        ends_s = [(batch.time_ms - begin_ms) / 1000 for batch in batches]
+        (line,) = rates.step(ends_s, [b.rate for b in batches], where="post", label=name)
+        look = {"color": line.get_color(), "where": "post"}
+        times.step(ends_s, [b.processing_delay_ms / 1000 for b in batches], **look)
+        delays.step(ends_s, [b.scheduling_delay_ms / 1000 for b in batches], **look)
+    if batch_interval_ms is not None:
+        times.axhline(batch_interval_ms / 1000, color="grey", linewidth=0.6)
+    rates.set_yscale("log")
+    rates.set_ylabel("limit, records/s")
+    times.set_ylabel("batch time, s")
+    delays.set_ylabel("scheduling delay, s")
+    delays.set_xlabel("s")
+    for axes in (times, delays):
+        axes.set_ylim(bottom=0)
+    if lines:
+        rates.legend(loc="best", frameon=False)
+    figure.tight_layout()
+
+
+def _refused(path: str | Path, why: str, hint: str) -> ConfigError:
+    return ConfigError(
+        f"the plot cannot be drawn: {why}", operation="draw plot", path=str(path), hint=hint
+    )

@@ -1,0 +1,113 @@
+r"""The rates that a program keeps in its checkpoint location: to go on with, and to look back at.
+
+Each entry of the offset log holds, in its ``conf`` under ``spark.penstock.rates``, for each input
+that has a limit, what its controller needs after a restart and the batches that ended since the
+entry before:
+
+    {"clicks": {"controller": "{\"version\": 1, \"rate\": 900.0}",
+                "batches": [{"batch": 7, "endMs": 1795229815446, "records": 850, ...}]}}
+
+So history costs no file of its own, is as durable as the batches, and is retired with them. The
+batches that ended after the newest entry was written are not in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import LogFormatError
+from penstock.rate.controller import RateDecision
+
+__all__ = ["RATES_KEY", "EndedBatch", "KeptRates", "decode_rates", "encode_rates"]
+
+RATES_KEY = "spark.penstock.rates"
+"""Where in an offset log entry's conf they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedBatch:
+    """A batch of one input that ended: a line of the rate's history."""
+
+    batch_id: int
+    limit: float | None
+    """How many records it was allowed, fractions included; None when that is not known."""
+    decision: RateDecision
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRates:
+    """What one entry keeps of one input."""
+
+    controller: str | None
+    """What RateController.to_json returned; None without back pressure."""
+    batches: tuple[EndedBatch, ...]
+
+
+def encode_rates(rates: Mapping[str, KeptRates]) -> str:
+    """Return the text of an entry's rates, by input name."""
+    values = {
+        stream: {
+            "controller": kept.controller,
+            "batches": [_batch_values(batch) for batch in kept.batches],
+        }
+        for stream, kept in rates.items()
+    }
+    return json.dumps(values, separators=(",", ":"))
+
+
+def decode_rates(text: str) -> dict[str, KeptRates]:
+    """Return the rates in an entry's text, by input name.
+
+    Raises:
+        LogFormatError: it is not what ``encode_rates`` makes.
+    """
+    try:
+        return {stream: _kept(values) for stream, values in json.loads(text).items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise LogFormatError(
+            f"the rates kept with a batch cannot be read: {text[:200]!r}",
+            operation="read rates",
+            hint="run the version of penstock that wrote them",
+        ) from e
+
+
+def _batch_values(batch: EndedBatch) -> dict[str, Any]:
+    decision = batch.decision
+    return {
+        "batch": batch.batch_id,
+        "limit": batch.limit,
+        "endMs": decision.time_ms,
+        "records": decision.num_elements,
+        "processingMs": decision.processing_delay_ms,
+        "schedulingMs": decision.scheduling_delay_ms,
+        "estimate": decision.estimate,
+        "rate": decision.rate,
+        "why": decision.why,
+    }
+
+
+def _kept(values: Mapping[str, Any]) -> KeptRates:
+    controller = values["controller"]
+    if not (controller is None or isinstance(controller, str)):
+        raise TypeError(f"controller is {controller!r}")
+    return KeptRates(controller, tuple(_batch(each) for each in values["batches"]))
+
+
+def _batch(values: Mapping[str, Any]) -> EndedBatch:
+    decision = RateDecision(
+        int(values["endMs"]),
+        int(values["records"]),
+        int(values["processingMs"]),
+        int(values["schedulingMs"]),
+        _number(values["estimate"]),
+        float(values["rate"]),
+        str(values["why"]),
+    )
+    return EndedBatch(int(values["batch"]), _number(values["limit"]), decision)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,154 @@
+"""``penstock rate`` over checkpoint locations as programs leave them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.cli.main import app
+from penstock.errors import ConfigError, LogFormatError, PenstockError
+from penstock.journal import JournalStream, RecordFormat
+from penstock.rate import (
+    RATES_KEY,
+    EndedBatch,
+    KeptRates,
+    RateDecision,
+    RateOrder,
+    RateOrders,
+    encode_rates,
+)
+from penstock.storage import open_storage
+
+BATCHES = 30
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["rate", *arguments], env={"COLUMNS": "120"})
+
+
+def succeed(*arguments: str) -> str:
+    done = run(*arguments)
+    assert done.exception is None, done.exception
+    return done.output
+
+
+def fail(*arguments: str) -> PenstockError:
+    done = run(*arguments)
+    assert isinstance(done.exception, PenstockError), done.output
+    return done.exception
+
+
+def ended(batch_id: int) -> EndedBatch:
+    time_ms = 1_000_000 + 1000 * batch_id
+    decision = RateDecision(time_ms, 850, 900, 3, 900.5, 900.5, f"target {batch_id}")
+    return EndedBatch(batch_id, 900.25, decision)
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> str:
+    """A location of a program that planned 31 batches of one limited input; another has none."""
+    folder = str(tmp_path / "checkpoint")
+    with CheckpointLocation(folder) as place:
+        for batch_id in range(BATCHES + 1):
+            done = (ended(batch_id - 1),) if batch_id else ()
+            conf = {RATES_KEY: encode_rates({"clicks": KeptRates(None, done)})}
+            sources = ('{"clicks":{"r0-00000000":5}}', None)
+            place.plan(batch_id, OffsetSeq(1_000_000 + batch_id, conf=conf, sources=sources))
+            place.commit(batch_id)
+    journal = open_storage(f"{folder}/journal")
+    for name in ("clicks", "views"):
+        JournalStream.create(journal, name, RecordFormat("string"))
+    return folder
+
+
+def orders(location: str) -> RateOrders:
+    return RateOrders(open_storage(location))
+
+
+def test_the_last_batches_of_each_input_are_shown(location: str) -> None:
+    shown = succeed("--checkpoint", location, "--last", "2")
+    assert "target 28" in shown
+    assert "target 29" in shown
+    assert "target 27" not in shown
+    assert "and 28 before" in shown
+    assert "views (highest rate as the program says)\nno batch had a limit" in shown
+
+
+def test_json_has_every_batch(location: str) -> None:
+    shown = json.loads(succeed("--checkpoint", location, "--stream", "clicks", "--json"))
+    (clicks,) = shown["streams"]
+    assert [batch["batch_id"] for batch in clicks["batches"]] == list(range(BATCHES))
+    assert clicks["batches"][3]["decision"]["why"] == "target 3"
+    assert clicks["order"] == {"max_rate": None, "paused": False}
+
+
+@pytest.mark.parametrize(("kind", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_a_plot_is_drawn(location: str, tmp_path: Path, kind: str, begin: bytes) -> None:
+    path = tmp_path / f"rates.{kind}"
+    assert succeed("--checkpoint", location, "--plot", str(path)) == f"drawn to {path}\n"
+    assert path.read_bytes().startswith(begin)
+
+
+def test_a_plot_that_cannot_be_drawn(
+    location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "neither PNG nor SVG" in str(fail("--checkpoint", location, "--plot", "rates.pdf"))
+    nowhere = str(tmp_path / "no/rates.svg")
+    assert "cannot be written" in str(fail("--checkpoint", location, "--plot", nowhere))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    error = fail("--checkpoint", location, "--plot", str(tmp_path / "rates.svg"))
+    assert error.hint == "pip install 'penstock[plot]'"
+
+
+def test_orders_are_for_all_inputs_or_for_one(location: str) -> None:
+    succeed("pause", "--checkpoint", location)
+    succeed("set", "--checkpoint", location, "--stream", "views", "0.5")
+    assert orders(location).get("clicks") == RateOrder(paused=True)
+    assert orders(location).get("views") == RateOrder(0.5, paused=True)
+    shown = succeed("--checkpoint", location)
+    assert "clicks (paused; highest rate as the program says)" in shown
+    assert "views (paused; highest rate ordered: 0.5 records/s)" in shown
+    succeed("resume", "--checkpoint", location)
+    assert orders(location).get("clicks") == RateOrder()
+    assert orders(location).get("views") == RateOrder(0.5)
+    succeed("set", "--checkpoint", location, "default")
+    assert orders(location).get("views") == RateOrder()
+
+
+@pytest.mark.parametrize("rate", ["0", "nan", "inf", "fast"])
+def test_a_rate_that_is_none_is_refused(location: str, rate: str) -> None:
+    assert isinstance(fail("set", "--checkpoint", location, rate), ConfigError)
+    assert orders(location).get("clicks") == RateOrder()
+
+
+def test_an_unknown_input_is_refused(location: str) -> None:
+    error = fail("pause", "--checkpoint", location, "--stream", "other")
+    assert error.hint == "name one of: clicks, views"
+
+
+@pytest.mark.parametrize("command", [[], ["pause"], ["set", "5"]])
+def test_what_is_no_checkpoint_location_is_refused_and_not_touched(
+    tmp_path: Path, command: list[str]
+) -> None:
+    error = fail(*command, "--checkpoint", str(tmp_path / "nowhere"))
+    assert "there is no folder" in str(error)
+    error = fail(*command, "--checkpoint", str(tmp_path))
+    assert "no checkpoint location" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_checkpoint_location_has_to_be_given() -> None:
+    assert "--checkpoint" in run().output
+
+
+def test_a_damaged_order_is_named(location: str) -> None:
+    path = Path(location, "rate", "clicks.json")
+    path.parent.mkdir()
+    path.write_text("{")
+    assert isinstance(fail("--checkpoint", location), LogFormatError)
+    assert str(path) in str(fail("pause", "--checkpoint", location))
