@@ -130,6 +130,73 @@ OF_WINDOWS: dict[str, Program] = {
 }
 
 
+def total(values: Any, state: Any) -> Any:
+    return sum(values) + (state or 0)
+
+
+def keep_list(values: Any, state: Any) -> Any:
+    """Changes the state that it is given, and what it returned before."""
+    kept = [] if state is None else state
+    kept.extend(values)
+    return kept
+
+
+def forget_quiet(values: Any, state: Any) -> Any:
+    return (state or 0) + len(values) if values else None
+
+
+def forget_even(values: Any, state: Any) -> Any:
+    """Removes keys for a while; one that comes again begins anew."""
+    told = (state or 0) + sum(values)
+    return None if told % 2 == 0 else told
+
+
+def count_calls(values: Any, state: Any) -> Any:
+    return (state or 0) + 1
+
+
+GIVEN = [("a", 100), ("z", 200), (None, 300)]
+
+OF_STATES: dict[str, Program] = {
+    "updateStateByKey": lambda ssc, s: s.updateStateByKey(total),
+    "update of a list, changed again": lambda ssc, s: s.updateStateByKey(keep_list, 1).mapValues(
+        lambda kept: keep_list([0], kept)
+    ),
+    "update that removes": lambda ssc, s: s.updateStateByKey(forget_quiet, 1),
+    "update that removes at times": lambda ssc, s: s.updateStateByKey(forget_even, 1),
+    "update that removes all": lambda ssc, s: s.union(
+        s.updateStateByKey(lambda values, state: None, 1)
+    ),
+    "update of each key in each batch": lambda ssc, s: s.updateStateByKey(count_calls, 1),
+    "update in three partitions": lambda ssc, s: s.updateStateByKey(total, 3).transform(partitions),
+    "update from a list": lambda ssc, s: s.updateStateByKey(total, 1, GIVEN),
+    "update from no list": lambda ssc, s: s.updateStateByKey(total, 1, initialRDD=[]),
+    "update from an RDD": lambda ssc, s: s.updateStateByKey(
+        total, 1, ssc.sparkContext.parallelize(GIVEN, 2)
+    ),
+    "update from an RDD with a key twice": lambda ssc, s: s.updateStateByKey(
+        total, 1, ssc.sparkContext.parallelize([("a", 10), ("a", 10)], 1)
+    ),
+    "update of a window": lambda ssc, s: s.window(2, 2).updateStateByKey(total, 1),
+    "update of an inverse window": lambda ssc, s: s.reduceByKeyAndWindow(
+        operator.add, operator.sub, 5, 1, 1
+    ).updateStateByKey(keep_list, 1),
+    "update of an update": lambda ssc, s: s.updateStateByKey(total, 1).updateStateByKey(
+        keep_list, 1
+    ),
+    "window of an update": lambda ssc, s: s.updateStateByKey(total, 1).window(3, 2),
+    "window that leaves updates out": lambda ssc, s: s.updateStateByKey(total, 1).window(1, 3),
+    "join of an update": lambda ssc, s: s.join(s.updateStateByKey(total, 1), 1),
+    "update of a join": lambda ssc, s: s.leftOuterJoin(others(ssc), 1).updateStateByKey(
+        keep_list, 1
+    ),
+    "checkpointed update": lambda ssc, s: s.updateStateByKey(keep_list, 1).checkpoint(2),
+    "update without batches": lambda ssc, s: s.transform(
+        lambda time, rdd: rdd if time.timestamp() % 2 else None
+    ).updateStateByKey(count_calls, 1),
+}
+
+
 def plain(record: Any) -> Any:
     """Records as they compare: groups have no order of their own."""
     if isinstance(record, ResultIterable | list):
@@ -144,7 +211,7 @@ def collect(stream: Any, seen: list[tuple[float, Any]]) -> None:
 def define(ssc: Any, batches: list[Any], programs: dict[str, Program]) -> Outputs:
     """Add all programs to a context; return where their outputs will be."""
     sc = ssc.sparkContext
-    width = 1 if programs is OF_WINDOWS else 2  # windows have many partitions as it is
+    width = 2 if programs in (OF_WORDS, OF_PAIRS) else 1  # others have many as it is
     source = ssc.queueStream([sc.parallelize(batch, width) for batch in batches])
     outputs: Outputs = {name: [] for name in [*programs, "end"]}
     for name, program in programs.items():
@@ -208,7 +275,12 @@ def both(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ou
     """The outputs of all programs, ours and theirs."""
     mine: Outputs = {}
     other: Outputs = {}
-    groups = [(WORDS, OF_WORDS, 4), (PAIRS, OF_PAIRS, 4), (STREAM, OF_WINDOWS, 7)]
+    groups = [
+        (WORDS, OF_WORDS, 4),
+        (PAIRS, OF_PAIRS, 4),
+        (STREAM, OF_WINDOWS, 7),
+        (PAIRS, OF_STATES, 4),
+    ]
     for batches, programs, steps in groups:
         folder = tmp_path_factory.mktemp("pyspark")
         ours_out, their_out = run_both(sc, folder, batches, programs, steps)
@@ -217,7 +289,7 @@ def both(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ou
     return mine, other
 
 
-@pytest.mark.parametrize("name", [*OF_WORDS, *OF_PAIRS, *OF_WINDOWS])
+@pytest.mark.parametrize("name", [*OF_WORDS, *OF_PAIRS, *OF_WINDOWS, *OF_STATES])
 def test_same_output(both: tuple[Outputs, Outputs], name: str) -> None:
     mine, other = both
     assert mine[name] == other[name]

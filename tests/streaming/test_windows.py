@@ -23,10 +23,15 @@ from tests.waiting import eventually
 
 
 def test_a_window_moves_by_what_left_and_what_entered() -> None:
-    step = step_window(10_000, 5_000, 2_000)
-    assert step.current == Span(5_000, 10_000)
+    step = step_window(8_000, 10_000, 5_000)
     assert step.left == Span(3_000, 5_000)
     assert step.entered == Span(8_000, 10_000)
+
+
+def test_after_a_long_pause_all_of_the_window_before_has_left() -> None:
+    step = step_window(8_000, 99_000, 5_000)
+    assert step.left == Span(3_000, 8_000)
+    assert step.entered == Span(94_000, 99_000)
 
 
 @pytest.mark.parametrize(("seconds", "duration_ms"), [(2, 2000), (0.6, 600), (3.0, 3000)])

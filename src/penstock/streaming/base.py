@@ -38,7 +38,10 @@ class BaseDStream(ABC):
     """A stream as the engine sees it; ``DStream`` adds what users call."""
 
     must_checkpoint = False
-    """Whether each RDD is made of the one before it, so that lineage grows unless it is cut."""
+    """Whether each RDD is made of the one before it, so that lineage grows unless it is cut.
+
+    Such a stream is a ``StatefulDStream``, which has its own way with RDD checkpoints.
+    """
 
     needs_every_tick = False
     """Whether ticks that come late must have batches of their own."""
@@ -106,6 +109,23 @@ class BaseDStream(ABC):
         """Give a stream that was unpickled its context."""
         self._ssc = ssc
 
+    # -- how far batches look back --
+
+    def needed_after(self, done_ms: int) -> int:
+        """Return the time after which this stream's RDDs may be asked for again.
+
+        That is when batches up to ``done_ms`` are done, and as far as this stream knows.
+        """
+        return done_ms - self.remember_ms if self.remember_ms > self.slide_ms else done_ms
+
+    def restarts_from(self, after_ms: int, done_ms: int) -> int:
+        """Return from which of its times a restart makes this stream again, for those after."""
+        return after_ms
+
+    def parents_needed_after(self, after_ms: int, done_ms: int) -> int:
+        """Return what ``needed_after`` is for parents, where it is ``after_ms`` for this stream."""
+        return self.restarts_from(after_ms, done_ms)
+
     # -- durations --
 
     def initialize(self, zero_ms: int) -> None:
@@ -115,7 +135,8 @@ class BaseDStream(ABC):
             slides = -(-_LEAST_CHECKPOINT_MS // self.slide_ms)
             self.checkpoint_ms = slides * self.slide_ms
         # Two checkpoints, so that the older one goes when nothing is made of it any more.
-        self.remember(max(self.slide_ms, 2 * (self.checkpoint_ms or 0)))
+        checkpoints_ms = 0 if self.must_checkpoint else 2 * (self.checkpoint_ms or 0)
+        self.remember(max(self.slide_ms, checkpoints_ms))
 
     def remember(self, duration_ms: int) -> None:
         """Keep RDDs for that long, or for longer if that was said before."""
@@ -170,13 +191,7 @@ class BaseDStream(ABC):
 
     def clear_metadata(self, committed_ms: int) -> None:
         """Forget what is not to be remembered when batches up to that time are committed."""
-        with _computing:
-            for time_ms in self.outdated(self._generated, committed_ms):
-                self._release(time_ms, self._generated.pop(time_ms))
-
-    def outdated(self, times: dict[int, Any], committed_ms: int) -> list[int]:
-        """Return the times that are past what this stream remembers."""
-        return [time_ms for time_ms in times if time_ms <= committed_ms - self.remember_ms]
+        self._forget(committed_ms - self.remember_ms)
 
     def _initialized_at(self) -> int:
         if self._zero_ms is None:
@@ -187,13 +202,21 @@ class BaseDStream(ABC):
             )
         return self._zero_ms
 
+    def _forget(self, until_ms: int) -> None:
+        with _computing:
+            for time_ms in [t for t in self._generated if t <= until_ms]:
+                self._release(time_ms, self._generated.pop(time_ms))
+
     def _keep(self, time_ms: int, rdd: RDD[Any]) -> None:
         if self.storage_level is not None and not rdd.is_cached:
             rdd.persist(self.storage_level)
             self._persisted.add(time_ms)
+        self._mark_for_checkpoint(time_ms, rdd)
+        self._generated[time_ms] = rdd
+
+    def _mark_for_checkpoint(self, time_ms: int, rdd: RDD[Any]) -> None:
         if self._is_checkpoint_time(time_ms):
             rdd.checkpoint()
-        self._generated[time_ms] = rdd
 
     def _release(self, time_ms: int, rdd: RDD[Any]) -> None:
         if time_ms in self._persisted:  # what the program itself cached stays

@@ -5,7 +5,8 @@ of all DStreams of a program can be pickled. Names and meaning are those of ``py
 
     BaseDStream <- BasicOperations <- PairOperations <- WindowOperations <- DStream
     (the engine's side)                                                       |
-        TransformedDStream (<- UnionDStream), WindowedDStream, ReducedWindowDStream, inputs
+        TransformedDStream (<- UnionDStream), WindowedDStream, inputs,
+        StatefulDStream (<- StateDStream, ReducedWindowDStream)
 
 Source: ``pyspark.streaming.DStream``, ``org.apache.spark.streaming.dstream.DStream``.
 """
@@ -22,7 +23,7 @@ from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError
 from penstock.streaming import transforms
-from penstock.streaming.window_times import is_worth_inverting, step_window
+from penstock.streaming.operators import Operator
 from penstock.streaming.windows import WindowOperations
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DStream",
-    "ReducedWindowDStream",
     "TransformedDStream",
     "UnionDStream",
     "WindowedDStream",
@@ -67,8 +67,17 @@ class DStream(WindowOperations):
     def _windowed(self, window_ms: int, slide_ms: int) -> DStream:
         return WindowedDStream(self, window_ms, slide_ms)
 
-    def _reduced_windowed(self, window_ms: int, slide_ms: int, **functions: Any) -> DStream:
-        return ReducedWindowDStream(self, window_ms, slide_ms, **functions)
+    def _reduced_windowed(
+        self, operator: Operator, window_ms: int, slide_ms: int, **functions: Any
+    ) -> DStream:
+        from penstock.streaming.reduced_window import ReducedWindowDStream  # is a DStream itself
+
+        return ReducedWindowDStream(self, operator, window_ms, slide_ms, **functions)
+
+    def _with_state(self, operator: Operator, **functions: Any) -> DStream:
+        from penstock.streaming.state import StateDStream  # is a DStream itself
+
+        return StateDStream(self, operator, **functions)
 
 
 class TransformedDStream(DStream):
@@ -118,8 +127,11 @@ class UnionDStream(TransformedDStream):
         return reduce(DataFrame.unionByName, frames)
 
 
-class _SlidingDStream(DStream):
-    """A stream that looks back over the batches of its parent."""
+class WindowedDStream(DStream):
+    """All records of the batches in each window. Several windows use a batch, so it is persisted.
+
+    Source: ``org.apache.spark.streaming.dstream.WindowedDStream``.
+    """
 
     needs_every_tick = True
 
@@ -128,6 +140,8 @@ class _SlidingDStream(DStream):
         self._parent = parent
         self._window_ms = window_ms
         self._slide_ms = slide_ms
+        if parent.storage_level is None:
+            parent.persist(StorageLevel.MEMORY_ONLY)
 
     @property
     def parents(self) -> tuple[DStream, ...]:
@@ -144,17 +158,9 @@ class _SlidingDStream(DStream):
         """Longer by a window than this stream itself is remembered."""
         return self.remember_ms + self._window_ms
 
-
-class WindowedDStream(_SlidingDStream):
-    """All records of the batches in each window. Several windows use a batch, so it is persisted.
-
-    Source: ``org.apache.spark.streaming.dstream.WindowedDStream``.
-    """
-
-    def __init__(self, parent: DStream, window_ms: int, slide_ms: int) -> None:
-        super().__init__(parent, window_ms, slide_ms)
-        if parent.storage_level is None:
-            parent.persist(StorageLevel.MEMORY_ONLY)
+    def parents_needed_after(self, after_ms: int, done_ms: int) -> int:
+        """Return the begin of the oldest window."""
+        return after_ms - self._window_ms
 
     def persist(self, storageLevel: StorageLevel) -> WindowedDStream:
         """Persist the parent's RDDs, of which windows are unions; see ``DStream.persist``."""
@@ -174,59 +180,6 @@ class WindowedDStream(_SlidingDStream):
         """Return the union of the parent's DataFrames in the window."""
         times = self._parent.times_between(time_ms - self._window_ms, time_ms)
         return reduce(DataFrame.unionByName, map(self._parent.compute_dataframe, times))
-
-
-class ReducedWindowDStream(_SlidingDStream):
-    """Each window's values by key, made from the window before it where that is worth it.
-
-    The parent holds each batch's values, merged by key. Each RDD is made of the one before, so RDD
-    checkpoints bound the lineage; without one before (at the start) it is made of the whole window.
-
-    Source: ``org.apache.spark.streaming.api.python.PythonReducedWindowedDStream``.
-    """
-
-    operation = "reduceByKeyAndWindow"
-    must_checkpoint = True
-
-    def __init__(
-        self,
-        parent: DStream,
-        window_ms: int,
-        slide_ms: int,
-        *,
-        func: Callable[[Any, Any], Any],
-        inverse: Callable[[Any, Any], Any],
-        keep: Callable[[Any], bool] | None,
-        partitions: int | None,
-    ) -> None:
-        super().__init__(parent, window_ms, slide_ms)
-        self._func = func
-        self._inverse = inverse
-        self._filter = keep
-        self._partitions = partitions
-        self.persist(StorageLevel.MEMORY_ONLY)
-
-    def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Return the reduced values of the window."""
-        step = step_window(time_ms, self._window_ms, self._slide_ms)
-        previous = self.generated(time_ms - self._slide_ms)
-        if previous is None or not is_worth_inverting(self._window_ms, self._slide_ms):
-            rdds = self._parent.rdds_between(*step.current)
-            return self._reduce(rdds) if rdds else None
-        if left := self._parent.rdds_between(*step.left):
-            previous = self._subtract(previous, left)
-        entered = self._parent.rdds_between(*step.entered)
-        return self._reduce([previous, *entered]) if entered else previous
-
-    def _reduce(self, rdds: list[RDD[Any]]) -> RDD[Any]:
-        reduced = transforms.reduce_rdds(rdds, func=self._func, partitions=self._partitions)
-        return reduced if self._filter is None else reduced.filter(self._filter)
-
-    def _subtract(self, previous: RDD[Any], left: list[RDD[Any]]) -> RDD[Any]:
-        gone = transforms.reduce_rdds(left, func=self._func, partitions=self._partitions)
-        return transforms.subtract_by_key(
-            previous, gone, inverse=self._inverse, partitions=self._partitions
-        )
 
 
 def transformed(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, StreamingError
 from penstock.streaming.base import BaseDStream
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
+from penstock.streaming.look_back import needed_after
 from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
+from penstock.streaming.stateful import StatefulDStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
+    from penstock.streaming.rdd_checkpoints import RddCheckpoints
 
 __all__ = ["DStreamGraph"]
 
@@ -32,11 +35,6 @@ class DStreamGraph:
         self.operators = Operators()
         self._remember_ms: int | None = None  # what the program asked for
         self._batches: dict[int, Batch] = {}  # by time, ascending; those that are remembered
-
-    @property
-    def remember_ms(self) -> int:
-        """How long a batch's records may still be needed after its time."""
-        return max((stream.remember_ms for stream in self.inputs), default=0)
 
     @property
     def needs_every_tick(self) -> bool:
@@ -146,22 +144,41 @@ class DStreamGraph:
         for stream, planned in zip(self.inputs, batch.sources, strict=True):
             stream.set_range(batch.time_ms, planned)
 
-    def restore(self, batch: Batch, oldest_ms: int) -> None:
-        """Have the batches from ``oldest_ms`` on see an earlier run's batch in their windows.
+    def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
+        """Tell every stateful stream where RDD checkpoints are."""
+        for stream in self._stateful():
+            stream.checkpoint_data.open(place)
+
+    def restore_checkpoint_data(self, done_ms: int) -> None:
+        """Have every stateful stream take up its state; batches up to ``done_ms`` are committed.
+
+        Raises:
+            CheckpointError: it cannot; says why.
+        """
+        for stream in self._stateful():
+            stream.restore_checkpoint_data(done_ms)
+
+    def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
+        """Have batches see an earlier run's, as far as they look back from ``done_ms``.
 
         Raises:
             PenstockError: records that should be there are not.
         """
-        self._batches[batch.time_ms] = batch
+        needed = needed_after(self.streams(), done_ms)
+        for batch in earlier:
+            self._batches[batch.time_ms] = batch
+            self._restore(batch, needed)
+
+    def _restore(self, batch: Batch, needed: Mapping[BaseDStream, int]) -> None:
         for stream, taken in zip(self.inputs, batch.sources, strict=True):
-            if not stream.needs(batch.time_ms, oldest_ms):
+            if batch.time_ms <= needed[stream]:
                 continue
             if stream.can_read_again(taken):
                 stream.set_range(batch.time_ms, taken)
             else:
                 _log.warning(
                     "The records of batch %d (%d ms) of stream %s are gone, because no window "
-                    "needed them before; windows that reach back to it lack them",
+                    "needed them before; windows and state that reach back to it lack them",
                     batch.id,
                     batch.time_ms,
                     stream.name,
@@ -169,7 +186,16 @@ class DStreamGraph:
 
     def times_between(self, after_ms: int, until_ms: int) -> list[int]:
         """Return the times of remembered batches with ``after_ms < time <= until_ms``."""
-        return [time_ms for time_ms in list(self._batches) if after_ms < time_ms <= until_ms]
+        return sorted(t for t in list(self._batches) if after_ms < t <= until_ms)
+
+    def looks_back_to(self, done_ms: int) -> int:
+        """Return the time after which batches are needed when those up to ``done_ms`` are done."""
+        return min([done_ms, *needed_after(self.streams(), done_ms).values()])
+
+    def state_begins_at(self, done_ms: int) -> int:
+        """Return the time after which batches are needed to make state again."""
+        needed = needed_after(self.streams(), done_ms)
+        return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in self._stateful())])
 
     @property
     def oldest_id(self) -> int | None:
@@ -187,12 +213,30 @@ class DStreamGraph:
         damages = (stream.find_damage(planned) for stream, planned in pairs)
         return next((damage for damage in damages if damage is not None), None)
 
+    def update_checkpoint_data(self, batch: Batch) -> None:
+        """Make durable what a restart needs of a batch, which is to be committed.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        for stream in self._stateful():
+            stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
+
     def clear_metadata(self, committed_ms: int) -> None:
         """Forget and give free what no batch needs any more when those up to that time are done."""
+        needed = needed_after(self.streams(), committed_ms)
         for stream in self.streams():
             stream.clear_metadata(committed_ms)
-        for time_ms in self.times_between(-1, committed_ms - self.remember_ms):
+        for stateful in self._stateful():
+            stateful.clear_checkpoint_data(committed_ms, needed[stateful])
+        free_ms = [min(needed[i], committed_ms - i.remember_ms) for i in self.inputs]
+        for stream, until_ms in zip(self.inputs, free_ms, strict=True):
+            stream.give_free(until_ms)
+        for time_ms in self.times_between(-1, min(free_ms)):
             del self._batches[time_ms]
+
+    def _stateful(self) -> list[StatefulDStream]:
+        return [stream for stream in self.streams() if isinstance(stream, StatefulDStream)]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_batches": {}}

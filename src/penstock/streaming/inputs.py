@@ -147,21 +147,11 @@ class InputDStream(DStream):
         planned = self._ranges.get(time_ms)
         return None if planned is None else self.compute_range(planned)
 
-    def clear_metadata(self, committed_ms: int) -> None:
-        """Forget RDDs and ranges that are not to be remembered, and give their records free."""
-        super().clear_metadata(committed_ms)
-        for time_ms in sorted(self.outdated(self._ranges, committed_ms)):
+    def give_free(self, until_ms: int) -> None:
+        """Forget the ranges of batches up to that time, and give their records free."""
+        for time_ms in sorted(t for t in self._ranges if t <= until_ms):
             self.on_committed(self._ranges[time_ms])
             del self._ranges[time_ms]
-
-    @property
-    def needs_earlier(self) -> bool:
-        """Whether batches may look back to earlier ones."""
-        return self.remember_ms > self.slide_ms
-
-    def needs(self, time_ms: int, oldest_ms: int) -> bool:
-        """Whether batches from ``oldest_ms`` on may look back to the earlier one at ``time_ms``."""
-        return self.needs_earlier and time_ms > oldest_ms - self.remember_ms
 
 
 class QueueInputDStream(InputDStream):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from pyspark import RDD
 from pyspark.core.rdd import portable_hash
 
+from penstock.errors import ConfigError
 from penstock.streaming import transforms
 from penstock.streaming.basic import BasicOperations
 
 if TYPE_CHECKING:
     from penstock.streaming.dstream import DStream
+    from penstock.streaming.operators import Operator
 
 __all__ = ["PairOperations"]
 
@@ -87,6 +91,56 @@ class PairOperations(BasicOperations):
     def fullOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream as of ``join``, with None for what either stream lacks."""
         return self._pair_up("fullOuterJoin", other, numPartitions)
+
+    @abstractmethod
+    def _with_state(
+        self,
+        operator: Operator,
+        *,
+        update: Callable[[list[Any], Any], Any],
+        partitions: int,
+        initial: RDD[tuple[Any, Any]] | list[tuple[Any, Any]] | None,
+    ) -> DStream:
+        """Return the stream of each key's state."""
+
+    def updateStateByKey(
+        self,
+        updateFunc: Callable[[list[Any], Any], Any],
+        numPartitions: int | None = None,
+        initialRDD: RDD[tuple[Any, Any]] | Iterable[tuple[Any, Any]] | None = None,
+        name: str | None = None,
+    ) -> DStream:
+        """Return a stream of pairs of each key and its state, which every batch updates.
+
+        State goes on after a restart, and after a change of the code.
+
+        Args:
+            updateFunc: called in each batch with ``(new values, state)`` for every key that has
+                values or a state; the state is None at first. Returns the new state; None removes
+                the key. It may change the state that it is given.
+            numPartitions: partitions of each RDD; Spark's default parallelism by default.
+            initialRDD: pairs of keys and states to begin with, an RDD or a list. It is written to
+                the checkpoint location before the first batch; after a restart it is not looked at.
+            name: by which the state is found again after a restart; give one to keep it when the
+                program's operators change order.
+
+        Raises:
+            ConfigError: ``updateFunc`` is no function, or the name cannot be a file's.
+            StreamingError: another operator has the name.
+        """
+        if not callable(updateFunc):
+            raise ConfigError(
+                f"{updateFunc!r} is no function",
+                operation="updateStateByKey",
+                hint="give a function of the list of new values and the state",
+            )
+        given = initialRDD if isinstance(initialRDD, RDD) else list(initialRDD or ())
+        return self._with_state(
+            self.ssc.graph.operators.add("updateStateByKey", name, {}),
+            update=updateFunc,
+            partitions=numPartitions or self.ssc.sparkContext.defaultParallelism,
+            initial=given if isinstance(given, RDD) or given else None,
+        )
 
     def _pair_up(self, method: str, other: DStream, partitions: int | None) -> DStream:
         return self._derive(method, transforms.pair_up, other, method=method, partitions=partitions)

@@ -1,50 +1,172 @@
-"""RDD checkpoints: RDDs written out by Spark, so that what is made of them has a short lineage.
+"""RDD checkpoints: RDDs that Spark wrote out, so that what is made of them has a short lineage.
 
-They serve the run that wrote them and no other: a new run makes its RDDs from the journal.
+Each run writes to a folder of its own, ``rdds/<run>`` in the checkpoint location. Those of stateful
+operators outlive their run, by their marks (``penstock.checkpoint.rdd_marks``, which also holds the
+invariants); all else serves the run that wrote it, and goes at the next start.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Iterable
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, SparkContext
 
-from penstock.errors import ConfigError
+from penstock.checkpoint.local_files import local_path
+from penstock.checkpoint.rdd_marks import RddMark, RddMarks
+from penstock.errors import CheckpointError, ConfigError, StorageError, StreamingError
+from penstock.storage import Storage
+from penstock.storage.checks import storage_error
+from penstock.storage.folders import sync_folder
+from penstock.storage.syscalls import Syscalls
 
-__all__ = ["delete", "prepare"]
+__all__ = ["RddCheckpoints", "delete"]
 
+_log = logging.getLogger(__name__)
 _FOLDER = "rdds"
+_MARKS = "marks"
 
 
-def prepare(sc: SparkContext, location_url: str) -> None:
-    """Have Spark write RDD checkpoints under the location; remove those of earlier runs.
+class RddCheckpoints:
+    """The RDD checkpoints of one checkpoint location. Has Spark write this run's there.
 
     Raises:
         ConfigError: Spark cannot write there.
+        LogFormatError: a mark cannot be read.
     """
-    url = f"{location_url}/{_FOLDER}"
-    try:
-        _delete_path(sc, url)
-        sc.setCheckpointDir(url)
-    except Py4JJavaError as error:
-        raise ConfigError(
-            "Spark cannot write RDD checkpoints to the checkpoint location",
-            operation="prepare RDD checkpoints",
-            path=url,
-            hint="windows with an inverse function and DStream.checkpoint need a location that "
-            "Hadoop's file systems can write, such as a local path or s3a://",
-        ) from error
+
+    def __init__(self, sc: SparkContext, storage: Storage) -> None:
+        self.marks = RddMarks(storage, f"{_FOLDER}/{_MARKS}")
+        self._sc = sc
+        self._storage = storage
+        url = storage.uri(_FOLDER)
+        try:
+            sc.setCheckpointDir(url)
+        except Py4JJavaError as error:
+            raise ConfigError(
+                "Spark cannot write RDD checkpoints to the checkpoint location",
+                operation="prepare RDD checkpoints",
+                path=url,
+                hint="state, windows with an inverse function and DStream.checkpoint need a "
+                "location that Hadoop's file systems can write, such as a local path or s3a://",
+            ) from error
+        # As Spark spells it, so that the names of files that it gives can be compared.
+        self._base, _, self._run = str(sc.getCheckpointDir()).rpartition("/")
+        self._sweep()
+
+    def write(self, rdd: RDD[Any], kind: str, shape: dict[str, int]) -> RddMark:
+        """Have an RDD that is marked for it written, if no job did so; return the mark to add.
+
+        Raises:
+            StorageError: the files cannot be made durable.
+            StreamingError: the program set another checkpoint folder.
+        """
+        rdd._jrdd.rdd().doCheckpoint()  # what a job on it does when it ends; does nothing twice
+        file = self._file_of(rdd)
+        self._make_durable(file)
+        return RddMark(kind, shape, file, self._sizes(file))
+
+    def load(self, mark: RddMark) -> RDD[Any]:
+        """Return the RDD that a mark with a file stands for.
+
+        Raises:
+            CheckpointError: files of it are missing or have another size.
+        """
+        assert mark.file is not None
+        found = self._sizes(mark.file)
+        if found != mark.sizes:
+            raise CheckpointError(
+                f"the partitions of an RDD checkpoint have {list(found)} bytes, and had "
+                f"{list(mark.sizes)} when it was complete",
+                operation="restore RDD checkpoint",
+                path=self._url(mark.file),
+                hint="restore the files from a backup, or start with a new checkpoint location",
+            )
+        return self._sc._checkpointFile(self._url(mark.file), self._sc.serializer)  # type: ignore[arg-type]
+
+    def delete(self, file: str) -> None:
+        """Delete the files of a mark that is gone; raises StorageError when that fails."""
+        _delete_url(self._sc, self._url(file))
+
+    def _sweep(self) -> None:
+        """Delete what no mark names: of runs that were killed, and of streams without state."""
+        named = {file for name in self.marks.operators() for file in self._files_named(name)}
+        for run in self._folders(_FOLDER):
+            if run in (_MARKS, self._run):
+                continue
+            files = {f"{run}/{name}" for name in self._folders(f"{_FOLDER}/{run}")}
+            for file in (files - named) if files & named else [run]:
+                try:
+                    self.delete(file)
+                except StorageError:
+                    _log.warning("Error deleting RDD checkpoint %r", file, exc_info=True)
+
+    def _files_named(self, operator: str) -> Iterable[str]:
+        marks = (self.marks.get(operator, time_ms) for time_ms in self.marks.times_ms(operator))
+        return [mark.file for mark in marks if mark.file is not None]
+
+    def _folders(self, folder: str) -> list[str]:
+        return [entry.name for entry in self._storage.list(folder) if entry.is_folder]
+
+    def _sizes(self, file: str) -> tuple[int, ...]:
+        entries = self._storage.list(f"{_FOLDER}/{file}")
+        return tuple(entry.size for entry in entries if entry.name.startswith("part-"))
+
+    def _url(self, file: str) -> str:
+        return f"{self._base}/{file}"
+
+    def _file_of(self, rdd: RDD[Any]) -> str:
+        url = str(rdd.getCheckpointFile())
+        base, _, file = url.partition(f"{self._base}/")
+        if base or file.count("/") != 1:
+            raise StreamingError(
+                "the program changed the folder of RDD checkpoints, so state cannot be recovered",
+                operation="write RDD checkpoint",
+                path=url,
+                hint="do not call SparkContext.setCheckpointDir in a streaming program",
+            )
+        return file
+
+    def _make_durable(self, file: str) -> None:
+        """Make files that Spark wrote survive a power cut; object stores do so by themselves."""
+        path = local_path(self._storage, f"{_FOLDER}/{file}")
+        if path is None:
+            return
+        syscalls = Syscalls()
+        try:
+            for entry in syscalls.scan(path):
+                fd = syscalls.open(entry.path, os.O_RDONLY)
+                try:
+                    syscalls.fsync(fd)
+                finally:
+                    syscalls.close(fd)
+            for folder in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
+                sync_folder(syscalls, folder)
+        except OSError as error:
+            raise storage_error(
+                error, operation="sync RDD checkpoint", path=file, url=self._storage.url
+            ) from error
 
 
 def delete(rdd: RDD[Any]) -> None:
     """Delete the files of an RDD's checkpoint, if it was written."""
     path = rdd.getCheckpointFile()
     if path is not None:
-        _delete_path(rdd.context, path)
+        _delete_url(rdd.context, path)
 
 
-def _delete_path(sc: SparkContext, url: str) -> None:
+def _delete_url(sc: SparkContext, url: str) -> None:
     assert sc._jvm is not None  # a running context has one
     path = sc._jvm.org.apache.hadoop.fs.Path(url)
-    path.getFileSystem(sc._jsc.hadoopConfiguration()).delete(path, True)
+    try:
+        path.getFileSystem(sc._jsc.hadoopConfiguration()).delete(path, True)
+    except Py4JJavaError as error:
+        raise StorageError(
+            "files of an RDD checkpoint cannot be deleted",
+            operation="delete RDD checkpoint",
+            path=url,
+            hint="nothing needs them; they are deleted at the next start, if that can be done then",
+        ) from error

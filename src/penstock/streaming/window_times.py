@@ -23,20 +23,21 @@ class Span(NamedTuple):
 
 
 class WindowStep(NamedTuple):
-    """How a window moves by one slide."""
+    """How a window moves."""
 
-    current: Span
     left: Span
     entered: Span
 
 
-def step_window(time_ms: int, window_ms: int, slide_ms: int) -> WindowStep:
-    """Return the window that ends at ``time_ms``, and what it lost and won since the one before."""
-    begin_ms, previous_ms = time_ms - window_ms, time_ms - slide_ms
+def step_window(previous_ms: int, time_ms: int, window_ms: int) -> WindowStep:
+    """Return what the window at ``time_ms`` lost and won since the one at ``previous_ms``.
+
+    While no program ran, no windows ended, so the one before may be any number of slides away.
+    """
+    begin_ms = time_ms - window_ms
     return WindowStep(
-        current=Span(begin_ms, time_ms),
-        left=Span(begin_ms - slide_ms, begin_ms),
-        entered=Span(previous_ms, time_ms),
+        left=Span(previous_ms - window_ms, min(begin_ms, previous_ms)),
+        entered=Span(max(begin_ms, previous_ms), time_ms),
     )
 
 

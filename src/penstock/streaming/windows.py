@@ -8,18 +8,19 @@ when batches fall behind, that is a later batch than the one that was due when t
 
 from __future__ import annotations
 
-import operator
 from abc import abstractmethod
 from collections.abc import Callable
+from operator import add, sub
 from typing import TYPE_CHECKING, Any
 
 from pyspark.resultiterable import ResultIterable
 
 from penstock.streaming.pairs import PairOperations
-from penstock.streaming.window_times import check_duration
+from penstock.streaming.window_times import check_duration, is_worth_inverting
 
 if TYPE_CHECKING:
     from penstock.streaming.dstream import DStream
+    from penstock.streaming.operators import Operator
 
 __all__ = ["WindowOperations"]
 
@@ -39,6 +40,7 @@ class WindowOperations(PairOperations):
     @abstractmethod
     def _reduced_windowed(
         self,
+        operator: Operator,
         window_ms: int,
         slide_ms: int,
         *,
@@ -47,7 +49,7 @@ class WindowOperations(PairOperations):
         keep: Callable[[Any], bool] | None,
         partitions: int | None,
     ) -> DStream:
-        """Return the stream of each window's values by key, made from the window before it."""
+        """Return the stream of each window's values by key, made from the one before it."""
 
     def window(self, windowDuration: float, slideDuration: float | None = None) -> DStream:
         """Return a stream of all records in a window that ends at each slide."""
@@ -59,6 +61,7 @@ class WindowOperations(PairOperations):
         invReduceFunc: _Reduce | None,
         windowDuration: float,
         slideDuration: float,
+        name: str | None = None,
     ) -> DStream:
         """Return a stream with each window's records merged into one.
 
@@ -67,25 +70,38 @@ class WindowOperations(PairOperations):
             invReduceFunc: takes a record out again; see ``reduceByKeyAndWindow``.
             windowDuration: width of the window, in seconds.
             slideDuration: how far apart windows are, in seconds.
+            name: see ``reduceByKeyAndWindow``.
         """
         keyed = self.map(lambda record: (1, record))
         reduced = keyed.reduceByKeyAndWindow(
-            reduceFunc, invReduceFunc, windowDuration, slideDuration, 1
+            reduceFunc, invReduceFunc, windowDuration, slideDuration, 1, name=name
         )
         return reduced.map(lambda pair: pair[1])
 
-    def countByWindow(self, windowDuration: float, slideDuration: float) -> DStream:
-        """Return a stream with the number of records in each window; none before the first."""
+    def countByWindow(
+        self, windowDuration: float, slideDuration: float, name: str | None = None
+    ) -> DStream:
+        """Return a stream with the number of records in each window; none before the first.
+
+        ``name`` is as in ``reduceByKeyAndWindow``.
+        """
         ones = self.map(lambda _: 1)
-        return ones.reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
+        return ones.reduceByWindow(add, sub, windowDuration, slideDuration, name)
 
     def countByValueAndWindow(
-        self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
+        self,
+        windowDuration: float,
+        slideDuration: float,
+        numPartitions: int | None = None,
+        name: str | None = None,
     ) -> DStream:
-        """Return a stream of pairs of each distinct record in a window and its number in it."""
+        """Return a stream of pairs of each distinct record in a window and its number in it.
+
+        ``name`` is as in ``reduceByKeyAndWindow``.
+        """
         ones = self.map(lambda record: (record, 1))
         counted = ones.reduceByKeyAndWindow(
-            operator.add, operator.sub, windowDuration, slideDuration, numPartitions
+            add, sub, windowDuration, slideDuration, numPartitions, name=name
         )
         return counted.filter(lambda pair: pair[1] > 0)
 
@@ -115,6 +131,7 @@ class WindowOperations(PairOperations):
         slideDuration: float | None = None,
         numPartitions: int | None = None,
         filterFunc: Callable[[Any], bool] | None = None,
+        name: str | None = None,
     ) -> DStream:
         """Return a stream of pairs with each window's values of a key merged.
 
@@ -122,18 +139,29 @@ class WindowOperations(PairOperations):
             func: merges two values; associative and commutative.
             invFunc: ``invFunc(func(x, y), y) == x``. With it a window of five slides or more is
                 made from the one before it: what entered is merged, what left is taken out. A key
-                that has left stays, with what ``invFunc`` makes of it, unless ``filterFunc`` drops
-                it. After a restart the first window is made anew, without such keys.
+                that has left stays, also over restarts, with what ``invFunc`` makes of it, unless
+                ``filterFunc`` drops it.
             windowDuration: width of the window, in seconds.
             slideDuration: how far apart windows are, in seconds; this stream's slide by default.
             numPartitions: partitions of each RDD; Spark's default parallelism by default.
             filterFunc: which pairs are kept; used with ``invFunc`` only, as in PySpark.
+            name: by which the windows with ``invFunc`` are found again after a restart; give one
+                to keep them when the program's operators change order.
+
+        Raises:
+            ConfigError: a duration is wrong, or the name cannot be a file's.
+            StreamingError: another operator has the name.
         """
         window_ms, slide_ms = self._durations(windowDuration, slideDuration)
         reduced = self.reduceByKey(func, numPartitions)
         if invFunc is None:
             return reduced._windowed(window_ms, slide_ms).reduceByKey(func, numPartitions)
+        operator = self.ssc.graph.operators.add("reduceByKeyAndWindow", name, {})
+        if not is_worth_inverting(window_ms, slide_ms):
+            whole = reduced._windowed(window_ms, slide_ms).reduceByKey(func, numPartitions)
+            return whole if filterFunc is None else whole.filter(filterFunc)
         return reduced._reduced_windowed(
+            operator,
             window_ms,
             slide_ms,
             func=func,

@@ -92,12 +92,11 @@ class BatchLog:
         found: list[Batch] = []
         for batch_id in range(self._next_batch_id - 1, -1, -1):
             try:
-                batch = self.read(batch_id)
+                if self._time_ms(batch_id) <= after_ms:
+                    break
+                found.append(self.read(batch_id))
             except LogGapError:
                 return found[::-1], False
-            if batch.time_ms <= after_ms:
-                break
-            found.append(batch)
         return found[::-1], True
 
     def read(self, batch_id: int) -> Batch:
@@ -142,6 +141,9 @@ class BatchLog:
         """Delete log entries that are not to be retained, but none from batch ``needed_id`` on."""
         # A batch begins where the one before it ends, so that one's entry is kept, too.
         self._location.retire(max(self._retain, self._next_batch_id - needed_id))
+
+    def _time_ms(self, batch_id: int) -> int:
+        return self._location.offsets.get_for(batch_id, self._inputs).batch_timestamp_ms
 
     def _newest(self) -> OffsetSeq | None:
         return self._location.offsets.get(self._next_batch_id - 1) if self._next_batch_id else None

@@ -15,10 +15,10 @@ from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOrder, RateOrders
 from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
-from penstock.streaming import rdd_checkpoints
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.graph_checkpoint.run import RunCheckpoints
 from penstock.streaming.listener import ListenerBus
+from penstock.streaming.rdd_checkpoints import RddCheckpoints
 from penstock.streaming.scheduler.batch_log import BatchLog
 from penstock.streaming.scheduler.job_generator import JobGenerator
 from penstock.streaming.scheduler.job_scheduler import JobScheduler
@@ -74,7 +74,7 @@ class Engine:
             )
             graph.check_offsets(log.ends)
             if graph.writes_rdds:
-                rdd_checkpoints.prepare(sc, location.url)
+                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage))
             self._rates = RateManager(
                 graph.inputs,
                 graph.batch_interval_ms,

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from penstock.clock import Clock
-from penstock.errors import BatchFailedError
+from penstock.errors import BatchFailedError, LogGapError
 from penstock.streaming.batch import Batch, InputLimit
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.scheduler.batch_log import BatchLog
@@ -108,6 +108,7 @@ class JobGenerator:
 
     def batch_done(self, job_set: JobSet) -> None:
         """Commit a batch whose jobs all ended well; called by the thread of its last job."""
+        self._graph.update_checkpoint_data(job_set.batch)
         self._log.commit(job_set.batch)
         self._events.put(partial(self._clear, job_set.batch))
         self._events.put(partial(self._do_checkpoint, job_set.batch.time_ms, done=True))
@@ -148,24 +149,36 @@ class JobGenerator:
         return done
 
     def _restore(self, again: Sequence[Batch]) -> None:
-        """Take up the batches of the run before: what is committed already, what windows need."""
+        """Take up the run before: its state, what is committed already, what is looked back to."""
         if again:
             behind = self._log.read_since(again[0].time_ms)[0]
             self._done = {b.id: b for b in behind if b not in again}
-        if not any(stream.needs_earlier for stream in self._graph.inputs):
+        done_ms = again[0].time_ms - 1 if again else max(self._log.last_time_ms, 0)
+        self._graph.restore_checkpoint_data(done_ms)
+        needed_after_ms = self._graph.looks_back_to(done_ms)
+        if needed_after_ms >= done_ms:
             return
-        oldest_ms = again[0].time_ms if again else self._log.last_time_ms
-        earlier, complete = self._log.read_since(oldest_ms - self._graph.remember_ms)
+        earlier, complete = self._log.read_since(needed_after_ms)
         if not complete:
-            _log.warning(
-                "Windows reach back %d ms, and the batches before %d ms are no longer in the "
-                "offset log; windows that reach back to them lack their records",
-                self._graph.remember_ms,
-                earlier[0].time_ms if earlier else oldest_ms,
+            self._note_gone(earlier[0].time_ms if earlier else done_ms, done_ms)
+        self._graph.restore([batch for batch in earlier if batch not in again], done_ms)
+
+    def _note_gone(self, first_ms: int, done_ms: int) -> None:
+        """Say that batches before ``first_ms`` are needed and gone; raise when state is."""
+        if (state_ms := self._graph.state_begins_at(done_ms)) < first_ms:
+            raise LogGapError(
+                f"state was kept at {state_ms} ms, and the batches after it, before {first_ms} ms, "
+                "are no longer in the offset log",
+                operation="recover state",
+                hint="restore the offset log from a backup, or start with a new checkpoint "
+                "location",
             )
-        for batch in earlier:
-            if batch not in again:
-                self._graph.restore(batch, oldest_ms)
+        _log.warning(
+            "Windows reach back to %d ms, and the batches before %d ms are no longer in the "
+            "offset log; windows that reach back to them lack their records",
+            self._graph.looks_back_to(done_ms),
+            first_ms,
+        )
 
     # -- the event loop's thread --
 

@@ -1,0 +1,152 @@
+"""Marks of RDD checkpoints: which of Spark's files hold an operator's state, as of which time.
+
+    rdds/marks/<operator>/<time>    a mark
+    rdds/<run>/rdd-<n>/part-*       what it stands for, as Spark wrote it
+
+    v1
+    {"kind":"updateStateByKey","shape":{},"file":"<run>/rdd-<n>","sizes":[120,80]}
+
+Spark's folder has no sign of its own that it is whole: one whose writer was killed reads as an RDD
+with fewer partitions. So an RDD checkpoint counts from the moment its mark is there.
+
+Invariants:
+
+1. A mark is created, durably, after the files that it names are whole and durable, and never
+   changes. Its sizes are those of all partitions, so files that got lost or short are found.
+2. An operator that has run has a mark. The first one says how it began (``file`` is None: without
+   state), so that "never ran" and "ran, and wrote no state yet" cannot be mixed up.
+3. A mark is deleted before its files. What no mark names, no one needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.checksum import ChecksummedFiles
+from penstock.checkpoint.log_format import (
+    MalformedLogError,
+    decode_log,
+    dump_json,
+    encode_log,
+    parse_fields,
+)
+from penstock.errors import AlreadyExistsError, ConcurrentDriverError, LogFormatError
+from penstock.storage import Storage
+
+__all__ = ["RddMark", "RddMarks"]
+
+_VERSION = 1
+_FIELDS = ("kind", "shape", "file", "sizes")
+
+
+@dataclass(frozen=True, slots=True)
+class RddMark:
+    """What an RDD checkpoint is of.
+
+    ``kind`` is the operator's; ``shape`` holds what must not change for the state to go on (such as
+    a window's width); ``file`` is the folder, below ``rdds``, of a partition file for each of
+    ``sizes`` (in bytes).
+    """
+
+    kind: str
+    shape: Mapping[str, int] = field(default_factory=dict)
+    file: str | None = None
+    sizes: tuple[int, ...] = ()
+
+
+class RddMarks:
+    """The marks in a checkpoint location. Methods list and read afresh; nothing is cached."""
+
+    def __init__(self, storage: Storage, folder: str = "rdds/marks") -> None:
+        self._storage = storage
+        self._files = ChecksummedFiles(storage)
+        self._folder = folder
+
+    def add(self, operator: str, time_ms: int, mark: RddMark) -> None:
+        """Make a mark durable. Adding the same one again changes nothing.
+
+        Raises ConcurrentDriverError when there is another one for that time, StorageError when it
+        cannot be written.
+        """
+        path = self._path(operator, time_ms)
+        try:
+            self._files.create(path, _encode(mark))
+        except AlreadyExistsError as error:
+            if self.get(operator, time_ms) != mark:
+                raise ConcurrentDriverError(
+                    "another driver made an RDD checkpoint of this operator for the same time",
+                    operation="mark RDD checkpoint",
+                    path=self._storage.uri(path),
+                    ids={"operator": operator, "time_ms": time_ms},
+                    hint="stop one of the two, or give each a checkpoint location of its own",
+                ) from error
+
+    def get(self, operator: str, time_ms: int) -> RddMark:
+        """Return a mark.
+
+        Raises LogFormatError when it is torn, altered or of a newer version, NotFoundError when
+        there is none.
+        """
+        path = self._path(operator, time_ms)
+        try:
+            return _decode(self._files.read(path))
+        except MalformedLogError as error:
+            raise LogFormatError(
+                str(error),
+                operation="read mark of RDD checkpoint",
+                path=self._storage.uri(path),
+                ids={"operator": operator, "time_ms": time_ms},
+                hint=error.hint,
+            ) from error.__cause__
+
+    def times_ms(self, operator: str) -> list[int]:
+        """Return the times that an operator has marks for, ascending."""
+        entries = self._storage.list(f"{self._folder}/{operator}")
+        times = (parse_batch_id(entry.name) for entry in entries if not entry.is_folder)
+        return sorted(time_ms for time_ms in times if time_ms is not None)
+
+    def operators(self) -> list[str]:
+        """Return the operators that have marks, or had some."""
+        return [entry.name for entry in self._storage.list(self._folder) if entry.is_folder]
+
+    def delete(self, operator: str, time_ms: int) -> None:
+        """Remove a mark if it is there; raises StorageError when it cannot be removed."""
+        self._files.delete(self._path(operator, time_ms))
+
+    def _path(self, operator: str, time_ms: int) -> str:
+        return f"{self._folder}/{operator}/{time_ms}"
+
+
+def _encode(mark: RddMark) -> bytes:
+    values = (mark.kind, dict(mark.shape), mark.file, list(mark.sizes))
+    return encode_log(_VERSION, [dump_json(dict(zip(_FIELDS, values, strict=True)))])
+
+
+def _decode(data: bytes) -> RddMark:
+    lines = decode_log(data, _VERSION)
+    if len(lines) != 1:
+        raise MalformedLogError(f"Incomplete log file: {len(lines)} lines, not 1")
+    mark = _from_fields(parse_fields(lines[0], _FIELDS))
+    if mark is None or _encode(mark) != data:
+        raise MalformedLogError(f"Log file was malformed: {lines[0]} is no mark")
+    return mark
+
+
+def _from_fields(fields: Mapping[str, Any]) -> RddMark | None:
+    kind, shape, file, sizes = (fields[name] for name in _FIELDS)
+    right = (
+        isinstance(kind, str)
+        and isinstance(shape, dict)
+        and _are_counts(list(shape.values()))
+        and isinstance(sizes, list)
+        and _are_counts(sizes)
+        and (isinstance(file, str) if sizes else file is None)
+    )
+    return RddMark(kind, shape, file, tuple(sizes)) if right else None
+
+
+def _are_counts(values: Sequence[object]) -> bool:
+    return all(type(value) is int and value >= 0 for value in values)

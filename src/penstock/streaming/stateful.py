@@ -1,0 +1,110 @@
+"""Streams whose RDD of a batch is made of the one before it.
+
+Invariants:
+
+1. RDDs are made in the order of their times, none left out, also when only later ones are asked
+   for.
+2. The newest RDD that committed batches have reached stays, because the next one is made of it.
+   What is older goes as soon as nothing looks back to it; executors keep no copies of it.
+3. Each RDD is persisted, and one in each checkpoint interval is written to the checkpoint location,
+   so lineage is bounded, and so is what a restart computes again.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark import RDD, StorageLevel
+
+from penstock.streaming.checkpoint_data import DStreamCheckpointData
+from penstock.streaming.dstream import DStream
+from penstock.streaming.operators import Operator
+
+__all__ = ["StatefulDStream"]
+
+
+class StatefulDStream(DStream):
+    """A stream with state; ``operator`` names it, ``shape`` is what its state depends on."""
+
+    must_checkpoint = True
+
+    def __init__(self, parent: DStream, operator: Operator, shape: Mapping[str, int]) -> None:
+        super().__init__(parent.ssc)
+        self.operator = operator
+        self.checkpoint_data = DStreamCheckpointData(operator, shape)
+        self._parent = parent
+        self._origin_ms = 0  # no RDD is made for times up to this one; what was made stays
+        self.persist(StorageLevel.MEMORY_ONLY)
+
+    @abstractmethod
+    def advance(self, time_ms: int, previous: RDD[Any] | None, previous_ms: int) -> RDD[Any] | None:
+        """Return the RDD of a batch, made of the one of ``previous_ms``; None for no RDD."""
+
+    def initial_rdd(self) -> RDD[Any] | None:
+        """Return what the first batch is made of; called once in the life of the state."""
+        return None
+
+    def is_aligned(self, time_ms: int) -> bool:
+        """Whether the stream can go on from its RDD of that time, of a run before."""
+        return True
+
+    @property
+    def operation(self) -> str:
+        """The name of the method that made this stream."""
+        return self.operator.kind
+
+    @property
+    def parents(self) -> tuple[DStream, ...]:
+        """The stream that brings what is new."""
+        return (self._parent,)
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Return the RDD of that time, after those before it; None for times no longer kept."""
+        if time_ms <= self._origin_ms:
+            return None
+        for between_ms in self.times_between(self._newest_before(time_ms), time_ms - 1):
+            self.get_or_compute(between_ms)
+        previous_ms = self._newest_before(time_ms)
+        return self.advance(time_ms, self.generated(previous_ms), previous_ms)
+
+    def restore_checkpoint_data(self, done_ms: int) -> None:
+        """Take up the state that a run before left, or begin."""
+        self._origin_ms, self._generated = self.checkpoint_data.restore(
+            done_ms, is_aligned=self.is_aligned, initial=self.initial_rdd
+        )
+
+    def clear_metadata(self, committed_ms: int) -> None:
+        """Keep RDDs: ``clear_checkpoint_data`` knows which go."""
+
+    def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
+        """Delete what no restart needs, and forget RDDs, when batches up to ``done_ms`` are done.
+
+        All RDDs before the newest one up to ``needed_after_ms`` go.
+        """
+        self.checkpoint_data.cleanup(done_ms, needed_after_ms)
+        self._origin_ms = self._newest_before(needed_after_ms + 1)
+        self._forget(self._origin_ms - 1)
+
+    def restarts_from(self, after_ms: int, done_ms: int) -> int:
+        """Return the time of the RDD checkpoint that a restart goes on from."""
+        return self.checkpoint_data.restart_ms(after_ms, done_ms)
+
+    def _newest_before(self, time_ms: int) -> int:
+        return max((t for t in self._generated if t < time_ms), default=self._origin_ms)
+
+    def _mark_for_checkpoint(self, time_ms: int, rdd: RDD[Any]) -> None:
+        assert self.checkpoint_ms is not None  # initialize gave it one
+        if self.checkpoint_data.is_due(time_ms, self._initialized_at(), self.checkpoint_ms):
+            rdd.checkpoint()
+            self.checkpoint_data.expect(time_ms, rdd)
+
+    def _release(self, time_ms: int, rdd: RDD[Any]) -> None:
+        # A batch that brought nothing has the RDD of the one before it.
+        heirs = [t for t, kept in self._generated.items() if kept is rdd]
+        if time_ms in self._persisted:
+            self._persisted.remove(time_ms)
+            self._persisted.update(heirs[:1])
+            if not heirs:
+                rdd.unpersist()
