@@ -81,6 +81,16 @@ class StreamingContext(StreamSources):
         """Return the SparkContext of this program."""
         return self._sc
 
+    @property
+    def clock(self) -> Clock:
+        """Return the clock of the batches."""
+        return self._clock
+
+    @property
+    def settings(self) -> StreamingSettings:
+        """Return the settings of this program."""
+        return self._settings
+
     @classmethod
     def getActive(cls) -> StreamingContext | None:
         """Return the context that was started and not stopped in this process, None without one."""

@@ -35,8 +35,8 @@ class DStreamGraph:
 
     @property
     def remember_ms(self) -> int:
-        """How long a batch's records may still be needed after its time."""
-        return max((stream.remember_ms for stream in self.inputs), default=0)
+        """How long a batch may still be needed after its time: its records, or what it took."""
+        return max((max(i.remember_ms, i.recall_ms) for i in self.inputs), default=0)
 
     @property
     def needs_every_tick(self) -> bool:
@@ -133,12 +133,21 @@ class DStreamGraph:
     def check_offsets(self, starts: tuple[SourceOffset, ...]) -> None:
         """Refuse offsets of other inputs at start, not in a batch; raises RecoveryMismatchError."""
         for stream, start in zip(self.inputs, starts, strict=True):
-            stream.partitions(start)
+            stream.check_offset(start)
 
-    def plan(self, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
-        """Return what the next batch takes of each input, all that is there after ``starts``."""
+    def plan(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
+        """Return what the batch of that time takes of each input, all there is after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)
-        return tuple(SourceRange(start, i.latest_offset(start)) for i, start in pairs)
+        return tuple(SourceRange(start, i.latest_offset(start, time_ms)) for i, start in pairs)
+
+    def has_records(self, planned: tuple[SourceRange, ...]) -> bool:
+        """Whether any input has records in the ranges that were planned."""
+        pairs = zip(self.inputs, planned, strict=True)
+        return any(stream.has_records(source) for stream, source in pairs)
+
+    def looks_back(self) -> bool:
+        """Whether a batch may need an earlier one: its records, or what it took."""
+        return any(i.needs_earlier or i.recall_ms > 0 for i in self.inputs)
 
     def begin(self, batch: Batch) -> None:
         """Tell every input which records the batch takes."""
@@ -154,6 +163,7 @@ class DStreamGraph:
         """
         self._batches[batch.time_ms] = batch
         for stream, taken in zip(self.inputs, batch.sources, strict=True):
+            stream.recall(taken)
             if not stream.needs(batch.time_ms, oldest_ms):
                 continue
             if stream.can_read_again(taken):

@@ -129,7 +129,7 @@ class JobGenerator:
         if again:
             behind = self._log.read_since(again[0].time_ms)[0]
             self._done = {b.id: b for b in behind if b not in again}
-        if not any(stream.needs_earlier for stream in self._graph.inputs):
+        if not self._graph.looks_back():
             return
         oldest_ms = again[0].time_ms if again else self._log.last_time_ms
         earlier, complete = self._log.read_since(oldest_ms - self._graph.remember_ms)
@@ -180,7 +180,7 @@ class JobGenerator:
     def _generate(self, time_ms: int) -> None:
         if self._halted:
             return
-        batch = self._log.plan(time_ms, self._graph.plan(self._log.ends))
+        batch = self._log.plan(time_ms, self._graph.plan(time_ms, self._log.ends))
         self._unfinished.add(batch.id)
         self._make_jobs(batch)
 
@@ -188,8 +188,7 @@ class JobGenerator:
         """Plan what is due, and one more batch if an input has more than the last one took."""
         while (due_ms := self._due.take()) is not None:
             self._generate(due_ms)
-        planned = self._graph.plan(self._log.ends)
-        if any(source.start != source.end for source in planned):
+        if self._graph.has_records(self._graph.plan(time_ms, self._log.ends)):
             self._generate(time_ms)
 
     def _make_jobs(self, batch: Batch) -> None:

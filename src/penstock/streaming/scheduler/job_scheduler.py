@@ -27,7 +27,9 @@ from penstock.streaming.scheduler.jobs import Job, JobSet
 __all__ = ["JobScheduler"]
 
 _log = logging.getLogger(__name__)
-_UNREADABLE = re.compile(r"FAILED_READ_FILE|FileNotFound|DamagedBlockError|MissingBlockError")
+_UNREADABLE = re.compile(
+    r"FAILED_READ_FILE|FileNotFound|InvalidInputException|DamagedBlockError|MissingBlockError"
+)
 
 
 class JobScheduler:
