@@ -64,7 +64,7 @@ def test_offset_holds_its_own_files_under_their_folders() -> None:
 
 def test_a_change_is_told_once_and_makes_no_new_file() -> None:
     taken = TakenFiles()
-    taken.add([ListedFile("f", 10, 1)])
+    taken.add(FileOffset(0, 12, (ListedFile("f", 10, 1),)))
     grown = [ListedFile("f", 20, 2)]
     assert taken.changed(grown) == grown
     assert taken.changed(grown) == []
@@ -110,13 +110,13 @@ def test_every_file_is_taken_once(
             memory = TakenFiles()  # from the log's entries that are surely still there
             for batch_ms, entry in log:
                 if batch_ms > log[-1][0] - REMEMBER_MS:
-                    memory.add(entry.files)
+                    memory.add(entry)
         time_ms += gap * INTERVAL_MS
         now = window(log[-1][1] if log else None, time_ms, oldest_ms=10_000)
-        memory.forget(now.after_ms)
+        memory.forget(now.after_ms - INTERVAL_MS)
         listing = [file for shown_ms, file in shown if shown_ms <= time_ms]
         chosen = memory.select(listing, now, lambda path: True)
-        memory.add(chosen.files)
+        memory.add(chosen)
         log.append((time_ms, chosen))
     counted = sorted(file.path for _, entry in log for file in entry.files)
     early = {f.path for at, f in shown if f.modified_ms <= log[0][1].after_ms}

@@ -189,7 +189,7 @@ def test_binary_records(program: Any, inbox: Path) -> None:
         put(inbox / "b", "ghi", START_S + 1)
         info = run.stepper.step()[0]
     assert run.seen == [[b"abc", b"def", b"ghi"]]
-    assert info.numRecords == 3
+    assert info.num_records == 3
 
 
 @pytest.mark.parametrize("length", [0, -1, 1.5, True, "4", None])

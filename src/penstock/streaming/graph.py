@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError, StreamingError
 from penstock.streaming.base import BaseDStream
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
+from penstock.streaming.events import StreamInputInfo
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
 from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
@@ -186,10 +187,15 @@ class DStreamGraph:
         """The id of the oldest batch that is remembered."""
         return min((batch.id for batch in list(self._batches.values())), default=None)
 
-    def record_count(self, batch: Batch) -> int:
-        """Return how many records the batch takes of all inputs."""
+    def input_infos(self, batch: Batch) -> dict[int, StreamInputInfo]:
+        """Return what the batch takes of each input, by the input's id."""
         pairs = zip(self.inputs, batch.sources, strict=True)
-        return sum(stream.record_count(planned) for stream, planned in pairs)
+        return {
+            stream.id: StreamInputInfo(
+                stream.id, stream.name, stream.record_count(planned), stream.metadata(planned)
+            )
+            for stream, planned in pairs
+        }
 
     def find_damage(self, batch: Batch) -> PenstockError | None:
         """Return what is damaged in the records of a batch, None when all of them can be read."""

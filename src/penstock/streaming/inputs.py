@@ -30,7 +30,9 @@ class InputDStream(DStream):
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
-        usual = f"{self.kind}-{len(ssc.graph.inputs)}"
+        self.id = len(ssc.graph.inputs)
+        """This input's place among the program's inputs, from 0."""
+        usual = f"{self.kind}-{self.id}"
         self.name = check_name("stream", usual if name is None else name)
         self._ranges: dict[int, SourceRange] = {}
         ssc.graph.add_input(self)

@@ -85,7 +85,8 @@ class FileInputDStream(InputDStream):
 
     def recall(self, taken: SourceRange) -> None:
         """Know the files of an earlier batch as taken."""
-        self._taken.add(self._files(taken))
+        if (offset := self._parse(taken.end)) is not None:
+            self._taken.add(offset)
 
     def set_range(self, time_ms: int, planned: SourceRange) -> None:
         """Learn which files the batch of that time takes."""
@@ -114,7 +115,7 @@ class FileInputDStream(InputDStream):
         except Py4JJavaError as e:
             _log.warning("Stream %s: %s cannot be listed: %s", self.name, self.directory, _why(e))
             return start
-        self._taken.forget(window.after_ms)
+        self._taken.forget(window.after_ms - self.slide_ms)
         for file in self._taken.changed(listing):
             _log.error(
                 "Stream %s: %s changed after a batch took it; the change is not read. Write files "

@@ -5,8 +5,8 @@ Invariants:
 1. A batch takes files with ``after_ms < modified_ms <= until_ms`` that no batch took before. The
    windows of successive batches leave no gap, also across a restart, so a file is passed over only
    if it shows up later than the remember duration after it was modified.
-2. A file that a batch took is known by name for as long as a window can reach its modification
-   time, so it is never taken twice.
+2. A file that a batch took is known by name for longer than a window can reach its modification
+   time, so it is never taken twice. A name may come again after that, as a new file.
 3. An offset holds its own batch's files only: the log's size grows with the files, not with the
    directory and not with the number of batches. What was taken before is found in the entries of
    the batches within the remember duration.
@@ -93,24 +93,31 @@ class TakenFiles:
     """The files that earlier batches took and that a window may still reach."""
 
     def __init__(self) -> None:
-        self._by_path: dict[str, ListedFile] = {}
+        self._by_path: dict[str, tuple[ListedFile, int]] = {}
 
-    def add(self, files: Iterable[ListedFile]) -> None:
-        """Know these files as taken."""
-        self._by_path.update((file.path, file) for file in files)
+    def add(self, offset: FileOffset) -> None:
+        """Know a batch's files as taken."""
+        self._know(offset.files, offset.until_ms)
 
-    def forget(self, after_ms: int) -> None:
-        """Forget what no window reaches that begins there or later."""
-        old = [path for path, file in self._by_path.items() if file.modified_ms <= after_ms]
+    def forget(self, before_ms: int) -> None:
+        """Forget what was taken, and last seen to change, before that time."""
+        old = [path for path, (_, since_ms) in self._by_path.items() if since_ms < before_ms]
         for path in old:
             del self._by_path[path]
 
     def changed(self, listing: Iterable[ListedFile]) -> list[ListedFile]:
         """Return files that were taken and changed since, each change once."""
-        known = self._by_path
-        found = [file for file in listing if known.get(file.path, file) != file]
-        self.add(found)  # so that a new modification time does not make it a new file
+        found = [
+            file
+            for file in listing
+            if (known := self._by_path.get(file.path)) is not None and known[0] != file
+        ]
+        self._know(found, 0)  # so that a new modification time does not make it a new file
         return found
+
+    def _know(self, files: Iterable[ListedFile], taken_ms: int) -> None:
+        for file in files:
+            self._by_path[file.path] = file, max(taken_ms, file.modified_ms)
 
     def select(
         self, listing: Iterable[ListedFile], window: FileOffset, wanted: Callable[[str], bool]

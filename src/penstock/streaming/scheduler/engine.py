@@ -15,6 +15,7 @@ from penstock.journal import CommitPolicy
 from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
 from penstock.streaming import rdd_checkpoints
+from penstock.streaming.events import StreamingListenerStreamingStarted
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.scheduler.batch_log import BatchLog
@@ -54,6 +55,8 @@ class Engine:
                 " received (docs/back-pressure.md)"
             )
         self._location = location
+        self._bus = bus
+        self._clock = clock
         self._graceful_timeout_s = (
             settings.graceful_stop_timeout_ms or 10 * graph.batch_interval_ms
         ) / 1000
@@ -99,6 +102,7 @@ class Engine:
 
     def start(self) -> None:
         """Run what was cut off, then start receivers and batches."""
+        self._bus.post(StreamingListenerStreamingStarted(self._clock.time_ms()))
         self._generator.start(self._rerun)
         self._tracker.start()
 

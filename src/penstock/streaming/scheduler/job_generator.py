@@ -195,11 +195,11 @@ class JobGenerator:
         try:
             self._graph.begin(batch)
             jobs = [
-                Job(batch, number, output.name, run)
+                Job(batch, number, output.call_site, run)
                 for number, output in enumerate(self._graph.outputs)
                 if (run := output.job(batch)) is not None
             ]
-            records = self._graph.record_count(batch)
+            inputs = self._graph.input_infos(batch)
         except Exception as e:  # a user's function of RDDs runs in here
             raise BatchFailedError(
                 f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made",
@@ -208,7 +208,7 @@ class JobGenerator:
                 hint="the batch stays uncommitted and runs again, with the same records, when the "
                 "program is started again",
             ) from e
-        self._submit(JobSet(batch, jobs, records, submitted_ms=self._clock.time_ms()))
+        self._submit(JobSet(batch, jobs, inputs, submitted_ms=self._clock.time_ms()))
         self._room -= 1
 
     def _clear(self, batch: Batch) -> None:
