@@ -3,6 +3,8 @@
 from penstock.streaming import StreamingContext
 """
 
+from penstock.streaming.batch import SourceRange
+from penstock.streaming.constant_input import ConstantInputDStream
 from penstock.streaming.context import StreamingContext
 from penstock.streaming.dstream import DStream
 from penstock.streaming.events import (
@@ -11,13 +13,19 @@ from penstock.streaming.events import (
     ReceiverInfo,
     StreamInputInfo,
 )
+from penstock.streaming.inputs import InputDStream
 from penstock.streaming.listener import StreamingListener
+from penstock.streaming.receiver_input import ReceiverInputDStream
 
 __all__ = [
     "BatchInfo",
+    "ConstantInputDStream",
     "DStream",
+    "InputDStream",
     "OutputOperationInfo",
     "ReceiverInfo",
+    "ReceiverInputDStream",
+    "SourceRange",
     "StreamInputInfo",
     "StreamingContext",
     "StreamingListener",
