@@ -25,6 +25,7 @@ from penstock.storage import open_storage
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.listener import ListenerBus, StreamingListener
 from penstock.streaming.scheduler.engine import Engine
+from penstock.streaming.shutdown import GracefulShutdown
 from penstock.streaming.stream_sources import StreamSources
 
 __all__ = ["StreamingContext"]
@@ -75,6 +76,7 @@ class StreamingContext(StreamSources):
         self._ended = threading.Condition()
         self._error: BaseException | None = None
         self._engine: Engine | None = None
+        self._shutdown = GracefulShutdown(lambda: self.stop(False, stopGraceFully=True))
 
     @property
     def sparkContext(self) -> SparkContext:
@@ -188,6 +190,8 @@ class StreamingContext(StreamSources):
                 self._state = _State.ACTIVE
                 StreamingContext._active = self
                 self._engine.start()
+                if self._settings.stop_gracefully_on_shutdown:
+                    self._shutdown.install()
             except BaseException:
                 self.stop(stopSparkContext=False)
                 raise
@@ -205,6 +209,7 @@ class StreamingContext(StreamSources):
                 if engine is not None:
                     engine.stop(graceful=stopGraceFully)
             finally:
+                self._shutdown.remove()
                 self._clean_up()
                 self._state = _State.STOPPED
         with self._ended:
@@ -229,7 +234,10 @@ class StreamingContext(StreamSources):
             )
             if self._error is not None:
                 raise self._error
-            return self._state is _State.STOPPED
+            stopped = self._state is _State.STOPPED
+        if stopped:
+            self._shutdown.leave()
+        return stopped
 
     # -- inside --
 
