@@ -174,7 +174,7 @@ def _duration_ms(name: str, text: str) -> int:
 
 def _seconds_ms(name: str, text: str) -> int:
     """Return a duration that Spark reads in seconds when it has no unit, in milliseconds."""
-    return _duration_ms(name, f"{text}s" if text.strip().isdigit() else text)
+    return _duration_ms(name, text) * (1000 if text.strip().isdigit() else 1)
 
 
 def _positive(name: str, text: str) -> int:
