@@ -34,6 +34,11 @@ def test_durations(text: str, expected_ms: int) -> None:
         ("spark.streaming.concurrentJobs", "1.5"),
         ("spark.streaming.gracefulStopTimeout", "nan"),
         ("spark.streaming.receiverRestartDelay", ""),
+        ("spark.streaming.fileStream.minRememberDuration", "0"),
+        ("spark.streaming.minRememberDuration", "a minute"),
+        ("spark.streaming.stopGracefullyOnShutdown", "yes"),
+        ("spark.streaming.unpersist", "1"),
+        ("spark.files.ignoreMissingFiles", ""),
         ("spark.sql.streaming.minBatchesToRetain", "none"),
         ("spark.penstock.journal.compression", "rar"),
         ("spark.streaming.backpressure.enabled", "yes"),
@@ -101,3 +106,25 @@ def test_the_first_batch_has_a_limit_when_back_pressure_is_on(
 ) -> None:
     settings = RateSettings(backpressure_enabled=enabled, initial_rate=initial, max_rate=highest)
     assert settings.first_rate == expected
+
+
+@pytest.mark.parametrize(
+    ("conf", "remembered_ms"),
+    [
+        ({}, 60_000),
+        ({"spark.streaming.fileStream.minRememberDuration": "90"}, 90_000),
+        ({"spark.streaming.fileStream.minRememberDuration": "1500ms"}, 1500),
+        ({"spark.streaming.minRememberDuration": "2m"}, 120_000),
+        (
+            {
+                "spark.streaming.minRememberDuration": "2m",
+                "spark.streaming.fileStream.minRememberDuration": "5s",
+            },
+            5000,
+        ),
+    ],
+)
+def test_remember_duration_is_in_seconds_as_in_spark(
+    conf: dict[str, str], remembered_ms: int
+) -> None:
+    assert StreamingSettings.from_conf(conf).min_remember_duration_ms == remembered_ms

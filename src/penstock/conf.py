@@ -103,8 +103,13 @@ class StreamingSettings:
     ==========================================  ==========  =======================================
     ``spark.streaming.blockInterval``           200ms       longest wait before a block closes
     ``spark.streaming.concurrentJobs``          1           batch jobs that run at once
+    ``spark.streaming.fileStream.``
+    ``minRememberDuration``                     60s         how late a file may show up
     ``spark.streaming.gracefulStopTimeout``     10 batches  how long a graceful stop may take
     ``spark.streaming.receiverRestartDelay``    2000ms      first delay before a restart
+    ``spark.streaming.stopGracefullyOnShutdown`` false      stop gracefully on SIGTERM and exit
+    ``spark.streaming.unpersist``               true        unpersist RDDs that are forgotten
+    ``spark.files.ignoreMissingFiles``          false       go on without files that are gone
     ``spark.sql.streaming.minBatchesToRetain``  100         entries kept in the two logs
     ``spark.penstock.journal.compression``      none        none, lz4, snappy or zstd
     ==========================================  ==========  =======================================
@@ -118,6 +123,10 @@ class StreamingSettings:
     receiver_restart_delay_ms: int = 2000
     min_batches_to_retain: int = 100
     journal_compression: str = "none"
+    min_remember_duration_ms: int = 60_000
+    stop_gracefully_on_shutdown: bool = False
+    unpersist: bool = True
+    ignore_missing_files: bool = False
     rate: RateSettings = field(default_factory=RateSettings)
 
     @staticmethod
@@ -136,6 +145,14 @@ class StreamingSettings:
             get("spark.streaming.receiverRestartDelay", _duration_ms, 2000),
             get("spark.sql.streaming.minBatchesToRetain", _positive, usual.min_batches_to_retain),
             get("spark.penstock.journal.compression", _compression, usual.journal_compression),
+            get(
+                "spark.streaming.fileStream.minRememberDuration",
+                _seconds_ms,
+                get("spark.streaming.minRememberDuration", _seconds_ms, 60_000),
+            ),
+            get("spark.streaming.stopGracefullyOnShutdown", _flag, False),
+            get("spark.streaming.unpersist", _flag, True),
+            get("spark.files.ignoreMissingFiles", _flag, False),
             RateSettings.from_conf(conf),
         )
 
@@ -153,6 +170,11 @@ def _duration_ms(name: str, text: str) -> int:
     if not match or match[2] not in _UNITS_MS or int(match[1]) == 0:
         raise _refused(name, text, "a positive duration such as 200ms, 5s or 1m")
     return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _seconds_ms(name: str, text: str) -> int:
+    """Return a duration that Spark reads in seconds when it has no unit, in milliseconds."""
+    return _duration_ms(name, text) * (1000 if text.strip().isdigit() else 1)
 
 
 def _positive(name: str, text: str) -> int:

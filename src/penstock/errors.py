@@ -19,7 +19,8 @@
     │   └── ConcurrentDriverError   another driver uses this checkpoint location
     ├── ReceiverError               a receiver failed or cannot be placed
     └── StreamingError              a streaming program was used against its life cycle
-        └── BatchFailedError        a batch's job raised; the batch stays uncommitted
+        ├── BatchFailedError        a batch's job raised; the batch stays uncommitted
+        └── SourceChangedError      a file was changed or removed before its batch was done
 
 Each error says what failed, where, and what mends it: ``operation`` (a verb), ``path``, ``ids``
 (stream, writer, batch id, ...), ``cause`` (the exception behind it) and ``hint`` (what to do next,
@@ -46,6 +47,7 @@ __all__ = [
     "PenstockError",
     "ReceiverError",
     "RecoveryMismatchError",
+    "SourceChangedError",
     "StorageError",
     "StorageFullError",
     "StreamingError",
@@ -174,3 +176,7 @@ class StreamingError(PenstockError):
 
 class BatchFailedError(StreamingError):
     """A batch's job raised; the batch stays uncommitted and runs again after a restart."""
+
+
+class SourceChangedError(StreamingError):
+    """A file that a batch takes was changed or removed before the batch was done."""

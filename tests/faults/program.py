@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
 
-from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
+from penstock.streaming import StreamingContext, StreamingListener
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from penstock.streaming.events import StreamingListenerBatchCompleted
 
 
 class Report(StreamingListener):
     """Prints what was committed, for the test to see."""
 
-    def onBatchCompleted(self, batchCompleted: BatchInfo) -> None:
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Print one line a batch."""
-        if not batchCompleted.failed:
-            print(f"committed {batchCompleted.batchId} {batchCompleted.numRecords}", flush=True)
+        batch = batchCompleted.batch_info
+        if not batch.failed:
+            print(f"committed {batch.batch_id} {batch.num_records}", flush=True)
 
 
 def main(master: str, checkpoint: str, log_glob: str, sink: str) -> None:

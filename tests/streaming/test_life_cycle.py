@@ -156,7 +156,7 @@ def test_a_failed_batch_does_not_stop_the_next_ones_and_runs_again_after_a_resta
     rerun.wait_completed(1)
     rerun.step(2)
     again.stop(stopSparkContext=False)
-    assert [info.batchId for info in rerun.completed] == [1, 3, 4]
+    assert [info.batch_id for info in rerun.completed] == [1, 3, 4]
     # What comes after a batch that ran again is retired, too: all but the newest batch's.
     consumer = tmp_path / "journal" / "tail-0" / "consumers" / "streaming.json"
     newest = (tmp_path / "offsets" / "3").read_text().splitlines()[-1]
@@ -184,8 +184,8 @@ def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
     assert eventually(lambda: ssc._engine._generator._due.times_ms == (1_006_000,))  # type: ignore[union-attr]
     go_on.set()
     stepper.wait_completed(2)
-    assert [info.batchTime for info in stepper.completed] == [1_001_000, 1_006_000]
-    assert [info.batchId for info in stepper.completed] == [0, 1]
+    assert [info.batch_time_ms for info in stepper.completed] == [1_001_000, 1_006_000]
+    assert [info.batch_id for info in stepper.completed] == [0, 1]
 
 
 def test_a_transform_that_raises_fails_its_batch_only(

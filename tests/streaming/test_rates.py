@@ -150,7 +150,7 @@ def program(sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def sizes(infos: list[BatchInfo]) -> list[int]:
-    return [info.numRecords for info in infos]
+    return [info.num_records for info in infos]
 
 
 def test_a_batch_never_exceeds_its_limit_with_a_backlog(program: Program) -> None:

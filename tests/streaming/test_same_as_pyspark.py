@@ -6,26 +6,18 @@ All programs of a group run in one context, as so many outputs; each is compared
 from __future__ import annotations
 
 import operator
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import SparkContext, StorageLevel
-from pyspark.resultiterable import ResultIterable
-from pyspark.streaming import StreamingContext as TheirContext
 
-from penstock.streaming import StreamingContext
-from penstock.testing import ManualClock
-from penstock.testing.stepper import Stepper
-from tests.waiting import eventually
+from tests.streaming.engines import Outputs, collect, ours, step_theirs, theirs
 
 pytestmark = pytest.mark.spark
 
-Outputs = dict[str, list[tuple[float, Any]]]
 Program = Callable[[Any, Any], Any]
 """Takes a context and its source stream; both engines' have the same methods."""
 
@@ -197,17 +189,6 @@ OF_STATES: dict[str, Program] = {
 }
 
 
-def plain(record: Any) -> Any:
-    """Records as they compare: groups have no order of their own."""
-    if isinstance(record, ResultIterable | list):
-        return sorted((plain(part) for part in record), key=repr)
-    return tuple(map(plain, record)) if isinstance(record, tuple) else record
-
-
-def collect(stream: Any, seen: list[tuple[float, Any]]) -> None:
-    stream.foreachRDD(lambda time, rdd: seen.append((time.timestamp(), plain(rdd.collect()))))
-
-
 def define(ssc: Any, batches: list[Any], programs: dict[str, Program]) -> Outputs:
     """Add all programs to a context; return where their outputs will be."""
     sc = ssc.sparkContext
@@ -218,42 +199,6 @@ def define(ssc: Any, batches: list[Any], programs: dict[str, Program]) -> Output
         collect(program(ssc, source), outputs[name])
     collect(source, outputs["end"])
     return outputs
-
-
-@contextmanager
-def ours(sc: SparkContext) -> Iterator[tuple[StreamingContext, Stepper]]:
-    clock = ManualClock()
-    ssc = StreamingContext(sc, 1, clock=clock)
-    try:
-        yield ssc, Stepper(ssc, clock)
-    finally:
-        ssc.stop(stopSparkContext=False)
-
-
-@contextmanager
-def theirs(sc: SparkContext, folder: Path) -> Iterator[TheirContext]:
-    conf = sc._jsc.sc().conf()
-    conf.set("spark.streaming.clock", "org.apache.spark.util.ManualClock")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # it says that DStreams are deprecated
-        ssc = TheirContext(sc, 1)
-    try:
-        ssc.checkpoint(str(folder))
-        yield ssc
-    finally:
-        ssc.stop(stopSparkContext=False)
-        conf.remove("spark.streaming.clock")
-
-
-def step_theirs(ssc: TheirContext, outputs: Outputs, batches: int) -> None:
-    """Run that many batches; ``outputs["end"]`` is their last output."""
-    ssc._jssc.ssc().scheduler().clock().advance(batches * 1000)
-
-    def ended() -> bool:
-        ssc.awaitTerminationOrTimeout(0)  # raises what a job raised
-        return len(outputs["end"]) == batches
-
-    assert eventually(ended, 60.0)
 
 
 def run_both(

@@ -237,7 +237,7 @@ def test_ticks_that_come_while_a_batch_runs_are_kept_for_windows(ssc: StreamingC
     go_on.set()
     stepper.wait_completed(4)
     assert seen == [[1], [1, 2], [2, 3], [3]]
-    assert [info.batchTime for info in stepper.completed] == [1_001_000 + n for n in RANGE_MS]
+    assert [info.batch_time_ms for info in stepper.completed] == [1_001_000 + n for n in RANGE_MS]
 
 
 RANGE_MS = (0, 1000, 2000, 3000)

@@ -3,8 +3,30 @@
 from penstock.streaming import StreamingContext
 """
 
+from penstock.streaming.batch import SourceRange
+from penstock.streaming.constant_input import ConstantInputDStream
 from penstock.streaming.context import StreamingContext
 from penstock.streaming.dstream import DStream
-from penstock.streaming.listener import BatchInfo, StreamingListener
+from penstock.streaming.events import (
+    BatchInfo,
+    OutputOperationInfo,
+    ReceiverInfo,
+    StreamInputInfo,
+)
+from penstock.streaming.inputs import InputDStream
+from penstock.streaming.listener import StreamingListener
+from penstock.streaming.receiver_input import ReceiverInputDStream
 
-__all__ = ["BatchInfo", "DStream", "StreamingContext", "StreamingListener"]
+__all__ = [
+    "BatchInfo",
+    "ConstantInputDStream",
+    "DStream",
+    "InputDStream",
+    "OutputOperationInfo",
+    "ReceiverInfo",
+    "ReceiverInputDStream",
+    "SourceRange",
+    "StreamInputInfo",
+    "StreamingContext",
+    "StreamingListener",
+]

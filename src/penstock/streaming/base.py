@@ -221,7 +221,8 @@ class BaseDStream(ABC):
     def _release(self, time_ms: int, rdd: RDD[Any]) -> None:
         if time_ms in self._persisted:  # what the program itself cached stays
             self._persisted.remove(time_ms)
-            rdd.unpersist()
+            if self.ssc.settings.unpersist:
+                rdd.unpersist()
         if self._is_checkpoint_time(time_ms):
             rdd_checkpoints.delete(rdd)
 

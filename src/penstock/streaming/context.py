@@ -38,6 +38,7 @@ from penstock.streaming.graph_checkpoint.run import (
 from penstock.streaming.listener import ListenerBus, StreamingListener
 from penstock.streaming.rate_control import RateControl
 from penstock.streaming.scheduler.engine import Engine
+from penstock.streaming.shutdown import GracefulShutdown
 from penstock.streaming.stream_sources import StreamSources
 
 __all__ = ["StreamingContext"]
@@ -105,6 +106,7 @@ class StreamingContext(StreamSources, RateControl):
         self._ended = threading.Condition()
         self._error: BaseException | None = None
         self._engine: Engine | None = None
+        self._shutdown = GracefulShutdown(lambda: self.stop(False, stopGraceFully=True))
 
     def _recreate(self, checkpoint: Checkpoint, directory: str, clock: Clock | None) -> None:
         graph = checkpoint.graph.load()
@@ -118,6 +120,16 @@ class StreamingContext(StreamSources, RateControl):
     def sparkContext(self) -> SparkContext:
         """Return the SparkContext of this program."""
         return self._sc
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock of the batches."""
+        return self._clock
+
+    @property
+    def settings(self) -> StreamingSettings:
+        """Return the settings of this program."""
+        return self._settings
 
     @classmethod
     def getActive(cls) -> StreamingContext | None:
@@ -256,6 +268,8 @@ class StreamingContext(StreamSources, RateControl):
                 self._state = _State.ACTIVE
                 StreamingContext._active = self
                 self._engine.start()
+                if self._settings.stop_gracefully_on_shutdown:
+                    self._shutdown.install()
             except BaseException:
                 self.stop(stopSparkContext=False)
                 raise
@@ -273,6 +287,7 @@ class StreamingContext(StreamSources, RateControl):
                 if engine is not None:
                     engine.stop(graceful=stopGraceFully)
             finally:
+                self._shutdown.remove()
                 self._clean_up()
                 self._state = _State.STOPPED
         with self._ended:
@@ -297,7 +312,10 @@ class StreamingContext(StreamSources, RateControl):
             )
             if self._error is not None:
                 raise self._error
-            return self._state is _State.STOPPED
+            stopped = self._state is _State.STOPPED
+        if stopped:
+            self._shutdown.leave()
+        return stopped
 
     # -- inside --
 

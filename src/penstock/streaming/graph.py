@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError, StreamingError
 from penstock.streaming.base import BaseDStream
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
+from penstock.streaming.events import StreamInputInfo
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
 from penstock.streaming.look_back import needed_after
 from penstock.streaming.operators import Operators
@@ -131,12 +132,17 @@ class DStreamGraph:
     def check_offsets(self, starts: tuple[SourceOffset, ...]) -> None:
         """Refuse offsets of other inputs at start, not in a batch; raises RecoveryMismatchError."""
         for stream, start in zip(self.inputs, starts, strict=True):
-            stream.partitions(start)
+            stream.check_offset(start)
 
-    def available(self, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
-        """Return what a batch could take of each input, all that is there after ``starts``."""
+    def available(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
+        """Return what the batch of that time could take of each input, all after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)
-        return tuple(SourceRange(start, i.latest_offset(start)) for i, start in pairs)
+        return tuple(SourceRange(start, i.latest_offset(start, time_ms)) for i, start in pairs)
+
+    def has_records(self, planned: tuple[SourceRange, ...]) -> bool:
+        """Whether any input has records in the ranges that were planned."""
+        pairs = zip(self.inputs, planned, strict=True)
+        return any(stream.has_records(source) for stream, source in pairs)
 
     def begin(self, batch: Batch) -> None:
         """Tell every input which records the batch takes."""
@@ -171,6 +177,7 @@ class DStreamGraph:
 
     def _restore(self, batch: Batch, needed: Mapping[BaseDStream, int]) -> None:
         for stream, taken in zip(self.inputs, batch.sources, strict=True):
+            stream.recall(taken)
             if batch.time_ms <= needed[stream]:
                 continue
             if stream.can_read_again(taken):
@@ -190,7 +197,8 @@ class DStreamGraph:
 
     def looks_back_to(self, done_ms: int) -> int:
         """Return the time after which batches are needed when those up to ``done_ms`` are done."""
-        return min([done_ms, *needed_after(self.streams(), done_ms).values()])
+        recalled = (done_ms - stream.recall_ms for stream in self.inputs)
+        return min([done_ms, *needed_after(self.streams(), done_ms).values(), *recalled])
 
     def state_begins_at(self, done_ms: int) -> int:
         """Return the time after which batches are needed to make state again."""
@@ -202,10 +210,15 @@ class DStreamGraph:
         """The id of the oldest batch that is remembered."""
         return min((batch.id for batch in list(self._batches.values())), default=None)
 
-    def record_counts(self, batch: Batch) -> dict[str, int]:
-        """Return how many records the batch takes of each input, by name."""
+    def input_infos(self, batch: Batch) -> dict[int, StreamInputInfo]:
+        """Return what the batch takes of each input, by the input's id."""
         pairs = zip(self.inputs, batch.sources, strict=True)
-        return {stream.name: stream.record_count(planned) for stream, planned in pairs}
+        return {
+            stream.id: StreamInputInfo(
+                stream.id, stream.name, stream.record_count(planned), stream.metadata(planned)
+            )
+            for stream, planned in pairs
+        }
 
     def find_damage(self, batch: Batch) -> PenstockError | None:
         """Return what is damaged in the records of a batch, None when all of them can be read."""
@@ -232,7 +245,8 @@ class DStreamGraph:
         free_ms = [min(needed[i], committed_ms - i.remember_ms) for i in self.inputs]
         for stream, until_ms in zip(self.inputs, free_ms, strict=True):
             stream.give_free(until_ms)
-        for time_ms in self.times_between(-1, min(free_ms)):
+        recalled_ms = min(committed_ms - stream.recall_ms for stream in self.inputs)
+        for time_ms in self.times_between(-1, min([recalled_ms, *free_ms])):
             del self._batches[time_ms]
 
     def _stateful(self) -> list[StatefulDStream]:

@@ -34,7 +34,9 @@ class InputDStream(DStream):
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
-        usual = f"{self.kind}-{len(ssc.graph.inputs)}"
+        self.id = len(ssc.graph.inputs)
+        """This input's place among the program's inputs, from 0."""
+        usual = f"{self.kind}-{self.id}"
         self.name = check_name("stream", usual if name is None else name)
         self.max_rate: float | None = None
         """Highest rate that the program gave this input; None for that of the settings."""
@@ -52,10 +54,12 @@ class InputDStream(DStream):
         return self.ssc.graph.batch_interval_ms
 
     @abstractmethod
-    def latest_offset(self, start: SourceOffset) -> SourceOffset:
-        """Return how far a batch that begins after ``start`` goes: a JSON value, None for nothing.
+    def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
+        """Return how far the batch of that time goes, which begins after ``start``.
 
-        Called on the engine's planning thread; must be quick and must not read the records.
+        The answer is ``{self.name: JSON value}``, or None for nothing yet; ``start`` is the answer
+        for the batch before. Called on the engine's planning thread, for batch times that only
+        grow; must be quick and must not read the records.
         """
 
     def cut(
@@ -93,6 +97,14 @@ class InputDStream(DStream):
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the records of a range."""
 
+    def has_records(self, planned: SourceRange) -> bool:
+        """Whether a range may hold records; a graceful stop takes what is left if it does."""
+        return bool(planned.start != planned.end)
+
+    def metadata(self, wanted: SourceRange) -> dict[str, Any]:
+        """Return what listeners are told of a range, with a ``Description`` to show to users."""
+        return {}
+
     def record_count(self, wanted: SourceRange) -> int:
         """Return how many records a range holds, 0 when that is not known."""
         return 0
@@ -112,14 +124,39 @@ class InputDStream(DStream):
     def on_committed(self, done: SourceRange) -> None:
         """Learn that no batch or window needs records up to the end of that range any more."""
 
+    @property
+    def recall_ms(self) -> int:
+        """For how long this input must know what earlier batches took, to plan later ones."""
+        return 0
+
+    def recall(self, taken: SourceRange) -> None:
+        """Learn what a batch of an earlier run took; called oldest first, before any planning."""
+
+    def check_offset(self, offset: SourceOffset) -> None:
+        """Refuse, at start, an offset that is none of this input.
+
+        Raises:
+            RecoveryMismatchError: it is another input's.
+        """
+        self.own_part(offset)
+
     def partitions(self, offset: SourceOffset) -> dict[str, int]:
         """Return the partitions and ends in an offset ``{name: {partition: end}}``, of this input.
 
         Raises:
             RecoveryMismatchError: it is another input's.
         """
+        part = self.own_part(offset)
+        return {} if part is None else {name: int(end) for name, end in part.items()}
+
+    def own_part(self, offset: SourceOffset) -> Any:
+        """Return what stands under this input's name in an offset, None for None.
+
+        Raises:
+            RecoveryMismatchError: it is another input's.
+        """
         if offset is None:
-            return {}
+            return None
         if not isinstance(offset, dict) or set(offset) != {self.name}:
             raise RecoveryMismatchError(
                 f"the checkpoint location holds offset {offset!r} in the place of stream "
@@ -129,7 +166,7 @@ class InputDStream(DStream):
                 hint="keep the program's inputs in the same order and under the same names "
                 "(name=), or give it a new checkpoint location",
             )
-        return {partition: int(end) for partition, end in offset[self.name].items()}
+        return offset[self.name]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_ranges": {}}
@@ -175,7 +212,7 @@ class QueueInputDStream(InputDStream):
         self._one_at_a_time = one_at_a_time
         self._default = default
 
-    def latest_offset(self, start: SourceOffset) -> SourceOffset:
+    def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the number of RDDs taken: one more, or all there are."""
         taken = self.partitions(start).get("rdds", 0)
         step = 1 if self._one_at_a_time else len(self._queue)

@@ -1,92 +1,105 @@
-"""What a program can learn of its batches while they run."""
+"""What a program can learn of its batches and receivers while they run."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import deque
 
-from penstock.streaming.batch import InputLimit
+from penstock.streaming.events import (
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchStarted,
+    StreamingListenerBatchSubmitted,
+    StreamingListenerOutputOperationCompleted,
+    StreamingListenerOutputOperationStarted,
+    StreamingListenerReceiverError,
+    StreamingListenerReceiverStarted,
+    StreamingListenerReceiverStopped,
+    StreamingListenerStreamingStarted,
+)
 
-__all__ = ["BatchInfo", "ListenerBus", "StreamingListener"]
+__all__ = ["ListenerBus", "StreamingListener"]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchInfo:
-    """A batch's progress. Times in milliseconds since the epoch, delays in milliseconds.
-
-    Source: ``org.apache.spark.streaming.scheduler.BatchInfo``.
-    """
-
-    batchId: int
-    batchTime: int
-    numRecords: int
-    submissionTime: int
-    processingStartTime: int | None = None
-    processingEndTime: int | None = None
-    failed: bool = False
-    limits: Mapping[str, InputLimit] = field(default_factory=dict)
-    """How much it was allowed to take of each input, and why, by the inputs' names."""
-
-    @property
-    def schedulingDelay(self) -> int | None:
-        """How long the batch waited for its first job, None while it waits."""
-        start = self.processingStartTime
-        return None if start is None else start - self.submissionTime
-
-    @property
-    def processingDelay(self) -> int | None:
-        """How long its jobs took, None while they run."""
-        start, end = self.processingStartTime, self.processingEndTime
-        return None if start is None or end is None else end - start
-
-    @property
-    def totalDelay(self) -> int | None:
-        """From its submission to its end, None while it runs."""
-        end = self.processingEndTime
-        return None if end is None else end - self.submissionTime
 
 
 class StreamingListener:
     """Subclass it, and give it to ``StreamingContext.addStreamingListener``.
 
-    Calls come from engine threads and must be quick; what they raise is logged.
-    Source: ``org.apache.spark.streaming.scheduler.StreamingListener``.
+    Of one batch the order is: submitted, started, each output operation's start and end, completed.
+    Calls come from engine threads, one at a time, and hold the engine up: they must be quick. What
+    they raise is logged.
+
+    Source: ``pyspark.streaming.StreamingListener``.
     """
 
-    def onBatchSubmitted(self, batchSubmitted: BatchInfo) -> None:
+    def onStreamingStarted(self, streamingStarted: StreamingListenerStreamingStarted) -> None:
+        """Called when the program is started, before all else."""
+
+    def onReceiverStarted(self, receiverStarted: StreamingListenerReceiverStarted) -> None:
+        """Called when a receiver receives, also after it was started again."""
+
+    def onReceiverError(self, receiverError: StreamingListenerReceiverError) -> None:
+        """Called when a receiver had an error; if it ended by it, it is started again."""
+
+    def onReceiverStopped(self, receiverStopped: StreamingListenerReceiverStopped) -> None:
+        """Called when a receiver receives no more, for now or for good."""
+
+    def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
         """Called when a batch is planned and its jobs wait."""
 
-    def onBatchStarted(self, batchStarted: BatchInfo) -> None:
+    def onBatchStarted(self, batchStarted: StreamingListenerBatchStarted) -> None:
         """Called when the first job of a batch starts."""
 
-    def onBatchCompleted(self, batchCompleted: BatchInfo) -> None:
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Called when all jobs of a batch ended and it is committed, or one of them failed."""
 
-    def onReceiverError(self, stream: str, message: str) -> None:
-        """Called when a receiver ended with an error; it is started again."""
+    def onOutputOperationStarted(
+        self, outputOperationStarted: StreamingListenerOutputOperationStarted
+    ) -> None:
+        """Called when a job of a batch starts."""
+
+    def onOutputOperationCompleted(
+        self, outputOperationCompleted: StreamingListenerOutputOperationCompleted
+    ) -> None:
+        """Called when a job of a batch ended, well or not."""
 
 
 class ListenerBus:
-    """Hands events to all listeners, in the order of the events."""
+    """Hands events to all listeners, in the order in which they were put."""
 
     def __init__(self) -> None:
         self._listeners: list[StreamingListener] = []
-        self._lock = threading.RLock()
+        self._events: deque[object] = deque()
+        self._delivering = threading.RLock()
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anyone listens."""
+        return bool(self._listeners)
 
     def add(self, listener: StreamingListener) -> None:
         """Add a listener."""
-        with self._lock:
+        with self._delivering:
             self._listeners.append(listener)
 
-    def post(self, event: str, *args: object) -> None:
-        """Call the method named ``event`` of every listener."""
-        with self._lock:
-            for listener in self._listeners:
-                try:
-                    getattr(listener, event)(*args)
-                except Exception:
-                    _log.exception("Listener %r failed in %s", listener, event)
+    def put(self, event: object) -> None:
+        """Queue an event; quick, so that it can be called under the lock that gives the order."""
+        self._events.append(event)
+
+    def deliver(self) -> None:
+        """Call listeners for all that is queued; when it returns, all put before was delivered."""
+        with self._delivering:
+            while self._events:
+                event = self._events.popleft()
+                method = f"on{type(event).__name__.removeprefix('StreamingListener')}"
+                for listener in self._listeners:
+                    try:
+                        getattr(listener, method)(event)
+                    except Exception:
+                        _log.exception("Listener %r failed in %s", listener, method)
+
+    def post(self, event: object) -> None:
+        """Have listeners called for an event, and wait for it."""
+        self.put(event)
+        self.deliver()

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from penstock.errors import ConfigError
 from penstock.streaming.base import BaseDStream
 from penstock.streaming.batch import Batch
+from penstock.streaming.call_site import user_call_site
 from penstock.streaming.transforms import batch_time, takes_time
 
 __all__ = ["ForEachBatch", "ForEachRDD", "OutputOperation", "print_records"]
@@ -31,6 +32,7 @@ class OutputOperation(ABC):
             )
         self.parent = parent
         self.func = func
+        self.call_site = user_call_site()
 
     @abstractmethod
     def job(self, batch: Batch) -> Callable[[], Any] | None:

@@ -78,7 +78,7 @@ class ReceiverInputDStream(InputDStream):
         """Pickled objects have no columns; everything else has."""
         return self.format.kind != "pickle"
 
-    def latest_offset(self, start: SourceOffset) -> SourceOffset:
+    def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of all that is durable now."""
         if self._progress is None:
             return start

@@ -6,6 +6,7 @@ import threading
 import time
 
 from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
+from penstock.streaming.events import StreamingListenerBatchCompleted
 from penstock.testing.manual_clock import ManualClock
 
 __all__ = ["Stepper"]
@@ -34,10 +35,10 @@ class Stepper(StreamingListener):
         """Every batch that ended, in order."""
         ssc.addStreamingListener(self)
 
-    def onBatchCompleted(self, batchCompleted: BatchInfo) -> None:
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Note a batch."""
         with self._changed:
-            self.completed.append(batchCompleted)
+            self.completed.append(batchCompleted.batch_info)
             self._changed.notify_all()
 
     def step(self, batches: int = 1) -> list[BatchInfo]:

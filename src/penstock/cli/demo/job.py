@@ -17,7 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 
 from penstock.cli.demo.messages import say
-from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
+from penstock.streaming import StreamingContext, StreamingListener
+from penstock.streaming.events import (
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchStarted,
+    StreamingListenerBatchSubmitted,
+)
 
 __all__ = ["main"]
 
@@ -31,18 +36,21 @@ def write_word_counts(lines: DataFrame, batch_id: int, out: str) -> None:
 class Reporter(StreamingListener):
     """Says on standard output how far the program is."""
 
-    def onBatchSubmitted(self, batchSubmitted: BatchInfo) -> None:
+    def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
         """Said before the batch starts, so no batch can be done that was not heard of."""
-        say("planned", batch=batchSubmitted.batchId, lines=batchSubmitted.numRecords)
+        batch = batchSubmitted.batch_info
+        say("planned", batch=batch.batch_id, lines=batch.num_records)
 
-    def onBatchStarted(self, batchStarted: BatchInfo) -> None:
+    def onBatchStarted(self, batchStarted: StreamingListenerBatchStarted) -> None:
         """Say that Spark works on it."""
-        say("started", batch=batchStarted.batchId, lines=batchStarted.numRecords)
+        batch = batchStarted.batch_info
+        say("started", batch=batch.batch_id, lines=batch.num_records)
 
-    def onBatchCompleted(self, batchCompleted: BatchInfo) -> None:
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Say that it is committed; a failed one is told by ``awaitTermination``."""
-        if not batchCompleted.failed:
-            say("committed", batch=batchCompleted.batchId, delay_ms=batchCompleted.totalDelay)
+        batch = batchCompleted.batch_info
+        if not batch.failed:
+            say("committed", batch=batch.batch_id, delay_ms=batch.total_delay_ms)
 
 
 def main() -> None:

@@ -143,7 +143,7 @@ class BatchLog:
         self._location.retire(max(self._retain, self._next_batch_id - needed_id))
 
     def _time_ms(self, batch_id: int) -> int:
-        return self._location.offsets.get_for(batch_id, self._inputs).batch_timestamp_ms
+        return self._location.offsets.require(batch_id).batch_timestamp_ms
 
     def _newest(self) -> OffsetSeq | None:
         return self._location.offsets.get(self._next_batch_id - 1) if self._next_batch_id else None

@@ -15,6 +15,7 @@ from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOrder, RateOrders
 from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
+from penstock.streaming.events import StreamingListenerStreamingStarted
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.graph_checkpoint.run import RunCheckpoints
 from penstock.streaming.listener import ListenerBus
@@ -56,6 +57,8 @@ class Engine:
         graph_checkpoints: RunCheckpoints,
     ) -> None:
         self._location = location
+        self._bus = bus
+        self._clock = clock
         self._graceful_timeout_s = (
             settings.graceful_stop_timeout_ms or 10 * graph.batch_interval_ms
         ) / 1000
@@ -119,6 +122,7 @@ class Engine:
 
     def start(self) -> None:
         """Run what was cut off, then start receivers and batches."""
+        self._bus.post(StreamingListenerStreamingStarted(self._clock.time_ms()))
         self._graph_checkpoints.start(self._location.storage, self._generator.checkpoint_written)
         self._generator.start(self._rerun)
         self._tracker.start()

@@ -215,10 +215,10 @@ class JobGenerator:
 
     def _generate(self, tick: DueTick) -> None:
         if not self._halted:
-            self._begin(tick, self._plan())
+            self._begin(tick, self._plan(tick.time_ms))
 
-    def _plan(self) -> BatchPlan:
-        return self._rates.plan(self._graph.available(self._log.ends))
+    def _plan(self, time_ms: int) -> BatchPlan:
+        return self._rates.plan(self._graph.available(time_ms, self._log.ends))
 
     def _begin(self, tick: DueTick, plan: BatchPlan) -> None:
         batch = self._log.plan(tick.time_ms, plan.sources, self._rates.conf())
@@ -232,8 +232,8 @@ class JobGenerator:
         """Plan what is due, and one more batch if an input has more than the last one took."""
         while (tick := self._due.take()) is not None:
             self._generate(tick)
-        plan = self._plan()
-        if not (plan.is_empty or self._halted):
+        plan = self._plan(time_ms)
+        if self._graph.has_records(plan.sources) and not self._halted:
             self._begin(DueTick(time_ms, time_ms), plan)
             self._rest_planned = True
 
@@ -241,11 +241,11 @@ class JobGenerator:
         try:
             self._graph.begin(batch)
             jobs = [
-                Job(batch, number, output.name, run)
+                Job(batch, number, output.call_site, run)
                 for number, output in enumerate(self._graph.outputs)
                 if (run := output.job(batch)) is not None
             ]
-            records = self._graph.record_counts(batch)
+            inputs = self._graph.input_infos(batch)
         except Exception as e:  # a user's function of RDDs runs in here
             raise BatchFailedError(
                 f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made",
@@ -254,7 +254,7 @@ class JobGenerator:
                 hint="the batch stays uncommitted and runs again, with the same records, when the "
                 "program is started again",
             ) from e
-        self._submit(JobSet(batch, jobs, records, due_ms, self._clock.time_ms(), limits))
+        self._submit(JobSet(batch, jobs, inputs, due_ms, self._clock.time_ms(), limits))
         self._room -= 1
 
     def _clear(self, batch: Batch) -> None:

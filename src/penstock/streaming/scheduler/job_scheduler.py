@@ -21,13 +21,22 @@ from pyspark import SparkContext
 from penstock.clock import Clock
 from penstock.errors import BatchFailedError, PenstockError
 from penstock.streaming.batch import Batch
+from penstock.streaming.events import (
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchStarted,
+    StreamingListenerBatchSubmitted,
+    StreamingListenerOutputOperationCompleted,
+    StreamingListenerOutputOperationStarted,
+)
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.scheduler.jobs import Job, JobSet
 
 __all__ = ["JobScheduler"]
 
 _log = logging.getLogger(__name__)
-_UNREADABLE = re.compile(r"FAILED_READ_FILE|FileNotFound|DamagedBlockError|MissingBlockError")
+_UNREADABLE = re.compile(
+    r"FAILED_READ_FILE|FileNotFound|InvalidInputException|DamagedBlockError|MissingBlockError"
+)
 
 
 class JobScheduler:
@@ -77,10 +86,10 @@ class JobScheduler:
         """Queue the jobs of a batch; one without any (no window ends with it) is done at once."""
         with self._lock:
             self._running += 1
-        self._bus.post("onBatchSubmitted", job_set.info())
+        self._bus.post(StreamingListenerBatchSubmitted(job_set.info()))
         if not job_set.jobs:
             job_set.skip(self._clock.time_ms())
-            self._bus.post("onBatchStarted", job_set.info())
+            self._bus.post(StreamingListenerBatchStarted(job_set.info()))
             self._settle(job_set)
         for job in job_set.jobs:
             self._queue.put((job_set, job))
@@ -111,9 +120,11 @@ class JobScheduler:
     def _run(self, job_set: JobSet, job: Job) -> None:
         error: BaseException | None = None
         with self._lock:
-            first = job_set.start(self._clock.time_ms())
-        if first:
-            self._bus.post("onBatchStarted", job_set.info())
+            now_ms = self._clock.time_ms()
+            if job_set.begin(now_ms):
+                self._bus.put(StreamingListenerBatchStarted(job_set.info()))
+            self._bus.put(StreamingListenerOutputOperationStarted(job_set.start(job, now_ms)))
+        self._bus.deliver()
         try:
             self._sc.setJobGroup(self._group, str(job), interruptOnCancel=True)
             job.run()
@@ -122,7 +133,10 @@ class JobScheduler:
         if error is not None:
             self._report(job, error)
         with self._lock:
-            last = job_set.finish(self._clock.time_ms(), failed=error is not None)
+            ended = job_set.finish(job, self._clock.time_ms(), error)
+            last = job_set.unfinished == 0
+            self._bus.put(StreamingListenerOutputOperationCompleted(ended))
+        self._bus.deliver()
         if last:
             self._settle(job_set)
 
@@ -134,7 +148,7 @@ class JobScheduler:
         except Exception as e:
             job_set.failed = True
             self._on_error(e)
-        self._bus.post("onBatchCompleted", job_set.info())
+        self._bus.post(StreamingListenerBatchCompleted(job_set.info()))
         self._on_end()
         with self._idle:
             self._running -= 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.streaming.batch import Batch, InputLimit
-from penstock.streaming.listener import BatchInfo
+from penstock.streaming.call_site import CallSite
+from penstock.streaming.events import BatchInfo, OutputOperationInfo, StreamInputInfo
 
 __all__ = ["Job", "JobSet"]
 
@@ -18,11 +20,14 @@ class Job:
 
     batch: Batch
     output_id: int
-    name: str
+    call_site: CallSite
     run: Callable[[], Any]
 
     def __str__(self) -> str:
-        return f"{self.name} {self.output_id} of batch {self.batch.id} ({self.batch.time_ms} ms)"
+        return (
+            f"{self.call_site.operation} {self.output_id} of batch {self.batch.id} "
+            f"({self.batch.time_ms} ms), {self.call_site.short}"
+        )
 
 
 @dataclass
@@ -31,8 +36,7 @@ class JobSet:
 
     batch: Batch
     jobs: list[Job]
-    records: Mapping[str, int]
-    """How many records the batch takes of each input."""
+    inputs: Mapping[int, StreamInputInfo]
     due_ms: int
     """When it should have started."""
     submitted_ms: int
@@ -42,17 +46,19 @@ class JobSet:
     ended_ms: int | None = None
     failed: bool = False
     unfinished: int = field(init=False)
+    outputs: dict[int, OutputOperationInfo] = field(init=False)
 
     def __post_init__(self) -> None:
         self.unfinished = len(self.jobs)
+        self.outputs = {
+            job.output_id: OutputOperationInfo(
+                self.batch.time_ms, job.output_id, job.call_site.short, job.call_site.long
+            )
+            for job in self.jobs
+        }
 
-    @property
-    def num_records(self) -> int:
-        """How many records the batch takes of all inputs."""
-        return sum(self.records.values())
-
-    def start(self, now_ms: int) -> bool:
-        """Note that a job starts; return whether it is the first of the batch."""
+    def begin(self, now_ms: int) -> bool:
+        """Note that a job is about to start; return whether it is the first of the batch."""
         first = self.started_ms is None
         if first:
             self.started_ms = now_ms
@@ -62,23 +68,33 @@ class JobSet:
         """Note that there was nothing to run."""
         self.started_ms = self.ended_ms = now_ms
 
-    def finish(self, now_ms: int, *, failed: bool) -> bool:
-        """Note that a job ended; return whether it was the last of the batch."""
+    def start(self, job: Job, now_ms: int) -> OutputOperationInfo:
+        """Note that a job starts; return how far it is."""
+        return self._update(job, start_time_ms=now_ms)
+
+    def finish(self, job: Job, now_ms: int, error: BaseException | None) -> OutputOperationInfo:
+        """Note that a job ended, ``unfinished`` counts those that did not; return how far it is."""
         self.unfinished -= 1
-        self.failed = self.failed or failed
+        self.failed = self.failed or error is not None
         if self.unfinished == 0:
             self.ended_ms = now_ms
-        return self.unfinished == 0
+        reason = None if error is None else "".join(traceback.format_exception(error))
+        return self._update(job, end_time_ms=now_ms, failure=reason)
 
     def info(self) -> BatchInfo:
         """Return what listeners are told."""
         return BatchInfo(
-            batchId=self.batch.id,
-            batchTime=self.batch.time_ms,
-            numRecords=self.num_records,
-            submissionTime=self.submitted_ms,
-            processingStartTime=self.started_ms,
-            processingEndTime=self.ended_ms,
+            batch_id=self.batch.id,
+            batch_time_ms=self.batch.time_ms,
+            submission_time_ms=self.submitted_ms,
+            processing_start_time_ms=self.started_ms,
+            processing_end_time_ms=self.ended_ms,
+            inputs=self.inputs,
+            outputs=dict(self.outputs),
             failed=self.failed,
             limits=self.limits,
         )
+
+    def _update(self, job: Job, **facts: Any) -> OutputOperationInfo:
+        output = self.outputs[job.output_id] = replace(self.outputs[job.output_id], **facts)
+        return output

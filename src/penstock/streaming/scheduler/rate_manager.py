@@ -52,11 +52,6 @@ class BatchPlan:
     sources: tuple[SourceRange, ...]
     limits: Mapping[str, InputLimit]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it takes nothing of any input."""
-        return all(source.start == source.end for source in self.sources)
-
 
 @dataclass
 class _Entry:
@@ -197,7 +192,14 @@ class RateManager:
                 continue
             try:
                 self._learn(
-                    entry, job_set, (end_ms, job_set.records[name], end_ms - start_ms, late_ms)
+                    entry,
+                    job_set,
+                    (
+                        end_ms,
+                        job_set.inputs[entry.stream.id].num_records,
+                        end_ms - start_ms,
+                        late_ms,
+                    ),
                 )
             except Exception:  # an estimator or a controller may be a user's own
                 _log.exception("The rate of stream %s stays as it is", name)

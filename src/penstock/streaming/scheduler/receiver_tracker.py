@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -29,6 +30,7 @@ from penstock.receivers import (
 )
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.receiver_input import ReceiverInputDStream
+from penstock.streaming.scheduler.receiver_events import ReceiverWatch
 
 __all__ = ["ReceiverTracker", "check_slots", "task_slots"]
 
@@ -52,12 +54,16 @@ class ReceiverTracker:
             task_slots(str(sc.master), dict(sc.getConf().getAll()), os.cpu_count() or 1),
         )
         run = uuid.uuid4().hex
+        self._watch = ReceiverWatch(bus, settings.poll_ms)
         self._runners = {
-            i.name: _Runner(sc, i, run, settings, bus, on_error, limit_of(i.name)) for i in inputs
+            i.name: _Runner(sc, i, run, settings, self._watch, on_error, limit_of(i.name))
+            for i in inputs
         }
 
     def start(self) -> None:
         """Start all receivers; returns before they receive."""
+        if self._runners:
+            self._watch.start()
         for runner in self._runners.values():
             runner.start()
 
@@ -80,6 +86,7 @@ class ReceiverTracker:
         for runner in self._runners.values():
             runner.order_stop()
         late = [runner.name for runner in self._runners.values() if not runner.join(timeout_s)]
+        self._watch.stop()
         if late:
             raise ReceiverError(
                 f"receivers of {', '.join(late)} did not stop within {timeout_s:g} s",
@@ -97,14 +104,15 @@ class _Runner(threading.Thread):
         stream: ReceiverInputDStream,
         run: str,
         settings: ReceiverSettings,
-        bus: ListenerBus,
+        watch: ReceiverWatch,
         on_error: Callable[[BaseException], None],
         limit: ReceiveLimit,
     ) -> None:
         super().__init__(name=f"penstock-receiver-{stream.name}", daemon=True)
         self._sc = sc
         self._task = ReceiverTask(stream.receiver, stream.journal, "r0", run, settings)
-        self._bus = bus
+        self._watch = watch
+        watch.watch(stream.id, self._task)
         self._on_error = on_error
         self._stopping = threading.Event()
         self._group = f"penstock-receiver-{stream.name}-{run}"
@@ -163,7 +171,7 @@ class _Runner(threading.Thread):
     def _note(self, error: Exception) -> None:
         reason = _python_error(str(error))
         _log.error("Receiver of stream %s ended: %s", self._task.stream.name, reason)
-        self._bus.post("onReceiverError", self._task.stream.name, reason)
+        self._watch.task_failed(self._task.stream.name, reason, time.time_ns() // 1_000_000)
         if UnsharedPathError.__name__ in reason:
             self._on_error(
                 UnsharedPathError(

@@ -1,0 +1,78 @@
+"""spark.streaming.stopGracefullyOnShutdown, with real processes that get a real SIGTERM.
+
+The batch interval is a day and more, so what was received is lost in the sink unless the stop is
+graceful and makes a batch of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.journal import JournalStream
+from penstock.storage import open_storage
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PROGRAM = Path(__file__).with_name("shutdown_program.py")
+LINES = [f"line {number}" for number in range(2000)]
+
+
+def durable(checkpoint: Path) -> int:
+    """How many lines are in blocks."""
+    try:
+        journal = JournalStream.open(open_storage(checkpoint / "journal"), "lines")
+        newest = [journal.newest(writer) for writer in journal.writers()]
+    except PenstockError:
+        return 0
+    return sum(footer.end_offset for footer in newest if footer is not None)
+
+
+@pytest.mark.parametrize("how", ["await", "exit"])
+def test_all_that_was_received_is_processed(how: str, tmp_path: Path) -> None:
+    sink, checkpoint = tmp_path / "sink", tmp_path / "checkpoint"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        args = [sys.executable, str(PROGRAM), how, str(checkpoint), str(port), str(sink)]
+        with (tmp_path / "errors").open("wb") as errors:
+            process = subprocess.Popen(
+                args,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "SPARK_LOCAL_DIRS": str(tmp_path)},
+            )
+        try:
+            assert process.stdin is not None
+            server.settimeout(60)
+            client, _ = server.accept()
+            with client:
+                client.sendall("".join(f"{line}\n" for line in LINES).encode())
+                assert eventually(lambda: durable(checkpoint) == len(LINES))
+                if how == "exit":
+                    process.stdin.close()
+                    process.stdin = None
+                else:
+                    process.send_signal(signal.SIGTERM)
+                    process.send_signal(signal.SIGTERM)  # impatient: changes nothing
+                printed, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+    log = (tmp_path / "errors").read_text()
+    assert process.returncode == (0 if how == "exit" else 143), log
+    assert printed.decode().split() == ["started", "finally"]
+    assert "Traceback" not in log
+    assert sink.read_text().splitlines() == LINES
+    taken = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[-1])
+    assert sum(taken["lines"].values()) == len(LINES)
+    assert (checkpoint / "commits" / "0").exists()

@@ -1,0 +1,69 @@
+"""Both engines on manual clocks, to run the same program on each and compare."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.resultiterable import ResultIterable
+from pyspark.streaming import StreamingContext as TheirContext
+
+from penstock.streaming import StreamingContext
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.waiting import eventually
+
+Outputs = dict[str, list[tuple[float, Any]]]
+"""What a program's outputs saw: batch times in seconds, and records."""
+
+
+def plain(record: Any) -> Any:
+    """Records as they compare: groups have no order of their own."""
+    if isinstance(record, ResultIterable | list):
+        return sorted((plain(part) for part in record), key=repr)
+    return tuple(map(plain, record)) if isinstance(record, tuple) else record
+
+
+def collect(stream: Any, seen: list[tuple[float, Any]]) -> None:
+    stream.foreachRDD(lambda time, rdd: seen.append((time.timestamp(), plain(rdd.collect()))))
+
+
+@contextmanager
+def ours(sc: SparkContext) -> Iterator[tuple[StreamingContext, Stepper]]:
+    clock = ManualClock()
+    ssc = StreamingContext(sc, 1, clock=clock)
+    try:
+        yield ssc, Stepper(ssc, clock)
+    finally:
+        ssc.stop(stopSparkContext=False)
+
+
+@contextmanager
+def theirs(sc: SparkContext, folder: Path) -> Iterator[TheirContext]:
+    conf = sc._jsc.sc().conf()
+    conf.set("spark.streaming.clock", "org.apache.spark.util.ManualClock")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # it says that DStreams are deprecated
+        ssc = TheirContext(sc, 1)
+    try:
+        ssc.checkpoint(str(folder))
+        yield ssc
+    finally:
+        ssc.stop(stopSparkContext=False)
+        conf.remove("spark.streaming.clock")
+
+
+def step_theirs(ssc: TheirContext, outputs: Outputs, batches: int) -> None:
+    """Run that many more batches; ``outputs["end"]`` is their last output."""
+    wanted = len(outputs["end"]) + batches
+    ssc._jssc.ssc().scheduler().clock().advance(batches * 1000)
+
+    def ended() -> bool:
+        ssc.awaitTerminationOrTimeout(0)  # raises what a job raised
+        return len(outputs["end"]) == wanted
+
+    assert eventually(ended, 60.0)

@@ -1,0 +1,91 @@
+"""How a process ends by SIGTERM once its program is stopped, without Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+PROGRAM = """
+import signal, sys, threading, time
+from penstock.streaming.shutdown import GracefulShutdown
+
+{before}
+stopped = threading.Event()
+
+def stop():
+    print("stopping", flush=True)
+    time.sleep(0.2)
+    {stop}
+    stopped.set()
+    hook.remove()
+    print("stopped", flush=True)
+
+hook = GracefulShutdown(stop)
+hook.install()
+print("ready", flush=True)
+try:
+    {wait}
+finally:
+    print("finally", flush=True)
+print("end", flush=True)
+"""
+SLEEP = "time.sleep(60)"
+AWAIT = "stopped.wait(); hook.leave()"
+
+
+def run(wait: str, *, before: str = "", stop: str = "", signals: int = 1) -> tuple[int, list[str]]:
+    """Run the program, send it SIGTERM once ready; return its exit code and what it printed."""
+    code = PROGRAM.format(before=before, stop=stop, wait=wait)
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for _ in range(signals):
+            os.kill(process.pid, signal.SIGTERM)
+        printed = process.stdout.read().splitlines()
+        watchdog.cancel()
+    lines = [line for line in printed if not line.startswith("SIGTERM: ")]
+    return process.returncode, lines
+
+
+@pytest.mark.parametrize("wait", [SLEEP, AWAIT])
+@pytest.mark.parametrize("signals", [1, 3])
+def test_the_main_thread_ends_as_a_jvm_does(wait: str, signals: int) -> None:
+    assert run(wait, signals=signals) == (143, ["stopping", "stopped", "finally"])
+
+
+def test_a_handler_that_was_there_before_decides() -> None:
+    before = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))"
+    assert run(SLEEP, before=before) == (7, ["stopping", "stopped", "finally"])
+
+
+def test_a_process_that_ignored_it_goes_on() -> None:
+    before = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    assert run(AWAIT, before=before) == (0, ["stopping", "stopped", "finally", "end"])
+
+
+def test_a_stop_that_fails_does_not_keep_the_process() -> None:
+    code, printed = run(SLEEP, stop="raise OSError('disk')")
+    assert code == 143
+    assert printed[0] == "stopping"
+    assert "OSError: disk" in printed
+    assert printed[-1] == "finally"
+
+
+def test_the_interpreter_s_exit_stops_the_program() -> None:
+    assert run("pass", signals=0) == (0, ["finally", "end", "stopping", "stopped"])
+
+
+def test_a_program_that_was_stopped_is_not_stopped_again() -> None:
+    assert run("hook.remove()", signals=0) == (0, ["finally", "end"])
