@@ -14,6 +14,7 @@ from penstock.conf import StreamingSettings
 from penstock.journal import CommitPolicy
 from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
+from penstock.storage.trust import check_trusted
 from penstock.streaming import rdd_checkpoints
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.listener import ListenerBus
@@ -63,6 +64,12 @@ class Engine:
             journal = open_storage(f"{location.url}/journal")
             for stream in graph.receiver_inputs:
                 stream.open_journal(journal)
+            if stateful := graph.stateful:
+                state = open_storage(f"{location.url}/state")
+                check_trusted(location.url)
+                check_trusted(state.url)
+                for operator in stateful:
+                    operator.open_state(state)
             log = BatchLog(
                 location,
                 recovery.next_batch_id,

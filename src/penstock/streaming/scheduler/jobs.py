@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from penstock.streaming.batch import Batch
 from penstock.streaming.listener import BatchInfo
 
-__all__ = ["Job", "JobSet"]
+__all__ = ["Job", "JobSet", "jobs_after"]
 
 
 @dataclass(frozen=True)
@@ -71,3 +72,19 @@ class JobSet:
             processingEndTime=self.ended_ms,
             failed=self.failed,
         )
+
+
+def jobs_after(first: Callable[[], None], batch: Batch, jobs: list[Job]) -> list[Job]:
+    """Return the jobs, each of which sees to it that ``first`` is done before it runs.
+
+    Whichever job comes first does it; it must be one that can be called repeatedly, by several
+    threads. A batch without outputs gets a job for it alone.
+    """
+
+    def run(job: Job) -> None:
+        first()
+        job.run()
+
+    if not jobs:
+        return [Job(batch, 0, "update state", first)]
+    return [replace(job, run=partial(run, job)) for job in jobs]
