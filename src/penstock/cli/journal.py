@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
@@ -16,11 +15,11 @@ from rich.table import Table
 
 from penstock.cli.journal_facts import StreamFacts, WriterFacts, look_at_stream
 from penstock.cli.journal_records import as_json, as_text, records
+from penstock.cli.places import open_existing
 from penstock.errors import ConfigError, LogFormatError, PenstockError
 from penstock.journal import JournalStream, Verdict, stream_names, verify_stream
 from penstock.model import OffsetRange
-from penstock.storage import Storage, open_storage
-from penstock.storage.local import LocalStorage
+from penstock.storage import Storage
 
 __all__ = ["app"]
 
@@ -112,18 +111,8 @@ def _open_journal(path: str) -> Storage:
 
 
 def _open_place(path: str) -> Storage:
-    local = path.removeprefix("file://")
-    if "://" in local:
-        return open_storage(path)
-    if not os.path.isdir(local):
-        raise ConfigError(
-            f"there is no folder {local}",
-            operation="open journal",
-            path=path,
-            hint="give the journal's folder, or the checkpoint location that it is in",
-        )
-    # Not open_storage, which tries the place out by writing to it.
-    return LocalStorage.attach(os.path.abspath(local))
+    hint = "give the journal's folder, or the checkpoint location that it is in"
+    return open_existing(path, operation="open journal", hint=hint)
 
 
 def _streams(journal: Storage, only: str | None) -> list[JournalStream]:

@@ -11,6 +11,7 @@ from penstock import __version__
 from penstock.cli.demo.command import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.journal import app as journal
+from penstock.cli.state import app as state
 from penstock.errors import PenstockError
 
 __all__ = ["app", "main"]
@@ -19,6 +20,7 @@ app = typer.Typer(name="penstock", no_args_is_help=True, add_completion=False)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.add_typer(journal)
+app.add_typer(state)
 
 
 def _print_version(wanted: bool) -> None:

@@ -17,7 +17,8 @@ S = TypeVar("S")
 class State(Generic[S]):
     """The state of one key, during one call of the function.
 
-    ``get`` returns a copy: a change of it counts when ``update`` is called with it.
+    ``get`` returns a copy of what earlier calls left: a change within it counts only when
+    ``update`` is called with it.
     """
 
     __slots__ = ("_defined", "_removed", "_timing_out", "_updated", "_value")

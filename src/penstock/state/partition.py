@@ -69,6 +69,10 @@ class Partition:
         """Open the state after delta ``tip``, None for empty state; raises as ``open_copy``."""
         return open_copy(self._storage, self._folder, self._local, self._number, tip)
 
+    def describe(self, tip: str) -> Delta:
+        """Return what a delta says of the state after it; raises as ``open_copy``."""
+        return open_delta(self._storage, f"{self._folder}/{tip}")[1]
+
     def load(self, pairs: Iterable[tuple[Any, Any]], touched_ms: int) -> str | None:
         """Make a snapshot of initial state; return the tip of the version 0 that it is.
 

@@ -1,0 +1,26 @@
+"""Places that a command looks at without writing there."""
+
+from __future__ import annotations
+
+import os
+
+from penstock.errors import ConfigError
+from penstock.storage import Storage, open_storage
+from penstock.storage.local import LocalStorage
+
+__all__ = ["open_existing"]
+
+
+def open_existing(path: str, *, operation: str, hint: str) -> Storage:
+    """Open a folder that must be there, or a URL.
+
+    Raises:
+        ConfigError: there is no such place; ``hint`` says which one to give.
+    """
+    local = path.removeprefix("file://")
+    if "://" in local:
+        return open_storage(path)
+    if not os.path.isdir(local):
+        raise ConfigError(f"there is no folder {local}", operation=operation, path=path, hint=hint)
+    # Not open_storage, which tries the place out by writing to it.
+    return LocalStorage.attach(os.path.abspath(local))
