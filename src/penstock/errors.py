@@ -18,6 +18,11 @@
     │   ├── RecoveryMismatchError   the program no longer fits what the checkpoint location holds
     │   └── ConcurrentDriverError   another driver uses this checkpoint location
     ├── ReceiverError               a receiver failed or cannot be placed
+    ├── StateError                  keyed state was used against its rules, or cannot be kept
+    │   ├── StateKeyError           a key without an identity that lasts (also a TypeError)
+    │   ├── DamagedStateError       a state file fails its checksum or cannot be parsed
+    │   ├── MissingStateError       state that should be there is not
+    │   └── LocalCopyError          an executor's local copy of state cannot be used
     └── StreamingError              a streaming program was used against its life cycle
         ├── BatchFailedError        a batch's job raised; the batch stays uncommitted
         └── SourceChangedError      a file was changed or removed before its batch was done
@@ -38,16 +43,21 @@ __all__ = [
     "ConcurrentDriverError",
     "ConfigError",
     "DamagedBlockError",
+    "DamagedStateError",
     "FencedError",
     "JournalError",
+    "LocalCopyError",
     "LogFormatError",
     "LogGapError",
     "MissingBlockError",
+    "MissingStateError",
     "NotFoundError",
     "PenstockError",
     "ReceiverError",
     "RecoveryMismatchError",
     "SourceChangedError",
+    "StateError",
+    "StateKeyError",
     "StorageError",
     "StorageFullError",
     "StreamingError",
@@ -168,6 +178,26 @@ class ConcurrentDriverError(CheckpointError):
 
 class ReceiverError(PenstockError):
     """A receiver failed or cannot be placed."""
+
+
+class StateError(PenstockError):
+    """Keyed state was used against its rules, or cannot be kept."""
+
+
+class StateKeyError(StateError, TypeError):
+    """A key has no identity that lasts, so its state could not be found again."""
+
+
+class DamagedStateError(StateError):
+    """A file of the state store fails its checksum or cannot be parsed."""
+
+
+class MissingStateError(StateError):
+    """A file or version of the state store that should be there is not."""
+
+
+class LocalCopyError(StateError):
+    """An executor's local copy of state cannot be used: its disk is full, or fails."""
 
 
 class StreamingError(PenstockError):

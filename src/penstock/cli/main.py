@@ -12,6 +12,7 @@ from penstock.cli.demo.command import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.journal import app as journal
 from penstock.cli.rate import app as rate
+from penstock.cli.state import app as state
 from penstock.errors import PenstockError
 
 __all__ = ["app", "main"]
@@ -21,6 +22,7 @@ app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.add_typer(journal)
 app.add_typer(rate)
+app.add_typer(state)
 
 
 def _print_version(wanted: bool) -> None:

@@ -3,6 +3,7 @@
 from penstock.streaming import StreamingContext
 """
 
+from penstock.state import State
 from penstock.streaming.batch import SourceRange
 from penstock.streaming.constant_input import ConstantInputDStream
 from penstock.streaming.context import StreamingContext
@@ -16,6 +17,7 @@ from penstock.streaming.events import (
 from penstock.streaming.inputs import InputDStream
 from penstock.streaming.listener import StreamingListener
 from penstock.streaming.receiver_input import ReceiverInputDStream
+from penstock.streaming.state_spec import StateSpec
 
 __all__ = [
     "BatchInfo",
@@ -26,6 +28,8 @@ __all__ = [
     "ReceiverInfo",
     "ReceiverInputDStream",
     "SourceRange",
+    "State",
+    "StateSpec",
     "StreamInputInfo",
     "StreamingContext",
     "StreamingListener",

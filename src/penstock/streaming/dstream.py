@@ -28,6 +28,8 @@ from penstock.streaming.windows import WindowOperations
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
+    from penstock.streaming.map_with_state import MapWithStateDStream
+    from penstock.streaming.state_spec import StateSpec
 
 __all__ = [
     "DStream",
@@ -53,6 +55,12 @@ class DStream(WindowOperations):
             ConfigError: the two have different slide durations or contexts.
         """
         return UnionDStream(self.ssc, (self, other))
+
+    def _mapped_with_state(self, spec: StateSpec, name: str | None) -> MapWithStateDStream:
+        # Imported here because it is a DStream, too.
+        from penstock.streaming.map_with_state import MapWithStateDStream
+
+        return MapWithStateDStream(self, spec, name)
 
     def _derive(
         self, operation: str, function: Callable[..., RDD[Any]], *others: DStream, **bound: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, StreamingError
@@ -16,6 +16,7 @@ from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
 from penstock.streaming.stateful import StatefulDStream
+from penstock.streaming.stored_state import StoredStateStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
@@ -51,6 +52,11 @@ class DStreamGraph:
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
         """The inputs that a receiver feeds."""
         return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
+
+    @property
+    def stored_state(self) -> list[StoredStateStream]:
+        """The streams that keep state on the checkpoint location, parents first."""
+        return [s for s in reversed(list(self.streams())) if isinstance(s, StoredStateStream)]
 
     def has_queue(self) -> bool:
         """Whether an input holds its data in this process's memory only."""
@@ -149,6 +155,16 @@ class DStreamGraph:
         self._batches[batch.time_ms] = batch
         for stream, planned in zip(self.inputs, batch.sources, strict=True):
             stream.set_range(batch.time_ms, planned)
+
+    def state_updates(self, batch: Batch) -> Callable[[], None] | None:
+        """Return what brings all state to that of the batch, None where it changes none."""
+        changing = [s for s in self.stored_state if s.get_or_compute(batch.time_ms) is not None]
+
+        def update() -> None:
+            for stream in changing:
+                stream.update_state(batch.time_ms)
+
+        return update if changing else None
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
         """Tell every stateful stream where RDD checkpoints are."""

@@ -12,9 +12,11 @@ from pyspark.core.rdd import portable_hash
 from penstock.errors import ConfigError
 from penstock.streaming import transforms
 from penstock.streaming.basic import BasicOperations
+from penstock.streaming.state_spec import StateSpec
 
 if TYPE_CHECKING:
     from penstock.streaming.dstream import DStream
+    from penstock.streaming.map_with_state import MapWithStateDStream
     from penstock.streaming.operators import Operator
 
 __all__ = ["PairOperations"]
@@ -141,6 +143,46 @@ class PairOperations(BasicOperations):
             partitions=numPartitions or self.ssc.sparkContext.defaultParallelism,
             initial=given if isinstance(given, RDD) or given else None,
         )
+
+    def mapWithState(
+        self,
+        spec: StateSpec | Callable[..., Any],
+        *,
+        initialState: RDD[Any] | Iterable[tuple[Any, Any]] | None = None,
+        numPartitions: int | None = None,
+        timeout: float | None = None,
+        name: str | None = None,
+    ) -> MapWithStateDStream:
+        """Return a stream of what a function of each record and its key's state returns.
+
+        The state is kept in versions on the checkpoint location, and what a batch costs follows
+        its records, not the keys that there are (docs/state.md).
+
+        Args:
+            spec: ``f(key, value, state)``, ``f(time, key, value, state)``, or a StateSpec, which
+                says the three after it as well.
+            initialState: see ``StateSpec.initialState``.
+            numPartitions: see ``StateSpec.numPartitions``.
+            timeout: seconds; see ``StateSpec.timeout``.
+            name: by which the state is found again after a restart and a change of the program.
+
+        Raises:
+            ConfigError: an argument is wrong.
+            StreamingError: another operator has the name.
+        """
+        if not isinstance(spec, StateSpec):
+            spec = StateSpec(spec)
+        if initialState is not None:
+            spec.initialState(initialState)
+        if numPartitions is not None:
+            spec.numPartitions(numPartitions)
+        if timeout is not None:
+            spec.timeout(timeout)
+        return self._mapped_with_state(spec, name)
+
+    @abstractmethod
+    def _mapped_with_state(self, spec: StateSpec, name: str | None) -> MapWithStateDStream:
+        """Return the stream of ``mapWithState``."""
 
     def _pair_up(self, method: str, other: DStream, partitions: int | None) -> DStream:
         return self._derive(method, transforms.pair_up, other, method=method, partitions=partitions)

@@ -12,7 +12,7 @@ after a restart, and the names of its inputs and stateful operators (penstock.st
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.errors import LogGapError
@@ -75,6 +75,12 @@ class BatchLog:
         """The time of the newest planned batch, -1 when there is none."""
         newest = self._newest()
         return -1 if newest is None else newest.batch_timestamp_ms
+
+    def newest_time_ms(self, *, but: Collection[int]) -> int | None:
+        """Return the time of the newest planned batch other than ``but``, None without one."""
+        newest = next((n for n in reversed(range(self._next_batch_id)) if n not in but), None)
+        entry = None if newest is None else self._location.offsets.get(newest)
+        return None if entry is None else entry.batch_timestamp_ms
 
     def begin(self, first_ms: int, interval_ms: int) -> int:
         """Return the zero time of a run whose first batch is due at ``first_ms``.

@@ -15,6 +15,7 @@ from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOrder, RateOrders
 from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
+from penstock.storage.trust import check_trusted
 from penstock.streaming.events import StreamingListenerStreamingStarted
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.graph_checkpoint.run import RunCheckpoints
@@ -68,6 +69,12 @@ class Engine:
             journal = open_storage(f"{location.url}/journal")
             for stream in graph.receiver_inputs:
                 stream.open_journal(journal)
+            if stored := graph.stored_state:
+                state = open_storage(f"{location.url}/state")
+                check_trusted(location.url)
+                check_trusted(state.url)
+                for operator in stored:
+                    operator.open_state(state)
             log = BatchLog(
                 location,
                 recovery.next_batch_id,

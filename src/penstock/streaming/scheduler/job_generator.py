@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from penstock.clock import Clock
@@ -27,7 +27,7 @@ from penstock.streaming.batch import Batch, InputLimit
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.scheduler.batch_log import BatchLog
 from penstock.streaming.scheduler.due_ticks import DueTick, DueTicks
-from penstock.streaming.scheduler.jobs import Job, JobSet
+from penstock.streaming.scheduler.jobs import Job, JobSet, jobs_after
 from penstock.streaming.scheduler.rate_manager import BatchPlan, RateManager
 from penstock.streaming.scheduler.recurring_timer import RecurringTimer
 
@@ -87,7 +87,7 @@ class JobGenerator:
             "penstock-batch-timer",
         )
 
-    def start(self, rerun: Iterable[int]) -> None:
+    def start(self, rerun: Collection[int]) -> None:
         """Run the batches ``rerun`` again, then plan a new one at each interval.
 
         Raises:
@@ -98,6 +98,9 @@ class JobGenerator:
         last_ms = self._log.last_time_ms
         first_ms = self._timer.first_tick_after(max(self._clock.time_ms(), last_ms))
         self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
+        committed_ms = self._log.newest_time_ms(but=rerun)
+        for stream in self._graph.stored_state:
+            stream.begin_state(again[0].time_ms if again else first_ms, committed_ms)
         self._restore(again)
         for batch in again:
             _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
@@ -245,6 +248,8 @@ class JobGenerator:
                 for number, output in enumerate(self._graph.outputs)
                 if (run := output.job(batch)) is not None
             ]
+            if (update := self._graph.state_updates(batch)) is not None:
+                jobs = jobs_after(update, batch, jobs)
             inputs = self._graph.input_infos(batch)
         except Exception as e:  # a user's function of RDDs runs in here
             raise BatchFailedError(

@@ -5,13 +5,17 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from penstock.streaming.batch import Batch, InputLimit
 from penstock.streaming.call_site import CallSite
 from penstock.streaming.events import BatchInfo, OutputOperationInfo, StreamInputInfo
 
-__all__ = ["Job", "JobSet"]
+__all__ = ["Job", "JobSet", "jobs_after"]
+
+_UPDATE = CallSite("mapWithState", "update of state", "")
+"""The job of a batch that no output asks for, and whose state moves on."""
 
 
 @dataclass(frozen=True)
@@ -98,3 +102,19 @@ class JobSet:
     def _update(self, job: Job, **facts: Any) -> OutputOperationInfo:
         output = self.outputs[job.output_id] = replace(self.outputs[job.output_id], **facts)
         return output
+
+
+def jobs_after(first: Callable[[], None], batch: Batch, jobs: list[Job]) -> list[Job]:
+    """Return the jobs, each of which sees to it that ``first`` is done before it runs.
+
+    Whichever job comes first does it; it must be one that can be called repeatedly, by several
+    threads. A batch without outputs gets a job for it alone.
+    """
+
+    def run(job: Job) -> None:
+        first()
+        job.run()
+
+    if not jobs:
+        return [Job(batch, 0, _UPDATE, first)]
+    return [replace(job, run=partial(run, job)) for job in jobs]

@@ -1,0 +1,110 @@
+"""What Spark's tasks do with state. Classes, so that they pickle by name; they know no Spark.
+
+Each is called with its partition's number and records, as ``RDD.mapPartitionsWithIndex`` does.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.state.keys import decode_key
+from penstock.state.partition import Partition
+from penstock.state.update import StateFunction, update_partition
+from penstock.state.versions import PartitionVersion, read_version
+from penstock.storage import Storage
+
+__all__ = ["LoadTask", "OutputsTask", "SnapshotTask", "StatePlace", "UpdateTask"]
+
+_Pairs = Iterable[tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class StatePlace:
+    """Where an operator's state is, and for which run of the driver."""
+
+    storage: Storage
+    operator: str
+    run: str
+
+    def partition(self, number: int) -> Partition:
+        """Return one of its partitions."""
+        return Partition(self.storage, self.operator, number, self.run)
+
+    def tip(self, number: int, time_ms: int) -> str | None:
+        """Return what the version of that time is in a partition; raises as ``read_version``."""
+        return read_version(self.storage, self.operator, time_ms).tips[number]
+
+
+@dataclass(frozen=True)
+class LoadTask:
+    """Makes version 0 of the pairs of an initial state."""
+
+    place: StatePlace
+    touched_ms: int
+
+    def __call__(self, number: int, pairs: _Pairs) -> Iterator[PartitionVersion]:
+        """Yield what version 0 is in this partition."""
+        tip = self.place.partition(number).load(pairs, self.touched_ms)
+        yield PartitionVersion(tip, None if tip is None else self.touched_ms)
+
+
+@dataclass(frozen=True)
+class UpdateTask:
+    """Takes a partition from the version before a batch to that of the batch.
+
+    ``oldest_tips`` are those of the oldest version that is still needed.
+    """
+
+    place: StatePlace
+    function: StateFunction
+    time_ms: int
+    timeout_ms: int | None
+    tips: tuple[str | None, ...]
+    oldest_tips: tuple[str | None, ...]
+
+    def __call__(self, number: int, records: _Pairs) -> Iterator[PartitionVersion]:
+        """Yield what the batch's version is in this partition."""
+        partition = self.place.partition(number)
+        with partition.open(self.tips[number]) as database:
+            if self.timeout_ms is not None:
+                database.index_times()
+            update = update_partition(
+                records,
+                database,
+                self.function,
+                time_ms=self.time_ms,
+                timeout_ms=self.timeout_ms,
+            )
+            tip = partition.commit(database, update, self.time_ms, self.oldest_tips[number])
+        yield PartitionVersion(tip, update.oldest_ms)
+
+
+@dataclass(frozen=True)
+class OutputsTask:
+    """Gives the records that the function returned in a batch."""
+
+    place: StatePlace
+    time_ms: int
+
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Any]:
+        """Return them."""
+        tip = self.place.tip(number, self.time_ms)
+        return self.place.partition(number).outputs(tip, self.time_ms)
+
+
+@dataclass(frozen=True)
+class SnapshotTask:
+    """Gives all keys and their state after a batch."""
+
+    place: StatePlace
+    time_ms: int
+
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Yield pairs of key and state."""
+        tip = self.place.tip(number, self.time_ms)
+        with self.place.partition(number).open(tip) as database:
+            for key, entry in database.rows():
+                yield decode_key(key), pickle.loads(entry.value)

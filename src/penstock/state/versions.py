@@ -1,0 +1,128 @@
+"""The versions of an operator's state: what the driver commits when all partitions are done.
+
+Invariants:
+
+1. Version N is there if and only if batch N of the operator is done: it names the newest delta of
+   every partition. It is created exclusively and never changes, so of two drivers one fails, and
+   a batch that runs again finds what it did and does nothing again.
+2. Versions are published in the order of their batches.
+3. ``retire`` deletes the oldest first and always keeps the newest.
+
+A version's time is that of its batch. An operator over windows has a version for each of its
+slides, which are not all batches; what came before a version is the next older one, whatever time
+that has. The time 0 is the initial state's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from penstock.errors import AlreadyExistsError, ConcurrentDriverError
+from penstock.state.layout import parse_version, version_path, versions_folder
+from penstock.state.state_file import encode_file, open_file
+from penstock.storage import Storage
+
+__all__ = ["PartitionVersion", "Version", "VersionLog", "read_version", "version_times"]
+
+
+@dataclass(frozen=True)
+class PartitionVersion:
+    """What a version is in one partition.
+
+    ``tip`` is the name of the newest delta, None while the partition is empty. ``oldest_ms`` is a
+    time before which no key was touched, None when that is not known.
+    """
+
+    tip: str | None = None
+    oldest_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Version:
+    """An operator's state after the batch of that time."""
+
+    time_ms: int
+    partitions: tuple[PartitionVersion, ...]
+
+    @property
+    def tips(self) -> tuple[str | None, ...]:
+        """The newest deltas."""
+        return tuple(partition.tip for partition in self.partitions)
+
+    def may_be_untouched_since(self, time_ms: int) -> bool:
+        """Whether there may be keys that were last touched before that time."""
+        held = (part.oldest_ms for part in self.partitions if part.tip is not None)
+        return any(oldest_ms is None or oldest_ms < time_ms for oldest_ms in held)
+
+
+def version_times(storage: Storage, operator: str) -> list[int]:
+    """Return the times of an operator's versions, ascending. Raises StorageError."""
+    names = [entry.name for entry in storage.list(versions_folder(operator))]
+    return sorted(time_ms for name in names if (time_ms := parse_version(name)) is not None)
+
+
+def read_version(storage: Storage, operator: str, time_ms: int) -> Version:
+    """Return a version.
+
+    Raises:
+        MissingStateError, DamagedStateError: it is missing or damaged.
+    """
+    file = open_file(storage, version_path(operator, time_ms), "version")
+    return Version(time_ms, tuple(PartitionVersion(*part) for part in file.facts["partitions"]))
+
+
+class VersionLog:
+    """The versions of one operator, listed once; after that this is their only writer.
+
+    Raises:
+        StorageError: they cannot be listed.
+    """
+
+    def __init__(self, storage: Storage, operator: str) -> None:
+        self._storage = storage
+        self._operator = operator
+        self._times = version_times(storage, operator)
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """The times of all versions, ascending."""
+        return tuple(self._times)
+
+    def publish(self, version: Version) -> None:
+        """Make a version durable. May be repeated.
+
+        Raises:
+            ConcurrentDriverError: another driver published another one.
+            StorageError: it cannot be written.
+        """
+        path = version_path(self._operator, version.time_ms)
+        facts = {"partitions": [(part.tip, part.oldest_ms) for part in version.partitions]}
+        try:
+            self._storage.create(path, encode_file("version", facts, {}))
+        except AlreadyExistsError as error:
+            if read_version(self._storage, self._operator, version.time_ms) != version:
+                raise ConcurrentDriverError(
+                    f"another driver published this version of the state of {self._operator!r}",
+                    operation="publish state",
+                    path=self._storage.uri(path),
+                    ids={"operator": self._operator},
+                    hint="stop the other driver; this one may then be started again",
+                ) from error
+        if version.time_ms not in self._times:
+            self._times.append(version.time_ms)
+
+    def retire(self, needed_ms: int) -> None:
+        """Delete the versions before the newest one that is not later than ``needed_ms``.
+
+        Raises:
+            StorageError: one cannot be deleted; the next call goes on.
+        """
+        while len(self._times) > 1 and self._times[1] <= needed_ms:
+            self._storage.delete(version_path(self._operator, self._times[0]))
+            del self._times[0]
+
+    def newest_before(self, time_ms: int) -> int | None:
+        """Return the time of the newest version before that time, None when there is none."""
+        at = bisect_left(self._times, time_ms)
+        return self._times[at - 1] if at else None
