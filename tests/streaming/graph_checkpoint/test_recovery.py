@@ -49,7 +49,7 @@ class LogFile(InputDStream):
         super().__init__(ssc, name)
         self.path = path
 
-    def latest_offset(self, start: SourceOffset) -> SourceOffset:
+    def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         return {self.name: {"lines": len(self.path.read_text().splitlines())}}
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
@@ -218,7 +218,7 @@ def test_the_batch_that_failed_is_pending_and_runs_again(place: Place) -> None:
     (place.sink / "a" / "down").unlink()
     again = place.start(place.create("a"))
     again.wait_completed(1)
-    assert [info.batchTime for info in again.completed] == [failed_ms]
+    assert [info.batch_time_ms for info in again.completed] == [failed_ms]
     place.stop()
     assert place.seen("a") == {"a:x": 1, "a:y": 1}
 
@@ -361,7 +361,7 @@ def test_a_batch_that_was_cut_off_runs_again_in_the_changed_program(place: Place
     place.log("c").write_text("x\n")
     again = place.start(place.create("c", "b", "a"), "program")
     again.wait_completed(1)
-    assert [info.batchId for info in again.completed] == [0]
+    assert [info.batch_id for info in again.completed] == [0]
     assert place.seen("c") == {}  # the batch was planned without it
     place.feed("c", "y")
     again.step()
