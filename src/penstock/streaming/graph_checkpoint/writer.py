@@ -29,7 +29,7 @@ from penstock.storage import Storage
 from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
 from penstock.streaming.graph_checkpoint.files import CheckpointFile, get_checkpoint_files
 
-__all__ = ["CheckpointWriteHandler", "CheckpointWriter", "OnCompletion"]
+__all__ = ["CheckpointWriteHandler", "CheckpointWriter", "OnCompletion", "Write"]
 
 _log = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 3
@@ -41,7 +41,9 @@ OnCompletion = Callable[[int, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class Write:
+    """A checkpoint as bytes, and what its batch's generator is told when it is durable."""
+
     time_ms: int
     content: bytes
     clear_checkpoint_data_later: bool
@@ -63,7 +65,7 @@ class CheckpointWriter:
         self._codec = codec
         self._handler = CheckpointWriteHandler(storage, on_completion)
         self._changed = threading.Condition()
-        self._waiting: list[_Write] = []
+        self._waiting: list[Write] = []
         self._stopped = False
         # A daemon: a storage that hangs does not keep the process alive.
         self._thread = threading.Thread(
@@ -79,7 +81,7 @@ class CheckpointWriter:
             if self._stopped:
                 _log.error("Could not submit checkpoint task to the thread pool executor")
                 return
-            self._waiting.append(_Write(time_ms, content, clear_checkpoint_data_later))
+            self._waiting.append(Write(time_ms, content, clear_checkpoint_data_later))
             self._changed.notify_all()
         _log.info("Submitted checkpoint of time %d ms writer queue", time_ms)
 
@@ -104,7 +106,7 @@ class CheckpointWriter:
         while writes := self._take():
             self._handler.run(writes)
 
-    def _take(self) -> list[_Write]:
+    def _take(self) -> list[Write]:
         """Wait for writes and return them; none when the writer is stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._stopped)
@@ -126,7 +128,7 @@ class CheckpointWriteHandler:
         self.stopped = False
         """Whether to make no further attempt."""
 
-    def run(self, writes: list[_Write]) -> None:
+    def run(self, writes: list[Write]) -> None:
         """Write the last one, in three attempts at most, and report all as completed with it."""
         self._latest_ms = max(self._latest_ms, *(write.time_ms for write in writes))
         file = CheckpointFile(self._latest_ms)
@@ -148,7 +150,7 @@ class CheckpointWriteHandler:
             "Could not write checkpoint for time %d ms to file '%s'", writes[-1].time_ms, uri
         )
 
-    def _save(self, write: _Write, file: CheckpointFile, uri: str) -> None:
+    def _save(self, write: Write, file: CheckpointFile, uri: str) -> None:
         start_s = time.monotonic()
         _log.info("Saving checkpoint for time %d ms to file '%s'", write.time_ms, uri)
         backup = CheckpointFile(file.time_ms, is_backup=True)
