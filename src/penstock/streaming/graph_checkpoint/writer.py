@@ -123,8 +123,9 @@ class CheckpointWriteHandler:
     def __init__(self, storage: Storage, on_completion: OnCompletion) -> None:
         self._storage = storage
         self._on_completion = on_completion
-        files = get_checkpoint_files(storage)
-        self._latest_ms = max((file.time_ms for file in files), default=0)
+        # Listed once: this run alone writes here. What may be there counts as there.
+        self._files = set(get_checkpoint_files(storage))
+        self._latest_ms = max((file.time_ms for file in self._files), default=0)
         self.stopped = False
         """Whether to make no further attempt."""
 
@@ -153,9 +154,9 @@ class CheckpointWriteHandler:
     def _save(self, write: Write, file: CheckpointFile, uri: str) -> None:
         start_s = time.monotonic()
         _log.info("Saving checkpoint for time %d ms to file '%s'", write.time_ms, uri)
-        backup = CheckpointFile(file.time_ms, is_backup=True)
-        self._storage.create(backup.name, write.content, overwrite=True)
-        self._storage.create(file.name, write.content, overwrite=True)
+        for part in (CheckpointFile(file.time_ms, is_backup=True), file):
+            self._files.add(part)
+            self._storage.create(part.name, write.content, overwrite=True)
         self._delete_old()
         _log.info(
             "Checkpoint for time %d ms saved to file '%s', took %d bytes and %d ms",
@@ -167,10 +168,9 @@ class CheckpointWriteHandler:
 
     def _delete_old(self) -> None:
         """Delete backups, the newest file being whole by now, and all files but the newest."""
-        files = get_checkpoint_files(self._storage)
-        whole = [file for file in files if not file.is_backup]
-        for backup in (file for file in files if file.is_backup):
-            self._storage.delete(backup.name)
-        for file in whole[:-_MAX_FILES]:
-            _log.info("Deleting %s", self._storage.uri(file.name))
+        whole = sorted((f for f in self._files if not f.is_backup), key=lambda f: f.time_ms)
+        for old in whole[:-_MAX_FILES]:
+            _log.info("Deleting %s", self._storage.uri(old.name))
+        for file in self._files.difference(whole[-_MAX_FILES:]):
             self._storage.delete(file.name)
+            self._files.remove(file)
