@@ -23,6 +23,7 @@ class Driver:
         with errors.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(program), *args],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -54,11 +55,21 @@ class Driver:
         self.process.kill()
         self.process.wait()
 
+    def finish(self, timeout_s: float) -> None:
+        """End its standard input, and wait until it ends by itself."""
+        self._end_input()
+        assert self.process.wait(timeout_s) == 0, self._tail()
+
     def end(self) -> None:
         """Make sure that nothing of its session is left."""
         self.kill()
+        self._end_input()
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _end_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
 
     def _read(self) -> None:
         assert self.process.stdout is not None

@@ -9,6 +9,7 @@ Prints a line for every batch that was committed.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
@@ -31,7 +32,7 @@ class Report(StreamingListener):
             print(f"committed {batch.batch_id} {batch.num_records}", flush=True)
 
 
-def main(master: str, checkpoint: str, log_glob: str, sink: str) -> None:
+def create(master: str, log_glob: str, sink: str) -> StreamingContext:
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -42,15 +43,18 @@ def main(master: str, checkpoint: str, log_glob: str, sink: str) -> None:
         "spark.ui.showConsoleProgress": "false",
     }
     conf = SparkConf().setMaster(master).setAppName("fault program").setAll(settings.items())
-    sc = SparkContext(conf=conf)
-    sc.setLogLevel("OFF")
-    ssc = StreamingContext(sc, 0.3)
-    ssc.checkpoint(checkpoint)
+    ssc = StreamingContext(SparkContext(conf=conf), 0.3)
 
     def write(df: DataFrame, batch_id: int) -> None:
         df.write.mode("overwrite").parquet(f"{sink}/batch={batch_id:08d}")
 
     ssc.tailStream(log_glob, name="lines").foreachBatch(write)
+    return ssc
+
+
+def main(master: str, checkpoint: str, log_glob: str, sink: str) -> None:
+    ssc = StreamingContext.getOrCreate(checkpoint, partial(create, master, log_glob, sink))
+    ssc.sparkContext.setLogLevel("OFF")
     ssc.addStreamingListener(Report())
     ssc.start()
     ssc.awaitTermination()

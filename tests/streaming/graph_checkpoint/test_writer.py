@@ -101,9 +101,11 @@ def test_also_when_the_newer_one_is_of_the_run_before(writing: Writing) -> None:
     assert after.newest().pending_times == (2000,)
 
 
-def test_backups_that_a_kill_left_are_deleted(writing: Writing) -> None:
-    writing.storage.create("checkpoint-500.bk", b"torn")
+def test_backups_that_a_kill_left_are_deleted(storage: Storage) -> None:
+    storage.create("checkpoint-500.bk", b"torn")
+    writing = Writing(storage)
     writing.write(1000)
+    writing.writer.stop()
     assert writing.names() == ["checkpoint-1000"]
 
 
@@ -132,7 +134,7 @@ def test_those_that_wait_are_written_as_one(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "path"), [("create", "*.bk"), ("create", "*-1000"), ("list", "*"), ("delete", "*")]
+    ("kind", "path"), [("create", "*.bk"), ("create", "*-1000"), ("delete", "*.bk")]
 )
 def test_a_write_is_tried_three_times(
     writing: Writing, kind: str, path: str, caplog: pytest.LogCaptureFixture

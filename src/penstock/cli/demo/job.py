@@ -1,8 +1,9 @@
 """The demo's streaming program: counts the words of growing log files.
 
 It is an ordinary penstock program, and keeps nothing of its own for the case that it is killed. Run
-again with the same checkpoint location, it goes on where it was cut off. Its sink takes each batch
-under the batch's id and replaces what was there, so a batch that runs twice counts once.
+again with the same checkpoint location, it is recreated from there and goes on where it was cut
+off. Its sink takes each batch under the batch's id and replaces what was there, so a batch that
+runs twice counts once.
 """
 
 from __future__ import annotations
@@ -53,6 +54,14 @@ class Reporter(StreamingListener):
             say("committed", batch=batch.batch_id, delay_ms=batch.total_delay_ms)
 
 
+def create_context(logs: str, out: str) -> StreamingContext:
+    """Make the program, the first time."""
+    spark = SparkSession.builder.appName("penstock demo").getOrCreate()
+    ssc = StreamingContext(spark.sparkContext, batchDuration=1)
+    ssc.tailStream(logs, name="logs").foreachBatch(partial(write_word_counts, out=out))
+    return ssc
+
+
 def main() -> None:
     """Count until standard input ends, then finish what was received."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -61,13 +70,9 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="folder of the word counts")
     options = parser.parse_args()
 
-    spark = SparkSession.builder.appName("penstock demo").getOrCreate()
-    ssc = StreamingContext(spark.sparkContext, batchDuration=1)
-    ssc.checkpoint(options.checkpoint)
+    create = partial(create_context, options.logs, options.out)
+    ssc = StreamingContext.getOrCreate(options.checkpoint, create)
     ssc.addStreamingListener(Reporter())
-    lines = ssc.tailStream(options.logs, name="logs")
-    lines.foreachBatch(partial(write_word_counts, out=options.out))
-
     ssc.start()
     stop = end_of_input()
     while not stop.wait(0.1):

@@ -29,7 +29,7 @@ from penstock.storage import Storage
 from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
 from penstock.streaming.graph_checkpoint.files import CheckpointFile, get_checkpoint_files
 
-__all__ = ["CheckpointWriteHandler", "CheckpointWriter", "OnCompletion"]
+__all__ = ["CheckpointWriteHandler", "CheckpointWriter", "OnCompletion", "Write"]
 
 _log = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 3
@@ -41,7 +41,9 @@ OnCompletion = Callable[[int, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class Write:
+    """A checkpoint as bytes, and what its batch's generator is told when it is durable."""
+
     time_ms: int
     content: bytes
     clear_checkpoint_data_later: bool
@@ -63,7 +65,7 @@ class CheckpointWriter:
         self._codec = codec
         self._handler = CheckpointWriteHandler(storage, on_completion)
         self._changed = threading.Condition()
-        self._waiting: list[_Write] = []
+        self._waiting: list[Write] = []
         self._stopped = False
         # A daemon: a storage that hangs does not keep the process alive.
         self._thread = threading.Thread(
@@ -79,7 +81,7 @@ class CheckpointWriter:
             if self._stopped:
                 _log.error("Could not submit checkpoint task to the thread pool executor")
                 return
-            self._waiting.append(_Write(time_ms, content, clear_checkpoint_data_later))
+            self._waiting.append(Write(time_ms, content, clear_checkpoint_data_later))
             self._changed.notify_all()
         _log.info("Submitted checkpoint of time %d ms writer queue", time_ms)
 
@@ -104,7 +106,7 @@ class CheckpointWriter:
         while writes := self._take():
             self._handler.run(writes)
 
-    def _take(self) -> list[_Write]:
+    def _take(self) -> list[Write]:
         """Wait for writes and return them; none when the writer is stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._stopped)
@@ -121,12 +123,13 @@ class CheckpointWriteHandler:
     def __init__(self, storage: Storage, on_completion: OnCompletion) -> None:
         self._storage = storage
         self._on_completion = on_completion
-        files = get_checkpoint_files(storage)
-        self._latest_ms = max((file.time_ms for file in files), default=0)
+        # Listed once: this run alone writes here. What may be there counts as there.
+        self._files = set(get_checkpoint_files(storage))
+        self._latest_ms = max((file.time_ms for file in self._files), default=0)
         self.stopped = False
         """Whether to make no further attempt."""
 
-    def run(self, writes: list[_Write]) -> None:
+    def run(self, writes: list[Write]) -> None:
         """Write the last one, in three attempts at most, and report all as completed with it."""
         self._latest_ms = max(self._latest_ms, *(write.time_ms for write in writes))
         file = CheckpointFile(self._latest_ms)
@@ -148,12 +151,12 @@ class CheckpointWriteHandler:
             "Could not write checkpoint for time %d ms to file '%s'", writes[-1].time_ms, uri
         )
 
-    def _save(self, write: _Write, file: CheckpointFile, uri: str) -> None:
+    def _save(self, write: Write, file: CheckpointFile, uri: str) -> None:
         start_s = time.monotonic()
         _log.info("Saving checkpoint for time %d ms to file '%s'", write.time_ms, uri)
-        backup = CheckpointFile(file.time_ms, is_backup=True)
-        self._storage.create(backup.name, write.content, overwrite=True)
-        self._storage.create(file.name, write.content, overwrite=True)
+        for part in (CheckpointFile(file.time_ms, is_backup=True), file):
+            self._files.add(part)
+            self._storage.create(part.name, write.content, overwrite=True)
         self._delete_old()
         _log.info(
             "Checkpoint for time %d ms saved to file '%s', took %d bytes and %d ms",
@@ -165,10 +168,9 @@ class CheckpointWriteHandler:
 
     def _delete_old(self) -> None:
         """Delete backups, the newest file being whole by now, and all files but the newest."""
-        files = get_checkpoint_files(self._storage)
-        whole = [file for file in files if not file.is_backup]
-        for backup in (file for file in files if file.is_backup):
-            self._storage.delete(backup.name)
-        for file in whole[:-_MAX_FILES]:
-            _log.info("Deleting %s", self._storage.uri(file.name))
+        whole = sorted((f for f in self._files if not f.is_backup), key=lambda f: f.time_ms)
+        for old in whole[:-_MAX_FILES]:
+            _log.info("Deleting %s", self._storage.uri(old.name))
+        for file in self._files.difference(whole[-_MAX_FILES:]):
             self._storage.delete(file.name)
+            self._files.remove(file)

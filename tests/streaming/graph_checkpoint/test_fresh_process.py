@@ -1,0 +1,89 @@
+"""getOrCreate in fresh processes, after kill -9: as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults.driver import Driver
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PROGRAM = Path(__file__).with_name("recoverable_program.py")
+START_S = 90.0
+READY = "ready recoverable local[2] yes yes"
+
+
+class Site:
+    """What the runs of a program share."""
+
+    def __init__(self, root: Path) -> None:
+        self.checkpoint, self.log, self.sink = root / "checkpoint", root / "log", root / "sink"
+        self.errors = root / "stderr.txt"
+        self.sink.mkdir()
+        self.log.touch()
+
+    @contextmanager
+    def driver(self) -> Iterator[Driver]:
+        args = [str(self.checkpoint), str(self.log), str(self.sink)]
+        driver = Driver(PROGRAM, args, self.errors)
+        try:
+            yield driver
+        finally:
+            driver.end()
+
+    def feed(self, *lines: str) -> None:
+        with self.log.open("a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    def seen(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for file in self.sink.glob("[0-9]*"):
+            for line in file.read_text().splitlines():
+                word, count = line.split()
+                counts[word] += int(count)
+        return counts
+
+
+def first_line(driver: Driver) -> str:
+    return driver.wait_line("", START_S)
+
+
+def wait_committed(driver: Driver, records: int) -> None:
+    """Wait until batches of that many records in all are done."""
+    while records > 0:
+        records -= int(driver.wait_line("committed", START_S).split()[2])
+
+
+def test_runs_that_are_killed_give_what_an_uninterrupted_one_gives(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    with site.driver() as driver:
+        assert first_line(driver) == "created"
+        assert first_line(driver) == READY
+        site.feed("To be", "or not to be")
+        wait_committed(driver, records=2)
+        (site.sink / "hang").touch()
+        site.feed("that is")
+        hung = driver.wait_line("hanging", START_S).split()[1]
+        driver.kill()
+    (site.sink / "hang").unlink()
+    site.feed("the question")  # while it is down
+
+    with site.driver() as driver:
+        assert first_line(driver) == READY
+        # The batch that was running runs again, first, and with the same record.
+        assert driver.wait_line("committed", START_S) == f"committed {hung} 1"
+        wait_committed(driver, records=1)
+        site.feed("whether")
+        driver.kill()  # at any moment of what that line sets off
+
+    with site.driver() as driver:
+        assert first_line(driver) == READY
+        site.feed("TO BE")
+        wait_committed(driver, records=1)
+        driver.finish(START_S)
+    assert site.seen() == Counter(site.log.read_text().lower().split())
