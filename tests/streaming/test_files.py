@@ -46,8 +46,10 @@ class Program:
         streams: Callable[[StreamingContext], DStream],
     ) -> None:
         self.seen: list[list[Any]] = []
-        self.ssc = StreamingContext(sc, 1, clock=clock)
-        self.ssc.checkpoint(str(checkpoint))
+        # Its output notes what it sees in this object, which is not to be pickled.
+        self.ssc = StreamingContext.getOrCreate(
+            str(checkpoint), lambda: StreamingContext(sc, 1, clock=clock), recover="program"
+        )
         self.stepper = Stepper(self.ssc, clock)
         streams(self.ssc).foreachRDD(lambda rdd: self.seen.append(sorted(rdd.collect())))
 

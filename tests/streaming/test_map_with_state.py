@@ -28,8 +28,12 @@ class Program:
         self.ssc: StreamingContext | None = None
 
     def start(self, batches: list[list[Any]], spec: Any, **options: Any) -> Stepper:
-        self.ssc = StreamingContext(self.sc, 1, clock=self.clock)
-        self.ssc.checkpoint(str(self.place))
+        # Its outputs note what they see in this object, which is not to be pickled.
+        self.ssc = StreamingContext.getOrCreate(
+            str(self.place),
+            lambda: StreamingContext(self.sc, 1, clock=self.clock),
+            recover="program",
+        )
         source = self.ssc.queueStream([self.sc.parallelize(batch, 2) for batch in batches])
         mapped = source.mapWithState(spec, **options)
         mapped.foreachRDD(lambda rdd: self.out.append(rdd.collect()))

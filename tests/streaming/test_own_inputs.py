@@ -58,8 +58,11 @@ def test_a_table(
     seen: list[Any] = []
 
     def run() -> tuple[StreamingContext, Stepper]:
-        ssc = StreamingContext(sc, 1, clock=clock)
-        ssc.checkpoint(str(tmp_path / "checkpoint"))
+        ssc = StreamingContext.getOrCreate(
+            str(tmp_path / "checkpoint"),
+            lambda: StreamingContext(sc, 1, clock=clock),
+            recover="program",
+        )
         orders = page["TableInput"](ssc, str(database), name="orders")
         orders.map(lambda row: row[1]).foreachRDD(lambda rdd: seen.append(rdd.collect()))
         return ssc, Stepper(ssc, clock)

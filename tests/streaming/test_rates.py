@@ -90,8 +90,12 @@ class Program:
         conf = SparkConf(loadDefaults=False).setAll(self.sc.getConf().getAll())
         with self.patch.context() as patch:
             patch.setattr(self.sc, "_conf", conf.setAll(list(settings.items())))
-            self.ssc = StreamingContext(self.sc, 1, clock=self.clock)
-            self.ssc.checkpoint(str(self.root / "checkpoint"))
+            # Its outputs are methods of this object, which is not to be pickled.
+            self.ssc = StreamingContext.getOrCreate(
+                str(self.root / "checkpoint"),
+                lambda: StreamingContext(self.sc, 1, clock=self.clock),
+                recover="program",
+            )
             self.define()
             return self.ssc
 

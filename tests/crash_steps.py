@@ -1,0 +1,95 @@
+"""Ends a driver at a named step of what it makes durable, or deletes.
+
+From then on no such step succeeds, so what the location holds is what a kill would have left.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from penstock.checkpoint import CheckpointLocation
+from penstock.checkpoint.rdd_marks import RddMarks
+from penstock.streaming.rdd_checkpoints import RddCheckpoints
+from tests.waiting import eventually
+
+STEPS: dict[str, tuple[type, str]] = {
+    "write": (RddCheckpoints, "write"),
+    "mark": (RddMarks, "add"),
+    "commit": (CheckpointLocation, "commit"),
+    "unmark": (RddMarks, "delete"),
+    "delete": (RddCheckpoints, "delete"),
+    "retire": (CheckpointLocation, "retire"),
+}
+"""In the order in which a driver takes them."""
+
+
+class CrashedError(Exception):
+    """The driver is as good as dead."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Before or after the ``nth`` time that a step is taken."""
+
+    step: str
+    nth: int
+    after: bool
+
+    def __str__(self) -> str:
+        return f"{'after' if self.after else 'before'}-{self.step}-{self.nth}"
+
+    @staticmethod
+    def parse(text: str) -> Moment:
+        when, step, nth = text.split("-")
+        return Moment(step, int(nth), when == "after")
+
+
+class Steps:
+    """Counts the steps taken, and calls ``end`` at a moment; ``end`` may kill the process."""
+
+    def __init__(self, moment: Moment | None, end: Callable[[], None] = lambda: None) -> None:
+        self.taken: Counter[str] = Counter()
+        self.ended = False
+        self._moment = moment
+        self._end = end
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def watched(self) -> Iterator[Steps]:
+        with ExitStack() as patches:
+            for step, (owner, method) in STEPS.items():
+                wrapped = self._wrap(step, getattr(owner, method))
+                patches.enter_context(mock.patch.object(owner, method, wrapped))
+            yield self
+
+    def wait(self, step: str, count: int) -> None:
+        """Wait until a step was taken that often; raises CrashedError when it will not be."""
+        assert eventually(lambda: self.ended or self.taken[step] >= count)
+        if self.ended:
+            raise CrashedError(step)
+
+    def _wrap(self, step: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*args: Any, **kwargs: Any) -> Any:
+            self._reach(step, after=False)
+            result = method(*args, **kwargs)
+            self._reach(step, after=True)
+            return result
+
+        return stepped
+
+    def _reach(self, step: str, *, after: bool) -> None:
+        with self._lock:
+            if self.ended:
+                raise CrashedError(step)
+            self.taken[step] += after
+            nth = self.taken[step] + (not after)
+            if self._moment == Moment(step, nth, after):
+                self.ended = True
+                self._end()
+                raise CrashedError(str(self._moment))
