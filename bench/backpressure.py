@@ -12,7 +12,8 @@ trickle    10 lines/s
 Of each run: the longest that a batch was late (peak delay; below 0.2 s counts as 0.2 s), after how
 many batches it was stable, by how much the longest batch after the fifth exceeds the interval, how
 much of the interval batches took then, and how many lines were lost. What is measured begins with
-the scenario's step (for the backlog that is the start, cold as it is), without empty batches. Plots are written to --plots.
+the scenario's step (for the backlog that is the start, cold as it is), without empty batches. Plots
+are written to --plots.
 """
 
 from __future__ import annotations

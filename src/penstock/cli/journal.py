@@ -15,7 +15,7 @@ from rich.table import Table
 
 from penstock.cli.journal_facts import StreamFacts, WriterFacts, look_at_stream
 from penstock.cli.journal_records import as_json, as_text, records
-from penstock.cli.place import open_place
+from penstock.cli.places import open_existing
 from penstock.errors import ConfigError, LogFormatError, PenstockError
 from penstock.journal import JournalStream, Verdict, stream_names, verify_stream
 from penstock.model import OffsetRange
@@ -111,9 +111,8 @@ def _open_journal(path: str) -> Storage:
 
 
 def _open_place(path: str) -> Storage:
-    return open_place(
-        path, "open journal", "give the journal's folder, or the checkpoint location that it is in"
-    )
+    hint = "give the journal's folder, or the checkpoint location that it is in"
+    return open_existing(path, operation="open journal", hint=hint)
 
 
 def _streams(journal: Storage, only: str | None) -> list[JournalStream]:

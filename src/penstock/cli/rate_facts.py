@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.cli.place import open_place
+from penstock.cli.places import open_existing
 from penstock.errors import ConfigError
 from penstock.journal import stream_names
 from penstock.rate import RATES_KEY, EndedBatch, RateOrder, RateOrders, decode_rates
@@ -35,7 +35,7 @@ def open_location(path: str) -> Storage:
     Raises:
         ConfigError: there is none at ``path``.
     """
-    storage = open_place(path, "open checkpoint location", _HINT)
+    storage = open_existing(path, operation="open checkpoint location", hint=_HINT)
     if not storage.exists("metadata"):
         raise ConfigError(
             "this is no checkpoint location, or no program has used it yet",
@@ -54,7 +54,11 @@ def program_streams(storage: Storage, only: str | None) -> list[str]:
     """
     names = {name for entry in _entries(storage)[-1:] for name in _names(entry)}
     if any(entry.name == "journal" for entry in storage.list()):
-        names.update(stream_names(open_place(f"{storage.url}/journal", "open journal", _HINT)))
+        names.update(
+            stream_names(
+                open_existing(f"{storage.url}/journal", operation="open journal", hint=_HINT)
+            )
+        )
     if only is None:
         return sorted(names)
     if only not in names:

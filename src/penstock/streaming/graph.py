@@ -135,8 +135,8 @@ class DStreamGraph:
         for stream, start in zip(self.inputs, starts, strict=True):
             stream.partitions(start)
 
-    def available(self, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
-        """Return what a batch could take of each input, all that is there after ``starts``."""
+    def plan(self, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
+        """Return what the next batch takes of each input, all that is there after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(SourceRange(start, i.latest_offset(start)) for i, start in pairs)
 

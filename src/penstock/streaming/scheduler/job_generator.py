@@ -189,7 +189,7 @@ class JobGenerator:
             self._begin(tick, self._plan())
 
     def _plan(self) -> BatchPlan:
-        return self._rates.plan(self._graph.available(self._log.ends))
+        return self._rates.plan(self._graph.plan(self._log.ends))
 
     def _begin(self, tick: DueTick, plan: BatchPlan) -> None:
         batch = self._log.plan(tick.time_ms, plan.sources, self._rates.conf())

@@ -1,4 +1,4 @@
-"""Places that commands are given: opened without touching them."""
+"""Places that a command looks at without writing there."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from penstock.errors import ConfigError
 from penstock.storage import Storage, open_storage
 from penstock.storage.local import LocalStorage
 
-__all__ = ["open_place"]
+__all__ = ["open_existing"]
 
 
-def open_place(path: str, operation: str, hint: str) -> Storage:
-    """Open the storage at a path or URL that is there.
+def open_existing(path: str, *, operation: str, hint: str) -> Storage:
+    """Open a folder that must be there, or a URL.
 
     Raises:
-        ConfigError: there is no such folder; carries the operation and the hint.
+        ConfigError: there is no such place; ``hint`` says which one to give.
     """
     local = path.removeprefix("file://")
     if "://" in local:
