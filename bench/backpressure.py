@@ -12,7 +12,8 @@ trickle    10 lines/s
 Of each run: the longest that a batch was late (peak delay; below 0.2 s counts as 0.2 s), after how
 many batches it was stable, by how much the longest batch after the fifth exceeds the interval, how
 much of the interval batches took then, and how many lines were lost. What is measured begins with
-the scenario's step; for the backlog that is the start, cold as it is. Plots are written to --plots.
+the scenario's step (for the backlog that is the start, cold as it is), without empty batches. Plots
+are written to --plots.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _figures(scenario: Scenario, begin_ms: int, batches: list[RateDecision], los
         start_ms = batch.time_ms - batch.processing_delay_ms
         return (start_ms - batch.scheduling_delay_ms - begin_ms) / 1000
 
-    measured = [b for b in batches if due_s(b) >= scenario.step_s]
+    measured = [b for b in batches if due_s(b) >= scenario.step_s and b.num_elements]
     full = [b for b in measured if due_s(b) < scenario.full_until_s]
     return Figures(
         peak_scheduling_delay_ms(measured) / 1000,

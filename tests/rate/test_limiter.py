@@ -250,3 +250,18 @@ def test_a_thread_that_waits_feels_a_pause_and_its_end() -> None:
 )
 def test_a_burst_is_what_a_block_interval_holds(rate: float | None, records: int | None) -> None:
     assert limited(rate)[0].burst() == records
+
+
+def test_stores_that_may_not_wait_do_not_refuse_each_other() -> None:
+    limiter = RateLimiter(None, BLOCK_MS)
+    refused: list[int] = []
+
+    def store() -> None:
+        refused.extend(filter(None, (limiter.try_acquire(1) for _ in range(2000))))
+
+    threads = [threading.Thread(target=store) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == []

@@ -52,7 +52,8 @@ def program_streams(storage: Storage, only: str | None) -> list[str]:
     Raises:
         ConfigError: the program has no such input.
     """
-    names = {name for entry in _entries(storage)[-1:] for name in _names(entry)}
+    newest = CheckpointLocation(storage).offsets.latest()
+    names = set() if newest is None else set(_names(newest[1]))
     if any(entry.name == "journal" for entry in storage.list()):
         names.update(
             stream_names(

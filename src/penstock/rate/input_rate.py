@@ -85,13 +85,17 @@ class InputRate:
             self._waiting = records
 
     def receive_limit(self) -> ReceiveLimit:
-        """Return what a receiver is held to: the input's limit, and that of one partition."""
+        """Return what a receiver is held to.
+
+        It is what the rate of the batches leads to, and never more than the highest rate, or that
+        of one partition: a receiver is one.
+        """
+        bounds = [self._max_rate, self._settings.max_rate_per_partition]
         rate, order = self.rate, self.order
         if rate is not None:
             with self._lock:
-                rate = receive_rate(rate, self._waiting, self._interval_ms)
-        bounds = [b for b in (rate, self._settings.max_rate_per_partition) if b is not None]
-        return ReceiveLimit(min(bounds, default=None), order.paused)
+                bounds.append(receive_rate(rate, self._waiting, self._interval_ms))
+        return ReceiveLimit(min((b for b in bounds if b is not None), default=None), order.paused)
 
     def on_batch_completed(
         self,

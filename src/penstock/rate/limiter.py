@@ -30,6 +30,9 @@ from penstock.rate.checks import positive
 
 __all__ = ["RateLimiter"]
 
+_TURN_S = 0.001
+"""Whoever holds the turn for longer waits for records, and does not just charge them."""
+
 
 class RateLimiter:
     """Holds back the threads that store, so that they keep to a rate together. Thread-safe.
@@ -117,7 +120,7 @@ class RateLimiter:
         Returns:
             0 when they may, else after how many milliseconds to try again (nothing is charged).
         """
-        if not self._turn.acquire(blocking=False):
+        if not self._turn.acquire(timeout=_TURN_S):
             return math.ceil(self._burst_ms)  # others wait already, and come first
         try:
             return self._charge(count)

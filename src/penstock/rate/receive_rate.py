@@ -1,18 +1,23 @@
-"""How fast receivers may store: the rate of the batches, less where much of it waits already.
+"""How fast receivers may store: the rate of the batches, more or less after what waits already.
 
-A batch takes what the rate allows for one interval. When batches take longer than that, fewer are
-run than intervals pass, and records that came at the full rate would pile up in the journal for as
-long as the source has more. So the more waits, the slower it is received, down to half: the rest
-waits at the source, and the journal stays bounded. Pure.
+A batch takes what the rate allows for one interval. Receivers that kept to exactly that rate would
+bring a batch now more than it may take, now less, and what it lacks is never made up for: batches
+would not be full although the source has more. So receivers may be a tenth faster, until half an
+interval's worth waits in the journal.
+
+When batches take longer than the interval, fewer are run than intervals pass, and records would
+pile up in the journal for as long as the source has more. So the more waits, the slower it is
+received, down to half: the rest waits at the source, and the journal stays bounded. Pure.
 """
 
 from __future__ import annotations
 
 __all__ = ["receive_rate"]
 
-_LEAST_SHARE = 0.5
-_INTERVALS_TO_LEAST = 5.0
-"""So many intervals' worth of waiting records bring the share down to the least."""
+_MOST, _LEAST = 1.1, 0.5
+"""Shares of the rate: of an empty journal, and of one where much waits."""
+_SLOPE = 0.2
+"""By how much each waiting interval lowers the share."""
 
 
 def receive_rate(rate_records_per_s: float, waiting: int, batch_interval_ms: int) -> float:
@@ -24,5 +29,4 @@ def receive_rate(rate_records_per_s: float, waiting: int, batch_interval_ms: int
         batch_interval_ms: length of a batch.
     """
     intervals = waiting / (rate_records_per_s * batch_interval_ms / 1000)
-    lowered = (1 - _LEAST_SHARE) * min(intervals / _INTERVALS_TO_LEAST, 1.0)
-    return rate_records_per_s * (1 - lowered)
+    return rate_records_per_s * max(_MOST - _SLOPE * intervals, _LEAST)

@@ -4,8 +4,8 @@ A run takes about as long as its estimator thinks: thousands of batches a second
 modelled. Both hold the source back at the limit, and both answer a change of the limit at once:
 
 - ``journal``: penstock's. A batch is planned when it can run, and takes of the journal what the
-  limit allows for one interval; ticks that come meanwhile are merged (docs/adr/0001). The more is
-  left in the journal, the slower it is received (penstock.rate.receive_rate).
+  limit allows for one interval; ticks that come meanwhile are merged (docs/adr/0001). How much
+  is left in the journal decides how fast it is received (penstock.rate.receive_rate).
 - ``queue``: Spark's. Every tick makes a batch of all that was received since the tick before;
   batches wait in a queue.
 
@@ -162,6 +162,7 @@ class _Simulation:
         rate = self._controller.latest_rate
         if self._engine == "journal":
             rate = receive_rate(rate, self._left, self._scenario.batch_interval_ms)
+            rate = min(rate, self._scenario.max_rate or math.inf)
         taken = min(self._at_source, min(rate, self._scenario.source_rate) * span_s)
         self._at_source -= taken
         self._received += taken

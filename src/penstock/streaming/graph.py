@@ -140,7 +140,7 @@ class DStreamGraph:
         for stream, start in zip(self.inputs, starts, strict=True):
             stream.check_offset(start)
 
-    def available(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
+    def plan(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
         """Return what the batch of that time could take of each input, all after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(SourceRange(start, i.latest_offset(start, time_ms)) for i, start in pairs)

@@ -221,7 +221,7 @@ class JobGenerator:
             self._begin(tick, self._plan(tick.time_ms))
 
     def _plan(self, time_ms: int) -> BatchPlan:
-        return self._rates.plan(self._graph.available(time_ms, self._log.ends))
+        return self._rates.plan(self._graph.plan(time_ms, self._log.ends))
 
     def _begin(self, tick: DueTick, plan: BatchPlan) -> None:
         batch = self._log.plan(tick.time_ms, plan.sources, self._rates.conf())
