@@ -174,7 +174,7 @@ def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
         running.set()
         assert go_on.wait(30)
 
-    ssc.queueStream([[1], [2]]).foreachRDD(hold)
+    ssc.queueStream([[1], [2]], oneAtATime=False).foreachRDD(hold)
     stepper = Stepper(ssc, clock)
     ssc.start()
     clock.advance(1000)
@@ -297,3 +297,25 @@ def test_program_with_other_inputs_is_refused(
     with pytest.raises(RecoveryMismatchError, match=r"'lines'.*not in the program.*'other'"):
         renamed.start()
     assert StreamingContext.getActive() is None
+
+
+def test_late_ticks_of_a_queue_of_one_rdd_each_are_kept(
+    ssc: StreamingContext, clock: ManualClock
+) -> None:
+    running, go_on = threading.Event(), threading.Event()
+    seen: list[list[int]] = []
+
+    def hold(rdd: RDD[int]) -> None:
+        running.set()
+        assert go_on.wait(30)
+        seen.append(rdd.collect())
+
+    ssc.queueStream([[1], [2], [3]]).foreachRDD(hold)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    clock.advance(1000)
+    assert running.wait(30)
+    clock.advance(2000)
+    go_on.set()
+    stepper.wait_completed(3)
+    assert seen == [[1], [2], [3]]

@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial, reduce
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD, StorageLevel
@@ -42,6 +43,10 @@ __all__ = [
 
 class DStream(WindowOperations):
     """A stream of RDDs, one for each batch. Made by a StreamingContext or by another DStream."""
+
+    def __class_getitem__(cls, record: Any) -> GenericAlias:
+        """Take ``DStream[str]`` in annotations that are run, as ``pyspark.streaming`` does."""
+        return GenericAlias(cls, record)
 
     @property
     @abstractmethod

@@ -210,6 +210,8 @@ class QueueInputDStream(InputDStream):
         super().__init__(ssc)
         self._queue = rdds
         self._one_at_a_time = one_at_a_time
+        # Each tick has its RDD, also one that comes late; all of them at once leave none to wait.
+        self.needs_every_tick = one_at_a_time
         self._default = default
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
