@@ -12,12 +12,11 @@ import os
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from harness import spark_context
+from harness.socket_programs import penstock_program, pyspark_program
 
 _counted: list[tuple[float, int]] = []
 """When each batch was counted (monotonic seconds), and its records."""
@@ -27,41 +26,23 @@ def _note(count: int) -> None:
     _counted.append((time.monotonic(), count))
 
 
-def _penstock(checkpoint: str, port: int, *, dataframe: bool) -> Any:
-    from penstock.streaming import StreamingContext
-
-    ssc = StreamingContext(spark_context("local[3]"), 1)
-    ssc.checkpoint(checkpoint)
-    lines = ssc.socketTextStream("127.0.0.1", port)
-    if dataframe:
-        lines.foreachBatch(lambda df, batch_id: _note(df.count()))
-    else:
-        lines.foreachRDD(lambda rdd: _note(rdd.count()))
-    return ssc
+def _count_dataframe(lines: Any) -> None:
+    lines.foreachBatch(lambda df, batch_id: _note(df.count()))
 
 
-def _pyspark(checkpoint: str, port: int, *, in_jvm: bool) -> Any:
-    warnings.simplefilter("ignore", FutureWarning)  # DStreams are deprecated
-    from pyspark import StorageLevel
-    from pyspark.streaming import StreamingContext
+def _count_python(lines: Any) -> None:
+    lines.foreachRDD(lambda rdd: _note(rdd.count()))
 
-    settings = {"spark.streaming.receiver.writeAheadLog.enable": "true"}
-    ssc = StreamingContext(spark_context("local[3]", settings), 1)
-    ssc.checkpoint(checkpoint)
-    # With a write-ahead log a second replica has no use, says Spark's guide.
-    lines = ssc.socketTextStream("127.0.0.1", port, StorageLevel.MEMORY_AND_DISK)
-    if in_jvm:
-        lines.foreachRDD(lambda rdd: _note(rdd._jrdd.count()))
-    else:
-        lines.foreachRDD(lambda rdd: _note(rdd.count()))
-    return ssc
+
+def _count_in_jvm(lines: Any) -> None:
+    lines.foreachRDD(lambda rdd: _note(rdd._jrdd.count()))
 
 
 _PROGRAMS: dict[str, Callable[[str, int], Any]] = {
-    "ours-dataframe": partial(_penstock, dataframe=True),
-    "ours-python": partial(_penstock, dataframe=False),
-    "peer-jvm": partial(_pyspark, in_jvm=True),
-    "peer-python": partial(_pyspark, in_jvm=False),
+    "ours-dataframe": partial(penstock_program, output=_count_dataframe),
+    "ours-python": partial(penstock_program, output=_count_python),
+    "peer-jvm": partial(pyspark_program, output=_count_in_jvm),
+    "peer-python": partial(pyspark_program, output=_count_python),
 }
 
 

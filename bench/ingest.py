@@ -39,11 +39,11 @@ def main() -> None:
 
 def _records_per_s(program: str, trickle_s: int, seconds: int) -> float:
     warmup_s = trickle_s + _SETTLE_S
-    with text_server(_TRICKLE_LINES_PER_S, trickle_s) as port:
+    with text_server(_TRICKLE_LINES_PER_S, trickle_s) as server:
         found = fresh_process(
             "_ingest_program.py",
             program,
-            port,
+            server.port,
             warmup_s,
             seconds,
             timeout_s=warmup_s + seconds + 90,

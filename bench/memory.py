@@ -24,8 +24,10 @@ def main() -> None:
     """Run the program, judge what it saw."""
     options = parse_options(__doc__, _add_seconds)
     seconds = _seconds(options)
-    with text_server(_LINES_PER_S, seconds + _START_S) as port:
-        found = fresh_process("_memory_program.py", port, seconds, timeout_s=seconds + 2 * _START_S)
+    with text_server(_LINES_PER_S, seconds + _START_S) as server:
+        found = fresh_process(
+            "_memory_program.py", server.port, seconds, timeout_s=seconds + 2 * _START_S
+        )
     series = [Series(**values) for values in found["series"]]
     for one in series:
         allowed = "" if one.allowance is None else f", allowed {one.allowance:g}"

@@ -1,13 +1,17 @@
-"""Log lines to work on: all of one length, as different from each other as those of a server."""
+"""Text to work on: log lines as different from each other as a server's, and lines of words."""
 
 from __future__ import annotations
 
 import random
 
-__all__ = ["LINE_BYTES", "log_lines"]
+__all__ = ["LINE_BYTES", "WORDS_PER_LINE", "log_lines", "word_lines"]
 
 LINE_BYTES = 78
-"""Bytes of a line with its newline."""
+"""Bytes of a log line with its newline."""
+
+WORDS_PER_LINE = 16
+
+_VOCABULARY = 5_000
 
 _LEVELS = ("INFO", "INFO", "INFO", "WARN", "DEBUG", "ERROR")
 _PATHS = ("/api/v1/orders", "/api/v1/items", "/login", "/static/app.js", "/search", "/health")
@@ -29,3 +33,13 @@ def log_lines(count: int, seed: int = 7) -> bytes:
         )
         lines.append(line[: LINE_BYTES - 1].ljust(LINE_BYTES - 1, "."))
     return ("\n".join(lines) + "\n").encode()
+
+
+def word_lines(count: int, seed: int = 7) -> bytes:
+    """Return that many lines of WORDS_PER_LINE words, few of them frequent as in a language."""
+    chance = random.Random(seed)
+    words = [f"{'aeiou'[n % 5]}{n:x}" for n in range(_VOCABULARY)]
+    weights = [1 / (rank + 1) for rank in range(_VOCABULARY)]
+    drawn = chance.choices(words, weights, k=count * WORDS_PER_LINE)
+    lines = (drawn[at : at + WORDS_PER_LINE] for at in range(0, len(drawn), WORDS_PER_LINE))
+    return ("\n".join(map(" ".join, lines)) + "\n").encode()

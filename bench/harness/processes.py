@@ -78,21 +78,38 @@ def _session_of(pid: int) -> int | None:
     return None if state == "Z" else int(session)
 
 
-@contextmanager
-def text_server(lines_per_s: int, paced_s: float) -> Iterator[int]:
-    """Run a TCP server on loopback that sends log lines to whoever connects; yield its port.
+class TextServer:
+    """A running server; see ``text_server``."""
 
-    A client gets ``lines_per_s`` for ``paced_s`` seconds, and then as many as it reads. The server
-    ends with the block, or with this process, whatever ends that.
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self._output = process.stdout
+        self.port = int(self._output.readline())
+
+    def burst_began_s(self) -> float:
+        """Wait until the first client's paced time is over; return when that was (monotonic)."""
+        return float(self._output.readline())
+
+
+@contextmanager
+def text_server(
+    lines_per_s: int, paced_s: float, text: str = "log", burst: int = 0
+) -> Iterator[TextServer]:
+    """Run a TCP server on loopback that sends text to whoever connects.
+
+    The text is ``"log"`` lines or lines of ``"words"``. A client gets ``lines_per_s`` for
+    ``paced_s`` seconds, and then as many as it reads, at most ``burst`` (whole texts of 40,000)
+    unless that is 0. The server ends with the block, or with this process, whatever ends that.
     """
-    command = [sys.executable, "-m", "harness.text_server", str(lines_per_s), str(paced_s)]
+    command = [sys.executable, "-m", "harness.text_server"]
+    command += [text, str(lines_per_s), str(paced_s), str(burst)]
     server = subprocess.Popen(
         command, cwd=_BENCH, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert server.stdin is not None
     assert server.stdout is not None
     try:
-        yield int(server.stdout.readline())
+        yield TextServer(server)
     finally:
         server.stdin.close()  # it ends when its input does
         server.wait(_STOP_S)

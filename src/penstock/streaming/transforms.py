@@ -9,10 +9,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from operator import add
 from typing import Any
 
 from pyspark import RDD
+
+from penstock import records
 
 __all__ = [
     "batch_time",
@@ -70,19 +73,19 @@ def map_records(
     time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Any], keeps: bool
 ) -> RDD[Any]:
     """Apply a function to each record."""
-    return rdd.map(func, preservesPartitioning=keeps)
+    return rdd.mapPartitions(partial(records.mapped, func=func), preservesPartitioning=keeps)
 
 
 def flat_map(
     time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Iterable[Any]], keeps: bool
 ) -> RDD[Any]:
     """Apply a function that gives several records to each record."""
-    return rdd.flatMap(func, preservesPartitioning=keeps)
+    return rdd.mapPartitions(partial(records.flat_mapped, func=func), preservesPartitioning=keeps)
 
 
 def filter_records(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], bool]) -> RDD[Any]:
     """Keep the records that the function is true of."""
-    return rdd.filter(func)
+    return rdd.mapPartitions(partial(records.filtered, func=func), preservesPartitioning=True)
 
 
 def map_partitions(
@@ -115,31 +118,38 @@ def repartition(time_ms: int, rdd: RDD[Any], *, partitions: int) -> RDD[Any]:
 
 def reduce_records(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any, Any], Any]) -> RDD[Any]:
     """Merge all records into one, without a job of its own; into none when there are none."""
-    return rdd.map(lambda record: (None, record)).reduceByKey(func, 1).values()
+    reduced = partial(records.reduced, func=func)
+    keyed = rdd.mapPartitions(lambda part: ((None, found) for found in reduced(part)))
+    return reduce_by_key(time_ms, keyed, func=func, partitions=1).values()
 
 
 def count_by_value(time_ms: int, rdd: RDD[Any]) -> RDD[tuple[Any, int]]:
     """Count each distinct record."""
-    return reduce_by_key(time_ms, rdd.map(lambda record: (record, 1)), func=add, partitions=None)
+    ones = map_records(time_ms, rdd, func=lambda record: (record, 1), keeps=False)
+    return reduce_by_key(time_ms, ones, func=add, partitions=None)
 
 
 def map_values(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Any]) -> RDD[Any]:
     """Apply a function to the value of each pair."""
-    return rdd.mapValues(func)
+    return rdd.mapPartitions(partial(records.mapped_values, func=func), preservesPartitioning=True)
 
 
 def flat_map_values(
     time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Iterable[Any]]
 ) -> RDD[Any]:
     """Apply a function that gives several values to the value of each pair."""
-    return rdd.flatMapValues(func)
+    return rdd.mapPartitions(
+        partial(records.flat_mapped_values, func=func), preservesPartitioning=True
+    )
 
 
 def reduce_by_key(
     time_ms: int, rdd: RDD[Any], *, func: Callable[[Any, Any], Any], partitions: int | None
 ) -> RDD[Any]:
     """Merge the values of each key."""
-    return rdd.reduceByKey(func, _parallelism(rdd, partitions))
+    return combine_by_key(
+        time_ms, rdd, create=records.same, add_value=func, merge=func, partitions=partitions
+    )
 
 
 def combine_by_key(
@@ -151,8 +161,16 @@ def combine_by_key(
     merge: Callable[[Any, Any], Any],
     partitions: int | None,
 ) -> RDD[Any]:
-    """Combine the values of each key into something of another type."""
-    return rdd.combineByKey(create, add_value, merge, _parallelism(rdd, partitions))
+    """Combine the values of each key into something of another type.
+
+    As ``RDD.combineByKey`` does it, with a quicker first half.
+    """
+    limit_mb = 0.9 * rdd._memory_limit()
+    locally = partial(records.combined, create=create, add_value=add_value, limit_mb=limit_mb)
+    combiners = rdd.mapPartitions(locally, preservesPartitioning=True)
+    shuffled = combiners.partitionBy(_parallelism(rdd, partitions))
+    merged = partial(records.merged, merge=merge, limit_mb=limit_mb)
+    return shuffled.mapPartitions(merged, preservesPartitioning=True)
 
 
 def group_by_key(time_ms: int, rdd: RDD[Any], *, partitions: int | None) -> RDD[Any]:
@@ -179,8 +197,7 @@ def reduce_rdds(
     rdds: Sequence[RDD[Any]], *, func: Callable[[Any, Any], Any], partitions: int | None
 ) -> RDD[Any]:
     """Merge the values of each key over several RDDs of pairs."""
-    united = unite(rdds)
-    return united.reduceByKey(func, _parallelism(united, partitions))
+    return reduce_by_key(0, unite(rdds), func=func, partitions=partitions)
 
 
 def subtract_by_key(
