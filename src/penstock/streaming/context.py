@@ -99,7 +99,7 @@ class StreamingContext(StreamSources, RateControl):
         self._bus = ListenerBus()
         self._checkpoint_dir: str | None = None
         self._recover: _Recover = "graph"
-        self._recreated = False
+        self._recreated_from: str | None = None
         self._temporary: str | None = None
         self._state = _State.INITIALIZED
         self._state_lock = threading.RLock()
@@ -112,8 +112,7 @@ class StreamingContext(StreamSources, RateControl):
         graph = checkpoint.graph.load()
         self._set_up(restore_spark_context(checkpoint.conf), graph, clock)
         # Where it was found, not where it was written: offsets lie beside it, also in a copy.
-        self._checkpoint_dir = directory
-        self._recreated = True
+        self._checkpoint_dir = self._recreated_from = str(directory)
         graph.attach(self)
 
     @property
@@ -188,6 +187,12 @@ class StreamingContext(StreamSources, RateControl):
                 recreated._recreate(checkpoint, checkpointPath, clock=None)
                 return recreated
         ssc = setupFunc()
+        if not isinstance(ssc, StreamingContext):
+            raise ConfigError(
+                f"setupFunc returned {ssc!r}",
+                operation="getOrCreate",
+                hint="end it with 'return ssc', the StreamingContext that it makes",
+            )
         ssc.checkpoint(checkpointPath)
         ssc._recover = recover
         return ssc
@@ -234,10 +239,10 @@ class StreamingContext(StreamSources, RateControl):
     def check_extensible(self, what: str) -> None:
         """Raise StreamingError when inputs, streams and outputs are given by a graph checkpoint."""
         self.check_changeable(what)
-        if self._recreated:
+        if self._recreated_from is not None:
             raise StreamingError(
                 f"cannot {what}: the graph was read from the graph checkpoint in "
-                f"{self._checkpoint_dir}",
+                f"{self._recreated_from}",
                 operation=what,
                 hint="make all streams in the function given to getOrCreate; to change a program, "
                 "give getOrCreate recover='program'",
@@ -350,7 +355,12 @@ class StreamingContext(StreamSources, RateControl):
     def _make_graph_checkpoints(self) -> RunCheckpoints:
         if self._checkpoint_dir is None or self._recover == "program":
             return NoGraphCheckpoints()
-        return keep_graph(self._sc, self.graph, self._checkpoint_dir, is_read_back=self._recreated)
+        return keep_graph(
+            self._sc,
+            self.graph,
+            self._checkpoint_dir,
+            is_read_back=self._recreated_from == self._checkpoint_dir,
+        )
 
     def _make_engine(
         self, location: CheckpointLocation, graph_checkpoints: RunCheckpoints

@@ -44,7 +44,7 @@ def checkpoint_at(time_ms: int, interval_ms: int = 1000) -> Checkpoint:
 
 
 def write(place: Path, name: str, content: bytes) -> Path:
-    open_private(str(place)).create(name, content)
+    open_private(open_storage(place)).create(name, content)
     return place / name
 
 
@@ -284,7 +284,7 @@ def test_a_new_location_is_private_under_any_umask(tmp_path: Path, place: str) -
     before = os.umask(0o002)
     try:
         storage = open_location(place.format(tmp_path))
-        open_private(storage.url).create("checkpoint-1", checkpoint_at(1).serialize("lz4"))
+        open_private(storage).create("checkpoint-1", checkpoint_at(1).serialize("lz4"))
     finally:
         os.umask(before)
     assert CheckpointReader(storage).read() is not None

@@ -78,8 +78,8 @@ class Checkpoint:
         _check_python(plain.pop("python", None))
         graph = PickledGraph(pickled)
         checkpoint = _build(plain, graph)
-        checkpoint.validate()
         graph.load()
+        checkpoint.validate()
         return checkpoint
 
 

@@ -40,10 +40,10 @@ def open_location(place: str) -> Storage:
     return storage
 
 
-def open_private(url: str) -> Storage:
-    """Open a checkpoint location so that files created there are this user's alone."""
-    root = local_root(url)
-    return open_storage(url) if root is None else LocalStorage(root, syscalls=_PrivateSyscalls())
+def open_private(storage: Storage) -> Storage:
+    """Return the same place, opened so that files created there are this user's alone."""
+    root = local_root(storage.url)
+    return storage if root is None else LocalStorage(root, syscalls=_PrivateSyscalls())
 
 
 def check_private_folder(url: str) -> None:

@@ -60,7 +60,7 @@ class GraphCheckpoints:
         """Remove what is of another graph; the location must be driven by this run by now."""
         if not self._is_read_back:
             remove_checkpoint_files(storage)
-        self._writer = CheckpointWriter(open_private(storage.url), self._codec, on_completion)
+        self._writer = CheckpointWriter(open_private(storage), self._codec, on_completion)
 
     def write(self, time_ms: int, pending_times: tuple[int, ...], done: bool) -> None:
         """Have the graph written as that of a batch's time; ``done``: the batch is."""
