@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -13,10 +14,18 @@ import pytest
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation
+from penstock.errors import (
+    CheckpointError,
+    ConfigError,
+    LogGapError,
+    RecoveryMismatchError,
+    StreamingError,
+)
 from penstock.streaming import DStream, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.crash_steps import CrashedError, Moment, Steps
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -32,6 +41,7 @@ BATCHES = [
 ]
 GIVEN = [("given", [0])]
 Seen = dict[int, list[Any]]
+Define = Callable[[DStream], DStream]
 
 
 def keep_list(values: list[int], state: list[int] | None) -> list[int]:
@@ -48,8 +58,13 @@ def state_and_window(pairs: DStream) -> DStream:
 
 
 def records(rdd: Any) -> list[Any]:
-    pairs = ((key, list(left), list(right)) for key, (left, right) in rdd.collect())
-    return sorted(pairs, key=repr)
+    return sorted(map(plain, rdd.collect()), key=repr)
+
+
+def plain(record: Any) -> Any:
+    """Return a record of a cogroup in parts that compare."""
+    key, value = record
+    return (key, *map(list, value)) if isinstance(value, tuple) else record
 
 
 class Site:
@@ -67,10 +82,10 @@ class Site:
         return len(CheckpointLocation(self.location).uncommitted())
 
     @contextmanager
-    def started(self) -> Iterator[Stepper]:
-        ssc = StreamingContext(self.sc, 1, clock=self.clock)
+    def started(self, define: Define, interval_s: int) -> Iterator[Stepper]:
+        ssc = StreamingContext(self.sc, interval_s, clock=self.clock)
         ssc.checkpoint(str(self.location))
-        state_and_window(ssc.queueStream(BATCHES)).foreachRDD(
+        define(ssc.queueStream(BATCHES)).foreachRDD(
             lambda time, rdd: self.see(round(time.timestamp()), records(rdd))
         )
         stepper = Stepper(ssc, self.clock)
@@ -83,16 +98,24 @@ class Site:
     def see(self, time_s: int, output: list[Any]) -> None:
         assert self.seen.setdefault(time_s, output) == output, "a batch came out otherwise"
 
-    def run(self, steps: Steps) -> None:
-        """Run what was cut off and all batches, each to the end of what it deletes."""
+    def run(
+        self,
+        steps: Steps | None = None,
+        *,
+        until_s: int = len(BATCHES),
+        define: Define = state_and_window,
+        interval_s: int = 1,
+    ) -> None:
+        """Run what was cut off, and batches until a time, each to the end of what it deletes."""
+        steps = steps or Steps(None)
         first = self.rerun
-        with steps.watched(), self.started() as stepper:
+        with steps.watched(), self.started(define, interval_s) as stepper:
             for done in count(first):
                 stepper.wait_completed(done)
                 steps.wait("retire", done)
-                if self.clock.time_ms() == 1000 * len(BATCHES):
+                if self.clock.time_ms() == 1000 * until_s:
                     return
-                self.clock.advance(1000)
+                self.clock.advance(1000 * interval_s)
 
     def files(self) -> list[str]:
         """Return the RDD checkpoints and marks that are there."""
@@ -113,7 +136,7 @@ def short_logs(sc: SparkContext) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def uninterrupted(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     site = Site(sc, tmp_path_factory.mktemp("uninterrupted"))
-    site.run(Steps(None))
+    site.run()
     return site.seen
 
 
@@ -154,6 +177,124 @@ def test_a_crash_at_each_step(
     with pytest.raises(CrashedError):
         site.run(steps)
     assert steps.ended
-    site.run(Steps(None))
+    site.run()
     assert site.seen == uninterrupted
     assert len(site.files()) == 4, "one RDD checkpoint and its mark for each operator"
+
+
+def test_a_failed_batch_runs_again_with_the_state_before_it(
+    sc: SparkContext, tmp_path: Path, uninterrupted: Seen
+) -> None:
+    """Batches after it are committed, and newer RDD checkpoints than it needs are there."""
+    failing = Site(sc, tmp_path)
+    see = failing.see
+
+    def fail_once(time_s: int, output: list[Any]) -> None:
+        if time_s == 3 and 3 not in failing.seen:
+            failing.see = see  # type: ignore[method-assign]
+            raise RuntimeError("as ordered")
+        see(time_s, output)
+
+    failing.see = fail_once  # type: ignore[method-assign]
+    with failing.started(state_and_window, 1) as stepper:
+        for done in range(1, 7):
+            failing.clock.advance(1000)
+            assert eventually(lambda: len(stepper.completed) == done)  # noqa: B023
+    assert sorted(failing.seen) == [1, 2, 4, 5, 6]
+    assert failing.rerun == 1
+    failing.run()
+    assert failing.seen == uninterrupted
+
+
+def totals(partitions: int, given: list[Any], name: str = "totals") -> Define:
+    def define(pairs: DStream) -> DStream:
+        return pairs.updateStateByKey(
+            lambda values, state: sum(values) + (state or 0), partitions, given, name
+        )
+
+    return define
+
+
+def test_state_goes_on_in_a_program_that_changed(sc: SparkContext, tmp_path: Path) -> None:
+    """Other partitions, another batch interval and another initialRDD; and after a pause."""
+    site = Site(sc, tmp_path)
+    site.run(until_s=2, define=totals(2, [("a", 100)]))
+    site.clock.advance(1000_000)
+    changed = totals(3, [("z", 1)])
+    site.run(until_s=1006, define=changed, interval_s=2)
+    assert site.seen[1006] == [("a", 103), ("b", 3), ("left", 1), (None, 5)]
+
+
+def test_a_new_operator_begins_with_the_batches_that_come(sc: SparkContext, tmp_path: Path) -> None:
+    site = Site(sc, tmp_path)
+    site.run(until_s=3, define=totals(1, []))
+    site.run(until_s=4, define=totals(1, [], name="other"))
+    assert site.seen[4] == [("b", 3)]
+    site.run(until_s=5, define=totals(1, [], name="other"))
+    assert site.seen[5] == [("a", 4), ("b", 3)]
+
+
+def test_windows_after_a_pause(sc: SparkContext, tmp_path: Path) -> None:
+    """While no program ran no batches came, and all that was in the window leaves it."""
+    site = Site(sc, tmp_path)
+    site.run(until_s=4)
+    site.clock.advance(100_000)
+    site.run(until_s=105)
+    assert site.seen[105] == [
+        ("a", [[1, 2, 4]], [4]),
+        ("b", [[3]], [0]),
+        ("given", [[0]], []),
+        ("left", [[1]], [0]),
+        (None, [[5]], [0]),
+    ]
+
+
+def test_lost_partitions_are_named(sc: SparkContext, tmp_path: Path) -> None:
+    site = Site(sc, tmp_path)
+    site.run(until_s=4)
+    for part in site.location.glob("rdds/*/rdd-*/part-*"):
+        part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match=r"bytes, and had .*=restore RDD checkpoint"):
+        site.run(until_s=5)
+
+
+def test_batches_that_state_needs_and_that_are_gone_are_named(
+    sc: SparkContext, tmp_path: Path
+) -> None:
+    site = Site(sc, tmp_path)
+    site.run(until_s=3, define=totals(1, []))
+    (tmp_path / "offsets" / "0").unlink()
+    (tmp_path / "commits" / "0").unlink()
+    with pytest.raises(LogGapError, match="state was kept at 0 ms"):
+        site.run(until_s=4, define=totals(1, []))
+
+
+def test_an_initial_rdd_is_not_in_a_graph_checkpoint(sc: SparkContext) -> None:
+    ssc = StreamingContext(sc, 1)
+    given = sc.parallelize([("a", 1)])
+    stream = ssc.queueStream([]).updateStateByKey(keep_list, 1, given)
+    listed = ssc.queueStream([]).updateStateByKey(keep_list, 1, [("a", 1)])
+    try:
+        assert stream.initial_rdd().collect() == [("a", 1)]
+        copies = [pickle.loads(pickle.dumps(each)) for each in (stream, listed)]
+        for copy in copies:
+            copy.attach(ssc)
+        with pytest.raises(RecoveryMismatchError, match="initialRDD"):
+            copies[0].initial_rdd()
+        assert copies[1].initial_rdd().collect() == [("a", 1)]
+    finally:
+        ssc.stop(stopSparkContext=False)
+
+
+def test_wrong_arguments(sc: SparkContext) -> None:
+    ssc = StreamingContext(sc, 1)
+    try:
+        with pytest.raises(ConfigError, match="no function"):
+            ssc.queueStream([]).updateStateByKey(None)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="name"):
+            ssc.queueStream([]).updateStateByKey(keep_list, name="a/b")
+        ssc.queueStream([]).updateStateByKey(keep_list, name="same")
+        with pytest.raises(StreamingError, match="two operators"):
+            ssc.queueStream([]).countByWindow(5, 1, name="same")
+    finally:
+        ssc.stop(stopSparkContext=False)
