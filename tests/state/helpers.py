@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from penstock.state import Partition, State, decode_key, update_partition
+from penstock.state import Partition, State, decode_key, encode_key, update_partition
 from penstock.state.database import Database
 from penstock.storage import Storage, open_storage
 
@@ -47,6 +47,7 @@ class Model:
                 self.touched_ms[key] = time_ms
         if timeout_ms is not None:
             idle = [k for k in self.sums if self.touched_ms[k] < time_ms - timeout_ms]
+            idle.sort(key=lambda key: (self.touched_ms[key], encode_key(key)))
             outputs += [(key, "timed out", self.sums.pop(key)) for key in idle]
         return outputs
 

@@ -103,7 +103,7 @@ def test_equal_keys_are_one(one: Any, other: Any) -> None:
         (None, b"N"),
         (("a", 1), b"t\0\0\0\2sa\0\0\0\2i1"),
         (date(2026, 1, 2), b"d2026-01-02"),
-        (datetime(2026, 1, 2, 3), b"T2026-01-02T03:00:00"),  # noqa: DTZ001 (one without a zone)
+        (datetime(2026, 1, 2, 3), b"T2026-01-02T03:00:00"),  # noqa: DTZ001 (a key without a zone)
         (UUID(int=1), b"u" + b"\0" * 15 + b"\1"),
         (Decimal("0.10"), b"D1e-1"),
         (Decimal("-1.2"), b"D-12e-1"),
