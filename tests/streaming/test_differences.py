@@ -78,5 +78,5 @@ def test_names_that_begin_with_an_underscore_are_passed_over(
         outputs: Outputs = {"end": []}
         collect(their_ssc.textFileStream(put(tmp_path / "theirs")), outputs["end"])
         their_ssc.start()
-        with pytest.raises(Py4JJavaError, match="matches 0 files"):
+        with pytest.raises(Py4JJavaError, match="Input path does not exist"):
             step_theirs(their_ssc, outputs, 1)
