@@ -55,7 +55,7 @@ class StreamSources(ABC):
         self,
         hostname: str,
         port: int,
-        storageLevel: StorageLevel | None = None,
+        storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2,
         name: str | None = None,
     ) -> ReceiverInputDStream:
         """Return the stream of lines that a TCP server sends.

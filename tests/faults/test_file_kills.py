@@ -1,0 +1,76 @@
+"""kill -9 of a program that reads new files, while they keep coming: each line once in the sink."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults.driver import Driver
+from tests.faults.ledger import judge
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PROGRAM = Path(__file__).with_name("files_program.py")
+START_S = 60.0
+KILLS = 2
+LINES_A_FILE = 20
+
+
+class Mover:
+    """Moves files of numbered lines into the inbox until it is told to end."""
+
+    def __init__(self, inbox: Path) -> None:
+        self._inbox = inbox
+        self._coming = inbox.with_name("coming")
+        self._end = threading.Event()
+        self.sent = 0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._move)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            thread.join()
+
+    def _move(self) -> None:
+        while not self._end.wait(0.05):
+            numbers = range(self.sent, self.sent + LINES_A_FILE)
+            self._coming.write_text("".join(f"line {number}\n" for number in numbers))
+            self._coming.rename(self._inbox / f"file-{self.sent:08d}")
+            self.sent += LINES_A_FILE
+
+
+def test_driver_killed_while_files_come(tmp_path: Path) -> None:
+    inbox, sink = tmp_path / "in", tmp_path / "sink"
+    inbox.mkdir()
+    args = [str(tmp_path / "checkpoint"), str(inbox), str(sink)]
+    seed = random.randrange(10**6)
+    moments = random.Random(seed)
+    driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
+    try:
+        driver.wait_line("committed", START_S)  # files count from the start on
+        mover = Mover(inbox)
+        with mover.running():
+            for _ in range(KILLS):
+                for _ in range(2):
+                    driver.wait_line("committed", START_S)
+                time.sleep(moments.random())
+                driver.end()
+                driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
+            driver.wait_line("committed", START_S)
+        deadline_s = time.monotonic() + START_S
+        while judge(mover.sent, sink).lost and time.monotonic() < deadline_s:
+            driver.wait_line("committed", START_S)
+        driver.wait_line("committed", START_S)
+    finally:
+        driver.end()
+    assert judge(mover.sent, sink).ok, f"seed {seed}: {judge(mover.sent, sink)}"
