@@ -63,9 +63,8 @@ class MapWithStateDStream(DStream, StoredStateStream):
         super().__init__(parent.ssc)
         self._parent = parent
         self._spec = spec
-        # Without a number the state keeps the one that it began with, whatever cluster this is.
-        schema = {} if spec.partitions is None else {"numPartitions": spec.partitions}
-        self.operator = parent.ssc.graph.operators.add("mapWithState", name, schema)
+        # Its versions tell the number of partitions; it is checked against them (_Run.begin).
+        self.operator = parent.ssc.graph.operators.add("mapWithState", name, {})
         self._run: _Run | None = None
 
     @property
