@@ -286,6 +286,17 @@ def test_an_initial_rdd_is_not_in_a_graph_checkpoint(sc: SparkContext) -> None:
         ssc.stop(stopSparkContext=False)
 
 
+def test_a_setting_by_which_spark_would_delete_state(sc: SparkContext, tmp_path: Path) -> None:
+    setting = "spark.cleaner.referenceTracking.cleanCheckpoints"
+    conf = sc._jsc.sc().conf()
+    conf.set(setting, "true")
+    try:
+        with pytest.raises(ConfigError, match=setting):
+            Site(sc, tmp_path).run()
+    finally:
+        conf.remove(setting)
+
+
 def test_wrong_arguments(sc: SparkContext) -> None:
     ssc = StreamingContext(sc, 1)
     try:
