@@ -83,8 +83,12 @@ class Site:
 
     @contextmanager
     def started(self, define: Define, interval_s: int) -> Iterator[Stepper]:
-        ssc = StreamingContext(self.sc, interval_s, clock=self.clock)
-        ssc.checkpoint(str(self.location))
+        # Its outputs note what they see in this object, which is not to be pickled.
+        ssc = StreamingContext.getOrCreate(
+            str(self.location),
+            lambda: StreamingContext(self.sc, interval_s, clock=self.clock),
+            recover="program",
+        )
         define(ssc.queueStream(BATCHES)).foreachRDD(
             lambda time, rdd: self.see(round(time.timestamp()), records(rdd))
         )
@@ -284,6 +288,17 @@ def test_an_initial_rdd_is_not_in_a_graph_checkpoint(sc: SparkContext) -> None:
         assert copies[1].initial_rdd().collect() == [("a", 1)]
     finally:
         ssc.stop(stopSparkContext=False)
+
+
+def test_a_setting_by_which_spark_would_delete_state(sc: SparkContext, tmp_path: Path) -> None:
+    setting = "spark.cleaner.referenceTracking.cleanCheckpoints"
+    conf = sc._jsc.sc().conf()
+    conf.set(setting, "true")
+    try:
+        with pytest.raises(ConfigError, match=setting):
+            Site(sc, tmp_path).run()
+    finally:
+        conf.remove(setting)
 
 
 def test_wrong_arguments(sc: SparkContext) -> None:

@@ -76,7 +76,7 @@ def test_a_restart_gives_windows_their_earlier_batches_and_their_slides(program:
 
 
 @pytest.mark.spark
-def test_a_restart_makes_an_incremental_window_anew(program: Program) -> None:
+def test_an_incremental_window_goes_on_after_a_restart(program: Program) -> None:
     def counts(lines: DStream) -> DStream:
         return lines.countByWindow(5, 1).map(str)
 

@@ -28,13 +28,14 @@ __all__ = ["RddCheckpoints", "delete"]
 _log = logging.getLogger(__name__)
 _FOLDER = "rdds"
 _MARKS = "marks"
+_CLEANER = "spark.cleaner.referenceTracking.cleanCheckpoints"
 
 
 class RddCheckpoints:
     """The RDD checkpoints of one checkpoint location. Has Spark write this run's there.
 
     Raises:
-        ConfigError: Spark cannot write there.
+        ConfigError: Spark cannot write there, or would delete files that are needed.
         LogFormatError: a mark cannot be read.
     """
 
@@ -42,6 +43,7 @@ class RddCheckpoints:
         self.marks = RddMarks(storage, f"{_FOLDER}/{_MARKS}")
         self._sc = sc
         self._storage = storage
+        _check_cleaner(sc)
         url = storage.uri(_FOLDER)
         try:
             sc.setCheckpointDir(url)
@@ -61,10 +63,19 @@ class RddCheckpoints:
         """Have an RDD that is marked for it written, if no job did so; return the mark to add.
 
         Raises:
-            StorageError: the files cannot be made durable.
+            StorageError: the files cannot be written or made durable.
             StreamingError: the program set another checkpoint folder.
         """
-        rdd._jrdd.rdd().doCheckpoint()  # what a job on it does when it ends; does nothing twice
+        try:
+            rdd._jrdd.rdd().doCheckpoint()  # what a job does when it ends; does nothing twice
+        except Py4JJavaError as error:
+            raise StorageError(
+                "an RDD checkpoint cannot be written",
+                operation="write RDD checkpoint",
+                path=self._url(self._run),
+                hint="the batch stays uncommitted and runs again, with the same records, when the "
+                "program is started again",
+            ) from error
         file = self._file_of(rdd)
         self._make_durable(file)
         return RddMark(kind, shape, file, self._sizes(file))
@@ -156,6 +167,15 @@ def delete(rdd: RDD[Any]) -> None:
     path = rdd.getCheckpointFile()
     if path is not None:
         _delete_url(rdd.context, path)
+
+
+def _check_cleaner(sc: SparkContext) -> None:
+    if sc.getConf().get(_CLEANER, "false") == "true":
+        raise ConfigError(
+            f"with {_CLEANER} Spark deletes RDD checkpoints that a restart needs",
+            operation="prepare RDD checkpoints",
+            hint="leave that setting off; penstock deletes them when they are superseded",
+        )
 
 
 def _delete_url(sc: SparkContext, url: str) -> None:
