@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -243,3 +245,22 @@ def test_a_missing_file_is_named(runner: Runner) -> None:
     (runner.place / "state" / "sums" / "00000" / str(first)).unlink()
     with pytest.raises(MissingStateError, match=rf"missing.*{first}.*Hint: restore"):
         Runner(runner.place, executor="fresh").state(second)
+
+
+def test_a_copy_that_was_cut_off_while_it_was_removed_is_not_taken_for_whole(
+    runner: Runner,
+) -> None:
+    """A journal that is left beside nothing, or beside a new database, changes nothing."""
+    tip = runner.batch(None, [(n, 1) for n in range(500)], 1000)
+    assert len(runner.state(tip)) == 500
+    (copy,) = Path(runner.place, "executor").rglob("*.sqlite")
+    with closing(sqlite3.connect(copy, isolation_level=None)) as cut_off:
+        cut_off.execute("PRAGMA cache_size = 1")
+        cut_off.execute("BEGIN")
+        cut_off.execute("UPDATE state SET touched_ms = 7")
+        journal = Path(f"{copy}-journal").read_bytes()
+        cut_off.execute("ROLLBACK")
+    assert len(journal) > 4096
+    copy.unlink()
+    Path(f"{copy}-journal").write_bytes(journal)
+    assert runner.state(tip) == {n: 1 for n in range(500)}

@@ -64,7 +64,7 @@ class Database:
         self._connection.close()
 
     def load(self, pieces: Iterable[bytes]) -> None:
-        """Become a copy of a database file, given in pieces."""
+        """Become a copy of a database file, given in pieces; empty if this is cut off."""
         self.close()
         remove_database(self.path)
         part = f"{self.path}.part"
@@ -202,7 +202,12 @@ class Database:
 
 
 def remove_database(path: str) -> None:
-    """Remove a database with its rollback journal, which would be applied to the next one."""
-    for each in (f"{path}-journal", path, f"{path}.part"):
+    """Remove a database, whatever state it is in.
+
+    Its rollback journal goes after it: without the journal a database that was cut off in the
+    middle would be taken for a whole one, while a journal without its database is thrown away by
+    SQLite when it makes the next one.
+    """
+    for each in (path, f"{path}-journal", f"{path}.part"):
         with suppress(FileNotFoundError):
             os.unlink(each)

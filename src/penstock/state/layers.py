@@ -43,7 +43,7 @@ _MERGE_BYTES = 64 << 20
 class Layer(NamedTuple):
     """One file of changes, or a snapshot.
 
-    ``until_ms`` is the batch time of the newest change in it, ``size`` its bytes.
+    ``until_ms`` is the batch time of the newest change in it, ``size`` the bytes of its state.
     """
 
     name: str

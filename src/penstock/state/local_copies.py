@@ -141,7 +141,7 @@ def _brought_to(storage: Storage, folder: str, database: Database, tip: str | No
 
 def _advance(storage: Storage, folder: str, database: Database, tip: str) -> None:
     file, delta = open_delta(storage, f"{folder}/{tip}")
-    layers = (*delta.layers, Layer(tip, delta.until_ms, 0, file.size))
+    layers = (*delta.layers, Layer(tip, delta.until_ms, 0, file.size("changes")))
     afresh, apply = catch_up(database.origin.until_ms, layers)
     if afresh and apply[0].rank == SNAPSHOT:
         _load_snapshot(storage, folder, apply[0], database)

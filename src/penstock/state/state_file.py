@@ -80,10 +80,10 @@ class StateFile:
         spans = self.facts["sections"]
         self._content_bytes: int = sum(length for _, length, _ in spans.values())
 
-    @property
-    def size(self) -> int:
-        """How many bytes the file has."""
-        return self._content_bytes + self._footer_bytes
+    def size(self, name: str) -> int:
+        """Return how many bytes a section has."""
+        length: int = self.facts["sections"][name][1]
+        return length
 
     def section(self, name: str) -> bytes:
         """Return a section's bytes, verified."""
@@ -115,7 +115,7 @@ class StateFile:
         ) from cause
 
     def _slice(self, start: int, end: int) -> bytes:
-        tail_start = self.size - len(self._tail)
+        tail_start = self._content_bytes + self._footer_bytes - len(self._tail)
         if start >= tail_start:
             return self._tail[start - tail_start : end - tail_start]
         return self._read(start, end)

@@ -158,7 +158,7 @@ class _Run:
         self._versions: dict[int, Version] = {}
         self._waiting: dict[int, RDD[Any] | None] = {}
         self._updating = threading.Lock()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._slots: RDD[int] | None = None
         self._empty = Version(0, ())
 
@@ -271,18 +271,15 @@ class _Run:
         return self._read(self._log.times[-1]) if self._log.times else self._empty
 
     def _oldest(self) -> Version:
-        with self._lock:
-            times = self._log.times
-        return self._read(times[0]) if times else self._empty
+        with self._lock:  # or it might be retired before it is read
+            return self._read(self._log.times[0]) if self._log.times else self._empty
 
     def _read(self, time_ms: int) -> Version:
         with self._lock:
-            known = self._versions.get(time_ms)
-        if known is None:
-            known = read_version(self.place.storage, self.place.operator, time_ms)
-            with self._lock:
-                self._versions[time_ms] = known
-        return known
+            if time_ms not in self._versions:
+                found = read_version(self.place.storage, self.place.operator, time_ms)
+                self._versions[time_ms] = found
+            return self._versions[time_ms]
 
     def _check(self, newest: Version, committed_ms: int | None) -> None:
         wanted = self._spec.partitions
