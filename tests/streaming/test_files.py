@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pyspark import SparkContext
+from pyspark.serializers import CPickleSerializer
 
 from penstock.errors import (
     BatchFailedError,
@@ -18,7 +19,8 @@ from penstock.errors import (
     RecoveryMismatchError,
     SourceChangedError,
 )
-from penstock.streaming import DStream, StreamingContext
+from penstock.streaming import DStream, SourceRange, StreamingContext
+from penstock.streaming.files import FileInputDStream
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 
@@ -433,3 +435,21 @@ def test_an_offset_of_another_kind_of_input(program: Any, tmp_path: Path, sc: Sp
         program(lambda ssc: ssc.textFileStream(str(tmp_path), name="queue-0")),
     ):
         pass
+
+
+def test_a_stream_from_a_graph_checkpoint_goes_on_where_it_was(
+    sc: SparkContext, clock: ManualClock, inbox: Path
+) -> None:
+    ssc = StreamingContext(sc, 1, clock=clock)
+    stream = ssc.textFileStream(str(inbox), name="in")
+    put(inbox / "a", "a", START_S + 1)
+    assert isinstance(stream, FileInputDStream)
+    taken = stream.latest_offset(None, START_S * 1000 + 1000)
+    clock.advance(60_000)
+    again = CPickleSerializer().loads(CPickleSerializer().dumps(stream))
+    again.attach(ssc)
+    assert again.latest_offset(None, START_S * 1000 + 1000) == taken
+    again.recall(SourceRange(None, taken))
+    assert not again.has_records(
+        SourceRange(taken, again.latest_offset(taken, START_S * 1000 + 2000))
+    )

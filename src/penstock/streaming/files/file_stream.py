@@ -71,7 +71,9 @@ class FileInputDStream(InputDStream):
         self._oldest_ms = ssc.clock.time_ms() if new_files_only else 0
         self._hadoop: HadoopDirectories | None = None
         self._taken = TakenFiles()
-        self._planned: SourceOffset = None  # the newest offset, whose files were just listed
+        # The newest offset, whose files were just listed, as it is planned and as it is parsed.
+        self._planned: SourceOffset = None
+        self._found: FileOffset | None = None
         self._told_missing = False
 
     # -- which files --
@@ -123,8 +125,8 @@ class FileInputDStream(InputDStream):
                 self.name,
                 file.path,
             )
-        found = self._taken.select(listing, window, self._filter or _any)
-        self._planned = {self.name: found.to_json()}
+        self._found = self._taken.select(listing, window, self._filter or _any)
+        self._planned = {self.name: self._found.to_json()}
         return self._planned
 
     def has_records(self, planned: SourceRange) -> bool:
@@ -227,6 +229,8 @@ class FileInputDStream(InputDStream):
         return () if parsed is None else parsed.files
 
     def _parse(self, offset: SourceOffset) -> FileOffset | None:
+        if offset is self._planned:
+            return self._found
         value = self.own_part(offset)
         if value is None:
             return None
@@ -241,7 +245,7 @@ class FileInputDStream(InputDStream):
             ) from e
 
     def __getstate__(self) -> dict[str, Any]:
-        gone = {"_hadoop": None, "_taken": TakenFiles(), "_planned": None}
+        gone = {"_hadoop": None, "_taken": TakenFiles(), "_planned": None, "_found": None}
         return {**super().__getstate__(), **gone}
 
 
