@@ -70,9 +70,17 @@ def test_it_answers_from_the_first_batch_on_and_never_trusts_one_too_far() -> No
 def test_a_cold_first_batch_is_forgotten() -> None:
     job = Job(fixed_ms=80, per_record_ms=0.05)
     job.batch(factor=40)
-    assert job.rate < 300
-    job.batches(4)
+    assert job.rate == 1000  # what it was: one batch may be cold, a second one tells
+    job.batches(3)
     assert job.rate == pytest.approx(job.ideal_rate, rel=0.15)
+
+
+def test_a_first_limit_that_was_too_high_is_lowered_by_the_second_batch() -> None:
+    job = Job(fixed_ms=80, per_record_ms=5.0)
+    job.batch()
+    assert job.rate == 1000
+    job.batch()
+    assert job.rate < 2 * job.ideal_rate
 
 
 def test_a_cold_first_batch_does_not_hide_a_large_fixed_cost() -> None:

@@ -9,6 +9,8 @@ target share of the interval:
 - never more than ten times the largest batch so far (**growing**);
 - the lower of two limits while it is open whether a surprise was an outlier or a change
   (**surprise**): an outlier costs one small batch, a slowdown is answered at once;
+- never less than before after the **first batch**: a cold JVM takes seconds over it, whatever it
+  holds, and the second one tells whether that was all;
 - a batch that did not use its limit says little about it: the limit holds, unless the model is sure
   that it is too high (**source-limited**; congestion windows are validated likewise, RFC 7661).
 
@@ -124,6 +126,7 @@ class FitRateEstimator(RateEstimator):
         if not comes_later or num_elements <= 0 or processing_delay_ms <= 0:
             self.reasoning = self._reason("no estimate", None, _TARGET_UTILISATION)
             return None
+        is_first = self._costs.model is None
         used_limit = self._limit is None or num_elements >= _USES_LIMIT * self._limit
         self._largest = max(self._largest, num_elements)
         self._costs.learn(num_elements, processing_delay_ms, used_limit=used_limit)
@@ -133,6 +136,8 @@ class FitRateEstimator(RateEstimator):
             limit, why = self._hold(self._limit, target)
         else:
             limit, why = self._aim(target)
+        if is_first and self._limit is not None:
+            limit = max(limit, self._limit)
         if limit < self._least:
             limit, why = self._least, "minimum rate"
         self._limit = limit
