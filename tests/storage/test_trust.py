@@ -21,7 +21,7 @@ def test_a_folder_of_ones_own_is_trusted(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
 def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
-    with pytest.raises(ConfigError, match=rf"written by others.*chmod go-w {tmp_path}"):
+    with pytest.raises(ConfigError, match=rf"written by other users.*chmod go-w {tmp_path}"):
         check_trusted(f"file://{tmp_path}")
 
 
@@ -33,7 +33,7 @@ def test_a_folder_of_another_user_is_refused(
         os.chown(tmp_path, 12345, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    with pytest.raises(ConfigError, match="belongs to another user"):
+    with pytest.raises(ConfigError, match="belongs to user"):
         check_trusted(str(tmp_path))
 
 

@@ -365,7 +365,7 @@ def test_state_of_an_earlier_time_than_the_commits(program: Program) -> None:
 def test_a_location_that_others_can_write(program: Program) -> None:
     program.place.mkdir(mode=0o700)
     program.place.chmod(0o777)
-    with pytest.raises(ConfigError, match="can be written by others"):
+    with pytest.raises(ConfigError, match="can be written by other users"):
         program.start([[("a", 1)]], lambda pairs: program.collect(pairs.mapWithState(running_sum)))
 
 

@@ -1,4 +1,4 @@
-"""Whether pickles may be read from a folder: reading one runs whatever code its writer wished."""
+"""Whether pickles may be read from a place: reading one runs whatever code its writer wished."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import stat
 
 from penstock.errors import ConfigError
+from penstock.storage.opening import local_root
 
-__all__ = ["check_trusted"]
+__all__ = ["OTHERS_WRITE", "check_trusted", "check_trusted_path"]
+
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def check_trusted(url: str) -> None:
+def check_trusted(url: str, way_out: str = "") -> None:
     """Refuse a local folder in which someone else could have put a pickle.
 
     It must be the user's own (or root's), and no one else may write it; one that is not there yet
@@ -19,28 +22,29 @@ def check_trusted(url: str) -> None:
 
     Args:
         url: a path, or a URL as ``Storage.url`` gives it.
+        way_out: what to do instead of trusting it, for the error.
 
     Raises:
         ConfigError: someone else could have written there.
     """
-    scheme, separator, rest = url.partition("://")
-    if separator and scheme != "file":
-        return
-    path = rest if separator else url
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return
+    root = local_root(url)
+    if root is not None and os.path.exists(root):
+        check_trusted_path(root, way_out)
+
+
+def check_trusted_path(path: str, way_out: str = "") -> None:
+    """Refuse a local folder or file as ``check_trusted`` does; it must be there."""
+    status = os.stat(path)
     if status.st_uid not in (0, os.geteuid()):
-        raise _refusal(path, "belongs to another user", "use a folder of your own")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise _refusal(path, "can be written by others", f"run: chmod go-w {path}")
-
-
-def _refusal(path: str, why: str, hint: str) -> ConfigError:
-    return ConfigError(
-        f"pickles are not read from a folder that {why}, because reading one runs its code",
-        operation="check folder",
+        problem, mend = f"belongs to user {status.st_uid}", f"chown it to user {os.geteuid()}"
+    elif status.st_mode & OTHERS_WRITE:
+        problem, mend = "can be written by other users", f"chmod go-w {path}"
+    else:
+        return
+    hint = f"{mend}, if you trust what is in it"
+    raise ConfigError(
+        f"{path} {problem}, and what is pickled there runs as code",
+        operation="check who can write",
         path=path,
-        hint=hint,
+        hint=f"{hint}; or {way_out}" if way_out else hint,
     )

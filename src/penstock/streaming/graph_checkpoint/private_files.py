@@ -11,14 +11,17 @@ import os
 import stat
 
 from penstock.checkpoint.local_files import local_path
-from penstock.errors import ConfigError
 from penstock.storage import Storage, local_root, open_storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
+from penstock.storage.trust import OTHERS_WRITE, check_trusted, check_trusted_path
 
 __all__ = ["check_private_file", "check_private_folder", "open_location", "open_private"]
 
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_REBUILD = (
+    "rebuild the graph from the program, which reads none: "
+    "StreamingContext.getOrCreate(dir, create, recover='program')"
+)
 
 
 class _PrivateSyscalls(Syscalls):
@@ -36,7 +39,7 @@ def open_location(place: str) -> Storage:
     is_new = root is not None and not os.path.lexists(root)
     storage = open_storage(place)
     if root is not None and is_new:
-        os.chmod(root, stat.S_IMODE(os.stat(root).st_mode) & ~_OTHERS_WRITE)
+        os.chmod(root, stat.S_IMODE(os.stat(root).st_mode) & ~OTHERS_WRITE)
     return storage
 
 
@@ -52,9 +55,7 @@ def check_private_folder(url: str) -> None:
     Raises:
         ConfigError: it belongs to another user, or others can write it.
     """
-    root = local_root(url)
-    if root is not None:
-        _check(root)
+    check_trusted(url, _REBUILD)
 
 
 def check_private_file(storage: Storage, name: str) -> None:
@@ -65,21 +66,4 @@ def check_private_file(storage: Storage, name: str) -> None:
     """
     path = local_path(storage, name)
     if path is not None:
-        _check(path)
-
-
-def _check(path: str) -> None:
-    status = os.stat(path)
-    if status.st_uid != os.geteuid():
-        problem, mend = f"belongs to user {status.st_uid}", f"chown it to user {os.geteuid()}"
-    elif status.st_mode & _OTHERS_WRITE:
-        problem, mend = "can be written by other users", f"chmod go-w {path}"
-    else:
-        return
-    raise ConfigError(
-        f"{path} {problem}, and what is in a graph checkpoint runs as code",
-        operation="use graph checkpoints",
-        path=path,
-        hint=f"{mend}, if you trust what is in it; or rebuild the graph from the program, which "
-        "reads none: StreamingContext.getOrCreate(dir, create, recover='program')",
-    )
+        check_trusted_path(path, _REBUILD)

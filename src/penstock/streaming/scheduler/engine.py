@@ -18,6 +18,7 @@ from penstock.storage import open_storage
 from penstock.storage.trust import check_trusted
 from penstock.streaming.events import StreamingListenerStreamingStarted
 from penstock.streaming.graph import DStreamGraph
+from penstock.streaming.graph_checkpoint.private_files import open_location
 from penstock.streaming.graph_checkpoint.run import RunCheckpoints
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.rdd_checkpoints import RddCheckpoints
@@ -70,7 +71,7 @@ class Engine:
             for stream in graph.receiver_inputs:
                 stream.open_journal(journal)
             if stored := graph.stored_state:
-                state = open_storage(f"{location.url}/state")
+                state = open_location(f"{location.url}/state")
                 check_trusted(location.url)
                 check_trusted(state.url)
                 for operator in stored:
