@@ -25,7 +25,6 @@ KILLS = [
     "after-write-3",  # the files are whole, and nothing says so
     "after-mark-1",  # the very next run: state is durable, its batch is not committed
     "after-commit-2",
-    "after-retire-3",
 ]
 """What ends each driver, one after the other, on one checkpoint location."""
 

@@ -88,7 +88,7 @@ class DStream(WindowOperations):
         return ReducedWindowDStream(self, operator, window_ms, slide_ms, **functions)
 
     def _with_state(self, operator: Operator, **functions: Any) -> DStream:
-        from penstock.streaming.state import StateDStream  # is a DStream itself
+        from penstock.streaming.state_dstream import StateDStream  # is a DStream itself
 
         return StateDStream(self, operator, **functions)
 

@@ -15,7 +15,7 @@ from penstock.streaming.look_back import needed_after
 from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
-from penstock.streaming.stateful import StatefulDStream
+from penstock.streaming.state_in_rdds import StatefulDStream
 from penstock.streaming.stored_state import StoredStateStream
 
 if TYPE_CHECKING:

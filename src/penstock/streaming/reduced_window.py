@@ -10,7 +10,7 @@ from pyspark import RDD
 from penstock.streaming import transforms
 from penstock.streaming.dstream import DStream
 from penstock.streaming.operators import Operator
-from penstock.streaming.stateful import StatefulDStream
+from penstock.streaming.state_in_rdds import StatefulDStream
 from penstock.streaming.window_times import step_window
 
 __all__ = ["ReducedWindowDStream"]

@@ -11,7 +11,7 @@ from pyspark import RDD
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.dstream import DStream
 from penstock.streaming.operators import Operator
-from penstock.streaming.stateful import StatefulDStream
+from penstock.streaming.state_in_rdds import StatefulDStream
 
 __all__ = ["StateDStream"]
 
