@@ -43,6 +43,10 @@ def _initial(sc: SparkContext, keys: int) -> RDD[tuple[str, int]]:
     return sc.parallelize(range(keys), 2).map(lambda number: (f"user-{number:09d}", 0))
 
 
+def _count(rdd: RDD[Any]) -> None:
+    rdd.count()  # pyspark.streaming takes what an output returns for an RDD
+
+
 def _run_penstock(sc: SparkContext, keys: int, batches: int) -> tuple[float, list[float]]:
     def add(key: str, value: int, state: State[int]) -> tuple[str, int]:
         state.update(value + (state.get() if state.exists() else 0))
@@ -53,7 +57,7 @@ def _run_penstock(sc: SparkContext, keys: int, batches: int) -> tuple[float, lis
     ssc.checkpoint(tempfile.mkdtemp(prefix="checkpoint-"))
     pairs = ssc.queueStream(_pairs(sc, keys, batches))
     mapped = pairs.mapWithState(add, initialState=_initial(sc, keys), timeout=10**6)
-    mapped.foreachRDD(lambda rdd: rdd.count())
+    mapped.foreachRDD(_count)
     stepper = Stepper(ssc, clock)
     start_s = time.perf_counter()
     ssc.start()
@@ -89,7 +93,7 @@ def _run_pyspark(sc: SparkContext, keys: int, batches: int) -> tuple[float, list
     ssc.addStreamingListener(Timer())
     pairs = ssc.queueStream(_pairs(sc, keys, batches))
     counts = pairs.updateStateByKey(lambda new, old: sum(new) + (old or 0), initialRDD=initial)
-    counts.foreachRDD(lambda rdd: rdd.count())
+    counts.foreachRDD(_count)
     ssc.start()
     done.wait()
     return load_s, taken_ms[:batches]

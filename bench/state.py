@@ -3,7 +3,8 @@
 Ours: batches of 1,000 pairs through mapWithState, stepped by a manual clock, from the tick to the
 durable commit; the state was loaded as initial state. 5,000 keys against 5,000,000 (200,000 with
 --quick). The peer: updateStateByKey of pyspark.streaming with the same pairs and initial state, its
-processing time as its listener tells it. It calls its function for every key in every batch.
+processing time as its listener tells it. It calls its function for every key in every batch, so it
+is measured on 500,000 keys at most.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ _TARGET = 1.5
 def main() -> None:
     """Run each side on each number of keys, in processes of their own."""
     options = parse_options(__doc__)
-    many, batches = (200_000, 15) if options.quick else (5_000_000, 60)
-    few_ms, many_ms = (_run("penstock", keys, batches) for keys in (_FEW, many))
-    peer_batches = {_FEW: 12, many: 3}
-    peer_ms = {keys: _run("pyspark", keys, n, warm=2) for keys, n in peer_batches.items()}
+    many, batches, peer_many = (200_000, 15, 200_000) if options.quick else (5_000_000, 60, 500_000)
+    # Few, many, few: what else goes on on the machine meets both.
+    before_ms, many_ms, after_ms = (_run("penstock", keys, batches) for keys in (_FEW, many, _FEW))
+    few_ms = (before_ms + after_ms) / 2
+    peer_few_ms = _run("pyspark", _FEW, batches=12, warm=2)
+    peer_many_ms = _run("pyspark", peer_many, batches=3, warm=2)
     metrics = [
         Metric(
             f"1,000 updates on {many:,} keys, to on {_FEW:,}",
@@ -34,15 +37,13 @@ def main() -> None:
             round(1 / _TARGET, 3),
             less_is_better=True,
         ),
-        *(
-            Metric(
-                f"1,000 updates on {keys:,} keys, to updateStateByKey",
-                "ms",
-                ours_ms,
-                peer_ms[keys],
-                less_is_better=True,
-            )
-            for keys, ours_ms in ((_FEW, few_ms), (many, many_ms))
+        Metric(f"on {_FEW:,} keys, to updateStateByKey", "ms", few_ms, peer_few_ms, None, True),
+        Metric(
+            f"on {many:,} keys, to updateStateByKey on {peer_many:,}",
+            "ms",
+            many_ms,
+            peer_many_ms,
+            less_is_better=True,
         ),
     ]
     report("state", metrics, as_json=options.json)
