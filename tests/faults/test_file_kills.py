@@ -42,7 +42,7 @@ class Mover:
             thread.join()
 
     def _move(self) -> None:
-        while not self._end.wait(0.05):
+        while not self._end.wait(0.1):
             numbers = range(self.sent, self.sent + LINES_A_FILE)
             self._coming.write_text("".join(f"line {number}\n" for number in numbers))
             self._coming.rename(self._inbox / f"file-{self.sent:08d}")

@@ -214,6 +214,7 @@ def test_data_frames(
 
     def keep(df: Any, batch_id: int) -> None:
         assert df.columns == ["value"]
+        assert df.rdd.getNumPartitions() <= 3  # of five files in two batches
         frames.append((batch_id, sorted(row.value for row in df.collect())))
 
     def streams(ssc: StreamingContext) -> DStream:
@@ -225,14 +226,15 @@ def test_data_frames(
     with program(streams) as run:
         put(inbox / "a", "ä\n", START_S + 1)
         run.stepper.step()
-        put(inbox / "b", "b", START_S + 2)
+        for name in "bcde":
+            put(inbox / name, name, START_S + 2)
         run.stepper.step(2)
     assert frames == [
         (0, ["ä"]),
         (0, [b"\n", b"\xa4", b"\xc3"]),
-        (1, ["b", "ä"]),
-        (1, [b"b"]),
-        (2, ["b"]),
+        (1, ["b", "c", "d", "e", "ä"]),
+        (1, [b"b", b"c", b"d", b"e"]),
+        (2, ["b", "c", "d", "e"]),
         (2, []),
     ]
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["FileInputDStream"]
 
 _log = logging.getLogger(__name__)
+_PARTITION_BYTES = 128 << 20  # Spark's spark.sql.files.maxPartitionBytes
 
 
 class FileInputDStream(InputDStream):
@@ -163,13 +164,19 @@ class FileInputDStream(InputDStream):
         return self.reader.read(sc, files).setName(f"{len(files)} files of {self.name}")
 
     def compute_dataframe(self, time_ms: int) -> DataFrame:
-        """Return the records of that batch as a DataFrame with the one column ``value``."""
+        """Return the records of that batch as a DataFrame with the one column ``value``.
+
+        Many small files share a partition, as in ``spark.read``; an RDD has one for each file.
+        """
         spark = SparkSession.builder.getOrCreate()
-        jvm: Any = self.ssc.sparkContext._jvm
+        sc = self.ssc.sparkContext
+        size = sum(file.length for file in self._files(self.range_of(time_ms)))
+        partitions = max(sc.defaultParallelism, -(-size // _PARTITION_BYTES))
+        jvm: Any = sc._jvm
         encoder = getattr(jvm.org.apache.spark.sql.Encoders, self.reader.encoder)()
         records: Any = self.get_or_compute(time_ms)
         dataset = spark._jsparkSession.createDataset(records._jrdd.rdd(), encoder)
-        return DataFrame(dataset.toDF(), spark)
+        return DataFrame(dataset.toDF().coalesce(partitions), spark)
 
     def has_columns(self) -> bool:
         """Whether ``foreachBatch`` works: always."""
