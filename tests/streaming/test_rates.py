@@ -191,7 +191,7 @@ def test_the_rate_comes_back_after_a_restart(program: Program, script: type[Scri
         program.wait_durable(400)
         assert stepper.step(2)[1].limits["numbers"].records == 30.0
     with program.running(settings) as stepper:
-        assert program.receiver_order().rate == pytest.approx(30.0, rel=0.03)
+        assert program.receiver_order().rate == pytest.approx(33.0)  # a tenth faster at first
         assert sizes(stepper.step(1)) == [30]
         assert json.loads(program.kept()["numbers"].controller)["rate"] == 30.0
 
