@@ -40,7 +40,7 @@ class BaseDStream(ABC):
     must_checkpoint = False
     """Whether each RDD is made of the one before it, so that lineage grows unless it is cut.
 
-    Such a stream is a ``StatefulDStream``, which has its own way with RDD checkpoints.
+    Such a stream is a ``RddStateDStream``, which has its own way with RDD checkpoints.
     """
 
     needs_every_tick = False

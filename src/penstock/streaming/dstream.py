@@ -6,7 +6,7 @@ of all DStreams of a program can be pickled. Names and meaning are those of ``py
     BaseDStream <- BasicOperations <- PairOperations <- WindowOperations <- DStream
     (the engine's side)                                                       |
         TransformedDStream (<- UnionDStream), WindowedDStream, inputs,
-        StatefulDStream (<- StateDStream, ReducedWindowDStream)
+        RddStateDStream (<- StateDStream, ReducedWindowDStream)
 
 Source: ``pyspark.streaming.DStream``, ``org.apache.spark.streaming.dstream.DStream``.
 """

@@ -15,7 +15,7 @@ from penstock.streaming.look_back import needed_after
 from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
-from penstock.streaming.state_in_rdds import StatefulDStream
+from penstock.streaming.state_in_rdds import RddStateDStream
 from penstock.streaming.stored_state import StoredStateStream
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class DStreamGraph:
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
         """Tell every stateful stream where RDD checkpoints are."""
-        for stream in self._stateful():
+        for stream in self._rdd_states():
             stream.checkpoint_data.open(place)
 
     def restore_checkpoint_data(self, done_ms: int) -> None:
@@ -177,7 +177,7 @@ class DStreamGraph:
         Raises:
             CheckpointError: it cannot; says why.
         """
-        for stream in self._stateful():
+        for stream in self._rdd_states():
             stream.restore_checkpoint_data(done_ms)
 
     def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
@@ -219,7 +219,7 @@ class DStreamGraph:
     def state_begins_at(self, done_ms: int) -> int:
         """Return the time after which batches are needed to make state again."""
         needed = needed_after(self.streams(), done_ms)
-        return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in self._stateful())])
+        return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in self._rdd_states())])
 
     @property
     def oldest_id(self) -> int | None:
@@ -248,7 +248,7 @@ class DStreamGraph:
         Raises:
             StorageError: it cannot be written.
         """
-        for stream in self._stateful():
+        for stream in self._rdd_states():
             stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
 
     def clear_metadata(self, committed_ms: int) -> None:
@@ -256,7 +256,7 @@ class DStreamGraph:
         needed = needed_after(self.streams(), committed_ms)
         for stream in self.streams():
             stream.clear_metadata(committed_ms)
-        for stateful in self._stateful():
+        for stateful in self._rdd_states():
             stateful.clear_checkpoint_data(committed_ms, needed[stateful])
         free_ms = [min(needed[i], committed_ms - i.remember_ms) for i in self.inputs]
         for stream, until_ms in zip(self.inputs, free_ms, strict=True):
@@ -265,8 +265,8 @@ class DStreamGraph:
         for time_ms in self.times_between(-1, min([recalled_ms, *free_ms])):
             del self._batches[time_ms]
 
-    def _stateful(self) -> list[StatefulDStream]:
-        return [stream for stream in self.streams() if isinstance(stream, StatefulDStream)]
+    def _rdd_states(self) -> list[RddStateDStream]:
+        return [stream for stream in self.streams() if isinstance(stream, RddStateDStream)]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_batches": {}}

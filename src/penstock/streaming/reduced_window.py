@@ -10,13 +10,13 @@ from pyspark import RDD
 from penstock.streaming import transforms
 from penstock.streaming.dstream import DStream
 from penstock.streaming.operators import Operator
-from penstock.streaming.state_in_rdds import StatefulDStream
+from penstock.streaming.state_in_rdds import RddStateDStream
 from penstock.streaming.window_times import step_window
 
 __all__ = ["ReducedWindowDStream"]
 
 
-class ReducedWindowDStream(StatefulDStream):
+class ReducedWindowDStream(RddStateDStream):
     """Each window's values by key, made from the window before it.
 
     The parent holds each batch's values, merged by key. The first window is made of all its

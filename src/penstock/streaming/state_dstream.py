@@ -11,14 +11,14 @@ from pyspark import RDD
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.dstream import DStream
 from penstock.streaming.operators import Operator
-from penstock.streaming.state_in_rdds import StatefulDStream
+from penstock.streaming.state_in_rdds import RddStateDStream
 
 __all__ = ["StateDStream"]
 
 _Update = Callable[[list[Any], Any], Any]
 
 
-class StateDStream(StatefulDStream):
+class StateDStream(RddStateDStream):
     """Each batch's pairs of keys and states.
 
     Every batch has a pickled copy of its own, so what an update function does to the state that it

@@ -22,10 +22,10 @@ from penstock.streaming.checkpoint_data import DStreamCheckpointData
 from penstock.streaming.dstream import DStream
 from penstock.streaming.operators import Operator
 
-__all__ = ["StatefulDStream"]
+__all__ = ["RddStateDStream"]
 
 
-class StatefulDStream(DStream):
+class RddStateDStream(DStream):
     """A stream with state; ``operator`` names it, ``shape`` is what its state depends on."""
 
     must_checkpoint = True
