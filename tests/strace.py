@@ -53,14 +53,21 @@ def traced(prepare: Prepare, args: tuple[Any, ...], log: str | Path, inject: str
     return process.exitcode
 
 
-def kill_points(prepare: Prepare, args: tuple[Any, ...], log: Path) -> list[str]:
-    """Take a step, and return what makes strace kill at each of its system calls in turn."""
+def kill_points(
+    prepare: Prepare, args: tuple[Any, ...], log: Path, only: re.Pattern[str] | None = None
+) -> list[str]:
+    """Take a step, and return what makes strace kill at each of its system calls in turn.
+
+    ``only`` matches, from their beginning, the lines of the calls that are wanted.
+    """
     assert traced(prepare, args, log) == 0
     counts: Counter[str] = Counter()
     points = []
-    for call in re.findall(r"^(\w+)\(", log.read_text(), re.MULTILINE):
+    for line in re.findall(r"^\w+\(.*", log.read_text(), re.MULTILINE):
+        call = line.partition("(")[0]
         counts[call] += 1
-        points.append(f"{call}:signal=SIGKILL:when={counts[call]}")
+        if only is None or only.match(line):
+            points.append(f"{call}:signal=SIGKILL:when={counts[call]}")
     assert len(points) > 10
     return points
 

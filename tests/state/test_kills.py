@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 import shutil
 import signal
-import subprocess
-from collections import Counter
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from penstock.state import PartitionVersion, Version, VersionLog
 from penstock.state import layers as layer_policy
+from tests.strace import kill_points, needs_strace, traced
 
 from .helpers import OPERATOR, Runner
 
-STRACE = shutil.which("strace")
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(STRACE is None, reason="strace is not installed: no kills tried"),
-]
-
-SPAWN = multiprocessing.get_context("forkserver")
-SPAWN.set_forkserver_preload([__name__])
+pytestmark = [pytest.mark.slow, needs_strace]
 
 BATCHES = 5
 RECORDS = [("a", 1), ("b", 2), ("a", 0), ("c", 3)]
@@ -56,13 +45,10 @@ def snapshot_often() -> None:
 STEPS: dict[str, Callable[[], None]] = {"merge": merge_often, "snapshot": snapshot_often}
 
 
-def take_step(place: str, tip: str, step: str, pipe: Connection) -> None:
+def ready(place: str, tip: str, step: str) -> Callable[[], object]:
     STEPS[step]()
     Runner(Path(f"{place}-trial")).batch(None, RECORDS, 1)  # what is imported late, is now
-    pipe.send("ready")
-    pipe.recv()
-    finish(Path(place), tip)
-    os._exit(0)  # the system calls of the interpreter's end are not ours
+    return lambda: finish(Path(place), tip)
 
 
 def finish(place: Path, tip: str) -> None:
@@ -73,43 +59,7 @@ def finish(place: Path, tip: str) -> None:
     log.publish(Version(BATCHES + 1, (PartitionVersion(after),)))
 
 
-def traced(place: Path, tip: str, step: str, log: str | Path, inject: str | None = None) -> int:
-    """Take the step in a new process under strace; return the process's exit code."""
-    assert STRACE is not None
-    ours, its = SPAWN.Pipe()
-    process = SPAWN.Process(target=take_step, args=(str(place), tip, step, its))
-    process.start()
-    assert ours.recv() == "ready"
-    options = ["-o", str(log), "-e", "trace=all", *(["-e", f"inject={inject}"] if inject else [])]
-    tracer = subprocess.Popen([STRACE, *options, "-p", str(process.pid)], stderr=subprocess.PIPE)
-    assert tracer.stderr is not None
-    try:
-        said = tracer.stderr.readline()
-        if b"attached" not in said:
-            pytest.skip(f"strace may not attach here, no kills tried: {said!r}")
-        ours.send("go")
-        process.join()
-    finally:
-        process.kill()
-        tracer.communicate()
-    assert process.exitcode is not None
-    return process.exitcode
-
-
 CHANGING = re.compile(r"^((p?write|fsync|rename|link|unlink|ftruncate|mkdir|flock)\w*\(|.*O_CREAT)")
-
-
-def kill_points(place: Path, tip: str, step: str, log: Path) -> list[str]:
-    """Take the step, and return what makes strace kill at each call that changes something."""
-    assert traced(place, tip, step, log) == 0
-    counts: Counter[str] = Counter()
-    points = []
-    for line in log.read_text().splitlines():
-        call = line.partition("(")[0]
-        counts[call] += 1
-        if CHANGING.match(line):
-            points.append(f"{call}:signal=SIGKILL:when={counts[call]}")
-    return points
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -117,21 +67,21 @@ def test_kill_at_each_system_call(tmp_path: Path, step: str) -> None:
     prepared, whole = tmp_path / "prepared", tmp_path / "whole"
     tip = prepare(prepared)
     shutil.copytree(prepared, whole)
-    points = kill_points(whole, tip, step, tmp_path / "log")
+    points = kill_points(ready, (str(whole), tip, step), tmp_path / "log", CHANGING)
     assert len(points) > 30
     # Both steps begin alike, with the copy catching up.
     for number, point in enumerate(points if step == "merge" else points[20::2]):
         place = tmp_path / str(number)
         shutil.copytree(prepared, place)
-        assert traced(place, tip, step, os.devnull, point) == -signal.SIGKILL, point
-        check(place, tip)
+        assert traced(ready, (str(place), tip, step), os.devnull, point) == -signal.SIGKILL, point
+        check(place, tip, executor_lost=number % 2 == 1)
         shutil.rmtree(place)
         shutil.rmtree(f"{place}-trial")
 
 
-def check(place: Path, tip: str) -> None:
+def check(place: Path, tip: str, *, executor_lost: bool) -> None:
     """The next attempt finds what the killed one left, and ends as if it had never been."""
-    if os.stat(place).st_ino % 2:  # on the same executor, or on another
+    if executor_lost:
         shutil.rmtree(place / "executor")
     finish(place, tip)
     runner = Runner(place)
