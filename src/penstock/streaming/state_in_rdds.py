@@ -92,7 +92,7 @@ class RddStateDStream(DStream):
         return self.checkpoint_data.restart_ms(after_ms, done_ms)
 
     def _newest_before(self, time_ms: int) -> int:
-        return max((t for t in self._generated if t < time_ms), default=self._origin_ms)
+        return max((t for t in list(self._generated) if t < time_ms), default=self._origin_ms)
 
     def _mark_for_checkpoint(self, time_ms: int, rdd: RDD[Any]) -> None:
         assert self.checkpoint_ms is not None  # initialize gave it one
