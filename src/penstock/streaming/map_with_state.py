@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark import RDD
+from pyspark import RDD, SparkContext
 
 from penstock.errors import MissingStateError, RecoveryMismatchError, StreamingError
 from penstock.state import (
@@ -42,9 +42,6 @@ from penstock.storage import Storage
 from penstock.streaming.dstream import DStream
 from penstock.streaming.state_spec import StateSpec
 from penstock.streaming.stored_state import StoredStateStream
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 __all__ = ["MapWithStateDStream"]
 
