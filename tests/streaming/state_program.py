@@ -39,7 +39,7 @@ def records_of(number: int) -> list[tuple[str, int]]:
 class Counted(InputDStream):
     """Batch n takes ``records_of(n)``, in every run."""
 
-    def latest_offset(self, start: SourceOffset) -> SourceOffset:
+    def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         return {self.name: {"n": self.partitions(start).get("n", 0) + 1}}
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:

@@ -232,12 +232,17 @@ def test_state_goes_on_in_a_program_that_changed(sc: SparkContext, tmp_path: Pat
 
 
 def test_a_new_operator_begins_with_the_batches_that_come(sc: SparkContext, tmp_path: Path) -> None:
+    def both(pairs: DStream) -> DStream:
+        old = totals(1, [])(pairs).map(lambda pair: (("old", pair[0]), pair[1]))
+        return old.union(totals(1, [], name="other")(pairs))
+
     site = Site(sc, tmp_path)
     site.run(until_s=3, define=totals(1, []))
-    site.run(until_s=4, define=totals(1, [], name="other"))
-    assert site.seen[4] == [("b", 3)]
-    site.run(until_s=5, define=totals(1, [], name="other"))
-    assert site.seen[5] == [("a", 4), ("b", 3)]
+    site.run(until_s=4, define=both)
+    old = [(("old", "a"), 3), (("old", "b"), 3), (("old", "left"), 1), (("old", None), 5)]
+    assert site.seen[4] == sorted([*old, ("b", 3)], key=repr)
+    site.run(until_s=5, define=both)
+    assert {("a", 4), (("old", "a"), 7)} <= set(site.seen[5])
 
 
 def test_windows_after_a_pause(sc: SparkContext, tmp_path: Path) -> None:

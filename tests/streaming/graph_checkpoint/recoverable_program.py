@@ -18,7 +18,8 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext
 
-from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
+from penstock.streaming import StreamingContext, StreamingListener
+from penstock.streaming.events import StreamingListenerBatchCompleted
 
 
 def say(*words: object) -> None:
@@ -28,8 +29,9 @@ def say(*words: object) -> None:
 class Report(StreamingListener):
     """Says which batches are done."""
 
-    def onBatchCompleted(self, batchCompleted: BatchInfo) -> None:
-        say("committed", batchCompleted.batchTime, batchCompleted.numRecords)
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
+        done = batchCompleted.batchInfo()
+        say("committed", done.batch_time_ms, done.num_records)
 
 
 def save(sink: Path) -> Callable[[Any, Any], None]:
