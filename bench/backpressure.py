@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import Metric, fresh_process, load_server, parse_options, report
@@ -96,7 +96,7 @@ def main() -> None:
         figures, lines = {}, {}
         for system in SYSTEMS:
             run = _run(system, scenario)
-            lines[system] = run.batches
+            lines[system] = run.since_begin()
             figures[system] = _figures(scenario, run)
             print(f"  {name}, {system}: {figures[system]}", flush=True)
         if options.extra.plots is not None:
@@ -118,6 +118,10 @@ class Run:
     end_ms: int
     batches: list[RateDecision]
     lost: int
+
+    def since_begin(self) -> list[RateDecision]:
+        """Return the batches in the scenario's time, so that runs can be laid over each other."""
+        return [replace(b, time_ms=b.time_ms - self.begin_ms) for b in self.batches]
 
 
 def _run(system: str, scenario: Scenario) -> Run:
