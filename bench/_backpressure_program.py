@@ -2,8 +2,8 @@
 
 Usage: _backpressure_program.py SYSTEM PORT SECONDS SLOW_FROM_S. SYSTEM is fit, pid or peer. From
 SLOW_FROM_S on (0: never) a batch costs four times as much. The last line of output is JSON: when
-the script began, what came of each batch that ended (a RateDecision), and how many lines before the
-last one never came.
+the script began and ended, what came of each batch that ended (a RateDecision), and how many lines
+before the last one never came.
 """
 
 from __future__ import annotations
@@ -126,7 +126,13 @@ def main() -> None:
     ssc.start()
     ssc.awaitTerminationOrTimeout(float(seconds))
     batches = [astuple(batch) for batch in ended()]
-    found = {"begin_ms": work.begin_ms, "batches": batches, "lost": work.lost}
+    end_ms = time.time_ns() // 1_000_000
+    found = {
+        "begin_ms": work.begin_ms,
+        "end_ms": end_ms,
+        "batches": batches,
+        "lost": work.lost,
+    }
     print(json.dumps(found), flush=True)
     os._exit(0)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import Metric, fresh_process, load_server, parse_options, report
@@ -95,9 +95,9 @@ def main() -> None:
             continue
         figures, lines = {}, {}
         for system in SYSTEMS:
-            begin_ms, batches, lost = _run(system, scenario)
-            lines[system] = batches
-            figures[system] = _figures(scenario, begin_ms, batches, lost)
+            run = _run(system, scenario)
+            lines[system] = run.since_begin()
+            figures[system] = _figures(scenario, run)
             print(f"  {name}, {system}: {figures[system]}", flush=True)
         if options.extra.plots is not None:
             draw_rates(Path(options.extra.plots, f"{name}-real.svg"), lines, INTERVAL_MS)
@@ -110,8 +110,21 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="SCENARIO", help="run this one only")
 
 
-def _run(system: str, scenario: Scenario) -> tuple[int, list[RateDecision], int]:
-    """Return when the script's time began, what came of the batches, and the lines lost."""
+@dataclass(frozen=True)
+class Run:
+    """What a program printed. ``begin_ms`` is when the scenario's time began."""
+
+    begin_ms: int
+    end_ms: int
+    batches: list[RateDecision]
+    lost: int
+
+    def since_begin(self) -> list[RateDecision]:
+        """Return the batches in the scenario's time, so that runs can be laid over each other."""
+        return [replace(b, time_ms=b.time_ms - self.begin_ms) for b in self.batches]
+
+
+def _run(system: str, scenario: Scenario) -> Run:
     with load_server(scenario.backlog, scenario.load) as server:
         found = fresh_process(
             "_backpressure_program.py",
@@ -119,23 +132,37 @@ def _run(system: str, scenario: Scenario) -> tuple[int, list[RateDecision], int]
             timeout_s=scenario.seconds + 120,
         )
         begin_ms = found["begin_ms"] if scenario.slow_from_s else server.connected_ms()
-    return begin_ms, [RateDecision(*batch) for batch in found["batches"]], found["lost"]
+    batches = [RateDecision(*batch) for batch in found["batches"]]
+    return Run(begin_ms, found["end_ms"], batches, found["lost"])
 
 
-def _figures(scenario: Scenario, begin_ms: int, batches: list[RateDecision], lost: int) -> Figures:
-    def due_s(batch: RateDecision) -> float:
-        start_ms = batch.time_ms - batch.processing_delay_ms
-        return (start_ms - batch.scheduling_delay_ms - begin_ms) / 1000
+def _figures(scenario: Scenario, run: Run) -> Figures:
+    def since_begin_s(batch: RateDecision) -> float:
+        return (_due_ms(batch) - run.begin_ms) / 1000
 
-    measured = [b for b in batches if due_s(b) >= scenario.step_s and b.num_elements]
-    full = [b for b in measured if due_s(b) < scenario.full_until_s]
+    loaded = [b for b in run.batches if b.num_elements]
+    measured = [b for b in loaded if since_begin_s(b) >= scenario.step_s]
+    full = [b for b in measured if since_begin_s(b) < scenario.full_until_s]
     return Figures(
-        peak_scheduling_delay_ms(measured) / 1000,
+        max(peak_scheduling_delay_ms(measured), _still_late_ms(run)) / 1000,
         batches_until_stable(full, INTERVAL_MS),
         overshoot(full[_SETTLED:], INTERVAL_MS),
         utilisation(full[_SETTLED:], INTERVAL_MS),
-        lost,
+        run.lost,
     )
+
+
+def _due_ms(batch: RateDecision) -> int:
+    return batch.time_ms - batch.processing_delay_ms - batch.scheduling_delay_ms
+
+
+def _still_late_ms(run: Run) -> int:
+    """Return how late a batch is at least that has not begun when the run ends.
+
+    The one after the last that ended may run; the one after that has not begun.
+    """
+    last_ms = max(map(_due_ms, run.batches), default=run.begin_ms)
+    return max(run.end_ms - last_ms - 2 * INTERVAL_MS, 0)
 
 
 def _metrics(name: str, scenario: Scenario, figures: dict[str, Figures]) -> list[Metric]:
