@@ -19,7 +19,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from harness import spark_context
 from harness.counted import count, wait_counted
@@ -67,14 +68,19 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 @contextmanager
-def _ours(sc: SparkContext) -> Iterator[tuple[Any, Callable[[], object]]]:
+def _ours(
+    sc: SparkContext, recover: Literal["graph", "program"]
+) -> Iterator[tuple[Any, Callable[[], object]]]:
     from penstock.streaming import StreamingContext
     from penstock.testing import ManualClock
     from penstock.testing.stepper import Stepper
 
     clock = ManualClock()
-    ssc = StreamingContext(sc, 1, clock=clock)
-    ssc.checkpoint(tempfile.mkdtemp(prefix="checkpoint-"))
+    ssc = StreamingContext.getOrCreate(
+        tempfile.mkdtemp(prefix="checkpoint-"),
+        lambda: StreamingContext(sc, 1, clock=clock),
+        recover=recover,
+    )
     stepper = Stepper(ssc, clock)
 
     def step() -> None:
@@ -102,7 +108,11 @@ def _peer(sc: SparkContext) -> Iterator[tuple[Any, Callable[[], object]]]:
     ssc.stop(stopSparkContext=False)
 
 
-_ENGINES = {"ours": _ours, "peer": _peer}
+_ENGINES = {
+    "ours": partial(_ours, recover="graph"),
+    "ours-program": partial(_ours, recover="program"),
+    "peer": _peer,
+}
 
 
 def _batch_ms(sc: SparkContext, engine: str, operation: str, batches: int) -> float:
@@ -110,8 +120,6 @@ def _batch_ms(sc: SparkContext, engine: str, operation: str, batches: int) -> fl
     source = sc.parallelize([(n % _KEYS, n) for n in range(_RECORDS)], _PARTITIONS)
     with _ENGINES[engine](sc) as (ssc, step):
         pairs = ssc.queueStream([source] * (steps + 1))
-        if not hasattr(pairs, operation.partition(",")[0]):
-            return 0.0
         OPERATIONS[operation](pairs).foreachRDD(count)
         ssc.start()
         return statistics.median([_timed_ms(step) for _ in range(steps)][_WARMUP:])
