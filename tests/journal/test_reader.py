@@ -13,7 +13,7 @@ from penstock.errors import DamagedBlockError, MissingBlockError
 from penstock.journal import JournalStream, read_batches, read_records
 from penstock.journal import block as block_module
 from penstock.journal.reader import read_slices, slice_ranges
-from penstock.journal.slices import BlockSlice, pack_slices
+from penstock.journal.slices import BlockSlice, pack_slices, task_count
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 from penstock.testing import FaultyStorage
@@ -190,6 +190,14 @@ def test_tasks_share_all_slices_in_order(counts: list[int], cut: int, max_tasks:
     assert all(size > 0 for size in sizes)
     names = {(part.path, part.block_start, part.block_end) for part in slices}
     assert {(p.path, p.block_start, p.block_end) for task in tasks for p in task} == names
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "tasks"), [([], 3), ([1], 3), ([16], 4), ([16, 16], 8), ([16] * 9, 12)]
+)
+def test_much_data_is_read_by_several_tasks_a_slot(megabytes: list[int], tasks: int) -> None:
+    slices = [BlockSlice(f"s/w/{n}", 0, 9, size << 20, 0, 9) for n, size in enumerate(megabytes)]
+    assert task_count(slices, 3) == tasks
 
 
 def test_a_stream_pickles_small(stream: JournalStream) -> None:

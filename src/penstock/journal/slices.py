@@ -16,7 +16,10 @@ from penstock.journal.layout import block_path
 from penstock.journal.stream import BlockEntry
 from penstock.model import OffsetRange
 
-__all__ = ["BlockSlice", "check_slice", "pack_slices", "slice_range"]
+__all__ = ["BlockSlice", "check_slice", "pack_slices", "slice_range", "task_count"]
+
+_TASK_BYTES = 4 << 20
+_MOST_TASKS_PER_SLOT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,16 @@ def check_slice(part: BlockSlice, footer: BlockFooter) -> None:
         stream, writer, _ = part.path.split("/")
         gap = OffsetRange(writer, max(footer.end_offset, part.start_offset), part.end_offset)
         raise _missing(stream, gap, f"the block before ends at {footer.end_offset}")
+
+
+def task_count(slices: Iterable[BlockSlice], slots: int) -> int:
+    """Return how many tasks read the slices best where ``slots`` tasks can run at once.
+
+    As many as slots for little data. For more of it several a slot, because slots differ: one may
+    be a receiver's, and then equal shares would leave the others idle while the last one is read.
+    """
+    size = sum(part.size for part in slices)
+    return max(slots, min(size // _TASK_BYTES, _MOST_TASKS_PER_SLOT * slots))
 
 
 def pack_slices(slices: Iterable[BlockSlice], max_tasks: int) -> list[list[BlockSlice]]:

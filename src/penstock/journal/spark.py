@@ -26,7 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import ConfigError
 from penstock.journal.reader import read_slices, slice_footer, slice_ranges
-from penstock.journal.slices import BlockSlice, pack_slices
+from penstock.journal.slices import BlockSlice, pack_slices, task_count
 from penstock.journal.spark_types import spark_schema
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
@@ -91,7 +91,8 @@ def journal_rdd(sc: SparkContext, stream: JournalStream, ranges: Iterable[Offset
     Raises:
         MissingBlockError: a block is not there. Damage fails the Spark job that reads it.
     """
-    tasks = pack_slices(slice_ranges(stream, ranges), sc.defaultParallelism)
+    slices = slice_ranges(stream, ranges)
+    tasks = pack_slices(slices, task_count(slices, sc.defaultParallelism))
     if not tasks:
         return sc.emptyRDD()
     return sc.parallelize(tasks, len(tasks)).mapPartitions(_ReadRecords(stream))
