@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -249,7 +250,9 @@ def test_we_read_the_checkpoint_of_a_real_query(
         assert (path.parent / f".{path.name}.crc").read_bytes() == checksum_of(rewritten)
     location.offsets.validate()
     location.commits.validate()
-    assert location.offsets.stray() == location.commits.stray() == ()
+    # To stop a query may cut off a write of its own, whose temporary file Spark leaves behind.
+    stray = (*location.offsets.stray(), *location.commits.stray())
+    assert all(re.fullmatch(r"\.\d+\.[0-9a-f-]{36}\.tmp", name) for name in stray), stray
     plan = location.acquire()
     assert plan.next_batch_id >= 3
     assert location.read_id() in (tmp_path / "metadata").read_text()
