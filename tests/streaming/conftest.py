@@ -1,10 +1,12 @@
-"""No program outlives its test."""
+"""Programs stepped by a manual clock; none outlives its test."""
 
 from collections.abc import Iterator
 
 import pytest
+from pyspark import SparkContext
 
 from penstock.streaming import StreamingContext
+from penstock.testing import ManualClock
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +15,15 @@ def no_active_program() -> Iterator[None]:
     active = StreamingContext.getActive()
     if active is not None:
         active.stop(stopSparkContext=False)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000_000)
+
+
+@pytest.fixture
+def ssc(sc: SparkContext, clock: ManualClock) -> Iterator[StreamingContext]:
+    ssc = StreamingContext(sc, 1, clock=clock)
+    yield ssc
+    ssc.stop(stopSparkContext=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,18 +24,6 @@ from penstock.testing.stepper import Stepper
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(1_000_000)
-
-
-@pytest.fixture
-def ssc(sc: SparkContext, clock: ManualClock) -> Iterator[StreamingContext]:
-    ssc = StreamingContext(sc, 1, clock=clock)
-    yield ssc
-    ssc.stop(stopSparkContext=False)
 
 
 def ignore(rdd: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,18 +35,6 @@ class Names(StreamingListener):
             self.events.append(event)
 
         return note
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(1_000_000)
-
-
-@pytest.fixture
-def ssc(sc: SparkContext, clock: ManualClock) -> Iterator[StreamingContext]:
-    ssc = StreamingContext(sc, 1, clock=clock)
-    yield ssc
-    ssc.stop(stopSparkContext=False)
 
 
 BATCH = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import re
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -31,18 +30,6 @@ def page() -> dict[str, Any]:
     for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         exec(code, found)
     return found
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(1_000_000)
-
-
-@pytest.fixture
-def ssc(sc: SparkContext, clock: ManualClock) -> Iterator[StreamingContext]:
-    ssc = StreamingContext(sc, 1, clock=clock)
-    yield ssc
-    ssc.stop(stopSparkContext=False)
 
 
 def insert(database: Path, *items: str) -> None:
