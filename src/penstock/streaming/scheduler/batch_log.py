@@ -59,9 +59,10 @@ class BatchLog:
         self._inputs = inputs
         self._conf = describe_program(inputs, operators)
         self._retain = retain
-        newest = self._newest()
-        if newest is not None:
-            check_operators(newest.conf, operators)
+        # Of the run before: read once, since each look at an object store takes tens of ms.
+        self._left = location.offsets.get(next_batch_id - 1) if next_batch_id else None
+        if self._left is not None:
+            check_operators(self._left.conf, operators)
         self._ends = self._read_ends(next_batch_id - 1)
         self._zero_ms: int | None = None
 
@@ -72,9 +73,8 @@ class BatchLog:
 
     @property
     def last_time_ms(self) -> int:
-        """The time of the newest planned batch, -1 when there is none."""
-        newest = self._newest()
-        return -1 if newest is None else newest.batch_timestamp_ms
+        """The time of the newest batch that the run before planned, -1 when there is none."""
+        return -1 if self._left is None else self._left.batch_timestamp_ms
 
     def newest_time_ms(self, *, but: Collection[int]) -> int | None:
         """Return the time of the newest planned batch other than ``but``, None without one."""
@@ -87,8 +87,7 @@ class BatchLog:
 
         It is that of the run before, unless that one's does not lie on this batch interval.
         """
-        newest = self._newest()
-        known = None if newest is None else newest.conf.get(_ZERO_TIME)
+        known = self.newest_conf(_ZERO_TIME)
         goes_on = known is not None and int(known) % interval_ms == 0
         self._zero_ms = int(known) if known is not None and goes_on else first_ms - interval_ms
         return self._zero_ms
@@ -117,9 +116,8 @@ class BatchLog:
         return Batch(batch_id, planned.batch_timestamp_ms, tuple(map(SourceRange, starts, ends)))
 
     def newest_conf(self, name: str) -> str | None:
-        """Return what the newest planned batch's conf holds under a name, None for nothing."""
-        newest = self._newest()
-        return None if newest is None else newest.conf.get(name)
+        """Return what the run before left in its newest batch's conf under a name, or None."""
+        return None if self._left is None else self._left.conf.get(name)
 
     def plan(
         self, time_ms: int, sources: tuple[SourceRange, ...], conf: Mapping[str, str]
@@ -150,9 +148,6 @@ class BatchLog:
 
     def _time_ms(self, batch_id: int) -> int:
         return self._location.offsets.require(batch_id).batch_timestamp_ms
-
-    def _newest(self) -> OffsetSeq | None:
-        return self._location.offsets.get(self._next_batch_id - 1) if self._next_batch_id else None
 
     def _read_ends(self, batch_id: int) -> tuple[SourceOffset, ...]:
         if batch_id < 0:
