@@ -16,6 +16,7 @@ demo: setup ## count words through kill -9, and compare with a direct count
 	@$(BIN)/penstock demo $(ARGS)
 
 test: check ## all checks, and all tests but the soak
+	@scripts/tools.sh mosquitto strace
 	@$(BIN)/pytest -m "not soak" $(ARGS)
 
 quick: setup ## the tests that need neither Spark nor kills, in seconds
@@ -29,9 +30,11 @@ check: setup ## format, lint, types, import direction
 	@echo "check: passed"
 
 bench: setup ## run every benchmark beside its peer
+	@scripts/tools.sh mosquitto wrk
 	@scripts/bench.sh $(ARGS)
 
 soak: setup ## the tests that take minutes
+	@scripts/tools.sh mosquitto strace
 	@$(BIN)/pytest -m soak $(ARGS)
 
 lock: ## write requirements.lock again (ARGS=--upgrade for newer versions)
