@@ -11,6 +11,7 @@ from penstock.receivers.supervisor import (
     run_receiver,
 )
 from penstock.receivers.tail import TailReceiver
+from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = [
     "Order",
@@ -23,6 +24,7 @@ __all__ = [
     "SocketReceiver",
     "Status",
     "TailReceiver",
+    "ThreadedReceiver",
     "backoff_ms",
     "read_order",
     "read_status",
