@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -70,18 +73,23 @@ def test_the_receiver_loses_nothing_when_its_program_is_killed(tmp_path: Path) -
     service = AckingService(TASKS)
     with service.running():
         for acked_before_the_kill in (1, TASKS // 2, TASKS):
-            args = [str(tmp_path), str(service.port)]
-            driver = Driver(program, args, tmp_path / "errors.txt")
-            try:
-                driver.wait_line("started", START_S)
-                wanted = TASKS - acked_before_the_kill
-                assert eventually(lambda: service.unacked <= wanted, START_S)  # noqa: B023
-                if wanted == 0:
+            with driver(program, tmp_path, service) as running:
+                running.wait_line("started", START_S)
+                wanted = partial(service.has_acked, acked_before_the_kill)
+                assert eventually(wanted, START_S)
+                if acked_before_the_kill == TASKS:
                     assert eventually(lambda: not missing(tmp_path), START_S), missing(tmp_path)
-                driver.kill()
-            finally:
-                driver.end()
+                running.kill()
     assert service.connections >= 3
+
+
+@contextmanager
+def driver(program: Path, folder: Path, service: AckingService) -> Iterator[Driver]:
+    process = Driver(program, [str(folder), str(service.port)], folder / "errors.txt")
+    try:
+        yield process
+    finally:
+        process.end()
 
 
 def missing(folder: Path) -> list[str]:

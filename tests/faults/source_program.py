@@ -2,8 +2,8 @@
 
     python source_program.py MASTER CHECKPOINT SINK RECEIVER
 
-RECEIVER is JSON: the class's name in penstock.receivers, and its arguments. Each batch is written to
-SINK/batch=<id> as Parquet, replacing what an earlier try left there. Prints a line a batch.
+RECEIVER is JSON: the class's name in penstock.receivers, and its arguments. Each batch is written
+to SINK/batch=<id> as Parquet, replacing what an earlier try left there. Prints a line a batch.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+from program import SETTINGS, Report  # this file is run by its path
 from pyspark import SparkConf, SparkContext
 
 from penstock import receivers
 from penstock.streaming import StreamingContext
-from program import SETTINGS, Report  # this file is run by its path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sources.http import HttpSource
-from tests.faults.sources.source import Source
 from tests.faults.sources.socket import SocketSource
+from tests.faults.sources.source import Source
 from tests.faults.sources.tail import TailSource
 from tests.faults.storm import Site, Storm
 

@@ -12,15 +12,16 @@ class AckingService:
     """Sends ``<number> task <number>`` a line; serves one connection at a time."""
 
     def __init__(self, tasks: int) -> None:
+        self._tasks = tasks
         self._unacked = dict.fromkeys(range(tasks))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._end = threading.Event()
         self.port = int(self._listener.getsockname()[1])
         self.connections = 0
 
-    @property
-    def unacked(self) -> int:
-        return len(self._unacked)
+    def has_acked(self, tasks: int) -> bool:
+        """Whether so many tasks are acked."""
+        return self._tasks - len(self._unacked) >= tasks
 
     @contextmanager
     def running(self) -> Iterator[None]:
