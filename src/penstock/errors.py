@@ -10,6 +10,7 @@
     ├── JournalError
     │   ├── FencedError             a successor sealed this writer: it may neither publish nor ack
     │   ├── WriterBrokenError       an earlier publish failed: this writer takes nothing more
+    │   │   └── JournalFullError    the bound on the stream's bytes or lag leaves no room
     │   ├── DamagedBlockError       a block fails its checksum or cannot be parsed
     │   └── MissingBlockError       a range asked for that the journal no longer (or not yet) holds
     ├── CheckpointError
@@ -46,6 +47,7 @@ __all__ = [
     "DamagedStateError",
     "FencedError",
     "JournalError",
+    "JournalFullError",
     "LocalCopyError",
     "LogFormatError",
     "LogGapError",
@@ -146,6 +148,10 @@ class FencedError(JournalError):
 
 class WriterBrokenError(JournalError):
     """An earlier publish of this writer failed; open a new writer, which seals this one."""
+
+
+class JournalFullError(WriterBrokenError):
+    """The bound on what the stream may hold leaves no room for a store, and it may not wait."""
 
 
 class DamagedBlockError(JournalError):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.journal.amounts import NOTHING
 from penstock.journal.block import BlockFooter
 from penstock.journal.commit_policy import GroupFacts
 
@@ -48,6 +49,8 @@ class Group:
         self.count = 0
         self.size_bytes = 0
         self.position: str | None = None
+        self.reserved = NOTHING
+        """What its block takes at most of the stream's bounds; nothing where there are none."""
         self.acks: list[Ack] = []
         self._first_store_s = 0.0
         self._first_waiter_s: float | None = None

@@ -2,6 +2,7 @@
 
     <stream>/stream.json
     <stream>/<receiver>-<epoch>/_writer.json      claims this epoch; who did, for diagnosis
+    <stream>/<receiver>-<epoch>/_room.json        what it may hold, while it is open and bounded
     <stream>/<receiver>-<epoch>/<start>.parquet   a block or the seal; start in 20 digits
     <stream>/consumers/<name>.json
     <stream>/control/...                          between driver and receivers
@@ -25,11 +26,13 @@ __all__ = [
     "consumer_path",
     "parse_block_start",
     "parse_writer",
+    "room_path",
     "stream_info_path",
     "writer_folder",
 ]
 
 CLAIM_FILE = "_writer.json"
+_ROOM_FILE = "_room.json"
 _WRITER = re.compile(r"(?P<receiver>.+)-(?P<epoch>[0-9]{8,})")
 _BLOCK = re.compile(r"([0-9]{20})\.parquet")
 
@@ -79,6 +82,11 @@ def writer_folder(stream: str, writer: WriterId | str) -> str:
 def claim_path(stream: str, writer: WriterId) -> str:
     """Return the path of the file whose exclusive creation claims the epoch."""
     return f"{writer_folder(stream, writer)}/{CLAIM_FILE}"
+
+
+def room_path(stream: str, writer: WriterId) -> str:
+    """Return the path of the file that says how much a bounded writer's receiver may hold."""
+    return f"{writer_folder(stream, writer)}/{_ROOM_FILE}"
 
 
 def block_path(stream: str, writer: WriterId | str, start_offset: int) -> str:

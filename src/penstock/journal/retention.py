@@ -22,7 +22,7 @@ from penstock.journal.offsets import is_finished
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 
-__all__ = ["commit_consumer", "consumers", "remove_consumer", "retire"]
+__all__ = ["commit_consumer", "consumers", "remove_consumer", "retire", "slowest_offset"]
 
 
 def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> None:
@@ -78,7 +78,7 @@ def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> 
         return 0
     retired = 0
     for writer in stream.writers() if writers is None else writers:
-        floor = _floor(writer, committed)
+        floor = slowest_offset(writer, committed)
         blocks = [block.start_offset for block in stream.blocks(writer)]
         # A block ends where the next one starts; the newest one has no next and stays.
         for start, end in itertools.pairwise(blocks):
@@ -89,7 +89,7 @@ def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> 
     return retired
 
 
-def _floor(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
+def slowest_offset(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
     """Return the offset that all consumers are past; None when the writer is finished for all."""
     ends = [
         offsets.get(str(writer), 0)

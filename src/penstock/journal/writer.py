@@ -7,7 +7,9 @@ Invariants:
    this writer for good (a new writer seals it and goes on), and nothing after it is acked.
 3. Blocks are published one after the other, so a writer's blocks have no gaps.
 4. A name that is taken means a successor sealed this writer: it is fenced.
-5. At most ``max_buffered_bytes`` of records wait in memory, in at most four groups (being filled,
+5. With bounds, what is published and buffered never exceeds what ``allow`` gave; a block that turns
+   out larger than was reserved for it waits, like a store, until it fits.
+6. At most ``max_buffered_bytes`` of records wait in memory, in at most four groups (being filled,
    encoded, queued, published); a store that finds no room blocks.
 
 Two threads: one closes groups and encodes them, one publishes and acks, so that the next block is
@@ -36,9 +38,12 @@ from penstock.errors import (
     ConfigError,
     FencedError,
     JournalError,
+    JournalFullError,
     PenstockError,
     WriterBrokenError,
 )
+from penstock.journal.allowance import Account, Allowance
+from penstock.journal.amounts import Amount, Bounds
 from penstock.journal.block import BlockFooter, encode_block
 from penstock.journal.commit_policy import CommitPolicy
 from penstock.journal.epochs import claim_writer, publish_seal
@@ -64,6 +69,8 @@ class JournalWriter:
         compression: ``"none"`` (the default: fastest on a local disk), ``"lz4"``, ``"snappy"`` or
             ``"zstd"``.
         max_buffered_bytes: how much may wait to become durable, at most 1 GiB.
+        bounds: what the stream may hold. With bounds nothing is taken before ``allow`` is called;
+            see penstock.journal.room for who does.
         on_failure: called once, from a thread of the writer, when it breaks or is fenced; must not
             block, nor close the writer.
 
@@ -81,6 +88,7 @@ class JournalWriter:
         policy: CommitPolicy | None = None,
         compression: str = "none",
         max_buffered_bytes: int = 64 << 20,
+        bounds: Bounds | None = None,
         on_failure: Callable[[JournalError], None] | None = None,
     ) -> None:
         if compression not in COMPRESSIONS:
@@ -98,7 +106,11 @@ class JournalWriter:
         self.stream = stream
         self.id: WriterId
         self.id, position = claim_writer(stream, receiver)
-        self._policy = policy or CommitPolicy()
+        bounds = bounds or Bounds()
+        self._policy = _within(policy or CommitPolicy(), bounds)
+        self._max_store_bytes = min(_MAX_BUFFERED_BYTES, bounds.max_store_bytes)
+        self._allowance = Allowance(bounds, len(stream.format.arrow))
+        self._may_wait = True  # whether a store may wait for room within the bounds
         self._compression = compression
         self._max_buffered = max_buffered_bytes
         self._on_failure = on_failure
@@ -141,7 +153,19 @@ class JournalWriter:
         with self._lock:
             return self._error
 
-    def append(self, record: Any, *, position: Any = None, ack: Ack | None = None) -> None:
+    @property
+    def max_store_bytes(self) -> int:
+        """The largest store that is taken, in bytes of memory."""
+        return self._max_store_bytes
+
+    def append(
+        self,
+        record: Any,
+        *,
+        position: Any = None,
+        ack: Ack | None = None,
+        wait: bool = True,
+    ) -> bool:
         """Buffer one record; ``ack`` is called once it is durable.
 
         Args:
@@ -150,14 +174,19 @@ class JournalWriter:
                 the same file.
             ack: called from a thread of the writer, in the order of the stores; must not block, nor
                 close the writer.
+            wait: whether to wait for room.
+
+        Returns:
+            Whether it was taken: True unless there is no room, and ``wait`` is False.
 
         Raises:
             ConfigError: the record does not fit the schema, or the position is no JSON value.
+            JournalFullError: within the bounds there is no room, and none is to be waited for.
             FencedError, WriterBrokenError: nothing of this call will become durable through this
                 writer, or be acked.
         """
         item, size = self.stream.format.check_one(record)
-        self._store(Store([item], 1, size, _dump_position(position), ack))
+        return self._store(Store([item], 1, size, _dump_position(position), ack), wait)
 
     def append_all(
         self,
@@ -165,8 +194,9 @@ class JournalWriter:
         *,
         position: Any = None,
         ack: Ack | None = None,
-    ) -> None:
-        """Buffer records that become durable together, in one block. Raises as ``append`` does.
+        wait: bool = True,
+    ) -> bool:
+        """Buffer records that become durable together, in one block; see ``append``.
 
         Without any record, the ack waits for its turn all the same, and the position goes into the
         next block, or the seal.
@@ -179,7 +209,7 @@ class JournalWriter:
         batches = [batch for batch in batches if batch.num_rows]
         count = sum(batch.num_rows for batch in batches)
         size = sum(batch.nbytes for batch in batches)
-        self._store(Store(batches, count, size, _dump_position(position), ack))
+        return self._store(Store(batches, count, size, _dump_position(position), ack), wait)
 
     def flush(self) -> None:
         """Block until all that was appended before is durable.
@@ -221,21 +251,51 @@ class JournalWriter:
         )
         self._end_threads()
 
+    # -- the bounds --
+
+    def allow(self, limit: Amount) -> Amount:
+        """Let so much in all be stored through this writer, counted from its start.
+
+        Returns:
+            The limit in force: not below what is stored already.
+        """
+        with self._lock:
+            in_force = self._allowance.limit_to(limit)
+            self._progress.notify_all()
+            return in_force
+
+    def account(self) -> Account:
+        """Return what was stored so far, and what waits for room."""
+        with self._lock:
+            return self._allowance.account()
+
+    def let_wait(self, may_wait: bool) -> None:
+        """Whether stores may wait for room within the bounds, or raise JournalFullError."""
+        with self._lock:
+            self._may_wait = may_wait
+            self._progress.notify_all()
+
     # -- taking records --
 
-    def _store(self, store: Store) -> None:
-        if store.size_bytes > _MAX_BUFFERED_BYTES:
+    def _store(self, store: Store, wait: bool) -> bool:
+        if store.size_bytes > self._max_store_bytes:
             raise ConfigError(
                 f"a store of {store.size_bytes} bytes is too large",
                 operation="append",
                 ids=self._ids(),
-                hint=f"divide it into stores of less than {_MAX_BUFFERED_BYTES} bytes",
+                hint=f"divide it into stores of less than {self._max_store_bytes} bytes"
+                + ("" if self._max_store_bytes == _MAX_BUFFERED_BYTES else ", or raise the bound"),
             )
         with self._lock:
-            self._wait_for_room(store.size_bytes)
+            self._check_open()
+            while not self._has_room(store):
+                if not wait:
+                    return False
+                self._wait_for_room(store)
             group = self._group
             was_idle, had_waiter = group.is_idle, group.has_waiter
             group.add(store)
+            group.reserved += self._allowance.take(store)
             self._accepted += store.count
             self._buffered += store.size_bytes
             if store.position is not None:
@@ -243,13 +303,20 @@ class JournalWriter:
             # Each of these brings the time forward at which the encoding thread is to act.
             if was_idle or had_waiter < group.has_waiter or self._is_full():
                 self._work.notify()
+            return True
 
-    def _wait_for_room(self, size: int) -> None:
+    def _has_room(self, store: Store) -> bool:
+        size = self._buffered + store.size_bytes
+        if self._is_full() or (self._buffered and size > self._max_buffered):
+            return False
+        return self._allowance.has_room(store)
+
+    def _wait_for_room(self, store: Store) -> None:
+        if not (self._may_wait or self._allowance.has_room(store)):
+            raise self._no_room("append")
+        self._hurry()
+        self._progress.wait()
         self._check_open()
-        while self._is_full() or (self._buffered and self._buffered + size > self._max_buffered):
-            self._hurry()
-            self._progress.wait()
-            self._check_open()
 
     def _is_full(self) -> bool:
         return self._policy.is_full(self._group.count, self._group.size_bytes)
@@ -333,10 +400,14 @@ class JournalWriter:
         try:
             if block.data is not None:
                 with self._lock:
+                    self._await_allowance(block.data.size)
                     self._last_publish_s = time.monotonic()
                 self.stream.storage.create(path, block.data)
         except AlreadyExistsError as e:
             self._fail(self._fenced(path, e))
+            return False
+        except JournalError as e:
+            self._fail(e)
             return False
         except Exception as e:
             self._fail(self._broken("publish block", e, path))
@@ -344,11 +415,29 @@ class JournalWriter:
         with self._lock:
             if block.data is not None:
                 self._newest = block.footer
+                self._allowance.settle(block.group.reserved, block.data.size)
             self._buffered -= block.group.size_bytes
             self._in_flight -= 1
             self._progress.notify_all()
             self._work.notify()
         return True
+
+    def _await_allowance(self, size_bytes: int) -> None:
+        while not self._allowance.fits(size_bytes):
+            if not self._may_wait:
+                raise self._no_room("publish block")
+            self._progress.wait()
+            self._check_healthy("publish block")
+
+    def _no_room(self, operation: str) -> JournalFullError:
+        return JournalFullError(
+            "the bound on the stream leaves no room, and the receiver is to end",
+            operation=operation,
+            path=self.stream.storage.uri(self.stream.name),
+            ids=self._ids(),
+            hint="what was not acked is for the source to send again; `penstock journal ls` shows "
+            "which consumer is behind",
+        )
 
     def _call(self, ack: Ack) -> None:
         try:
@@ -422,6 +511,11 @@ class JournalWriter:
 
     def _ids(self) -> dict[str, str]:
         return {"stream": self.stream.name, "writer": str(self.id)}
+
+
+def _within(policy: CommitPolicy, bounds: Bounds) -> CommitPolicy:
+    """Return the policy with blocks small enough for the bounds."""
+    return replace(policy, max_block_bytes=min(policy.max_block_bytes, bounds.max_block_bytes))
 
 
 def _dump_position(position: Any) -> str | None:

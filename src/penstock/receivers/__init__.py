@@ -1,16 +1,12 @@
 """Push sources: the contract of a receiver, what runs it, and one module per built-in source."""
 
 from penstock.receivers.control import Order, Status, read_order, read_status, write_order
+from penstock.receivers.foreign import uncaught_errors_to
 from penstock.receivers.receiver import Position, Receiver, ReceiverHost
 from penstock.receivers.socket import SocketReceiver
-from penstock.receivers.supervisor import (
-    ReceiverSettings,
-    ReceiverSupervisor,
-    ReceiverTask,
-    backoff_ms,
-    run_receiver,
-)
+from penstock.receivers.supervisor import ReceiverSupervisor, run_receiver
 from penstock.receivers.tail import TailReceiver
+from penstock.receivers.task import ReceiverSettings, ReceiverTask, backoff_ms
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = [
@@ -29,5 +25,6 @@ __all__ = [
     "read_order",
     "read_status",
     "run_receiver",
+    "uncaught_errors_to",
     "write_order",
 ]

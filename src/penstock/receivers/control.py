@@ -14,7 +14,7 @@ from typing import Any, Literal
 from penstock.errors import LogFormatError, NotFoundError
 from penstock.journal import JournalStream
 
-__all__ = ["Order", "Status", "read_order", "read_status", "write_order", "write_status"]
+__all__ = ["Order", "State", "Status", "read_order", "read_status", "write_order", "write_status"]
 
 State = Literal["started", "restarting", "stopped"]
 

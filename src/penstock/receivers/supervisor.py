@@ -7,9 +7,11 @@ events for it::
     open writer (seals all earlier epochs) -> onStart -> running
         restart asked, onStart failed   ->  onStop, flush, back-off, onStart
         writer broken                   ->  onStop, new writer, back-off, onStart
-        writer fenced, parent gone,
-        order of another run            ->  onStop, end, nothing more is published
-        stop asked, by order or by the receiver ->  onStop, publish what is buffered, seal, end
+        onStart hangs, writer fenced,
+        parent gone                     ->  onStop, end, nothing more is published
+        stop asked, by order or by the receiver, or
+        superseded by another run       ->  onStop, publish what is buffered, seal, end
+        journal full, and not to wait   ->  the same, and end with the error
 """
 
 from __future__ import annotations
@@ -17,57 +19,37 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
-
-import pyarrow as pa
 
 from penstock.errors import (
     FencedError,
     JournalError,
+    JournalFullError,
     PenstockError,
     ReceiverError,
     UnsharedPathError,
 )
-from penstock.journal import CommitPolicy, JournalStream, JournalWriter
-from penstock.rate import RateLimiter
-from penstock.receivers.control import Order, Status, read_order, write_status
-from penstock.receivers.receiver import Position, Receiver, Records
+from penstock.journal import JournalWriter
+from penstock.receivers.control import Order, State, read_order
+from penstock.receivers.foreign import HungError, call_within, uncaught_errors_to
+from penstock.receivers.intake import Intake
+from penstock.receivers.receiver import Position, Records
+from penstock.receivers.room import WriterRoom
+from penstock.receivers.status import StatusReport
+from penstock.receivers.task import ReceiverTask, backoff_ms
 
-__all__ = ["ReceiverSettings", "ReceiverSupervisor", "ReceiverTask", "backoff_ms", "run_receiver"]
+__all__ = ["ReceiverSupervisor", "run_receiver"]
 
 _log = logging.getLogger(__name__)
-_SINGLE_RECORDS = (str, bytes, bytearray, memoryview, dict, tuple)
-_TABLES = (pa.RecordBatch, pa.Table)
-_MAX_BACKOFF_MS = 30_000
+_ENDS = ("stop", "superseded")
 _STABLE_S = 60.0
 """After running this long, a failure counts as the first one again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiverSettings:
-    """How receivers run; see penstock.conf for the settings they come from."""
-
-    commit: CommitPolicy = field(default_factory=CommitPolicy)
-    compression: str = "none"
-    restart_delay_ms: int = 2000
-    poll_ms: int = 200
-    """How often orders are read: the delay of a stop or a new limit."""
-
-
-@dataclass(frozen=True)
-class ReceiverTask:
-    """All that an executor needs to run a receiver; pickles small."""
-
-    receiver: Receiver
-    stream: JournalStream
-    name: str
-    run: str
-    settings: ReceiverSettings
+_BLOCKED_STORE_S = 2.0
+"""How long a store may still wait for room in the journal once the receiver is to stop."""
 
 
 def run_receiver(task: ReceiverTask) -> None:
@@ -75,40 +57,40 @@ def run_receiver(task: ReceiverTask) -> None:
 
     Raises what ReceiverSupervisor.run raises.
     """
-    ReceiverSupervisor(task).run()
-
-
-def backoff_ms(failures: int, base_ms: int) -> int:
-    """Return the delay before start number ``failures`` + 1: base, doubled each time, capped."""
-    doublings = min(max(failures - 1, 0), 16)
-    return min(base_ms << doublings, max(base_ms, _MAX_BACKOFF_MS))
+    supervisor = ReceiverSupervisor(task)
+    with uncaught_errors_to(supervisor.thread_failed):
+        supervisor.run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    kind: Literal["restart", "stop", "writer_failed"]
+    kind: Literal["restart", "stop", "superseded", "writer_failed"]
     message: str = ""
     error: BaseException | None = None
     delay_ms: int | None = None
 
 
 class ReceiverSupervisor:
-    """Hosts one receiver; implements ReceiverHost for it."""
+    """Hosts one receiver; implements ReceiverHost for it.
+
+    Args:
+        task: what to run.
+        parent: tells the process that this one works for; when it changes, nobody waits for the
+            receiver any more, and it ends.
+    """
 
     def __init__(self, task: ReceiverTask, parent: Callable[[], int] = os.getppid) -> None:
         self._task = task
         self._parent = parent
         self._parent_pid = parent()
-        self._events: queue.Queue[_Event] = queue.Queue()
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._writer: JournalWriter
-        self._limiter = RateLimiter(None, task.settings.commit.block_interval_ms)
-        self._stopped = threading.Event()  # set while the receiver shall not receive
-        self._stopped.set()
+        self._room: WriterRoom
+        self._intake = Intake(task.settings.commit.block_interval_ms, task.settings.poll_ms)
+        self._status = StatusReport(task)
         self._started = False
         self._started_s = 0.0
         self._failures = 0
-        self._errors = 0
-        self._last_error: str | None = None
 
     def run(self) -> None:
         """Run the receiver until an order or the receiver itself says stop.
@@ -116,18 +98,22 @@ class ReceiverSupervisor:
         Raises:
             UnsharedPathError: this process does not see the driver's files.
             FencedError: another attempt took over.
-            ReceiverError: the process that this one works for is gone.
+            JournalFullError: there is no room within the bounds, and the receiver is not to wait.
+            ReceiverError: ``onStart`` hangs, or the process that this one works for is gone.
         """
-        self._limit(self._first_order())
-        self._writer = self._open_writer()
+        self._intake.limit(self._first_order())
+        self._open_writer()
         self._task.receiver.attach(self)
         try:
             self._start()
-            while (event := self._next_event()).kind != "stop":
+            while (event := self._next_event()).kind not in _ENDS:
                 self._recover(event)
-            self._halt()
-            self._writer.close()
-            self._say("stopped")
+            self._end(event)
+        except FencedError:
+            raise  # the status file is another attempt's by now
+        except PenstockError as e:
+            self._status.error("ended", e, "stopped")
+            raise
         finally:
             self._halt()
             self._writer.abandon()
@@ -136,71 +122,40 @@ class ReceiverSupervisor:
 
     def store(self, records: Records, position: Position, ack: Callable[[], None] | None) -> None:
         """See Receiver.store."""
-        writer = self._writer
-        if isinstance(records, pa.RecordBatch | pa.Table) and position is None:
-            for part, is_last in self._parts(records):
-                self._charge(part.num_rows)
-                writer.append_all(part, ack=ack if is_last else None)
-            return
-        taken, count = _counted(records)
-        self._charge(count)
-        _append(writer, taken, position, ack)
+        self._intake.store(self._writer, records, position, ack)
 
     def try_store(
         self, records: Records, position: Position, ack: Callable[[], None] | None
     ) -> int:
         """See Receiver.tryStore."""
-        taken, count = _counted(records)
-        wait_ms = 0 if self._stopped.is_set() else self._limiter.try_acquire(count)
-        if wait_ms == 0:
-            _append(self._writer, taken, position, ack)
-        return wait_ms
+        return self._intake.try_store(self._writer, records, position, ack)
 
     def report_error(self, message: str, error: BaseException | None) -> None:
         """See Receiver.reportError."""
-        self._errors += 1
-        self._last_error = message if error is None else f"{message}: {error}"
-        _log.warning("Receiver %s of stream %s: %s", *self._names(), self._last_error)
-        self._say("restarting" if self.is_stopped() else "started")
+        self._status.error(message, error, "restarting" if self.is_stopped() else "started")
 
     def restart(self, message: str, error: BaseException | None, delay_ms: int | None) -> None:
         """See Receiver.restart."""
-        self._stopped.set()
+        self._intake.stopped.set()
         self._events.put(_Event("restart", message, error, delay_ms))
 
     def stop(self, message: str, error: BaseException | None) -> None:
         """See Receiver.stop."""
-        self._stopped.set()
+        self._intake.stopped.set()
         self._events.put(_Event("stop", message, error))
 
     def is_stopped(self) -> bool:
         """See Receiver.isStopped."""
-        return self._stopped.is_set()
+        return self._intake.stopped.is_set()
 
     def last_position(self) -> Position:
         """See Receiver.lastPosition."""
         return self._writer.position
 
-    def _charge(self, count: int) -> None:
-        """Wait until the limit lets records through, or the receiver is stopped.
-
-        Then they go through all the same: a source without positions or acks could not send them
-        again.
-        """
-        self._limiter.acquire(count, self._stopped)
-
-    def _parts(
-        self, records: pa.RecordBatch | pa.Table
-    ) -> Iterator[tuple[pa.RecordBatch | pa.Table, bool]]:
-        """Yield records in parts that fit a block interval, and whether each is the last."""
-        start, total = 0, records.num_rows
-        while True:
-            burst = None if self._stopped.is_set() else self._limiter.burst()
-            end = total if burst is None else min(start + burst, total)
-            yield records.slice(start, end - start), end == total
-            if end == total:
-                return
-            start = end
+    def thread_failed(self, message: str, error: BaseException | None) -> None:
+        """Restart the receiver because one of its threads ended with an exception."""
+        if not self.is_stopped():
+            self.restart(message, error, None)
 
     # -- the supervisor's own thread --
 
@@ -224,36 +179,85 @@ class ReceiverSupervisor:
                 hint="nothing to do: the driver starts the receiver on another executor",
             )
         order = read_order(self._task.stream, self._task.name)
-        if order is None or order.stop or order.run != self._task.run:
-            return _Event("stop", "ordered by the driver")
-        self._limit(order)
+        if order is None or order.stop:
+            return _Event("stop", "ordered")
+        if order.run != self._task.run:
+            return _Event("superseded", "another process runs this receiver")
+        self._intake.limit(order)
+        self._room.look()
+        if self._room.failure is not None:
+            return _Event("stop", self._room.failure.message, self._room.failure)
         return None
 
-    def _limit(self, order: Order) -> None:
-        if order.rate != self._limiter.rate:
-            self._limiter.set_rate(order.rate)
-        self._limiter.set_paused(order.paused)
-
     def _start(self) -> None:
+        settings = self._task.settings
         self._started = True
-        self._stopped.clear()
+        self._writer.let_wait(True)
+        self._intake.stopped.clear()
         self._started_s = time.monotonic()
         self._say("started")
         try:
-            self._task.receiver.onStart()
+            call_within(
+                self._task.receiver.onStart,
+                settings.start_timeout_ms,
+                settings.poll_ms,
+                self._room.look,
+            )
+        except HungError as e:
+            raise ReceiverError(
+                "onStart hangs",
+                operation="start receiver",
+                ids=self._ids(),
+                hint="let onStart start threads and return; this process ends, and the receiver is "
+                "started anew in another",
+            ) from e
         except Exception as e:
             self.restart("onStart failed", e, None)
+        else:
+            _log.info(
+                "Receiver %s of stream %s receives: %r, writer %s",
+                *self._names(),
+                self._task.receiver,
+                self._writer.id,
+            )
+
+    def _end(self, event: _Event) -> None:
+        """Publish what is buffered, and seal."""
+        self._halt()
+        self._writer.close()
+        self._room.leave()
+        _log.info("Receiver %s of stream %s stopped: %s", *self._names(), event.message)
+        if isinstance(event.error, JournalFullError):
+            raise event.error
+        if event.error is not None:
+            self._status.error(event.message, event.error, "stopped")
+        elif event.kind != "superseded":  # then the status file is the other's
+            self._say("stopped")
 
     def _halt(self) -> None:
         """End receiving: one onStop for each onStart, whatever it raises."""
-        self._stopped.set()
+        self._intake.stopped.set()
         if not self._started:
             return
         self._started = False
+        settings = self._task.settings
+        # A store that waits for room would have its thread, and so onStop, wait as well.
+        patience = threading.Timer(_BLOCKED_STORE_S, self._writer.let_wait, (False,))
+        patience.daemon = True
+        patience.start()
         try:
-            self._task.receiver.onStop()
-        except Exception:
+            call_within(
+                self._task.receiver.onStop,
+                settings.stop_timeout_ms,
+                settings.poll_ms,
+                self._room.look,
+            )
+        except Exception as e:
             _log.exception("onStop of receiver %s of stream %s failed", *self._names())
+            self._status.error("onStop failed", e)
+        finally:
+            patience.cancel()
+            self._writer.let_wait(False)
 
     def _recover(self, event: _Event) -> None:
         """Bring the receiver back after a restart request or a writer's end."""
@@ -284,7 +288,7 @@ class ReceiverSupervisor:
         deadline_s = time.monotonic() + delay_ms / 1000
         while (left_s := deadline_s - time.monotonic()) > 0:
             event = self._poll(min(left_s, poll_s))
-            if event is not None and event.kind == "stop":
+            if event is not None and event.kind in _ENDS:
                 self._events.put(event)
                 return False
         return True
@@ -295,24 +299,27 @@ class ReceiverSupervisor:
             return True
         self._writer.abandon()
         try:
-            self._writer = self._open_writer()
+            self._open_writer()
         except PenstockError as e:
             # Still no room, say: the broken writer stays in place until the next attempt.
             self._events.put(_Event("restart", "the journal cannot be written", e))
             return False
         return True
 
-    def _open_writer(self) -> JournalWriter:
+    def _open_writer(self) -> None:
         settings = self._task.settings
-        return JournalWriter(
+        writer = JournalWriter(
             self._task.stream,
             self._task.name,
             policy=settings.commit,
             compression=settings.compression,
+            bounds=settings.bounds,
             on_failure=lambda error: self._events.put(
                 _Event("writer_failed", error.message, error)
             ),
         )
+        self._writer, self._room = writer, WriterRoom(writer, settings)
+        self._room.look()
 
     def _first_order(self) -> Order:
         order = read_order(self._task.stream, self._task.name)
@@ -326,51 +333,11 @@ class ReceiverSupervisor:
             )
         return order
 
-    def _say(self, state: Literal["started", "restarting", "stopped"]) -> None:
-        status = Status(
-            run=self._task.run,
-            writer=str(self._writer.id),
-            state=state,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            changed_ms=time.time_ns() // 1_000_000,
-            errors=self._errors,
-            last_error=self._last_error,
-        )
-        try:
-            write_status(self._task.stream, self._task.name, status)
-        except Exception:
-            _log.exception("Receiver %s of stream %s could not say its status", *self._names())
+    def _say(self, state: State) -> None:
+        self._status.say(state, str(self._writer.id))
 
     def _names(self) -> tuple[str, str]:
         return self._task.name, self._task.stream.name
 
     def _ids(self) -> dict[str, str]:
         return {"stream": self._task.stream.name, "receiver": self._task.name}
-
-
-def _counted(records: Records) -> tuple[Records, int]:
-    """Return records, and how many they are; what can be iterated once only is read for it."""
-    if isinstance(records, _TABLES):
-        return records, records.num_rows
-    if _is_single(records):
-        return records, 1
-    several = records if isinstance(records, Sized) else list(records)
-    return several, len(several)
-
-
-def _append(
-    writer: JournalWriter, records: Records, position: Position, ack: Callable[[], None] | None
-) -> None:
-    if _is_single(records):
-        writer.append(records, position=position, ack=ack)
-        return
-    writer.append_all(records, position=position, ack=ack)
-    if ack is None and not isinstance(records, _TABLES):
-        writer.flush()
-
-
-def _is_single(records: Records) -> bool:
-    if isinstance(records, _TABLES):
-        return False
-    return isinstance(records, _SINGLE_RECORDS) or not isinstance(records, Iterable)

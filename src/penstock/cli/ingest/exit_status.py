@@ -1,0 +1,31 @@
+"""What the ingest process's exit status says, for people and service managers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from penstock.errors import ConfigError, FencedError, JournalFullError, PenstockError
+
+__all__ = ["exit_status"]
+
+_STATUS: tuple[tuple[type[PenstockError], int], ...] = (
+    (ConfigError, 2),
+    (FencedError, 3),
+    (JournalFullError, 4),
+    (PenstockError, 1),
+)
+"""In this order; a usage error that the command line finds itself has status 2 as well."""
+
+
+@contextmanager
+def exit_status() -> Iterator[None]:
+    """End the process with one line and the status of an error of penstock's own."""
+    try:
+        yield
+    except PenstockError as error:
+        typer.echo(f"penstock: error: {error}", err=True)
+        sys.exit(next(status for kind, status in _STATUS if isinstance(error, kind)))

@@ -1,0 +1,136 @@
+"""The options that every ``penstock ingest`` command has, written down once."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from penstock.cli.ingest.exit_status import exit_status
+from penstock.journal import Bounds
+from penstock.model import COMPRESSIONS
+from penstock.receivers import Receiver
+
+__all__ = ["IngestOptions", "WhenFullOption", "parse_size", "with_ingest_options"]
+
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+Compression = Enum("Compression", {name: name for name in COMPRESSIONS}, type=str)  # type: ignore[misc]
+
+_UNCOMPRESSED = Compression("none")
+
+
+class WhenFullOption(str, Enum):
+    """What happens at a bound."""
+
+    block = "block"
+    fail = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """Where records go, and what bounds them."""
+
+    journal: str
+    stream: str
+    receiver: str
+    bounds: Bounds
+    when_full: WhenFullOption
+    compression: str
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes in ``500m`` or ``20g``; units are powers of 1024, as in Spark.
+
+    Raises:
+        typer.BadParameter: it is no size.
+    """
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no size: give bytes, or such as 500m or 20g")
+    return int(match[1]) << _UNITS[match[2]]
+
+
+def _common(
+    journal: Annotated[
+        str, typer.Option(help="Where the journal is: a folder or URL.", show_default=False)
+    ],
+    stream: Annotated[str, typer.Option(help="The stream to write.", show_default=False)],
+    receiver: Annotated[
+        str,
+        typer.Option(
+            help="This receiver's name within the stream. A second process of the same name takes "
+            "over from the first."
+        ),
+    ] = "ingest",
+    max_journal_bytes: Annotated[
+        int | None,
+        typer.Option(
+            parser=parse_size,
+            metavar="SIZE",
+            help="Never let the stream's blocks have more bytes, such as 20g.",
+            show_default="no bound",
+        ),
+    ] = None,
+    max_lag: Annotated[
+        int | None,
+        typer.Option(
+            help="Take no more while so many records are not yet committed by every consumer.",
+            show_default="no bound",
+        ),
+    ] = None,
+    when_full: Annotated[
+        WhenFullOption,
+        typer.Option(help="At a bound: let the source wait, or end with status 4."),
+    ] = WhenFullOption.block,
+    compression: Annotated[Compression, typer.Option(help="Of the blocks.")] = _UNCOMPRESSED,
+) -> IngestOptions:
+    """Gather the options; its signature is what the commands show."""
+    return IngestOptions(
+        journal,
+        stream,
+        receiver,
+        Bounds(max_journal_bytes, max_lag),
+        when_full,
+        compression.value,
+    )
+
+
+def with_ingest_options(
+    run: Callable[[Receiver, IngestOptions], None],
+) -> Callable[[Callable[..., Receiver]], Callable[..., None]]:
+    """Return a decorator: of what makes a receiver from its own options it makes a command.
+
+    The command has both kinds of options, and has ``run`` run the receiver.
+    """
+
+    def decorate(make: Callable[..., Receiver]) -> Callable[..., None]:
+        own, common = _parameters(make), _parameters(_common)
+
+        @wraps(make)
+        def command(**values: Any) -> None:
+            with exit_status():
+                options = _common(**{name: values.pop(name) for name in common})
+                run(make(**values), options)
+
+        parameters = [*own.values(), *common.values()]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return command
+
+    return decorate
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return a function's parameters by name, all by keyword, with types instead of their text."""
+    types = get_type_hints(function, include_extras=True)
+    return {
+        name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[name])
+        for name, each in inspect.signature(function).parameters.items()
+    }

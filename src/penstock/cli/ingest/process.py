@@ -1,0 +1,84 @@
+"""The ingest process: one receiver, from its start to its drain.
+
+Its life::
+
+    order of its own run -> take over (seal earlier epochs) -> receive
+        SIGTERM, SIGINT, or an order to stop -> stop the source, publish, ack, seal   status 0
+        a second signal                      -> end at once, as kill -9      status 128 + signal
+        another process of that name         -> end, that one goes on                 status 3
+        no room, and not to wait             -> publish, seal                         status 4
+
+It has no parent to watch: it goes on when the shell or the service manager that began it is gone.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from penstock.cli.ingest.log import log_to_stderr
+from penstock.cli.ingest.options import IngestOptions
+from penstock.cli.ingest.signals import drain_on_signals
+from penstock.errors import FencedError
+from penstock.journal import JournalStream, RecordFormat
+from penstock.receivers import (
+    Order,
+    Receiver,
+    ReceiverSettings,
+    ReceiverSupervisor,
+    ReceiverTask,
+    read_order,
+    uncaught_errors_to,
+    write_order,
+)
+from penstock.storage import open_storage
+
+__all__ = ["run_ingest"]
+
+_LOCAL_POLL_MS = 200
+_REMOTE_POLL_MS = 1000
+
+
+def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
+    """Run a receiver until it is told to stop.
+
+    Raises:
+        ConfigError: the journal cannot be used, or the stream holds records of another schema.
+        FencedError: another process took over.
+        JournalFullError: there is no room, and the source is not to wait.
+        PenstockError: whatever else ended it.
+    """
+    log_to_stderr()
+    storage = open_storage(options.journal)
+    stream = JournalStream.create(storage, options.stream, RecordFormat(receiver.schema))
+    settings = ReceiverSettings(
+        compression=options.compression,
+        poll_ms=_LOCAL_POLL_MS if storage.url.startswith("file:") else _REMOTE_POLL_MS,
+        bounds=options.bounds,
+        when_full=options.when_full.value,
+    )
+    run = uuid.uuid4().hex
+    task = ReceiverTask(receiver, stream, options.receiver, run, settings)
+    supervisor = ReceiverSupervisor(task, parent=_no_parent)
+    write_order(stream, options.receiver, Order(run))
+    with (
+        drain_on_signals(lambda name: supervisor.stop(f"got {name}", None)),
+        uncaught_errors_to(supervisor.thread_failed),
+    ):
+        supervisor.run()
+    order = read_order(stream, options.receiver)
+    if order is not None and order.run != run:
+        raise _superseded(stream, options.receiver)
+
+
+def _no_parent() -> int:
+    return 0
+
+
+def _superseded(stream: JournalStream, receiver: str) -> FencedError:
+    return FencedError(
+        "another process of this receiver's name took over",
+        operation="ingest",
+        path=stream.storage.uri(stream.name),
+        ids={"stream": stream.name, "receiver": receiver},
+        hint="nothing acked is lost; to receive in both, give each a --receiver name of its own",
+    )

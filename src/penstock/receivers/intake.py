@@ -1,0 +1,127 @@
+"""The way of a store into the journal: counted, charged to the rate limit, appended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sized
+
+import pyarrow as pa
+
+from penstock.journal import JournalWriter
+from penstock.rate import RateLimiter
+from penstock.receivers.control import Order
+from penstock.receivers.receiver import Position, Records
+
+__all__ = ["Intake"]
+
+Ack = Callable[[], None]
+
+_SINGLE_RECORDS = (str, bytes, bytearray, memoryview, dict, tuple)
+_TABLES = (pa.RecordBatch, pa.Table)
+
+
+class Intake:
+    """Takes what a receiver stores, from any of its threads.
+
+    Args:
+        block_interval_ms: what the rate limit evens out to.
+        poll_ms: how long a source that may not wait is to stay away when the journal has no room.
+    """
+
+    def __init__(self, block_interval_ms: int, poll_ms: int) -> None:
+        self._limiter = RateLimiter(None, block_interval_ms)
+        self._poll_ms = poll_ms
+        self.stopped = threading.Event()
+        """Set while the receiver shall not receive: then the rate does not hold it back either."""
+        self.stopped.set()
+
+    def limit(self, order: Order) -> None:
+        """Keep to an order's rate and pause."""
+        if order.rate != self._limiter.rate:
+            self._limiter.set_rate(order.rate)
+        self._limiter.set_paused(order.paused)
+
+    def store(
+        self, writer: JournalWriter, records: Records, position: Position, ack: Ack | None
+    ) -> None:
+        """Wait until the limit and the journal's bounds let records through; see Receiver.store."""
+        if isinstance(records, pa.RecordBatch | pa.Table) and position is None:
+            for part, is_last in self._parts(records, writer.max_store_bytes):
+                self._charge(part.num_rows)
+                writer.append_all(part, ack=ack if is_last else None)
+            return
+        taken, count = _counted(records)
+        self._charge(count)
+        _append(writer, taken, position, ack)
+
+    def try_store(
+        self, writer: JournalWriter, records: Records, position: Position, ack: Ack | None
+    ) -> int:
+        """Take records if that needs no wait; see Receiver.tryStore."""
+        taken, count = _counted(records)
+        wait_ms = 0 if self.stopped.is_set() else self._limiter.try_acquire(count)
+        if wait_ms or _append(writer, taken, position, ack, wait=False):
+            return wait_ms
+        self._limiter.give_back(count)
+        return self._poll_ms
+
+    def _charge(self, count: int) -> None:
+        """Wait until the limit lets records through, or the receiver is stopped.
+
+        Then they go through all the same: a source without positions or acks could not send them
+        again.
+        """
+        self._limiter.acquire(count, self.stopped)
+
+    def _parts(
+        self, records: pa.RecordBatch | pa.Table, max_store_bytes: int
+    ) -> Iterator[tuple[pa.RecordBatch | pa.Table, bool]]:
+        """Yield parts that fit a block interval and the bounds, and whether each is the last."""
+        start, total = 0, records.num_rows
+        most = _rows_within(records, max_store_bytes)
+        while True:
+            burst = None if self.stopped.is_set() else self._limiter.burst()
+            end = min(start + most, total if burst is None else start + burst, total)
+            yield records.slice(start, end - start), end == total
+            if end == total:
+                return
+            start = end
+
+
+def _rows_within(records: pa.RecordBatch | pa.Table, max_store_bytes: int) -> int:
+    """Return how many rows of about equal size make a store that is surely small enough."""
+    parts = 1 if records.nbytes <= max_store_bytes else 1 + 2 * records.nbytes // max_store_bytes
+    return max(1, -(-int(records.num_rows) // parts))
+
+
+def _counted(records: Records) -> tuple[Records, int]:
+    """Return records, and how many they are; what can be iterated once only is read for it."""
+    if isinstance(records, _TABLES):
+        return records, records.num_rows
+    if _is_single(records):
+        return records, 1
+    several = records if isinstance(records, Sized) else list(records)
+    return several, len(several)
+
+
+def _append(
+    writer: JournalWriter,
+    records: Records,
+    position: Position,
+    ack: Ack | None,
+    *,
+    wait: bool = True,
+) -> bool:
+    if _is_single(records):
+        return writer.append(records, position=position, ack=ack, wait=wait)
+    if not writer.append_all(records, position=position, ack=ack, wait=wait):
+        return False
+    if ack is None and not isinstance(records, _TABLES):
+        writer.flush()
+    return True
+
+
+def _is_single(records: Records) -> bool:
+    if isinstance(records, _TABLES):
+        return False
+    return isinstance(records, _SINGLE_RECORDS) or not isinstance(records, Iterable)

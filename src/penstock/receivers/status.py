@@ -1,0 +1,68 @@
+"""What a receiver says of itself while it runs: its status file, and a line in the log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+
+from penstock.receivers.control import State, Status, write_status
+from penstock.receivers.task import ReceiverTask
+
+__all__ = ["StatusReport"]
+
+_log = logging.getLogger(__name__)
+
+
+class StatusReport:
+    """Keeps one receiver's status file. Thread-safe: the last change is what the file says."""
+
+    def __init__(self, task: ReceiverTask) -> None:
+        self._task = task
+        self._lock = threading.Lock()
+        self._state: State = "restarting"
+        self._writer = ""
+        self._errors = 0
+        self._last_error: str | None = None
+
+    def say(self, state: State, writer: str) -> None:
+        """Say that the receiver is in that state, with that writer."""
+        with self._lock:
+            self._state, self._writer = state, writer
+            self._write()
+
+    def error(self, message: str, error: BaseException | None, state: State | None = None) -> None:
+        """Say that something went wrong, and what state the receiver is in if that changed."""
+        with self._lock:
+            self._errors += 1
+            self._last_error = message if error is None else f"{message}: {error}"
+            self._state = state or self._state
+            _log.warning(
+                "Receiver %s of stream %s: %s",
+                self._task.name,
+                self._task.stream.name,
+                self._last_error,
+            )
+            self._write()
+
+    def _write(self) -> None:
+        status = Status(
+            run=self._task.run,
+            writer=self._writer,
+            state=self._state,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            changed_ms=time.time_ns() // 1_000_000,
+            errors=self._errors,
+            last_error=self._last_error,
+        )
+        try:
+            write_status(self._task.stream, self._task.name, status)
+        except Exception:
+            _log.exception(
+                "Receiver %s of stream %s could not say its status",
+                self._task.name,
+                self._task.stream.name,
+            )

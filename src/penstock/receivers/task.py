@@ -1,0 +1,63 @@
+"""What a receiver's process is given: the receiver, its place in the journal, and its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from penstock.errors import ConfigError
+from penstock.journal import Bounds, CommitPolicy, JournalStream
+from penstock.receivers.receiver import Receiver
+
+__all__ = ["WHEN_FULL", "ReceiverSettings", "ReceiverTask", "WhenFull", "backoff_ms"]
+
+WhenFull = Literal["block", "fail"]
+WHEN_FULL: tuple[WhenFull, ...] = ("block", "fail")
+_MAX_BACKOFF_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverSettings:
+    """How receivers run; see penstock.conf for the settings they come from.
+
+    Raises:
+        ConfigError: ``when_full`` is no policy.
+    """
+
+    commit: CommitPolicy = field(default_factory=CommitPolicy)
+    compression: str = "none"
+    restart_delay_ms: int = 2000
+    poll_ms: int = 200
+    """How often orders are read and the bounds looked at: the delay of a stop or a new limit."""
+    bounds: Bounds = field(default_factory=Bounds)
+    when_full: WhenFull = "block"
+    """At the bounds the source waits (``block``), or the receiver ends with an error (``fail``)."""
+    start_timeout_ms: int = 60_000
+    """How long ``onStart`` may take; a thread that hangs only ends with its process."""
+    stop_timeout_ms: int = 20_000
+    """How long ``onStop`` may take; then the receiver is ended without it."""
+
+    def __post_init__(self) -> None:
+        if self.when_full not in WHEN_FULL:
+            raise ConfigError(
+                f"when_full is {self.when_full!r}",
+                operation="set up receiver",
+                hint=f"give one of {', '.join(WHEN_FULL)}",
+            )
+
+
+@dataclass(frozen=True)
+class ReceiverTask:
+    """All that an executor needs to run a receiver; pickles small."""
+
+    receiver: Receiver
+    stream: JournalStream
+    name: str
+    run: str
+    settings: ReceiverSettings
+
+
+def backoff_ms(failures: int, base_ms: int) -> int:
+    """Return the delay before start number ``failures`` + 1: base, doubled each time, capped."""
+    doublings = min(max(failures - 1, 0), 16)
+    return min(base_ms << doublings, max(base_ms, _MAX_BACKOFF_MS))
