@@ -6,6 +6,7 @@ is past. The format is described byte for byte in docs/journal-format.md.
 """
 
 from penstock.journal.commit_policy import CommitPolicy
+from penstock.journal.group import DeferredPosition
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.progress import StreamProgress
 from penstock.journal.reader import read_batches, read_records
@@ -17,6 +18,7 @@ from penstock.journal.writer import JournalWriter
 
 __all__ = [
     "CommitPolicy",
+    "DeferredPosition",
     "JournalStream",
     "JournalWriter",
     "RecordFormat",

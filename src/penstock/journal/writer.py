@@ -42,7 +42,7 @@ from penstock.errors import (
 from penstock.journal.block import BlockFooter, encode_block
 from penstock.journal.commit_policy import CommitPolicy
 from penstock.journal.epochs import claim_writer, publish_seal
-from penstock.journal.group import Ack, EncodedGroup, Group, Store
+from penstock.journal.group import Ack, DeferredPosition, EncodedGroup, Group, Store
 from penstock.journal.layout import WriterId, block_path
 from penstock.journal.stream import JournalStream
 from penstock.model import COMPRESSIONS
@@ -107,7 +107,8 @@ class JournalWriter:
         self._progress = threading.Condition(self._lock)  # stores and flushes wait here
         self._group = Group()
         self._newest = BlockFooter(0, 0, position)  # the last published block
-        self._last_position: str | None = None  # brought by a store of this writer, durable or not
+        # Brought by a store of this writer, durable or not; a deferred one is in its block only.
+        self._last_position: str | None = None
         self._accepted = 0  # records taken by append
         self._buffered = 0  # bytes taken and not yet published
         self._in_flight = 0  # groups closed and not yet published
@@ -141,15 +142,21 @@ class JournalWriter:
         with self._lock:
             return self._error
 
-    def append(self, record: Any, *, position: Any = None, ack: Ack | None = None) -> None:
+    def append(
+        self, record: Any, *, position: Any = None, ack: Ack | None = None, wait: bool = True
+    ) -> bool:
         """Buffer one record; ``ack`` is called once it is durable.
 
         Args:
             record: what the stream's schema says.
-            position: any JSON value: where the source stands after this record; becomes durable in
-                the same file.
+            position: any JSON value, or a DeferredPosition: where the source stands after this
+                record; becomes durable in the same file.
             ack: called from a thread of the writer, in the order of the stores; must not block, nor
                 close the writer.
+            wait: whether to block while too much waits to become durable.
+
+        Returns:
+            Whether it was taken; always, unless ``wait`` is false.
 
         Raises:
             ConfigError: the record does not fit the schema, or the position is no JSON value.
@@ -157,7 +164,7 @@ class JournalWriter:
                 writer, or be acked.
         """
         item, size = self.stream.format.check_one(record)
-        self._store(Store([item], 1, size, _dump_position(position), ack))
+        return self._store(Store([item], 1, size, _dump_position(position), ack), wait)
 
     def append_all(
         self,
@@ -165,11 +172,12 @@ class JournalWriter:
         *,
         position: Any = None,
         ack: Ack | None = None,
-    ) -> None:
-        """Buffer records that become durable together, in one block. Raises as ``append`` does.
+        wait: bool = True,
+    ) -> bool:
+        """Buffer records that become durable together, in one block. Otherwise as ``append``.
 
         Without any record, the ack waits for its turn all the same, and the position goes into the
-        next block, or the seal.
+        next block, or the seal; a DeferredPosition needs records.
         """
         record_format = self.stream.format
         if isinstance(records, pa.RecordBatch | pa.Table):
@@ -179,7 +187,14 @@ class JournalWriter:
         batches = [batch for batch in batches if batch.num_rows]
         count = sum(batch.num_rows for batch in batches)
         size = sum(batch.nbytes for batch in batches)
-        self._store(Store(batches, count, size, _dump_position(position), ack))
+        if not count and isinstance(position, DeferredPosition):
+            raise ConfigError(
+                "a store without records cannot have a deferred position",
+                operation="append",
+                ids=self._ids(),
+                hint="store nothing, or give the position as a JSON value",
+            )
+        return self._store(Store(batches, count, size, _dump_position(position), ack), wait)
 
     def flush(self) -> None:
         """Block until all that was appended before is durable.
@@ -223,7 +238,7 @@ class JournalWriter:
 
     # -- taking records --
 
-    def _store(self, store: Store) -> None:
+    def _store(self, store: Store, wait: bool) -> bool:
         if store.size_bytes > _MAX_BUFFERED_BYTES:
             raise ConfigError(
                 f"a store of {store.size_bytes} bytes is too large",
@@ -232,24 +247,31 @@ class JournalWriter:
                 hint=f"divide it into stores of less than {_MAX_BUFFERED_BYTES} bytes",
             )
         with self._lock:
-            self._wait_for_room(store.size_bytes)
+            if not self._make_room(store.size_bytes, wait):
+                return False
             group = self._group
             was_idle, had_waiter = group.is_idle, group.has_waiter
             group.add(store)
             self._accepted += store.count
             self._buffered += store.size_bytes
             if store.position is not None:
-                self._last_position = store.position
+                position = store.position
+                self._last_position = position if isinstance(position, str) else None
             # Each of these brings the time forward at which the encoding thread is to act.
             if was_idle or had_waiter < group.has_waiter or self._is_full():
                 self._work.notify()
+        return True
 
-    def _wait_for_room(self, size: int) -> None:
+    def _make_room(self, size: int, wait: bool) -> bool:
+        """Return whether there is room for a store, after waiting for it where that is wanted."""
         self._check_open()
         while self._is_full() or (self._buffered and self._buffered + size > self._max_buffered):
             self._hurry()
+            if not wait:
+                return False
             self._progress.wait()
             self._check_open()
+        return True
 
     def _is_full(self) -> bool:
         return self._policy.is_full(self._group.count, self._group.size_bytes)
@@ -281,12 +303,22 @@ class JournalWriter:
         newest = self._newest
         while (group := self._next_group()) is not None:
             try:
-                position = _load_position(group.position, newest.position)
+                position = self._position_of(group, newest)
                 newest = BlockFooter(newest.end_offset, group.count, position)
                 self._blocks.put(EncodedGroup(group, newest, self._encode(group, newest)))
             except Exception as e:
                 self._fail(self._broken("encode block", e))
         self._blocks.put(None)
+
+    def _position_of(self, group: Group, before: BlockFooter) -> Any:
+        """Return the position of the block that follows ``before``."""
+        at = before.end_offset
+        for deferred, start, end in group.deferred:
+            deferred.place(str(self.id), at + start, at + end)
+        if isinstance(group.position, DeferredPosition):
+            value = group.position.value()
+            return before.position if value is None else value
+        return _load_position(group.position, before.position)
 
     def _encode(self, group: Group, footer: BlockFooter) -> pa.Buffer | None:
         if not group.count:
@@ -424,9 +456,9 @@ class JournalWriter:
         return {"stream": self.stream.name, "writer": str(self.id)}
 
 
-def _dump_position(position: Any) -> str | None:
-    if position is None:
-        return None
+def _dump_position(position: Any) -> str | DeferredPosition | None:
+    if position is None or isinstance(position, DeferredPosition):
+        return position
     try:
         return json.dumps(position, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as e:

@@ -127,6 +127,12 @@ class RateLimiter:
         finally:
             self._turn.release()
 
+    def give_back(self, count: int) -> None:
+        """Undo the charge of records that were not stored after all."""
+        with self._lock:
+            if self._rate is not None:
+                self._paid_ms -= count / self._rate * 1000
+
     def _charge(self, count: int) -> int:
         if count < 0:
             raise ConfigError(

@@ -1,6 +1,8 @@
 """Push sources: the contract of a receiver, what runs it, and one module per built-in source."""
 
 from penstock.receivers.control import Order, Status, read_order, read_status, write_order
+from penstock.receivers.http import HttpReceiver
+from penstock.receivers.own_files import OwnFiles
 from penstock.receivers.receiver import Position, Receiver, ReceiverHost
 from penstock.receivers.socket import SocketReceiver
 from penstock.receivers.supervisor import (
@@ -13,7 +15,9 @@ from penstock.receivers.supervisor import (
 from penstock.receivers.tail import TailReceiver
 
 __all__ = [
+    "HttpReceiver",
     "Order",
+    "OwnFiles",
     "Position",
     "Receiver",
     "ReceiverHost",

@@ -7,6 +7,7 @@ events for it::
     open writer (seals all earlier epochs) -> onStart -> running
         restart asked, onStart failed   ->  onStop, flush, back-off, onStart
         writer broken                   ->  onStop, new writer, back-off, onStart
+                                            (onPause and onResume, if the receiver stays open)
         writer fenced, parent gone,
         order of another run            ->  onStop, end, nothing more is published
         stop asked, by order or by the receiver ->  onStop, publish what is buffered, seal, end
@@ -34,8 +35,10 @@ from penstock.errors import (
     UnsharedPathError,
 )
 from penstock.journal import CommitPolicy, JournalStream, JournalWriter
+from penstock.journal.layout import receiver_folder
 from penstock.rate import RateLimiter
 from penstock.receivers.control import Order, Status, read_order, write_status
+from penstock.receivers.own_files import OwnFiles, StoredFiles
 from penstock.receivers.receiver import Position, Receiver, Records
 
 __all__ = ["ReceiverSettings", "ReceiverSupervisor", "ReceiverTask", "backoff_ms", "run_receiver"]
@@ -105,6 +108,7 @@ class ReceiverSupervisor:
         self._stopped = threading.Event()  # set while the receiver shall not receive
         self._stopped.set()
         self._started = False
+        self._paused = False  # by onPause: started, and open while the journal cannot be written
         self._started_s = 0.0
         self._failures = 0
         self._errors = 0
@@ -152,8 +156,9 @@ class ReceiverSupervisor:
         """See Receiver.tryStore."""
         taken, count = _counted(records)
         wait_ms = 0 if self._stopped.is_set() else self._limiter.try_acquire(count)
-        if wait_ms == 0:
-            _append(self._writer, taken, position, ack)
+        if wait_ms == 0 and not _append(self._writer, taken, position, ack, wait=False):
+            self._limiter.give_back(count)
+            return self._task.settings.commit.block_interval_ms
         return wait_ms
 
     def report_error(self, message: str, error: BaseException | None) -> None:
@@ -180,6 +185,11 @@ class ReceiverSupervisor:
     def last_position(self) -> Position:
         """See Receiver.lastPosition."""
         return self._writer.position
+
+    def own_files(self) -> OwnFiles:
+        """See Receiver.ownFiles."""
+        stream = self._task.stream
+        return StoredFiles(stream.storage, receiver_folder(stream.name, self._task.name))
 
     def _charge(self, count: int) -> None:
         """Wait until the limit lets records through, or the receiver is stopped.
@@ -239,17 +249,31 @@ class ReceiverSupervisor:
         self._stopped.clear()
         self._started_s = time.monotonic()
         self._say("started")
+        receiver = self._task.receiver
+        begin, self._paused = (receiver.onResume if self._paused else receiver.onStart), False
         try:
-            self._task.receiver.onStart()
+            begin()
         except Exception as e:
-            self.restart("onStart failed", e, None)
+            self.restart(f"{begin.__name__} failed", e, None)
+        if receiver.listeningAt is not None:
+            self._say("started")  # again, as now it is known where
+
+    def _pause(self, error: BaseException | None) -> bool:
+        """Keep a receiver open while the journal cannot be written; return whether it stays so."""
+        self._stopped.set()
+        if self._started and not self._paused and isinstance(error, PenstockError):
+            try:
+                self._paused = self._task.receiver.onPause(error)
+            except Exception:
+                _log.exception("onPause of receiver %s of stream %s failed", *self._names())
+        return self._paused
 
     def _halt(self) -> None:
         """End receiving: one onStop for each onStart, whatever it raises."""
         self._stopped.set()
         if not self._started:
             return
-        self._started = False
+        self._started = self._paused = False
         try:
             self._task.receiver.onStop()
         except Exception:
@@ -260,7 +284,8 @@ class ReceiverSupervisor:
         if time.monotonic() - self._started_s > _STABLE_S:
             self._failures = 0
         self._failures += 1
-        self._halt()
+        if event.kind != "writer_failed" or not self._pause(event.error):
+            self._halt()
         self.report_error(event.message, event.error)
         delay_ms = event.delay_ms
         if delay_ms is None:
@@ -298,7 +323,7 @@ class ReceiverSupervisor:
             self._writer = self._open_writer()
         except PenstockError as e:
             # Still no room, say: the broken writer stays in place until the next attempt.
-            self._events.put(_Event("restart", "the journal cannot be written", e))
+            self._events.put(_Event("writer_failed", "the journal cannot be written", e))
             return False
         return True
 
@@ -336,6 +361,7 @@ class ReceiverSupervisor:
             changed_ms=time.time_ns() // 1_000_000,
             errors=self._errors,
             last_error=self._last_error,
+            listening_at=self._task.receiver.listeningAt,
         )
         try:
             write_status(self._task.stream, self._task.name, status)
@@ -360,14 +386,19 @@ def _counted(records: Records) -> tuple[Records, int]:
 
 
 def _append(
-    writer: JournalWriter, records: Records, position: Position, ack: Callable[[], None] | None
-) -> None:
+    writer: JournalWriter,
+    records: Records,
+    position: Position,
+    ack: Callable[[], None] | None,
+    *,
+    wait: bool = True,
+) -> bool:
     if _is_single(records):
-        writer.append(records, position=position, ack=ack)
-        return
-    writer.append_all(records, position=position, ack=ack)
-    if ack is None and not isinstance(records, _TABLES):
+        return writer.append(records, position=position, ack=ack, wait=wait)
+    taken = writer.append_all(records, position=position, ack=ack, wait=wait)
+    if taken and ack is None and not isinstance(records, _TABLES):
         writer.flush()
+    return taken
 
 
 def _is_single(records: Records) -> bool:
