@@ -2,6 +2,8 @@
 
 from penstock.receivers.control import Order, Status, read_order, read_status, write_order
 from penstock.receivers.foreign import uncaught_errors_to
+from penstock.receivers.http import HttpReceiver
+from penstock.receivers.own_files import OwnFiles
 from penstock.receivers.receiver import Position, Receiver, ReceiverHost
 from penstock.receivers.socket import SocketReceiver
 from penstock.receivers.supervisor import ReceiverSupervisor, run_receiver
@@ -10,7 +12,9 @@ from penstock.receivers.task import ReceiverSettings, ReceiverTask, backoff_ms
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = [
+    "HttpReceiver",
     "Order",
+    "OwnFiles",
     "Position",
     "Receiver",
     "ReceiverHost",

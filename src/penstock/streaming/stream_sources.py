@@ -9,10 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.errors import ConfigError
-from penstock.receivers import Receiver, SocketReceiver, TailReceiver
+from penstock.receivers import HttpReceiver, Receiver, SocketReceiver, TailReceiver
 from penstock.streaming.dstream import DStream, UnionDStream, transformed
 from penstock.streaming.files import BinaryRecords, FileInputDStream, TextLines
 from penstock.streaming.graph import DStreamGraph
@@ -66,6 +67,33 @@ class StreamSources(ABC):
         return self.receiverStream(
             SocketReceiver(hostname, port), self._name("socket") if name is None else name
         )
+
+    def httpStream(
+        self,
+        port: int = 8080,
+        *,
+        host: str = "127.0.0.1",
+        schema: str | pa.Schema = "string",
+        token_file: str | None = None,
+        tls_certificate: str | None = None,
+        tls_key: str | None = None,
+        name: str | None = None,
+    ) -> ReceiverInputDStream:
+        """Return the stream of records that clients POST; they are answered when it is durable.
+
+        See penstock.receivers.HttpReceiver for the arguments, and for more of them
+        (``receiverStream`` takes one), ``receiverStream`` for ``name``. The port is opened on the
+        executor that the receiver runs on.
+        """
+        receiver = HttpReceiver(
+            host,
+            port,
+            schema=schema,
+            token_file=token_file,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+        )
+        return self.receiverStream(receiver, self._name("http") if name is None else name)
 
     def tailStream(
         self, path: str | Sequence[str], name: str | None = None
