@@ -11,6 +11,7 @@ from penstock.streaming.base import BaseDStream
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.events import StreamInputInfo
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
+from penstock.streaming.journal_input import JournalInputDStream
 from penstock.streaming.look_back import needed_after
 from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
@@ -49,8 +50,13 @@ class DStreamGraph:
         return any(s.must_checkpoint or s.checkpoint_ms is not None for s in self.streams())
 
     @property
+    def journal_inputs(self) -> list[JournalInputDStream]:
+        """The inputs that are read from a journal."""
+        return [i for i in self.inputs if isinstance(i, JournalInputDStream)]
+
+    @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
-        """The inputs that a receiver feeds."""
+        """The inputs that the program's own receivers feed."""
         return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
 
     @property

@@ -20,6 +20,7 @@ from penstock.streaming.events import StreamingListenerStreamingStarted
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.graph_checkpoint.private_files import open_location
 from penstock.streaming.graph_checkpoint.run import RunCheckpoints
+from penstock.streaming.journal_input import JournalPlace
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.rdd_checkpoints import RddCheckpoints
 from penstock.streaming.scheduler.batch_log import BatchLog
@@ -67,9 +68,9 @@ class Engine:
         recovery = location.acquire()
         self._rerun = recovery.rerun
         try:
-            journal = open_storage(f"{location.url}/journal")
-            for stream in graph.receiver_inputs:
-                stream.open_journal(journal)
+            place = JournalPlace(open_storage(f"{location.url}/journal"), location.read_id())
+            for stream in graph.journal_inputs:
+                stream.open_journal(place)
             if stored := graph.stored_state:
                 state = open_location(f"{location.url}/state")
                 check_trusted(location.url)
