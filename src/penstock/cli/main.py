@@ -11,6 +11,7 @@ from penstock import __version__
 from penstock.cli.demo.command import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.journal import app as journal
+from penstock.cli.journal_consumers import app as journal_consumers
 from penstock.cli.rate import app as rate
 from penstock.cli.state import app as state
 from penstock.errors import PenstockError
@@ -20,6 +21,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(name="penstock", no_args_is_help=True, add_completion=False)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
+journal.add_typer(journal_consumers)
 app.add_typer(journal)
 app.add_typer(rate)
 app.add_typer(state)

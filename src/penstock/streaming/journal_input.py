@@ -15,17 +15,17 @@ from penstock.journal import (
     RecordFormat,
     StreamProgress,
     advance,
-    commit_consumer,
     ranges_between,
     read_batches,
-    retire,
 )
+from penstock.journal.consumer import Consumer
 from penstock.journal.layout import parse_writer
 from penstock.journal.offsets import is_finished
 from penstock.journal.reader import slice_ranges
 from penstock.journal.retention import consumers
+from penstock.journal.retirement import Retirement
 from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
-from penstock.model import OffsetRange
+from penstock.model import OffsetRange, Offsets
 from penstock.rate import Carry, Lane, RangeLimits, cut_range
 from penstock.storage import Storage
 from penstock.streaming.batch import SourceOffset, SourceRange
@@ -62,41 +62,45 @@ class JournalInputDStream(InputDStream):
     ) -> None:
         self.format = record_format
         super().__init__(ssc, name)
-        self._journal: JournalStream | None = None
-        self._progress: StreamProgress | None = None
-        self._swept = False
+        self._opened: _Opened | None = None
 
     @property
     def journal(self) -> JournalStream:
         """The journal's stream."""
-        if self._journal is None:
+        return self._open.stream
+
+    @property
+    def _open(self) -> _Opened:
+        if self._opened is None:
             raise StreamingError(
                 "the stream has no journal before the context starts",
                 operation="open journal",
                 ids={"stream": self.name},
                 hint="call start() first",
             )
-        return self._journal
+        return self._opened
 
     @abstractmethod
     def open_stream(self, place: JournalPlace) -> JournalStream:
         """Return the journal's stream."""
 
     @abstractmethod
-    def consumer_name(self, place: JournalPlace) -> str:
-        """Return the name under which this input tells the journal what it needs no more."""
+    def register(self, stream: JournalStream, place: JournalPlace, *, begun: bool) -> Consumer:
+        """Register as a consumer of the stream; ``begun`` says that batches took records of it."""
 
-    def open_journal(self, place: JournalPlace) -> None:
+    def open_journal(self, place: JournalPlace, start: SourceOffset) -> None:
         """Open the stream, and register as its consumer; called once, at the program's start.
 
+        ``start`` is where the next batch begins.
+
         Raises:
-            ConfigError: it cannot be read so.
+            ConfigError: it cannot be read so, or the consumer is somebody else's.
             StorageError: the journal cannot be reached.
         """
-        self._journal = self.open_stream(place)
-        check_spark_schema(self._journal)
-        self._progress = StreamProgress(self._journal)
-        self._consumer = self.consumer_name(place)
+        stream = self.open_stream(place)
+        check_spark_schema(stream)
+        consumer = self.register(stream, place, begun=start is not None)
+        self._opened = _Opened(stream, consumer, StreamProgress(stream), Retirement(stream))
 
     def has_columns(self) -> bool:
         """Pickled objects have no columns; everything else has."""
@@ -104,16 +108,14 @@ class JournalInputDStream(InputDStream):
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of all that is durable now."""
-        if self._progress is None:
-            return start
-        committed = self.partitions(start)
-        return {self.name: advance(committed, self._progress.ends(committed))}
+        committed = self._at(start)
+        return {self.name: advance(committed, self._open.progress.ends(committed))}
 
     def cut(
         self, wanted: SourceRange, limits: RangeLimits, carry: Carry
     ) -> tuple[SourceRange, Carry]:
         """Return as many records as the limits allow; each receiver's in their order."""
-        start, end = self.partitions(wanted.start), self.partitions(wanted.end)
+        start, end = self._at(wanted.start), self._at(wanted.end)
         cut = cut_range(start, end, limits, carry, _lane)
         return SourceRange(wanted.start, {self.name: cut.end}), cut.carry
 
@@ -156,27 +158,38 @@ class JournalInputDStream(InputDStream):
 
     def on_committed(self, done: SourceRange) -> None:
         """Tell the journal, and retire the blocks that no consumer needs."""
-        commit_consumer(self.journal, self._consumer, self.partitions(done.end))
-        if self._swept:
-            # A writer leaves the offsets in the batch after its last one, so look at both ends.
-            names = self.partitions(done.start).keys() | self.partitions(done.end).keys()
-            retire(self.journal, [w for name in names if (w := parse_writer(name))])
-        else:
-            retire(self.journal)  # also what an earlier run was killed before it could retire
-            self._swept = True
+        start, end = self._at(done.start), self._at(done.end)
+        self._open.consumer.commit(end)
+        # A writer leaves the offsets in the batch after its last one, so look at both ends.
+        writers = map(parse_writer, start.keys() | end.keys())
+        self._open.retirement.run(filter(None, writers))
 
     def ranges(self, wanted: SourceRange) -> list[OffsetRange]:
         """Return the offset ranges of the journal between two offsets of this input."""
-        return ranges_between(self.partitions(wanted.start), self.partitions(wanted.end))
+        return ranges_between(self._at(wanted.start), self._at(wanted.end))
+
+    def _at(self, place: SourceOffset) -> Offsets:
+        """Return the offsets of a place; the beginning is where the consumer began."""
+        return self._open.consumer.begin if place is None else self.partitions(place)
 
     def _is_given_free(self, part: OffsetRange) -> bool:
-        committed = consumers(self.journal).get(self._consumer, {})
+        committed = consumers(self.journal).get(self._open.consumer.name, {})
         writer = parse_writer(part.partition)
         finished = writer is not None and is_finished(writer, committed)
         return finished or committed.get(part.partition, 0) > part.start_offset
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_journal": None, "_progress": None, "_swept": False}
+        return {**super().__getstate__(), "_opened": None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What an input works with while its program runs."""
+
+    stream: JournalStream
+    consumer: Consumer
+    progress: StreamProgress
+    retirement: Retirement
 
 
 def _lane(writer: str) -> Lane:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
+from penstock.journal.consumer import Consumer, register_consumer
 from penstock.receivers import Receiver
 from penstock.streaming.journal_input import JournalInputDStream, JournalPlace
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
 __all__ = ["ReceiverInputDStream"]
+
+_CONSUMER = "streaming"
 
 
 class ReceiverInputDStream(JournalInputDStream):
@@ -46,9 +49,9 @@ class ReceiverInputDStream(JournalInputDStream):
         """Return the stream in the checkpoint location, made if it is not there yet."""
         return JournalStream.create(place.storage, self.name, self.format)
 
-    def consumer_name(self, place: JournalPlace) -> str:
-        """Return the name of the one program that this journal belongs to."""
-        return "streaming"
+    def register(self, stream: JournalStream, place: JournalPlace, *, begun: bool) -> Consumer:
+        """Register as the program to which the journal belongs, whatever ran there before."""
+        return register_consumer(stream, _CONSUMER, place.location_id, begun=begun, take_over=True)
 
 
 def _shared_format(receivers: Sequence[Receiver]) -> RecordFormat:

@@ -68,9 +68,6 @@ class Engine:
         recovery = location.acquire()
         self._rerun = recovery.rerun
         try:
-            place = JournalPlace(open_storage(f"{location.url}/journal"), location.read_id())
-            for stream in graph.journal_inputs:
-                stream.open_journal(place)
             if stored := graph.stored_state:
                 state = open_location(f"{location.url}/state")
                 check_trusted(location.url)
@@ -85,6 +82,8 @@ class Engine:
                 retain=settings.min_batches_to_retain,
             )
             graph.check_offsets(log.ends)
+            place = JournalPlace(open_storage(f"{location.url}/journal"), location.read_id())
+            graph.open_journals(place, log.ends)
             if graph.writes_rdds:
                 graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage))
             self._rates = RateManager(
