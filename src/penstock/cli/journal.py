@@ -21,7 +21,7 @@ from penstock.journal import JournalStream, Verdict, stream_names, verify_stream
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 
-__all__ = ["app"]
+__all__ = ["app", "open_journal", "open_streams"]
 
 app = typer.Typer(
     name="journal", no_args_is_help=True, help="Look at a journal, read it, verify it."
@@ -35,8 +35,8 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command("ls")
 def list_journal(path: _Path, stream: _Stream = None, as_json_object: _Json = False) -> None:
     """List streams, their writers and blocks, and how far behind each consumer is."""
-    journal = _open_journal(path)
-    facts = [look_at_stream(each) for each in _streams(journal, stream)]
+    journal = open_journal(path)
+    facts = [look_at_stream(each) for each in open_streams(journal, stream)]
     if as_json_object:
         listing = {"journal": journal.url, "streams": [asdict(each) for each in facts]}
         typer.echo(json.dumps(listing))
@@ -65,7 +65,7 @@ def print_records(
     as_json_lines: _Json = False,
 ) -> None:
     """Print a stream's records, one a line, by writer and offset."""
-    (found,) = _streams(_open_journal(path), stream)
+    (found,) = open_streams(open_journal(path), stream)
     ranges = _ranges(look_at_stream(found).writers, writer, start, end)
     for partition, offset, record in itertools.islice(_read(found, ranges), limit):
         if as_json_lines:
@@ -77,7 +77,7 @@ def print_records(
 @app.command("verify")
 def verify_journal(path: _Path, stream: _Stream = None) -> None:
     """Read every block and check every byte; exit status 1 when something is damaged."""
-    journal = _open_journal(path)
+    journal = open_journal(path)
     names = _names(journal, stream)
     totals = _Totals()
     for name in names:
@@ -97,7 +97,7 @@ def verify_journal(path: _Path, stream: _Stream = None) -> None:
 # -- what all of them need --
 
 
-def _open_journal(path: str) -> Storage:
+def open_journal(path: str) -> Storage:
     """Open the journal at ``path``, or in the checkpoint location there.
 
     Raises:
@@ -115,7 +115,8 @@ def _open_place(path: str) -> Storage:
     return open_existing(path, operation="open journal", hint=hint)
 
 
-def _streams(journal: Storage, only: str | None) -> list[JournalStream]:
+def open_streams(journal: Storage, only: str | None) -> list[JournalStream]:
+    """Open one stream of a journal, or all; ConfigError says which there are."""
     return [JournalStream.open(journal, name) for name in _names(journal, only)]
 
 

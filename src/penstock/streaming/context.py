@@ -346,6 +346,15 @@ class StreamingContext(StreamSources, RateControl):
                     operation="start",
                     hint="call checkpoint(dir) with a path that driver and executors share",
                 )
+            if shared := self.graph.shared_journals:
+                raise ConfigError(
+                    f"there is no checkpoint location, and {shared[0].name!r} is a stream of "
+                    "somebody else's journal: its place there would be forgotten, and what it has "
+                    "not read kept for ever",
+                    operation="start",
+                    ids={"stream": shared[0].name},
+                    hint="call checkpoint(dir)",
+                )
             self._temporary = tempfile.mkdtemp(prefix="penstock-")
             return self._temporary
         if self.graph.has_queue():

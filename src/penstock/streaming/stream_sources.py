@@ -13,12 +13,15 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.errors import ConfigError
+from penstock.journal.consumer import StartingOffsets
 from penstock.receivers import HttpReceiver, Receiver, SocketReceiver, TailReceiver
 from penstock.streaming.dstream import DStream, UnionDStream, transformed
 from penstock.streaming.files import BinaryRecords, FileInputDStream, TextLines
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.inputs import QueueInputDStream
+from penstock.streaming.journal_input import JournalInputDStream
 from penstock.streaming.receiver_input import ReceiverInputDStream
+from penstock.streaming.shared_journal import SharedJournalDStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
@@ -105,6 +108,36 @@ class StreamSources(ABC):
             name: see ``receiverStream``.
         """
         return self.receiverStream(TailReceiver(path), self._name("tail") if name is None else name)
+
+    def journalStream(
+        self,
+        stream: str,
+        journal: str,
+        name: str | None = None,
+        consumer: str | None = None,
+        startingOffsets: StartingOffsets = "earliest",
+    ) -> JournalInputDStream:
+        """Return a stream of a journal that somebody else writes, with no receiver of its own.
+
+        That is a journal of ``penstock ingest``, or of another program's receivers. Programs read
+        it at once, each at its own pace: this one is registered as a consumer before its first
+        batch, and blocks are kept until every consumer is past them. It needs a checkpoint
+        location.
+
+        Args:
+            stream: the stream's name in the journal. It must be there: what writes it makes it.
+            journal: the journal: a path or an fsspec URL, that driver and executors share.
+            name: the stream's name in the offsets, and in this program; ``stream`` by default.
+            consumer: the name to be registered under; by default one that belongs to this
+                checkpoint location, over restarts. `penstock journal consumers` lists them and
+                removes those of programs that are gone.
+            startingOffsets: where a new consumer begins: "earliest" is the oldest block that is
+                held, "latest" what comes from the first start on.
+
+        Raises:
+            ConfigError: there is no such stream, or a name is not allowed.
+        """
+        return SharedJournalDStream(self._context, stream, journal, name, consumer, startingOffsets)
 
     def textFileStream(self, directory: str, name: str | None = None) -> DStream:
         """Return the stream of lines (UTF-8) of new files in a directory; see ``fileStream``."""

@@ -110,7 +110,7 @@ class _Runner(threading.Thread):
     ) -> None:
         super().__init__(name=f"penstock-receiver-{stream.name}", daemon=True)
         self._sc = sc
-        self._task = ReceiverTask(stream.receiver, stream.journal, "r0", run, settings)
+        self._task = ReceiverTask(stream.receivers["r0"], stream.journal, "r0", run, settings)
         self._watch = watch
         watch.watch(stream.id, self._task)
         self._on_error = on_error
