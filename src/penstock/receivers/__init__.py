@@ -1,7 +1,8 @@
 """Push sources: the contract of a receiver, what runs it, and one module per built-in source."""
 
 from penstock.receivers.control import Order, Status, read_order, read_status, write_order
-from penstock.receivers.receiver import Position, Receiver, ReceiverHost
+from penstock.receivers.mqtt import MqttReceiver
+from penstock.receivers.receiver import Position, Receiver, ReceiverHost, ReceiverIdentity
 from penstock.receivers.socket import SocketReceiver
 from penstock.receivers.supervisor import (
     ReceiverSettings,
@@ -13,10 +14,12 @@ from penstock.receivers.supervisor import (
 from penstock.receivers.tail import TailReceiver
 
 __all__ = [
+    "MqttReceiver",
     "Order",
     "Position",
     "Receiver",
     "ReceiverHost",
+    "ReceiverIdentity",
     "ReceiverSettings",
     "ReceiverSupervisor",
     "ReceiverTask",

@@ -36,7 +36,7 @@ from penstock.errors import (
 from penstock.journal import CommitPolicy, JournalStream, JournalWriter
 from penstock.rate import RateLimiter
 from penstock.receivers.control import Order, Status, read_order, write_status
-from penstock.receivers.receiver import Position, Receiver, Records
+from penstock.receivers.receiver import Position, Receiver, ReceiverIdentity, Records
 
 __all__ = ["ReceiverSettings", "ReceiverSupervisor", "ReceiverTask", "backoff_ms", "run_receiver"]
 
@@ -180,6 +180,10 @@ class ReceiverSupervisor:
     def last_position(self) -> Position:
         """See Receiver.lastPosition."""
         return self._writer.position
+
+    def identity(self) -> ReceiverIdentity:
+        """See Receiver.identity."""
+        return ReceiverIdentity(self._task.stream.name, self._task.name)
 
     def _charge(self, count: int) -> None:
         """Wait until the limit lets records through, or the receiver is stopped.

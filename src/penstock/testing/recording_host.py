@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from penstock.receivers.receiver import Position, Receiver, Records
+from penstock.receivers.receiver import Position, Receiver, ReceiverIdentity, Records
 
 __all__ = ["RecordingHost", "Report", "Stored"]
 
@@ -163,6 +163,10 @@ class RecordingHost:
         with self._changed:
             positions = [s.position for s in self.stores if s.position is not None]
             return positions[-1] if positions else self._position
+
+    def identity(self) -> ReceiverIdentity:
+        """Return fixed names."""
+        return ReceiverIdentity("stream", "r0")
 
     def _record(
         self,
