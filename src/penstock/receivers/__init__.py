@@ -3,8 +3,9 @@
 from penstock.receivers.control import Order, Status, read_order, read_status, write_order
 from penstock.receivers.foreign import uncaught_errors_to
 from penstock.receivers.http import HttpReceiver
+from penstock.receivers.mqtt import MqttReceiver
 from penstock.receivers.own_files import OwnFiles
-from penstock.receivers.receiver import Position, Receiver, ReceiverHost
+from penstock.receivers.receiver import Position, Receiver, ReceiverHost, ReceiverIdentity
 from penstock.receivers.socket import SocketReceiver
 from penstock.receivers.supervisor import ReceiverSupervisor, run_receiver
 from penstock.receivers.tail import TailReceiver
@@ -13,11 +14,13 @@ from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = [
     "HttpReceiver",
+    "MqttReceiver",
     "Order",
     "OwnFiles",
     "Position",
     "Receiver",
     "ReceiverHost",
+    "ReceiverIdentity",
     "ReceiverSettings",
     "ReceiverSupervisor",
     "ReceiverTask",

@@ -26,19 +26,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from penstock.errors import PenstockError, ReceiverError
 from penstock.receivers.own_files import OwnFiles
 
-__all__ = ["Position", "Receiver", "ReceiverHost"]
+__all__ = ["Position", "Receiver", "ReceiverHost", "ReceiverIdentity"]
 
 Position: TypeAlias = Any
 """Where a source stands after a record: any JSON value; only the source knows its meaning."""
 
 Records: TypeAlias = Any | Iterable[Any] | pa.RecordBatch | pa.Table
+
+
+class ReceiverIdentity(NamedTuple):
+    """Which receiver this is, the same after every restart; names of other systems build on it."""
+
+    stream: str
+    receiver: str
+    """Unique within the stream: ``r0`` and so on."""
 
 
 class ReceiverHost(Protocol):
@@ -69,6 +77,9 @@ class ReceiverHost(Protocol):
 
     def own_files(self) -> OwnFiles:
         """See Receiver.ownFiles."""
+
+    def identity(self) -> ReceiverIdentity:
+        """See Receiver.identity."""
 
 
 class Receiver(ABC):
@@ -184,6 +195,10 @@ class Receiver(ABC):
     def ownFiles(self) -> OwnFiles:
         """Return this receiver's own small files, kept beside the journal."""
         return self._attached().own_files()
+
+    def identity(self) -> ReceiverIdentity:
+        """Return the names of the stream and, within it, of this receiver."""
+        return self._attached().identity()
 
     def attach(self, host: ReceiverHost) -> None:
         """Called by the host, once, before the first ``onStart``."""

@@ -40,7 +40,7 @@ from penstock.receivers.control import Order, State, read_order
 from penstock.receivers.foreign import HungError, call_within, uncaught_errors_to
 from penstock.receivers.intake import Intake
 from penstock.receivers.own_files import OwnFiles, StoredFiles
-from penstock.receivers.receiver import Position, Records
+from penstock.receivers.receiver import Position, ReceiverIdentity, Records
 from penstock.receivers.room import WriterRoom
 from penstock.receivers.status import StatusReport
 from penstock.receivers.task import ReceiverTask, backoff_ms
@@ -160,6 +160,10 @@ class ReceiverSupervisor:
         """See Receiver.ownFiles."""
         stream = self._task.stream
         return StoredFiles(stream.storage, receiver_folder(stream.name, self._task.name))
+
+    def identity(self) -> ReceiverIdentity:
+        """See Receiver.identity."""
+        return ReceiverIdentity(self._task.stream.name, self._task.name)
 
     def thread_failed(self, message: str, error: BaseException | None) -> None:
         """Restart the receiver because one of its threads ended with an exception."""

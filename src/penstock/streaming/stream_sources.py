@@ -14,7 +14,7 @@ from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.errors import ConfigError
 from penstock.journal.consumer import StartingOffsets
-from penstock.receivers import HttpReceiver, Receiver, SocketReceiver, TailReceiver
+from penstock.receivers import HttpReceiver, MqttReceiver, Receiver, SocketReceiver, TailReceiver
 from penstock.streaming.dstream import DStream, UnionDStream, transformed
 from penstock.streaming.files import BinaryRecords, FileInputDStream, TextLines
 from penstock.streaming.graph import DStreamGraph
@@ -138,6 +138,34 @@ class StreamSources(ABC):
             ConfigError: there is no such stream, or a name is not allowed.
         """
         return SharedJournalDStream(self._context, stream, journal, name, consumer, startingOffsets)
+
+    def mqttStream(
+        self,
+        host: str,
+        port: int = 1883,
+        topics: str | Sequence[str] = (),
+        *,
+        name: str | None = None,
+        **options: Any,
+    ) -> ReceiverInputDStream:
+        """Return the stream of messages that an MQTT broker delivers, acknowledged when durable.
+
+        Records are dicts, and rows on the DataFrame path: ``topic`` (str), ``payload`` (bytes),
+        ``qos``, ``retained``, ``received_ms``.
+
+        Args:
+            host: name or address of the broker.
+            port: its TCP port.
+            topics: topic filters to subscribe to.
+            name: see ``receiverStream``. It is part of the client id, so of the session at the
+                broker, unless ``client_id`` is given: name the stream, or a program that changes
+                leaves its session behind.
+            options: the other arguments of ``penstock.receivers.MqttReceiver``.
+        """
+        return self.receiverStream(
+            MqttReceiver(host, port, topics, **options),
+            self._name("mqtt") if name is None else name,
+        )
 
     def textFileStream(self, directory: str, name: str | None = None) -> DStream:
         """Return the stream of lines (UTF-8) of new files in a directory; see ``fileStream``."""

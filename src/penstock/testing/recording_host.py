@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.errors import AlreadyExistsError, NotFoundError
 from penstock.journal import DeferredPosition
 from penstock.receivers.own_files import OwnFiles
-from penstock.receivers.receiver import Position, Receiver, Records
+from penstock.receivers.receiver import Position, Receiver, ReceiverIdentity, Records
 
 __all__ = ["RecordingHost", "Report", "Stored"]
 
@@ -176,6 +176,10 @@ class RecordingHost:
     def own_files(self) -> OwnFiles:
         """Return files that live as long as this host."""
         return self._files
+
+    def identity(self) -> ReceiverIdentity:
+        """Return fixed names."""
+        return ReceiverIdentity("stream", "r0")
 
     def _record(
         self,
