@@ -11,6 +11,7 @@
     │   ├── FencedError             a successor sealed this writer: it may neither publish nor ack
     │   ├── WriterBrokenError       an earlier publish failed: this writer takes nothing more
     │   ├── DamagedBlockError       a block fails its checksum or cannot be parsed
+    │   │   └── NewerBlockError     a block is sound, and of a format newer than this penstock
     │   └── MissingBlockError       a range asked for that the journal no longer (or not yet) holds
     ├── CheckpointError
     │   ├── LogFormatError          a log file is torn, altered, or of a newer version
@@ -24,6 +25,7 @@
     │   ├── MissingStateError       state that should be there is not
     │   └── LocalCopyError          an executor's local copy of state cannot be used
     └── StreamingError              a streaming program was used against its life cycle
+        ├── BadRecordError          a parser refused a record
         ├── BatchFailedError        a batch's job raised; the batch stays uncommitted
         └── SourceChangedError      a file was changed or removed before its batch was done
 
@@ -38,6 +40,7 @@ from typing import Any
 
 __all__ = [
     "AlreadyExistsError",
+    "BadRecordError",
     "BatchFailedError",
     "CheckpointError",
     "ConcurrentDriverError",
@@ -51,6 +54,7 @@ __all__ = [
     "LogGapError",
     "MissingBlockError",
     "MissingStateError",
+    "NewerBlockError",
     "NotFoundError",
     "PenstockError",
     "ReceiverError",
@@ -152,6 +156,10 @@ class DamagedBlockError(JournalError):
     """A block fails its checksum or cannot be parsed."""
 
 
+class NewerBlockError(DamagedBlockError):
+    """A block of a newer format version: it is sound, and this version cannot read it."""
+
+
 class MissingBlockError(JournalError):
     """A range was asked for that the journal no longer, or not yet, holds."""
 
@@ -202,6 +210,10 @@ class LocalCopyError(StateError):
 
 class StreamingError(PenstockError):
     """A streaming program was used against its life cycle."""
+
+
+class BadRecordError(StreamingError):
+    """A program's parser refused a record; see ``parse`` for what else can be done with those."""
 
 
 class BatchFailedError(StreamingError):
