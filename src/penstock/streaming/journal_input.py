@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from penstock.streaming.inputs import InputDStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
+    from penstock.streaming.parsing import BadRecords, ParsedDStream
 
 __all__ = ["JournalInputDStream", "JournalPlace"]
 
@@ -105,6 +107,25 @@ class JournalInputDStream(InputDStream):
     def has_columns(self) -> bool:
         """Pickled objects have no columns; everything else has."""
         return self.format.kind != "pickle"
+
+    def parse(
+        self, parser: Callable[[Any], Any], bad_records: BadRecords = "fail"
+    ) -> ParsedDStream:
+        """Return the stream of what a parser makes of each record; see docs/bad-records.md.
+
+        Args:
+            parser: a function of a record that returns a value, or raises when the record is bad.
+            bad_records: what becomes of a bad one. ``"fail"``: the batch fails and names it.
+                ``"drop"``: it is left out, and counted in a warning for each batch.
+                ``"dead_letter"``: it is kept in stream ``<name>-dead`` of the journal, from where
+                ``penstock journal replay`` feeds it back.
+
+        Raises:
+            ConfigError: an argument is wrong.
+        """
+        from penstock.streaming.parsing import ParsedDStream  # which imports this
+
+        return ParsedDStream(self, parser, bad_records)
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of all that is durable now."""
