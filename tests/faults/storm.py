@@ -94,8 +94,10 @@ class Site:
         return self.balance()
 
     def errors(self) -> str:
-        logs = (self.root / name for name in ("driver.txt", "ingest.txt"))
-        return "\n".join(log.read_text(errors="replace")[-1500:] for log in logs if log.exists())
+        """Return the end of what driver and ingest process wrote, from their last traceback on."""
+        logs = [log for name in ("driver", "ingest") if (log := self.root / f"{name}.txt").exists()]
+        texts = [log.read_text(errors="replace") for log in logs]
+        return "\n".join(text[max(text.rfind("Traceback"), 0) :][-1500:] for text in texts)
 
     def _wake_all(self) -> None:
         for pid in self._zombies:
@@ -196,14 +198,14 @@ class Storm:
 
     def _next(self) -> Callable[[], None] | None:
         """Draw the next fault: each kind comes before any comes again."""
-        kinds = [
+        kinds = [self.cut] if self._site.source.has_connections else []
+        kinds += [
             self.kill_driver,
             self.kill_executor,
             self.kill_worker,
             self.stop_worker,
             self.kill_ingest,
             self.stop_ingest,
-            self.cut,
         ]
         with self._lock:
             if self._left == 0 or self._failure is not None:

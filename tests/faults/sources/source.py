@@ -48,6 +48,8 @@ class ReceiverSpec:
 class Source(ABC):
     """A client that sends numbered records to both places, and knows what was acked."""
 
+    has_connections = True
+
     @abstractmethod
     def receiver(self, place: str) -> ReceiverSpec:
         """Return the receiver that runs at a place."""
@@ -58,7 +60,7 @@ class Source(ABC):
 
     @abstractmethod
     def cut(self) -> None:
-        """Cut the connections between client, or server, and receivers."""
+        """Cut the connections between client, or server, and receivers, if it has some."""
 
     @abstractmethod
     def balance(self, seen: Counter[str]) -> Balance:

@@ -12,6 +12,8 @@ from tests.faults.sources.source import PLACES, Balance, ReceiverSpec, Source, e
 
 
 class TailSource(Source):
+    has_connections = False
+
     def __init__(self, root: Path) -> None:
         self._folders = {place: root / f"logs-{place}" for place in PLACES}
         for folder in self._folders.values():
@@ -23,7 +25,7 @@ class TailSource(Source):
 
     def receiver(self, place: str) -> ReceiverSpec:
         path = str(self._folders[place] / "app.log*")
-        return ReceiverSpec("TailReceiver", {"path": path}, ("tail", path))
+        return ReceiverSpec("TailReceiver", {"paths": path}, ("tail", path))
 
     @contextmanager
     def sending(self) -> Iterator[None]:
@@ -33,7 +35,7 @@ class TailSource(Source):
             yield
 
     def cut(self) -> None:
-        """A file has no connection; it rotates all the time."""
+        raise NotImplementedError("a file has no connections; but it rotates all the time")
 
     def balance(self, seen: Counter[str]) -> Balance:
         return exactly_once(
