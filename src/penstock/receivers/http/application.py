@@ -12,7 +12,7 @@ Invariants:
    ours stores any more, so no store of before reaches the journal's next writer.
 
 A bare ASGI application: Starlette's routing, Request and Response cost half as much again for each
-request as all of this does (bench/http.py shows both).
+request as all of this does (bench/http_receiver.py shows both).
 """
 
 from __future__ import annotations

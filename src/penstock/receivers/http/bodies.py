@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ConfigError
@@ -20,10 +19,12 @@ from penstock.receivers.http.answers import RefusedError
 from penstock.receivers.http.head import Kind
 from penstock.receivers.http.json_text import (
     Lines,
+    are_values,
     array_items,
     checked_lines,
     checked_value,
     first_no_object,
+    likely_lines,
     read_arrow,
 )
 from penstock.receivers.lines import LINES_SCHEMA, split_lines
@@ -44,9 +45,14 @@ class BodyParser:
     """
 
     def __init__(self, schema: str | pa.Schema) -> None:
-        self._columns: pa.Schema | None = None
+        self._columns = pa.schema([])
+        self._required: tuple[str, ...] = ()
         if isinstance(schema, pa.Schema) and len(schema):
-            self._columns = _check_columns(schema.remove_metadata())
+            # Nulls are let in first, so that one can be told from other misfits.
+            self._columns = _check_columns(
+                pa.schema([field.with_nullable(True) for field in schema])
+            )
+            self._required = tuple(field.name for field in schema if not field.nullable)
             self._parsers: dict[Kind, Callable[[bytes], Parsed]] = {
                 "ndjson": self._columns_of_lines,
                 "json": self._columns_of_array,
@@ -74,9 +80,13 @@ class BodyParser:
         return self._parsers[kind](body)
 
     def _columns_of_lines(self, body: bytes) -> pa.Table:
+        if (likely := likely_lines(body)) is not None:
+            _check_count(likely.total)
+            if (table := self._read(likely)) is not None:
+                return table
         lines = checked_lines(body)
         try:
-            return self._read(lines)
+            return self._read_checked(lines)
         except _BadRowError as e:
             line = lines.number(e.index)
             raise RefusedError(400, f"line {line}: {e.reason}", line=line) from e
@@ -85,23 +95,28 @@ class BodyParser:
         # A newline in JSON text is space: within strings it is escaped.
         items = [item.replace("\n", " ") for item in array_items(body)]
         try:
-            return self._read(Lines("\n".join([*items, ""]).encode(), len(items)))
+            return self._read_checked(Lines("\n".join([*items, ""]).encode(), len(items)))
         except _BadRowError as e:
             raise RefusedError(400, f"item {e.index}: {e.reason}", index=e.index) from e
 
-    def _read(self, lines: Lines) -> pa.Table:
+    def _read_checked(self, lines: Lines) -> pa.Table:
+        """Return the columns of lines that are JSON; _BadRowError names the first that misfits."""
         _check_count(lines.total)
         if (index := first_no_object(lines.text)) is not None:
             raise _BadRowError(index, "it is no object")
+        table = self._read(lines)
+        if table is None:
+            raise self._first_bad_row(lines.text)
+        return table
+
+    def _read(self, lines: Lines) -> pa.Table | None:
+        """Return the columns of lines that each are an object; None when one does not fit."""
         try:
             table = read_arrow(lines.text, self._columns, "error")
         except pa.ArrowInvalid:
-            raise self._first_bad_row(lines.text) from None
-        for field in table.schema:
-            if not field.nullable and table[field.name].null_count:
-                index = int(np.argmax(table[field.name].is_null().to_numpy()))
-                raise _BadRowError(index, f"column {field.name!r} is missing or null")
-        return table
+            return None
+        fits = table.num_rows == lines.total and not self._missing(table)
+        return table if fits else None
 
     def _first_bad_row(self, text: bytes) -> _BadRowError:
         """Return the first row that does not fit, by halving what may hold it."""
@@ -118,9 +133,16 @@ class BodyParser:
     def _misfit(self, rows: list[bytes]) -> str:
         """Return why the rows do not fit the columns, an empty text when they do."""
         try:
-            read_arrow(b"\n".join([*rows, b""]), self._columns, "error")
+            table = read_arrow(b"\n".join([*rows, b""]), self._columns, "error")
         except pa.ArrowInvalid as e:
             return str(e).partition(" in row ")[0]
+        return self._missing(table)
+
+    def _missing(self, table: pa.Table) -> str:
+        """Return which column is missing although the schema requires it, if one is."""
+        for name in self._required:
+            if table[name].null_count:
+                return f"column {name!r} is missing or null"
         return ""
 
 
@@ -134,7 +156,9 @@ class _BadRowError(Exception):
 def _json_lines(body: bytes) -> Parsed:
     if b"\n" not in body[:-1]:
         return checked_value(body)
-    lines = checked_lines(body)
+    lines = likely_lines(body)
+    if lines is None or not are_values(lines):
+        lines = checked_lines(body)
     _check_count(lines.total)
     return split_lines(lines.text)
 

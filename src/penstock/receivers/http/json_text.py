@@ -29,10 +29,12 @@ from penstock.receivers.http.answers import RefusedError
 
 __all__ = [
     "Lines",
+    "are_values",
     "array_items",
     "checked_lines",
     "checked_value",
     "first_no_object",
+    "likely_lines",
     "read_arrow",
 ]
 
@@ -49,7 +51,7 @@ _skip_space = re.compile(r"[ \t\r\n]*").match
 
 
 class Lines(NamedTuple):
-    """NDJSON: checked values, one a line, without space around them."""
+    """NDJSON: one value a line, without space around it."""
 
     text: bytes
     r"""Ends with ``\n``."""
@@ -79,17 +81,26 @@ def checked_value(body: bytes) -> str:
     return _checked(body.strip(_SPACE), 1)
 
 
+def likely_lines(body: bytes) -> Lines | None:
+    """Return the lines of a large body that Arrow's parser may be asked about, else None.
+
+    They are checked when that parser finds as many values in them as there are lines.
+    """
+    if len(body) <= _SMALL_BYTES:
+        return None
+    if b"\r" in body:
+        body = body.replace(b"\r\n", b"\n")
+    # Bodies that are as they should be are not copied.
+    text = body if body.endswith(b"}\n") else body.rstrip(_SPACE) + b"\n"
+    return Lines(text, text.count(b"\n")) if _suits_arrow(text) else None
+
+
 def checked_lines(body: bytes) -> Lines:
     """Return the values of an NDJSON body; blank lines are passed over.
 
     Raises:
         RefusedError: 400 with the number of the first line that is not one JSON value.
     """
-    if len(body) > _SMALL_BYTES:
-        text = body.replace(b"\r\n", b"\n").rstrip(_SPACE) + b"\n"
-        count = text.count(b"\n")
-        if _suits_arrow(text) and _values_in(text) == count:
-            return Lines(text, count)
     values, numbers = [], []
     for number, line in enumerate(body.split(b"\n"), start=1):
         if value := line.strip(_SPACE):
@@ -97,6 +108,14 @@ def checked_lines(body: bytes) -> Lines:
             values.append(value)
             numbers.append(number)
     return Lines(b"\n".join([*values, b""]), len(values), numbers)
+
+
+def are_values(lines: Lines) -> bool:
+    """Whether each of likely lines is one JSON value; when not, one may be all the same."""
+    try:
+        return int(read_arrow(lines.text, _NO_COLUMNS, "ignore").num_rows) == lines.total
+    except pa.ArrowInvalid:
+        return False
 
 
 def array_items(body: bytes) -> list[str]:
@@ -140,14 +159,6 @@ def read_arrow(text: bytes, schema: pa.Schema, unexpected: str) -> pa.Table:
 
 def _read_options(block_bytes: int) -> pj.ReadOptions:
     return pj.ReadOptions(use_threads=False, block_size=block_bytes)
-
-
-def _values_in(text: bytes) -> int:
-    """Return how many values Arrow's parser finds, -1 when it refuses them."""
-    try:
-        return int(read_arrow(text, _NO_COLUMNS, "ignore").num_rows)
-    except pa.ArrowInvalid:
-        return -1
 
 
 def _suits_arrow(text: bytes) -> bool:
