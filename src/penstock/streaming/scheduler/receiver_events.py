@@ -31,9 +31,15 @@ class ReceiverProgress:
     def __init__(self, stream_id: int, name: str) -> None:
         self.info = ReceiverInfo(stream_id, name, is_active=False)
         self._errors = 0
+        self._seen: Status | None = None
+        self._over: Status | None = None
+        """What a process last said whose task has ended: it stays in the file."""
 
     def see(self, status: Status) -> list[object]:
         """Take the receiver's status of this run; return what changed, in order."""
+        if status == self._over:
+            return []
+        self._seen = status
         other = status.pid != self.info.process_id or status.host != self.info.host
         if other:
             self._errors = 0
@@ -53,6 +59,11 @@ class ReceiverProgress:
         """Take an error of the receiver."""
         self.info = replace(self.info, last_error=error, last_error_time_ms=now_ms)
         return [StreamingListenerReceiverError(self.info)]
+
+    def task_failed(self, error: str, now_ms: int) -> list[object]:
+        """Take that its Spark task, and so its process, ended with an error."""
+        self._over = self._seen
+        return self.fail(error, now_ms) + self.end()
 
     def end(self) -> list[object]:
         """Take that it receives no more."""
@@ -103,8 +114,7 @@ class ReceiverWatch(threading.Thread):
         self._look()
         progress = self._watched[_key(task)][1]
         with self._lock:
-            self._put(progress.fail(error, now_ms))
-            self._put(progress.end())
+            self._put(progress.task_failed(error, now_ms))
         self._bus.deliver()
 
     def _look(self) -> None:
