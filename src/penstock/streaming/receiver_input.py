@@ -43,6 +43,7 @@ class ReceiverInputDStream(JournalInputDStream):
         several = (receiver,) if isinstance(receiver, Receiver) else tuple(receiver)
         self.receivers = {f"r{place}": each for place, each in enumerate(several)}
         """The receivers, by the names of their writers."""
+        self.receiver_count = len(several)
         super().__init__(ssc, _shared_format(several), name)
 
     def open_stream(self, place: JournalPlace) -> JournalStream:

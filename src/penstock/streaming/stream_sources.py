@@ -39,15 +39,20 @@ class StreamSources(ABC):
     def sparkContext(self) -> SparkContext:
         """Return the SparkContext of this program."""
 
-    def receiverStream(self, receiver: Receiver, name: str | None = None) -> ReceiverInputDStream:
-        """Return the stream of what a receiver stores.
+    def receiverStream(
+        self, receiver: Receiver | Sequence[Receiver], name: str | None = None
+    ) -> ReceiverInputDStream:
+        """Return the stream of what a receiver stores, or several of them together.
 
         Args:
-            receiver: runs on an executor; its records go through the journal.
+            receiver: runs on an executor; its records go through the journal. Of several each has
+                a task and a writer of its own, spread over the executors; they share the stream's
+                name, offsets and rate limit. Their number may change between runs.
             name: the stream's name in the journal and in the offsets; give one to keep a stream's
                 data when the program's inputs change order.
         """
-        if not isinstance(receiver, Receiver):
+        several = [receiver] if isinstance(receiver, Receiver) else receiver
+        if not isinstance(several, Sequence) or not all(isinstance(r, Receiver) for r in several):
             raise ConfigError(
                 f"{receiver!r} is no receiver",
                 operation="receiverStream",
@@ -61,14 +66,17 @@ class StreamSources(ABC):
         port: int,
         storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2,
         name: str | None = None,
+        receivers: int = 1,
     ) -> ReceiverInputDStream:
         """Return the stream of lines that a TCP server sends.
 
         ``storageLevel`` is taken for compatibility and has no effect: records live in the journal,
-        not in executors' memory.
+        not in executors' memory. More ``receivers`` than one connect each on their own, to a server
+        that shares its lines out over its clients.
         """
         return self.receiverStream(
-            SocketReceiver(hostname, port), self._name("socket") if name is None else name
+            [SocketReceiver(hostname, port)] * receivers,
+            self._name("socket") if name is None else name,
         )
 
     def httpStream(
