@@ -1,7 +1,7 @@
 """One connection to a broker: paho's client, with the hot path and the acknowledgements replaced.
 
-paho (2.x) connects, speaks TLS, and handles all packets but PUBLISH and PUBREL. These two are taken
-from the stream before paho sees them, for two reasons:
+paho (2.x) speaks MQTT with the broker, but for PUBLISH and PUBREL. These two are taken from the
+stream before paho sees them, for two reasons:
 
 - paho answers a PUBLISH of QoS 2 with PUBREC at once, also with ``manual_ack``. The broker then
   forgets the message, which at that time is in this process's memory only: a kill would lose it.
@@ -14,6 +14,7 @@ For that this module overrides and calls some of paho's private methods, all of 
 
 from __future__ import annotations
 
+import socket
 from typing import Protocol
 
 import paho.mqtt.client as paho
@@ -26,7 +27,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from penstock.errors import ConfigError
 from penstock.receivers.mqtt.failures import refused
 from penstock.receivers.mqtt.options import MqttOptions
-from penstock.receivers.mqtt.packets import PINGREQ, PUBREL, Messages, PacketReader
+from penstock.receivers.mqtt.packets import PINGREQ, PUBREL, Messages, PacketReader, malformed
 
 __all__ = ["KEEPALIVE_S", "BrokerClient", "Listener"]
 
@@ -39,7 +40,15 @@ _NEVER_S = 0xFFFFFFFF
 _SEND_RETAINED_FOR_NEW = 1  # MQTT 5, 3.8.3.1: not again when a client only renews what it has
 _FIRST_FAILURE = 0x80
 _TYPE = 0xF0
-_HOOKS = ("_packet_read", "_packet_handle", "_packet_queue", "_sock_recv", "_in_packet")
+_CONNACK = 0x20
+_HOOKS = (
+    "_create_socket",
+    "_in_packet",
+    "_packet_handle",
+    "_packet_queue",
+    "_packet_read",
+    "_sock_recv",
+)
 
 
 class Listener(Protocol):
@@ -82,8 +91,6 @@ class BrokerClient(paho.Client):
         self._options = options
         self._listener = listener
         self._reader = PacketReader(has_properties=is_v5)
-        self._ids = {"broker": f"{options.host}:{options.port}", "client_id": client_id}
-        self.connect_timeout = _CONNECT_TIMEOUT_S
         self.on_connect = self._connected
         self.on_subscribe = self._subscribed
         self.on_disconnect = self._disconnected
@@ -97,8 +104,6 @@ class BrokerClient(paho.Client):
         options = self._options
         if options.username is not None:
             self.username_pw_set(options.username, options.password())
-        if (context := options.tls_context()) is not None:
-            self.tls_set_context(context)
         if options.version == "5":
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = _NEVER_S
@@ -129,6 +134,19 @@ class BrokerClient(paho.Client):
         return hasattr(connection, "pending") and connection.pending() > 0  # type: ignore[union-attr]
 
     # -- in place of paho's --
+
+    def _create_socket(self) -> socket.socket:
+        """Connect; paho's own way leaves a socket open when the TLS handshake fails."""
+        address = self._options.host, self._options.port
+        connection = socket.create_connection(address, _CONNECT_TIMEOUT_S)
+        try:
+            context = self._options.tls_context()
+            if context is None:
+                return connection
+            return context.wrap_socket(connection, server_hostname=address[0])
+        except BaseException:
+            connection.close()
+            raise
 
     def _packet_read(self) -> MQTTErrorCode:
         """Read and handle all that has arrived, up to some bytes."""
@@ -162,6 +180,8 @@ class BrokerClient(paho.Client):
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _give_to_paho(self, head: int, body: bytes) -> MQTTErrorCode:
+        if not self.is_connected() and head != _CONNACK:
+            raise malformed("its first packet is no CONNACK")
         self._in_packet["command"] = head
         self._in_packet["packet"] = bytearray(body)
         self._in_packet["remaining_length"] = len(body)
@@ -179,7 +199,7 @@ class BrokerClient(paho.Client):
         properties: Properties | None,
     ) -> None:
         if reason.is_failure:
-            self.failure = refused("refused the connection", str(reason), self._ids)
+            self.failure = refused("refused the connection", str(reason))
             return
         self._listener.on_connected(session_present=flags.session_present)
         qos = self._options.qos
@@ -199,10 +219,10 @@ class BrokerClient(paho.Client):
     ) -> None:
         for topic, reason in zip(self._options.filters, reasons, strict=True):
             if reason.value >= _FIRST_FAILURE:
-                self.failure = refused(f"refused {topic!r}", str(reason), self._ids)
+                self.failure = refused(f"refused {topic!r}", str(reason))
             elif reason.value < self._options.qos:
                 self.failure = refused(
-                    f"granted only QoS {reason.value} for {topic!r}", "QoS not supported", self._ids
+                    f"granted only QoS {reason.value} for {topic!r}", "QoS not supported"
                 )
         if self.failure is None:
             self.is_subscribed = True
@@ -218,4 +238,4 @@ class BrokerClient(paho.Client):
         properties: Properties | None,
     ) -> None:
         if self.failure is None and flags.is_disconnect_packet_from_server:
-            self.failure = refused("ended the connection", str(reason), self._ids)
+            self.failure = refused("ended the connection", str(reason))

@@ -29,17 +29,15 @@ _HINTS = {
 _OTHER = "the broker's log says more; connecting is tried again"
 
 
-def refused(what: str, reason: str, ids: dict[str, str]) -> ReceiverError:
+def refused(what: str, reason: str) -> ReceiverError:
     """Return the error for a broker's answer.
 
     Args:
         what: what was refused or ended, to follow "the broker".
         reason: the reason code's name, as in MQTT 5, section 2.4.
-        ids: the broker's address and the client's id.
     """
     return ReceiverError(
         f"the broker {what}: {reason}",
         operation="receive from MQTT broker",
-        ids=ids,
         hint=_HINTS.get(reason, _OTHER),
     )

@@ -180,15 +180,15 @@ class Network:
             connection.close()
 
     def _described(self, failure: Exception | None) -> ReceiverError:
+        address = f"{self._options.host}:{self._options.port}"
+        ids = {"broker": address, "client_id": self._client_id}
         if isinstance(failure, ReceiverError):
+            failure.ids.update(ids)
             return failure
         lost = ReceiverError(
             "the broker closed the connection" if failure is None else "no connection",
             operation="receive from MQTT broker",
-            ids={
-                "broker": f"{self._options.host}:{self._options.port}",
-                "client_id": self._client_id,
-            },
+            ids=ids,
             hint="check that the broker runs, that no other client has the same id (it would take "
             "the session over), and the broker's log",
         )
