@@ -10,8 +10,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.journal import open_journal, open_streams
 from penstock.cli.journal_facts import look_at_stream
+from penstock.cli.journal_places import (
+    JsonOption,
+    PathArgument,
+    open_journal,
+    open_stream,
+    open_streams,
+)
 from penstock.errors import ConfigError
 from penstock.journal import consumers, remove_consumer
 
@@ -21,16 +27,14 @@ app = typer.Typer(
     name="consumers", no_args_is_help=True, help="List a journal's consumers, remove one."
 )
 
-_Path = Annotated[str, typer.Argument(help="Journal, or checkpoint location with one in it.")]
-
 
 @app.command("ls")
 def list_consumers(
-    path: _Path,
+    path: PathArgument,
     stream: Annotated[
         str | None, typer.Argument(help="Only this stream.", show_default="all")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the consumers that hold blocks back, and how many records each has yet to commit."""
     facts = [look_at_stream(each) for each in open_streams(open_journal(path), stream)]
@@ -48,7 +52,7 @@ def list_consumers(
 
 @app.command("rm")
 def remove(
-    path: _Path,
+    path: PathArgument,
     stream: Annotated[str, typer.Argument(help="The stream.")],
     consumer: Annotated[str, typer.Argument(help="The consumer.")],
 ) -> None:
@@ -57,7 +61,7 @@ def remove(
     One that still runs comes back with its next commit, and may find its records retired: stop it
     first.
     """
-    (found,) = open_streams(open_journal(path), stream)
+    found = open_stream(open_journal(path), stream)
     known = consumers(found)
     if consumer not in known:
         raise ConfigError(

@@ -22,7 +22,7 @@ from penstock.journal import (
 from penstock.journal.consumer import Consumer
 from penstock.journal.layout import parse_writer
 from penstock.journal.offsets import is_finished
-from penstock.journal.reader import slice_ranges
+from penstock.journal.reader import readable_ranges, slice_ranges
 from penstock.journal.retention import consumers
 from penstock.journal.retirement import Retirement
 from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
@@ -151,7 +151,7 @@ class JournalInputDStream(InputDStream):
 
     def record_count(self, wanted: SourceRange) -> int:
         """Return how many records the range holds."""
-        return sum(r.count for r in self.ranges(wanted))
+        return sum(r.count for r in readable_ranges(self.journal, self.ranges(wanted)))
 
     def find_damage(self, wanted: SourceRange) -> PenstockError | None:
         """Read the range's blocks, and return the error of the first one that is damaged."""
