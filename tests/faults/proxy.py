@@ -22,6 +22,8 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._ended = False
+        self.accepted = 0
+        """How many connections came through so far."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -63,6 +65,7 @@ class Proxy:
             server.settimeout(None)
             with self._lock:
                 self._open |= {client, server}
+                self.accepted += 1
             self._spawn(self._forward, client, server)
             self._spawn(self._forward, server, client)
 

@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sources.http import HttpSource
+from tests.faults.sources.mqtt import MqttSource
 from tests.faults.sources.socket import SocketSource
 from tests.faults.sources.source import Source
 from tests.faults.sources.tail import TailSource
 from tests.faults.storm import Site, Storm
+from tests.receivers.mqtt_broker import needs_mosquitto
 
 pytestmark = pytest.mark.spark
 
@@ -25,16 +27,20 @@ SOURCES: dict[str, Callable[[Path], Source]] = {
     "tail": TailSource,
     "socket": lambda root: SocketSource(),
     "http": lambda root: HttpSource(),
+    "mqtt": MqttSource,
 }
 
 
-@pytest.mark.parametrize("name", SOURCES)
+NAMES = [pytest.param(name, marks=needs_mosquitto if name == "mqtt" else ()) for name in SOURCES]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_ten_faults(name: str, tmp_path: Path) -> None:
     weather(tmp_path, SOURCES[name](tmp_path), faults=10)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", NAMES)
 def test_sixty_faults(name: str, tmp_path: Path) -> None:
     weather(tmp_path, SOURCES[name](tmp_path), faults=60)
 
@@ -44,7 +50,7 @@ def weather(root: Path, source: Source, faults: int) -> None:
     seed = random.randrange(10**6)
     site = Site(root, source)
     storm = Storm(site, seed)
-    with site.running():
+    with source.running(), site.running():
         with source.sending():
             site.spark.wait_line("committed")
             storm.rage(faults)

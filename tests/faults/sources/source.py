@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,11 @@ class Source(ABC):
     @abstractmethod
     def receiver(self, place: str) -> ReceiverSpec:
         """Return the receiver that runs at a place."""
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run what has to be there until everything has arrived."""
+        yield
 
     @abstractmethod
     def sending(self) -> AbstractContextManager[None]:
