@@ -1,5 +1,4 @@
-"""A receiver in a process of its own, which prints its URL until it is killed.
-
+"""A receiver in a process of its own, which prints its URL, until it is killed."""
 
 from __future__ import annotations
 
