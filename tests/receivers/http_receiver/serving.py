@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,28 +10,22 @@ from typing import Any
 
 import httpx
 
-from penstock.journal import (
-    CommitPolicy,
-    JournalStream,
-    RecordFormat,
-    StreamProgress,
-    advance,
-    ranges_between,
-    read_records,
-)
+from penstock.journal import CommitPolicy, JournalStream
 from penstock.receivers import (
     HttpReceiver,
     Order,
     ReceiverSettings,
     ReceiverSupervisor,
     ReceiverTask,
+    Status,
     read_status,
     write_order,
 )
-from penstock.storage import Storage, open_storage
+from penstock.storage import Storage
+from tests.receivers.http_receiver.stream import journal_records, open_stream
 from tests.waiting import eventually
 
-__all__ = ["Served", "journal_records", "open_stream", "serving"]
+__all__ = ["JSON", "NDJSON", "RUN", "TEXT", "Served", "serving"]
 
 RUN = "run-1"
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -59,17 +52,6 @@ class Served:
         write_order(self.stream, "r0", Order(RUN, **wanted))
 
 
-def open_stream(root: Path | Storage, schema: Any = "string") -> JournalStream:
-    storage = open_storage(root) if isinstance(root, Path) else root
-    return JournalStream.create(storage, "clicks", RecordFormat(schema))
-
-
-def journal_records(stream: JournalStream) -> list[Any]:
-    """Return all records that are durable, in the order of the epochs."""
-    ends = advance({}, StreamProgress(stream).ends({}))
-    return list(read_records(stream, ranges_between({}, ends)))
-
-
 @contextmanager
 def serving(
     root: Path | Storage, receiver: HttpReceiver | None = None, **settings: Any
@@ -81,6 +63,7 @@ def serving(
     timing = {"restart_delay_ms": 50, "poll_ms": 10, **settings}
     commit = CommitPolicy(block_interval_ms=50)
     task = ReceiverTask(receiver, stream, "r0", RUN, ReceiverSettings(commit, **timing))
+    earlier = read_status(stream, "r0")
     failures: list[BaseException] = []
     supervisor = ReceiverSupervisor(task, lambda: 1)
 
@@ -93,8 +76,9 @@ def serving(
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        with httpx.Client(base_url=listening_at(stream), timeout=20, verify=False) as client:
-            yield Served(stream, listening_at(stream), client)
+        url = _listening_at(stream, earlier)
+        with httpx.Client(base_url=url, timeout=20, verify=False) as client:
+            yield Served(stream, url, client)
     finally:
         write_order(stream, "r0", Order(RUN, stop=True))
         thread.join(20)
@@ -102,19 +86,15 @@ def serving(
     assert not failures, failures
 
 
-def listening_at(stream: JournalStream) -> str:
-    """Wait until the receiver says where it listens; return the URL."""
+def _listening_at(stream: JournalStream, earlier: Status | None) -> str:
+    """Wait until a new writer's receiver says where it listens; return the URL."""
     found: list[str] = []
 
     def is_known() -> bool:
         status = read_status(stream, "r0")
-        if status is not None and status.run == RUN and status.listening_at is not None:
-            found.append(status.listening_at)
+        if status is not None and (earlier is None or status.writer != earlier.writer):
+            found.extend(filter(None, [status.listening_at]))
         return bool(found)
 
     assert eventually(is_known, 20), "the receiver did not start"
     return found[0]
-
-
-def body_of(response: httpx.Response) -> Any:
-    return json.loads(response.content)
