@@ -57,6 +57,8 @@ class ReceiverSettings:
     restart_delay_ms: int = 2000
     poll_ms: int = 200
     """How often orders are read: the delay of a stop or a new limit."""
+    sync: bool = True
+    """Whether what is received is fsynced before it is acked."""
 
 
 @dataclass(frozen=True)
@@ -303,9 +305,9 @@ class ReceiverSupervisor:
         return True
 
     def _open_writer(self) -> JournalWriter:
-        settings = self._task.settings
+        settings, stream = self._task.settings, self._task.stream
         return JournalWriter(
-            self._task.stream,
+            stream if settings.sync else stream.without_sync(),
             self._task.name,
             policy=settings.commit,
             compression=settings.compression,
