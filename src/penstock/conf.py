@@ -14,7 +14,13 @@ from typing import TypeVar
 from penstock.errors import ConfigError
 from penstock.model import COMPRESSIONS
 
-__all__ = ["DEFAULT_INITIAL_RATE", "RateSettings", "StreamingSettings"]
+__all__ = [
+    "DEFAULT_INITIAL_RATE",
+    "WRITE_AHEAD_LOG",
+    "RateSettings",
+    "StreamingSettings",
+    "settings_without_effect",
+]
 
 _T = TypeVar("_T")
 _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
@@ -25,6 +31,20 @@ DEFAULT_INITIAL_RATE = 1000.0
 Spark leaves that batch unbounded. A cold JVM takes seconds over its first batch whatever it holds,
 and from here an estimator needs three batches to a million records/s, so little is lost.
 """
+
+
+WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
+
+_WRITE_AHEAD_LOGS = re.compile(r"spark\.streaming\.(receiver|driver)\.writeAheadLog\.\w+")
+
+
+def settings_without_effect(conf: Mapping[str, str]) -> list[str]:
+    """Return the settings of Spark's own write-ahead logs in a configuration: there are none here.
+
+    Blocks are files that are written once and whole, so there is nothing to roll over, to close
+    after a write or to batch.
+    """
+    return sorted(n for n in conf if _WRITE_AHEAD_LOGS.fullmatch(n) and n != WRITE_AHEAD_LOG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +126,8 @@ class StreamingSettings:
     ``spark.streaming.fileStream.``
     ``minRememberDuration``                     60s         how late a file may show up
     ``spark.streaming.gracefulStopTimeout``     10 batches  how long a graceful stop may take
+    ``spark.streaming.receiver.``
+    ``writeAheadLog.enable``                    see below   whether received blocks are fsynced
     ``spark.streaming.receiverRestartDelay``    2000ms      first delay before a restart
     ``spark.streaming.stopGracefullyOnShutdown`` false      stop gracefully on SIGTERM and exit
     ``spark.streaming.unpersist``               true        unpersist RDDs that are forgotten
@@ -114,6 +136,7 @@ class StreamingSettings:
     ``spark.penstock.journal.compression``      none        none, lz4, snappy or zstd
     ==========================================  ==========  =======================================
 
+    ``write_ahead_log`` is None where it is not set: on with a checkpoint location, off without.
     ``rate`` holds those of back pressure.
     """
 
@@ -127,6 +150,7 @@ class StreamingSettings:
     stop_gracefully_on_shutdown: bool = False
     unpersist: bool = True
     ignore_missing_files: bool = False
+    write_ahead_log: bool | None = None
     rate: RateSettings = field(default_factory=RateSettings)
 
     @staticmethod
@@ -153,6 +177,7 @@ class StreamingSettings:
             get("spark.streaming.stopGracefullyOnShutdown", _flag, False),
             get("spark.streaming.unpersist", _flag, True),
             get("spark.files.ignoreMissingFiles", _flag, False),
+            get(WRITE_AHEAD_LOG, _flag, None),
             RateSettings.from_conf(conf),
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import (
     AlreadyExistsError,
@@ -103,6 +103,10 @@ class JournalStream:
                 ids={"stream": name},
                 hint="restore stream.json from another stream of the same schema",
             ) from e
+
+    def without_sync(self) -> JournalStream:
+        """Return this stream, written without surviving a power cut; see Storage.without_sync."""
+        return replace(self, storage=self.storage.without_sync())
 
     def writers(self) -> list[WriterId]:
         """Return all writers that ever claimed an epoch, sorted by receiver and epoch.

@@ -330,9 +330,9 @@ class ReceiverSupervisor:
         return True
 
     def _open_writer(self) -> None:
-        settings = self._task.settings
+        settings, stream = self._task.settings, self._task.stream
         writer = JournalWriter(
-            self._task.stream,
+            stream if settings.sync else stream.without_sync(),
             self._task.name,
             policy=settings.commit,
             compression=settings.compression,

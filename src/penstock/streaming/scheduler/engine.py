@@ -174,5 +174,6 @@ def _receiver_settings(
         commit=CommitPolicy(block_interval_ms=settings.block_interval_ms),
         compression=settings.journal_compression,
         restart_delay_ms=settings.receiver_restart_delay_ms,
+        sync=settings.write_ahead_log is not False,
         poll_ms=_LOCAL_POLL_MS if location.url.startswith("file:") else _REMOTE_POLL_MS,
     )
