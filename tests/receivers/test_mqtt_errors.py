@@ -128,20 +128,18 @@ def test_a_missing_password_file_is_tried_again() -> None:
     assert isinstance(error.cause, FileNotFoundError)
 
 
-def test_the_client_id_holds_the_receivers_name() -> None:
-    seen: list[bytes] = []
+@pytest.mark.parametrize(
+    ("options", "client_id"),
+    [({}, b"penstock-stream-r0"), ({"client_id": "shop floor"}, b"shop floor-r0")],
+)
+def test_the_client_id_holds_the_receivers_name(options: dict[str, str], client_id: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(10)
-        port = server.getsockname()[1]
-        for options in ({}, {"client_id": "shop floor"}):
-            with RecordingHost(expect_errors=True).run(
-                MqttReceiver("127.0.0.1", port, "t", **options)
-            ):  # type: ignore[arg-type]
-                connection, _ = server.accept()
-                with connection:
-                    seen.append(connection.recv(65_536))
-    assert b"\x00\x12penstock-stream-r0" in seen[0]
-    assert b"\x00\x0dshop floor-r0" in seen[1]
+        mqtt = MqttReceiver("127.0.0.1", server.getsockname()[1], "t", **options)  # type: ignore[arg-type]
+        with RecordingHost(expect_errors=True).run(mqtt):
+            connection, _ = server.accept()
+            with connection:
+                assert bytes([0, len(client_id)]) + client_id in connection.recv(65_536)
 
 
 @pytest.mark.parametrize(
