@@ -3,7 +3,7 @@
 from penstock.receivers.control import Order, Status, read_order, read_status, write_order
 from penstock.receivers.mqtt import MqttReceiver
 from penstock.receivers.receiver import Position, Receiver, ReceiverHost, ReceiverIdentity
-from penstock.receivers.socket import SocketReceiver
+from penstock.receivers.socket import FramedSocketReceiver, SocketReceiver
 from penstock.receivers.supervisor import (
     ReceiverSettings,
     ReceiverSupervisor,
@@ -14,6 +14,7 @@ from penstock.receivers.supervisor import (
 from penstock.receivers.tail import TailReceiver
 
 __all__ = [
+    "FramedSocketReceiver",
     "MqttReceiver",
     "Order",
     "Position",

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.errors import ConfigError
-from penstock.receivers import MqttReceiver, Receiver, SocketReceiver, TailReceiver
+from penstock.receivers import (
+    FramedSocketReceiver,
+    MqttReceiver,
+    Receiver,
+    SocketReceiver,
+    TailReceiver,
+)
 from penstock.streaming.dstream import DStream, UnionDStream, transformed
 from penstock.streaming.files import BinaryRecords, FileInputDStream, TextLines
 from penstock.streaming.graph import DStreamGraph
@@ -66,6 +72,40 @@ class StreamSources(ABC):
         return self.receiverStream(
             SocketReceiver(hostname, port), self._name("socket") if name is None else name
         )
+
+    def socketStream(
+        self,
+        hostname: str,
+        port: int,
+        *,
+        lengthBytes: int = 4,
+        byteorder: Literal["big", "little"] = "big",
+        maxRecordBytes: int = 16 << 20,
+        name: str | None = None,
+    ) -> ReceiverInputDStream:
+        """Return the stream of records (bytes) that a TCP server sends, each after its length.
+
+        Takes the place of Spark's ``socketStream(hostname, port, converter, storageLevel)`` of
+        Scala and Java: instead of a converter from the connection's bytes to objects, a framing
+        that needs no user code in the receiver; ``map`` makes objects of the records.
+
+        Args:
+            hostname: the server.
+            port: its TCP port.
+            lengthBytes: how many bytes the length takes: 1, 2, 4 or 8; unsigned, of the record
+                alone.
+            byteorder: of the length, ``"big"`` or ``"little"``.
+            maxRecordBytes: a longer record ends the connection with an error.
+            name: see ``receiverStream``.
+        """
+        receiver = FramedSocketReceiver(
+            hostname,
+            port,
+            length_bytes=lengthBytes,
+            byteorder=byteorder,
+            max_record_bytes=maxRecordBytes,
+        )
+        return self.receiverStream(receiver, self._name("socket") if name is None else name)
 
     def tailStream(
         self, path: str | Sequence[str], name: str | None = None
