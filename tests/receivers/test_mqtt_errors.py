@@ -90,6 +90,7 @@ def first_error(port: int, **options: Any) -> ReceiverError:
             "malformed",
             "those of an MQTT broker",
         ),
+        ("5", [CONNACK_5 + b"\xe0\x01\x07"], "malformed", "MQTT broker"),
         ("3.1.1", [CONNACK_3, SUBACK_3 + b"\x36\x04\x00\x01tx"], "malformed MQTT", "MQTT broker"),
     ],
 )

@@ -119,7 +119,7 @@ class MqttReceiver(ThreadedReceiver):
             while not self.shallEnd():
                 if (taken := buffer.take(_TAKE_S)) is not None:
                     self._store(taken, network)
-            network.stop_reading()
+            network.stop_receiving()
             if (taken := buffer.take(0)) is not None:
                 self._store(taken, network)
             self._wait_until_acked()
