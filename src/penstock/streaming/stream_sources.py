@@ -125,26 +125,40 @@ class StreamSources(ABC):
         topics: str | Sequence[str] = (),
         *,
         name: str | None = None,
-        **options: Any,
+        qos: int = 1,
+        client_id: str | None = None,
+        version: str = "3.1.1",
+        share_group: str | None = None,
+        username: str | None = None,
+        password_file: str | None = None,
+        tls: bool = False,
+        tls_ca: str | None = None,
+        tls_certificate: str | None = None,
+        tls_key: str | None = None,
     ) -> ReceiverInputDStream:
         """Return the stream of messages that an MQTT broker delivers, acknowledged when durable.
 
         Records are dicts, and rows on the DataFrame path: ``topic`` (str), ``payload`` (bytes),
-        ``qos``, ``retained``, ``received_ms``.
-
-        Args:
-            host: name or address of the broker.
-            port: its TCP port.
-            topics: topic filters to subscribe to.
-            name: see ``receiverStream``. It is part of the client id, so of the session at the
-                broker, unless ``client_id`` is given: name the stream, or a program that changes
-                leaves its session behind.
-            options: the other arguments of ``penstock.receivers.MqttReceiver``.
+        ``qos``, ``retained``, ``received_ms``. The arguments are those of
+        ``penstock.receivers.MqttReceiver``, and ``name``, for which see ``receiverStream``: it is
+        part of the client id, so of the session at the broker, unless ``client_id`` is given.
         """
-        return self.receiverStream(
-            MqttReceiver(host, port, topics, **options),
-            self._name("mqtt") if name is None else name,
+        receiver = MqttReceiver(
+            host,
+            port,
+            topics,
+            qos=qos,
+            client_id=client_id,
+            version=version,
+            share_group=share_group,
+            username=username,
+            password_file=password_file,
+            tls=tls,
+            tls_ca=tls_ca,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
         )
+        return self.receiverStream(receiver, self._name("mqtt") if name is None else name)
 
     def textFileStream(self, directory: str, name: str | None = None) -> DStream:
         """Return the stream of lines (UTF-8) of new files in a directory; see ``fileStream``."""
