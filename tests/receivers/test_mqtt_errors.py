@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import paho.mqtt.client as paho
 import pytest
 
 from penstock.errors import ConfigError, ReceiverError
@@ -177,3 +178,14 @@ def test_the_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(ConfigError, match=r"pip install 'penstock\[mqtt\]'"):
         MqttReceiver("h", topics="t")
+
+
+def test_a_library_without_what_we_replace_in_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(paho.Client, "_packet_read")
+    host = RecordingHost(expect_errors=True)
+    with host.run(MqttReceiver("127.0.0.1", topics="t")):
+        host.wait_until(lambda: bool(host.restarts))
+    assert isinstance(host.restarts[0].error, ConfigError)
+    assert "_packet_read" in str(host.restarts[0].error)

@@ -88,7 +88,8 @@ class BrokerClient(paho.Client):
             clean_session=None if is_v5 else False,
             reconnect_on_failure=False,
         )
-        if missing := [name for name in _HOOKS if not hasattr(self, name)]:
+        names = vars(paho.Client).keys() | vars(self).keys()
+        if missing := [name for name in _HOOKS if name not in names]:
             raise ConfigError(
                 f"this version of paho-mqtt has no {', '.join(missing)}",
                 operation="set up MQTT receiver",
@@ -185,14 +186,15 @@ class BrokerClient(paho.Client):
             if not chunk:
                 return MQTTErrorCode.MQTT_ERR_CONN_LOST
             self.received_bytes += len(chunk)
-            if (
-                code := self._take(chunk)
-            ) != MQTTErrorCode.MQTT_ERR_SUCCESS or self.socket() is None:
+            code = self._take(chunk)
+            if code != MQTTErrorCode.MQTT_ERR_SUCCESS or self.socket() is None:
                 return code
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _take(self, chunk: bytes) -> MQTTErrorCode:
         for event in self._reader.feed(chunk):
+            if not self.is_connected() and (isinstance(event, Messages) or event.head != _CONNACK):
+                raise malformed("its first packet is no CONNACK")
             if isinstance(event, Messages):
                 self._listener.on_messages(event)
             elif event.head & _TYPE == PUBREL:
@@ -204,8 +206,6 @@ class BrokerClient(paho.Client):
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _give_to_paho(self, head: int, body: bytes) -> MQTTErrorCode:
-        if not self.is_connected() and head != _CONNACK:
-            raise malformed("its first packet is no CONNACK")
         self._in_packet["command"] = head
         self._in_packet["packet"] = bytearray(body)
         self._in_packet["remaining_length"] = len(body)
