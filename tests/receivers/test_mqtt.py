@@ -75,17 +75,23 @@ def test_messages_come_in_order_with_their_facts(broker: Broker, version: str, q
     assert first == {"topic": "plant/a", "payload": b"0", "qos": qos, "retained": False}
 
 
-@both_versions
-def test_retained_messages_are_marked_and_empty_payloads_kept(broker: Broker, version: str) -> None:
-    host = RecordingHost()
+@pytest.mark.parametrize(("version", "starts_with_it"), [("3.1.1", 2), ("5", 1)])
+def test_retained_messages_are_marked_and_empty_payloads_kept(
+    broker: Broker, version: str, starts_with_it: int
+) -> None:
+    mqtt = subscriber(broker, version=version)
+    hosts = [RecordingHost(), RecordingHost()]
     with publisher(broker) as source:
         source.publish([b"kept \xff\x00"], topic="plant/ü", retain=True)
-        with host.run(subscriber(broker, version=version)):
-            host.wait_for_records(1)
-            source.publish([b""])
-            host.wait_for_records(2)
-    told = [(r["topic"], r["payload"], r["retained"]) for r in host.records]
-    assert told == [("plant/ü", b"kept \xff\x00", True), ("plant/a", b"", False)]
+        for times, host in enumerate(hosts, start=1):
+            with host.run(mqtt):
+                wait_subscribed(broker, times)
+                source.publish([b""])
+                host.wait_until(lambda host=host: b"" in payloads(host))  # type: ignore[misc]
+    kept = {"topic": "plant/ü", "payload": b"kept \xff\x00", "qos": 1, "retained": True}
+    first = [{**record, "received_ms": 0} for host in hosts for record in host.records]
+    assert first.count({**kept, "received_ms": 0}) == starts_with_it
+    assert len(first) == starts_with_it + 2
 
 
 def test_what_arrives_together_is_stored_together(broker: Broker) -> None:
@@ -140,6 +146,26 @@ def test_a_clean_stop_leaves_nothing_to_deliver_again(
         with second.run(mqtt):
             second.wait_for_records(100)
     assert payloads(first) + payloads(second) == numbered(200)
+
+
+@pytest.mark.parametrize(("qos", "version"), [(1, "3.1.1"), (2, "5")])
+def test_a_stop_amid_a_backlog_brings_nothing_twice(tmp_path: Path, qos: int, version: str) -> None:
+    broker = Broker(tmp_path, "allow_anonymous true", "max_inflight_messages 1000")
+    broker.start()
+    mqtt = subscriber(broker, version=version, qos=qos)
+    stored: list[bytes] = []
+    try:
+        make_session(broker, mqtt)
+        with publisher(broker) as source:
+            source.publish([b"%d" % i + bytes(2_000) for i in range(3_000)], qos=qos)
+        while len(stored) < 3_000:
+            host = RecordingHost()
+            with host.run(mqtt):
+                host.wait_for_records(min(300, 3_000 - len(stored)))
+            stored += payloads(host)
+    finally:
+        broker.kill()
+    assert sorted(int(payload.rstrip(b"\0")) for payload in stored) == list(range(3_000))
 
 
 def test_a_fenced_store_ends_the_thread_without_a_restart(broker: Broker) -> None:
@@ -240,8 +266,7 @@ def test_a_second_client_of_the_same_id_is_named(broker: Broker, version: str) -
 # -- back pressure --
 
 
-@pytest.mark.parametrize("buffer_bytes", [64 << 20, 1])
-@both_versions
+@pytest.mark.parametrize(("version", "buffer_bytes"), [("3.1.1", 64 << 20), ("5", 1)])
 def test_a_blocked_store_keeps_the_connection_and_drops_nothing(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, version: str, buffer_bytes: int
 ) -> None:
@@ -254,7 +279,7 @@ def test_a_blocked_store_keeps_the_connection_and_drops_nothing(
         wait_subscribed(broker)
         source.publish(numbered(100))
         # The broker would end the connection after 1.5 s without a sign of life.
-        assert eventually(lambda: broker.log().count("PINGREQ from penstock-stream-r0") >= 6)
+        assert eventually(lambda: broker.log().count("PINGREQ from penstock-stream-r0") >= 5)
         assert host.records == []
         host.unblock_stores()
         host.wait_for_records(100)

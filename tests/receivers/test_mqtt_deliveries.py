@@ -167,6 +167,12 @@ def test_a_lost_session_is_told_and_its_receipts_are_void() -> None:
     assert (len(again), acks) == (1, b""), "the identifier means another message now"
 
 
+def test_a_first_session_after_failed_connections_is_not_a_lost_one() -> None:
+    deliveries = Deliveries()
+    deliveries.disconnected()
+    assert not deliveries.connected(session_present=False)
+
+
 def test_an_acknowledgement_waits_for_its_message_on_the_new_connection() -> None:
     deliveries = Deliveries()
     deliveries.connected(session_present=False)

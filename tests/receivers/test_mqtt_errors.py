@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import paho.mqtt.client as paho
 import pytest
 
 from penstock.errors import ConfigError, ReceiverError
@@ -90,6 +91,7 @@ def first_error(port: int, **options: Any) -> ReceiverError:
             "malformed",
             "those of an MQTT broker",
         ),
+        ("5", [CONNACK_5 + b"\xe0\x01\x07"], "malformed", "MQTT broker"),
         ("3.1.1", [CONNACK_3, SUBACK_3 + b"\x36\x04\x00\x01tx"], "malformed MQTT", "MQTT broker"),
     ],
 )
@@ -128,20 +130,18 @@ def test_a_missing_password_file_is_tried_again() -> None:
     assert isinstance(error.cause, FileNotFoundError)
 
 
-def test_the_client_id_holds_the_receivers_name() -> None:
-    seen: list[bytes] = []
+@pytest.mark.parametrize(
+    ("options", "client_id"),
+    [({}, b"penstock-stream-r0"), ({"client_id": "shop floor"}, b"shop floor-r0")],
+)
+def test_the_client_id_holds_the_receivers_name(options: dict[str, str], client_id: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(10)
-        port = server.getsockname()[1]
-        for options in ({}, {"client_id": "shop floor"}):
-            with RecordingHost(expect_errors=True).run(
-                MqttReceiver("127.0.0.1", port, "t", **options)
-            ):  # type: ignore[arg-type]
-                connection, _ = server.accept()
-                with connection:
-                    seen.append(connection.recv(65_536))
-    assert b"\x00\x12penstock-stream-r0" in seen[0]
-    assert b"\x00\x0dshop floor-r0" in seen[1]
+        mqtt = MqttReceiver("127.0.0.1", server.getsockname()[1], "t", **options)  # type: ignore[arg-type]
+        with RecordingHost(expect_errors=True).run(mqtt):
+            connection, _ = server.accept()
+            with connection:
+                assert bytes([0, len(client_id)]) + client_id in connection.recv(65_536)
 
 
 @pytest.mark.parametrize(
@@ -178,3 +178,14 @@ def test_the_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(ConfigError, match=r"pip install 'penstock\[mqtt\]'"):
         MqttReceiver("h", topics="t")
+
+
+def test_a_library_without_what_we_replace_in_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(paho.Client, "_packet_read")
+    host = RecordingHost(expect_errors=True)
+    with host.run(MqttReceiver("127.0.0.1", topics="t")):
+        host.wait_until(lambda: bool(host.restarts))
+    assert isinstance(host.restarts[0].error, ConfigError)
+    assert "_packet_read" in str(host.restarts[0].error)

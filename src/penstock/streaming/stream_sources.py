@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.errors import ConfigError
 from penstock.journal.consumer import StartingOffsets
-from penstock.receivers import HttpReceiver, MqttReceiver, Receiver, SocketReceiver, TailReceiver
+from penstock.receivers import (
+    FramedSocketReceiver,
+    HttpReceiver,
+    MqttReceiver,
+    Receiver,
+    SocketReceiver,
+    TailReceiver,
+)
 from penstock.streaming.dstream import DStream, UnionDStream, transformed
 from penstock.streaming.files import BinaryRecords, FileInputDStream, TextLines
 from penstock.streaming.graph import DStreamGraph
@@ -78,6 +85,40 @@ class StreamSources(ABC):
             [SocketReceiver(hostname, port)] * receivers,
             self._name("socket") if name is None else name,
         )
+
+    def socketStream(
+        self,
+        hostname: str,
+        port: int,
+        *,
+        lengthBytes: int = 4,
+        byteorder: Literal["big", "little"] = "big",
+        maxRecordBytes: int = 16 << 20,
+        name: str | None = None,
+    ) -> ReceiverInputDStream:
+        """Return the stream of records (bytes) that a TCP server sends, each after its length.
+
+        Takes the place of Spark's ``socketStream(hostname, port, converter, storageLevel)`` of
+        Scala and Java: instead of a converter from the connection's bytes to objects, a framing
+        that needs no user code in the receiver; ``map`` makes objects of the records.
+
+        Args:
+            hostname: the server.
+            port: its TCP port.
+            lengthBytes: how many bytes the length takes: 1, 2, 4 or 8; unsigned, of the record
+                alone.
+            byteorder: of the length, ``"big"`` or ``"little"``.
+            maxRecordBytes: a longer record ends the connection with an error.
+            name: see ``receiverStream``.
+        """
+        receiver = FramedSocketReceiver(
+            hostname,
+            port,
+            length_bytes=lengthBytes,
+            byteorder=byteorder,
+            max_record_bytes=maxRecordBytes,
+        )
+        return self.receiverStream(receiver, self._name("socket") if name is None else name)
 
     def httpStream(
         self,
@@ -154,26 +195,40 @@ class StreamSources(ABC):
         topics: str | Sequence[str] = (),
         *,
         name: str | None = None,
-        **options: Any,
+        qos: int = 1,
+        client_id: str | None = None,
+        version: str = "3.1.1",
+        share_group: str | None = None,
+        username: str | None = None,
+        password_file: str | None = None,
+        tls: bool = False,
+        tls_ca: str | None = None,
+        tls_certificate: str | None = None,
+        tls_key: str | None = None,
     ) -> ReceiverInputDStream:
         """Return the stream of messages that an MQTT broker delivers, acknowledged when durable.
 
         Records are dicts, and rows on the DataFrame path: ``topic`` (str), ``payload`` (bytes),
-        ``qos``, ``retained``, ``received_ms``.
-
-        Args:
-            host: name or address of the broker.
-            port: its TCP port.
-            topics: topic filters to subscribe to.
-            name: see ``receiverStream``. It is part of the client id, so of the session at the
-                broker, unless ``client_id`` is given: name the stream, or a program that changes
-                leaves its session behind.
-            options: the other arguments of ``penstock.receivers.MqttReceiver``.
+        ``qos``, ``retained``, ``received_ms``. The arguments are those of
+        ``penstock.receivers.MqttReceiver``, and ``name``, for which see ``receiverStream``: it is
+        part of the client id, so of the session at the broker, unless ``client_id`` is given.
         """
-        return self.receiverStream(
-            MqttReceiver(host, port, topics, **options),
-            self._name("mqtt") if name is None else name,
+        receiver = MqttReceiver(
+            host,
+            port,
+            topics,
+            qos=qos,
+            client_id=client_id,
+            version=version,
+            share_group=share_group,
+            username=username,
+            password_file=password_file,
+            tls=tls,
+            tls_ca=tls_ca,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
         )
+        return self.receiverStream(receiver, self._name("mqtt") if name is None else name)
 
     def textFileStream(self, directory: str, name: str | None = None) -> DStream:
         """Return the stream of lines (UTF-8) of new files in a directory; see ``fileStream``."""

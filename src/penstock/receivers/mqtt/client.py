@@ -19,6 +19,7 @@ from typing import Protocol
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.exception import MQTTException
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -27,7 +28,14 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from penstock.errors import ConfigError
 from penstock.receivers.mqtt.failures import refused
 from penstock.receivers.mqtt.options import MqttOptions
-from penstock.receivers.mqtt.packets import PINGREQ, PUBREL, Messages, PacketReader, malformed
+from penstock.receivers.mqtt.packets import (
+    DISCONNECT,
+    PINGREQ,
+    PUBREL,
+    Messages,
+    PacketReader,
+    malformed,
+)
 
 __all__ = ["KEEPALIVE_S", "BrokerClient", "Listener"]
 
@@ -41,6 +49,7 @@ _SEND_RETAINED_FOR_NEW = 1  # MQTT 5, 3.8.3.1: not again when a client only rene
 _FIRST_FAILURE = 0x80
 _TYPE = 0xF0
 _CONNACK = 0x20
+_OF_NO_CONCERN = 0  # a packet type for which paho does nothing more than to send the bytes
 _HOOKS = (
     "_create_socket",
     "_in_packet",
@@ -79,7 +88,8 @@ class BrokerClient(paho.Client):
             clean_session=None if is_v5 else False,
             reconnect_on_failure=False,
         )
-        if missing := [name for name in _HOOKS if not hasattr(self, name)]:
+        names = vars(paho.Client).keys() | vars(self).keys()
+        if missing := [name for name in _HOOKS if name not in names]:
             raise ConfigError(
                 f"this version of paho-mqtt has no {', '.join(missing)}",
                 operation="set up MQTT receiver",
@@ -88,6 +98,7 @@ class BrokerClient(paho.Client):
         self.failure: Exception | None = None
         self.received_bytes = 0
         self.is_subscribed = False
+        self._said_goodbye = False
         self._options = options
         self._listener = listener
         self._reader = PacketReader(has_properties=is_v5)
@@ -114,10 +125,24 @@ class BrokerClient(paho.Client):
         else:
             self.connect(options.host, options.port, KEEPALIVE_S)
 
+    def is_usable(self) -> bool:
+        """Whether there is a connection, and the broker has not refused what we want of it."""
+        return self.socket() is not None and self.failure is None
+
     def send(self, packets: bytes) -> None:
-        """Send whole packets, now or when the socket takes them."""
-        if packets and self.socket() is not None:
-            self._packet_queue(packets[0], packets, 0, 0)
+        """Send whole packets, now or when the socket takes them; nothing after ``goodbye``."""
+        if packets and self.socket() is not None and not self._said_goodbye:
+            self._packet_queue(_OF_NO_CONCERN, packets, 0, 0)
+
+    def goodbye(self) -> None:
+        """Tell the broker that this connection ends in order; it closes it then."""
+        self.send(DISCONNECT)
+        self._said_goodbye = True
+
+    def close(self) -> None:
+        """Close the connection, if it is still open."""
+        if (connection := self.socket()) is not None:
+            connection.close()
 
     @property
     def ping_interval_s(self) -> float:
@@ -161,14 +186,15 @@ class BrokerClient(paho.Client):
             if not chunk:
                 return MQTTErrorCode.MQTT_ERR_CONN_LOST
             self.received_bytes += len(chunk)
-            if (
-                code := self._take(chunk)
-            ) != MQTTErrorCode.MQTT_ERR_SUCCESS or self.socket() is None:
+            code = self._take(chunk)
+            if code != MQTTErrorCode.MQTT_ERR_SUCCESS or self.socket() is None:
                 return code
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _take(self, chunk: bytes) -> MQTTErrorCode:
         for event in self._reader.feed(chunk):
+            if not self.is_connected() and (isinstance(event, Messages) or event.head != _CONNACK):
+                raise malformed("its first packet is no CONNACK")
             if isinstance(event, Messages):
                 self._listener.on_messages(event)
             elif event.head & _TYPE == PUBREL:
@@ -180,12 +206,13 @@ class BrokerClient(paho.Client):
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _give_to_paho(self, head: int, body: bytes) -> MQTTErrorCode:
-        if not self.is_connected() and head != _CONNACK:
-            raise malformed("its first packet is no CONNACK")
         self._in_packet["command"] = head
         self._in_packet["packet"] = bytearray(body)
         self._in_packet["remaining_length"] = len(body)
-        code = self._packet_handle()
+        try:
+            code = self._packet_handle()
+        except MQTTException as error:
+            raise malformed(str(error)) from error
         return MQTTErrorCode.MQTT_ERR_SUCCESS if code is None else code
 
     # -- callbacks --
@@ -224,10 +251,7 @@ class BrokerClient(paho.Client):
                 self.failure = refused(
                     f"granted only QoS {reason.value} for {topic!r}", "QoS not supported"
                 )
-        if self.failure is None:
-            self.is_subscribed = True
-        else:
-            self.disconnect()
+        self.is_subscribed = self.failure is None
 
     def _disconnected(
         self,

@@ -43,6 +43,7 @@ class Deliveries:
     def __init__(self) -> None:
         self._session = 0
         self._connection = 0
+        self._has_session = False
         self._pending: dict[bytes, int] = {}
         """Not durable yet -> the connection on which the broker last sent it."""
         self._owed: set[bytes] = set()
@@ -56,7 +57,8 @@ class Deliveries:
 
     def connected(self, *, session_present: bool) -> bool:
         """Begin a connection; return whether the broker lost the session of the one before."""
-        lost = self._connection > 0 and not session_present
+        lost = self._has_session and not session_present
+        self._has_session = True
         self._connection += 1
         if not session_present:
             self._session += 1

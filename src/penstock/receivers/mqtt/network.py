@@ -30,7 +30,7 @@ _STABLE_S = 10.0
 """A connection that held this long worked: two clients that take a session from each other do not
 count each of their short ones as a success."""
 _SILENCE_S = 1.5 * KEEPALIVE_S
-_FLUSH_S = 2.0
+_GOODBYE_S = 2.0
 
 
 class Network:
@@ -58,7 +58,7 @@ class Network:
         self._client: BrokerClient
         self._durable: deque[Sequence[Receipt]] = deque()
         self._wakeup = _Wakeup()
-        self._reading = True
+        self._receiving = True
         self._closing = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"penstock-mqtt-{client_id}", daemon=True
@@ -77,13 +77,17 @@ class Network:
         """Look at once at what changed: messages were taken from a full buffer, say."""
         self._wakeup.wake()
 
-    def stop_reading(self) -> None:
-        """Take no more messages; acknowledgements still go out."""
-        self._reading = False
-        self.wake()
+    def stop_receiving(self) -> None:
+        """Take no more messages; acknowledgements still go out.
+
+        What the broker sends is read all the same, and dropped for it to deliver again: a broker
+        that cannot write may not come to read the acknowledgements.
+        """
+        self._receiving = False
 
     def close(self) -> None:
         """Send what is to be acknowledged, disconnect, and end the thread."""
+        self.stop_receiving()
         self._closing.set()
         self.wake()
         self._thread.join()
@@ -127,8 +131,8 @@ class Network:
         client = self._client
         heard_s = pinged_s = time.monotonic()
         heard_bytes = 0
-        while client.socket() is not None and not self._closing.is_set():
-            may_read = self._reading and not self._buffer.is_full
+        while client.is_usable() and not self._closing.is_set():
+            may_read = not (self._receiving and self._buffer.is_full)
             if self._wait(may_read):
                 client.loop_read()
             self._acknowledge()
@@ -166,18 +170,19 @@ class Network:
             self._client.send(b"".join(acks))
 
     def _disconnect(self) -> None:
-        """Say goodbye; what is durable by now is acknowledged before that."""
+        """Acknowledge what is durable, say goodbye, and wait until the broker has read that.
+
+        It tells by closing. Closed by us, with something of the broker's unread, TCP would discard
+        what we sent last.
+        """
         client = self._client
-        if client.socket() is None:
-            return
         self._acknowledge()
-        client.disconnect()
-        deadline_s = time.monotonic() + (_FLUSH_S if client.failure is None else 0)
-        while client.socket() is not None and time.monotonic() < deadline_s:
-            if self._wait(may_read=False):
-                break
-        if (connection := client.socket()) is not None:
-            connection.close()
+        client.goodbye()
+        deadline_s = time.monotonic() + _GOODBYE_S
+        while client.is_usable() and time.monotonic() < deadline_s:
+            if self._wait(may_read=True):
+                client.loop_read()
+        client.close()
 
     def _described(self, failure: Exception | None) -> ReceiverError:
         address = f"{self._options.host}:{self._options.port}"
@@ -208,6 +213,8 @@ class Network:
 
     def on_messages(self, messages: Messages) -> None:
         """See client.Listener."""
+        if not self._receiving:
+            return
         receipt, acks = self._deliveries.admit(messages)
         self._client.send(acks)
         if len(messages):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from penstock.errors import ReceiverError
 
 __all__ = [
+    "DISCONNECT",
     "PINGREQ",
     "PUBREL",
     "Messages",
@@ -27,6 +28,7 @@ __all__ = [
     "qos_of",
 ]
 
+DISCONNECT = b"\xe0\x00"
 PINGREQ = b"\xc0\x00"
 PUBREL = 0x60
 

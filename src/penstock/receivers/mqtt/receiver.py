@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.errors import ReceiverError
 from penstock.receivers.mqtt.buffer import MessageBuffer, Taken
-from penstock.receivers.mqtt.options import MESSAGES_SCHEMA, check_options, require_paho
+from penstock.receivers.mqtt.options import MESSAGES_SCHEMA, MqttOptions, require_paho
 from penstock.receivers.mqtt.packets import Messages
 from penstock.receivers.threaded import ThreadedReceiver
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MqttReceiver"]
 
 _BUFFER_BYTES = 64 << 20
+"""Of what has come; as much again may be with the store that blocks."""
 _TAKE_S = 0.1
 _ACKS_S = 5.0
 
@@ -41,7 +42,7 @@ class MqttReceiver(ThreadedReceiver):
     message.
 
     Back pressure: the broker sends up to its in-flight window (with MQTT 5 at most 10,000 messages)
-    before it waits for acknowledgements. What has come waits in memory, about 64 MiB of it; then
+    before it waits for acknowledgements. What has come waits in memory, up to about 128 MiB; then
     nothing is read and TCP holds the broker back. Pings are sent meanwhile. Nothing is dropped
     here.
 
@@ -88,10 +89,10 @@ class MqttReceiver(ThreadedReceiver):
         tls_key: str | None = None,
     ) -> None:
         require_paho()
-        self._options = check_options(
-            host,
-            port,
-            topics,
+        self._options = MqttOptions(
+            host=host,
+            port=port,
+            topics=(topics,) if isinstance(topics, str) else tuple(topics),
             qos=qos,
             client_id=client_id,
             version=version,
@@ -119,7 +120,7 @@ class MqttReceiver(ThreadedReceiver):
             while not self.shallEnd():
                 if (taken := buffer.take(_TAKE_S)) is not None:
                     self._store(taken, network)
-            network.stop_reading()
+            network.stop_receiving()
             if (taken := buffer.take(0)) is not None:
                 self._store(taken, network)
             self._wait_until_acked()
