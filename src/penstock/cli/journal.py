@@ -27,6 +27,7 @@ from penstock.cli.journal_places import (
     open_streams,
 )
 from penstock.cli.journal_records import as_json, as_text, records
+from penstock.cli.journal_replay import replay_dead_letters
 from penstock.errors import ConfigError, LogFormatError, PenstockError
 from penstock.journal import JournalStream, Verdict, verify_stream
 from penstock.journal.losses import skip_command
@@ -38,6 +39,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="journal", no_args_is_help=True, help="Look at a journal, read it, verify it, mend it."
 )
+app.command("replay")(replay_dead_letters)
 app.command("skip")(skip_records)
 app.command("losses")(list_losses)
 

@@ -52,6 +52,7 @@ __all__ = [
     "pending_findings",
     "record_finding",
     "source_stream",
+    "uncollected",
 ]
 
 _SUFFIX = "-dead"
@@ -184,6 +185,14 @@ def collect(source: JournalStream, dead: JournalStream) -> int:
     return collected
 
 
+def uncollected(dead: JournalStream) -> Iterator[pa.Table]:
+    """Yield the dead letters that tasks found and nobody collected yet; changes nothing."""
+    held = _held_findings(last_writer(dead)[1])
+    for name in pending_findings(dead):
+        if name not in held and (table := _read(dead, name)) is not None:
+            yield table
+
+
 def last_writer(dead: JournalStream) -> tuple[WriterId, BlockFooter]:
     """Return the writer that takes the next block, and the block that it follows."""
     writers = [writer for writer in dead.writers() if writer.receiver == _RECEIVER]
@@ -196,7 +205,7 @@ def last_writer(dead: JournalStream) -> tuple[WriterId, BlockFooter]:
 
 def _next_group(dead: JournalStream, newest: BlockFooter) -> list[str]:
     """Bury the findings of the newest block; return those that the next one takes."""
-    held = set((newest.position or {}).get("findings", ()))
+    held = _held_findings(newest)
     group: list[str] = []
     size = 0
     # Listed after the newest block was read: what is left unburied then is in no block.
@@ -209,6 +218,10 @@ def _next_group(dead: JournalStream, newest: BlockFooter) -> list[str]:
             group.append(entry.name)
             size += entry.size
     return group
+
+
+def _held_findings(newest: BlockFooter) -> set[str]:
+    return set((newest.position or {}).get("findings", ()))
 
 
 def _publish(dead: JournalStream, writer: WriterId, newest: BlockFooter, group: list[str]) -> int:

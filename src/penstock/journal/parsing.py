@@ -20,6 +20,7 @@ from penstock.errors import BadRecordError
 from penstock.journal.dead_letters import DeadLetter, record_finding
 from penstock.journal.raw_records import to_raw
 from penstock.journal.reader import read_slices, slice_ranges
+from penstock.journal.replay import EarlierAttempts
 from penstock.journal.slices import BlockSlice, task_count
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
@@ -176,6 +177,7 @@ class DeadLetters:
     ) -> None:
         """Write the cell's dead letters; see record_finding for what it raises."""
         now = datetime.now(timezone.utc)
+        earlier = EarlierAttempts(stream, cell.partition)
         letters = [
             DeadLetter(
                 raw=refusal.raw,
@@ -184,7 +186,7 @@ class DeadLetters:
                 writer=cell.partition,
                 offset=refusal.offset,
                 time=now,
-                attempts=1,
+                attempts=1 + earlier.of(refusal.offset),
             )
             for refusal in refused
         ]
