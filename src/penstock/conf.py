@@ -18,6 +18,7 @@ __all__ = ["DEFAULT_INITIAL_RATE", "RateSettings", "StreamingSettings"]
 
 _T = TypeVar("_T")
 _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+_UNITS_LOG2 = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 DEFAULT_INITIAL_RATE = 1000.0
 """Records/s of the first batch when back pressure is on and no setting bounds it.
@@ -112,6 +113,9 @@ class StreamingSettings:
     ``spark.files.ignoreMissingFiles``          false       go on without files that are gone
     ``spark.sql.streaming.minBatchesToRetain``  100         entries kept in the two logs
     ``spark.penstock.journal.compression``      none        none, lz4, snappy or zstd
+    ``spark.penstock.journal.maxBytes``         none        most bytes of a stream's blocks (``20g``)
+    ``spark.penstock.journal.maxLag``           none        most records of a stream not committed
+    ``spark.penstock.journal.whenFull``         block       at these: the source waits, or fail
     ==========================================  ==========  =======================================
 
     ``rate`` holds those of back pressure.
@@ -127,6 +131,9 @@ class StreamingSettings:
     stop_gracefully_on_shutdown: bool = False
     unpersist: bool = True
     ignore_missing_files: bool = False
+    journal_max_bytes: int | None = None
+    journal_max_lag: int | None = None
+    journal_when_full: str = "block"
     rate: RateSettings = field(default_factory=RateSettings)
 
     @staticmethod
@@ -153,6 +160,9 @@ class StreamingSettings:
             get("spark.streaming.stopGracefullyOnShutdown", _flag, False),
             get("spark.streaming.unpersist", _flag, True),
             get("spark.files.ignoreMissingFiles", _flag, False),
+            get("spark.penstock.journal.maxBytes", _size, None),
+            get("spark.penstock.journal.maxLag", _positive, None),
+            get("spark.penstock.journal.whenFull", _when_full, usual.journal_when_full),
             RateSettings.from_conf(conf),
         )
 
@@ -181,6 +191,19 @@ def _positive(name: str, text: str) -> int:
     if not re.fullmatch(r"\s*[0-9]+\s*", text) or int(text) < 1:
         raise _refused(name, text, "a whole number of 1 or more")
     return int(text)
+
+
+def _size(name: str, text: str) -> int:
+    match = re.fullmatch(r"\s*(\d+)([kmgt]?)b?\s*", text.lower())
+    if not match or int(match[1]) == 0:
+        raise _refused(name, text, "bytes, or such as 500m or 20g")
+    return int(match[1]) << _UNITS_LOG2[match[2]]
+
+
+def _when_full(name: str, text: str) -> str:
+    if text.strip().lower() not in ("block", "fail"):
+        raise _refused(name, text, "block or fail")
+    return text.strip().lower()
 
 
 def _flag(name: str, text: str) -> bool:
