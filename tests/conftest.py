@@ -45,13 +45,14 @@ def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
+        "spark.default.parallelism": "2",  # the other two slots are for receivers
         "spark.local.dir": str(folder),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    conf = SparkConf().setMaster("local[2]").setAppName("penstock tests").setAll(settings.items())
+    conf = SparkConf().setMaster("local[4]").setAppName("penstock tests").setAll(settings.items())
     context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
     yield context

@@ -29,8 +29,18 @@ Prepare = Callable[..., Callable[[], object]]
 """Gets a step ready, and returns what takes it; a function of a module."""
 
 
-def traced(prepare: Prepare, args: tuple[Any, ...], log: str | Path, inject: str = "") -> int:
-    """Take a step in a new process under strace; return the process's exit code."""
+def traced(
+    prepare: Prepare,
+    args: tuple[Any, ...],
+    log: str | Path,
+    inject: str = "",
+    *,
+    threads: bool = False,
+) -> int:
+    """Take a step in a new process under strace; return the process's exit code.
+
+    ``threads`` also traces the threads that the step starts, each with counts of its own.
+    """
     assert _STRACE is not None
     _SPAWN.set_forkserver_preload([__name__, prepare.__module__])
     ours, its = _SPAWN.Pipe()
@@ -38,6 +48,7 @@ def traced(prepare: Prepare, args: tuple[Any, ...], log: str | Path, inject: str
     process.start()
     assert ours.recv() == "ready"
     options = ["-o", str(log), "-e", "trace=all", *(["-e", f"inject={inject}"] if inject else [])]
+    options += ["-f"] if threads else []
     tracer = subprocess.Popen([_STRACE, *options, "-p", str(process.pid)], stderr=subprocess.PIPE)
     assert tracer.stderr is not None
     try:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.conf import DEFAULT_INITIAL_RATE, RateSettings, StreamingSettings
+from penstock.conf import (
+    DEFAULT_INITIAL_RATE,
+    RateSettings,
+    StreamingSettings,
+    settings_without_effect,
+)
 from penstock.errors import ConfigError
 
 
@@ -64,6 +69,17 @@ def test_a_wrong_value_is_refused_by_name(name: str, text: str) -> None:
     assert name in str(caught.value)
     assert repr(text) in str(caught.value)
     assert "Hint: give" in str(caught.value)
+
+
+def test_settings_of_sparks_write_ahead_logs_have_no_effect() -> None:
+    names = [
+        "spark.streaming.driver.writeAheadLog.allowBatching",
+        "spark.streaming.receiver.writeAheadLog.maxFailures",
+    ]
+    conf = dict.fromkeys([*names, "spark.streaming.receiver.writeAheadLog.enable"], "true")
+    assert settings_without_effect(conf) == names
+    assert StreamingSettings.from_conf(conf).write_ahead_log is True
+    assert StreamingSettings.from_conf({}).write_ahead_log is None
 
 
 def test_rate_settings_are_sparks() -> None:

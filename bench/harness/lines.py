@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["LINE_BYTES", "WORDS_PER_LINE", "log_lines", "word_lines"]
+import pyarrow as pa
+
+__all__ = [
+    "EVENT_COLUMNS",
+    "LINE_BYTES",
+    "WORDS_PER_LINE",
+    "event_lines",
+    "log_lines",
+    "word_lines",
+]
 
 LINE_BYTES = 78
 """Bytes of a log line with its newline."""
 
 WORDS_PER_LINE = 16
+
+EVENT_COLUMNS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("user", pa.string()),
+        ("path", pa.string()),
+        ("ms", pa.float64()),
+        ("agent", pa.string()),
+    ]
+)
+"""Of ``event_lines``."""
 
 _VOCABULARY = 5_000
 
@@ -43,3 +63,15 @@ def word_lines(count: int, seed: int = 7) -> bytes:
     drawn = chance.choices(words, weights, k=count * WORDS_PER_LINE)
     lines = (drawn[at : at + WORDS_PER_LINE] for at in range(0, len(drawn), WORDS_PER_LINE))
     return ("\n".join(map(" ".join, lines)) + "\n").encode()
+
+
+def event_lines(count: int, seed: int = 7) -> bytes:
+    """Return that many lines of JSON, of about 150 bytes, the same for the same seed."""
+    chance = random.Random(seed)
+    lines = (
+        f'{{"id": {number}, "user": "user-{chance.randrange(10**6)}", '
+        f'"path": "{chance.choice(_PATHS)}", "ms": {chance.random() * 900:.3f}, '
+        f'"agent": "Mozilla/5.0 (X11; Linux x86_64) {chance.getrandbits(64):016x}"}}\n'
+        for number in range(count)
+    )
+    return "".join(lines).encode()

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["LoadServer", "fresh_process", "load_server", "text_server"]
+__all__ = ["LoadServer", "fresh_process", "http_server", "load_server", "text_server"]
 
 _BENCH = Path(__file__).parent.parent
 _STOP_S = 10.0
@@ -129,6 +129,13 @@ def load_server(backlog: int, steps: Sequence[tuple[float, float]]) -> Iterator[
     script = [f"{at_s}:{rate}" for at_s, rate in steps]
     with _server("harness.load_server", str(backlog), *script) as printed:
         yield LoadServer(printed)
+
+
+@contextmanager
+def http_server(kind: str) -> Iterator[int]:
+    """Run an HTTP server (harness.http_server) of a kind; yields its port. Ends with the block."""
+    with _server("harness.http_server", kind) as printed:
+        yield int(printed.readline())
 
 
 @contextmanager

@@ -12,13 +12,18 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock.errors import ConfigError
-from penstock.model import COMPRESSIONS
+from penstock.model import COMPRESSIONS, parse_size
 
-__all__ = ["DEFAULT_INITIAL_RATE", "RateSettings", "StreamingSettings"]
+__all__ = [
+    "DEFAULT_INITIAL_RATE",
+    "WRITE_AHEAD_LOG",
+    "RateSettings",
+    "StreamingSettings",
+    "settings_without_effect",
+]
 
 _T = TypeVar("_T")
 _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-_UNITS_LOG2 = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 DEFAULT_INITIAL_RATE = 1000.0
 """Records/s of the first batch when back pressure is on and no setting bounds it.
@@ -26,6 +31,20 @@ DEFAULT_INITIAL_RATE = 1000.0
 Spark leaves that batch unbounded. A cold JVM takes seconds over its first batch whatever it holds,
 and from here an estimator needs three batches to a million records/s, so little is lost.
 """
+
+
+WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
+
+_WRITE_AHEAD_LOGS = re.compile(r"spark\.streaming\.(receiver|driver)\.writeAheadLog\.\w+")
+
+
+def settings_without_effect(conf: Mapping[str, str]) -> list[str]:
+    """Return the settings of Spark's own write-ahead logs in a configuration: there are none here.
+
+    Blocks are files that are written once and whole, so there is nothing to roll over, to close
+    after a write or to batch.
+    """
+    return sorted(n for n in conf if _WRITE_AHEAD_LOGS.fullmatch(n) and n != WRITE_AHEAD_LOG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +126,20 @@ class StreamingSettings:
     ``spark.streaming.fileStream.``
     ``minRememberDuration``                     60s         how late a file may show up
     ``spark.streaming.gracefulStopTimeout``     10 batches  how long a graceful stop may take
+    ``spark.streaming.receiver.``
+    ``writeAheadLog.enable``                    see below   whether received blocks are fsynced
     ``spark.streaming.receiverRestartDelay``    2000ms      first delay before a restart
     ``spark.streaming.stopGracefullyOnShutdown`` false      stop gracefully on SIGTERM and exit
     ``spark.streaming.unpersist``               true        unpersist RDDs that are forgotten
     ``spark.files.ignoreMissingFiles``          false       go on without files that are gone
     ``spark.sql.streaming.minBatchesToRetain``  100         entries kept in the two logs
     ``spark.penstock.journal.compression``      none        none, lz4, snappy or zstd
-    ``spark.penstock.journal.maxBytes``         none        most bytes of a stream's blocks (``20g``)
+    ``spark.penstock.journal.maxBytes``         none        most bytes of a stream's blocks, ``20g``
     ``spark.penstock.journal.maxLag``           none        most records of a stream not committed
     ``spark.penstock.journal.whenFull``         block       at these: the source waits, or fail
     ==========================================  ==========  =======================================
 
+    ``write_ahead_log`` is None where it is not set: on with a checkpoint location, off without.
     ``rate`` holds those of back pressure.
     """
 
@@ -134,6 +156,7 @@ class StreamingSettings:
     journal_max_bytes: int | None = None
     journal_max_lag: int | None = None
     journal_when_full: str = "block"
+    write_ahead_log: bool | None = None
     rate: RateSettings = field(default_factory=RateSettings)
 
     @staticmethod
@@ -163,6 +186,7 @@ class StreamingSettings:
             get("spark.penstock.journal.maxBytes", _size, None),
             get("spark.penstock.journal.maxLag", _positive, None),
             get("spark.penstock.journal.whenFull", _when_full, usual.journal_when_full),
+            get(WRITE_AHEAD_LOG, _flag, None),
             RateSettings.from_conf(conf),
         )
 
@@ -194,10 +218,10 @@ def _positive(name: str, text: str) -> int:
 
 
 def _size(name: str, text: str) -> int:
-    match = re.fullmatch(r"\s*(\d+)([kmgt]?)b?\s*", text.lower())
-    if not match or int(match[1]) == 0:
+    size = parse_size(text)
+    if not size:
         raise _refused(name, text, "bytes, or such as 500m or 20g")
-    return int(match[1]) << _UNITS_LOG2[match[2]]
+    return size
 
 
 def _when_full(name: str, text: str) -> str:

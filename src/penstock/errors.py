@@ -12,6 +12,7 @@
     │   ├── WriterBrokenError       an earlier publish failed: this writer takes nothing more
     │   │   └── JournalFullError    the bound on the stream's bytes or lag leaves no room
     │   ├── DamagedBlockError       a block fails its checksum or cannot be parsed
+    │   │   └── NewerBlockError     a block is sound, and of a format newer than this penstock
     │   └── MissingBlockError       a range asked for that the journal no longer (or not yet) holds
     ├── CheckpointError
     │   ├── LogFormatError          a log file is torn, altered, or of a newer version
@@ -25,6 +26,7 @@
     │   ├── MissingStateError       state that should be there is not
     │   └── LocalCopyError          an executor's local copy of state cannot be used
     └── StreamingError              a streaming program was used against its life cycle
+        ├── BadRecordError          a parser refused a record
         ├── BatchFailedError        a batch's job raised; the batch stays uncommitted
         └── SourceChangedError      a file was changed or removed before its batch was done
 
@@ -39,6 +41,7 @@ from typing import Any
 
 __all__ = [
     "AlreadyExistsError",
+    "BadRecordError",
     "BatchFailedError",
     "CheckpointError",
     "ConcurrentDriverError",
@@ -53,6 +56,7 @@ __all__ = [
     "LogGapError",
     "MissingBlockError",
     "MissingStateError",
+    "NewerBlockError",
     "NotFoundError",
     "PenstockError",
     "ReceiverError",
@@ -158,6 +162,10 @@ class DamagedBlockError(JournalError):
     """A block fails its checksum or cannot be parsed."""
 
 
+class NewerBlockError(DamagedBlockError):
+    """A block of a newer format version: it is sound, and this version cannot read it."""
+
+
 class MissingBlockError(JournalError):
     """A range was asked for that the journal no longer, or not yet, holds."""
 
@@ -208,6 +216,10 @@ class LocalCopyError(StateError):
 
 class StreamingError(PenstockError):
     """A streaming program was used against its life cycle."""
+
+
+class BadRecordError(StreamingError):
+    """A program's parser refused a record; see ``parse`` for what else can be done with those."""
 
 
 class BatchFailedError(StreamingError):

@@ -87,6 +87,7 @@ def test_ls_tells_of_writers_and_consumers(
                 "start_offset": 200,
                 "end_offset": 300,
                 "records": 100,
+                "lost": 0,
             },
             {
                 "writer": "r0-00000001",
@@ -96,6 +97,7 @@ def test_ls_tells_of_writers_and_consumers(
                 "start_offset": 0,
                 "end_offset": 1,
                 "records": 1,
+                "lost": 0,
             },
         ],
         "consumers": [

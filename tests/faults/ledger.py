@@ -31,8 +31,9 @@ class Verdict:
 class LogWriter:
     """Appends numbered lines to log files, rotating by rename, until it is told to end."""
 
-    def __init__(self, folder: Path, lines_per_file: int = 2000) -> None:
+    def __init__(self, folder: Path, lines_per_file: int = 2000, prefix: str = "line ") -> None:
         self._folder = folder
+        self._prefix = prefix
         self._lines_per_file = lines_per_file
         self._end = threading.Event()
         self.sent = 0
@@ -47,13 +48,17 @@ class LogWriter:
             self._end.set()
             thread.join()
 
+    def lines(self) -> Iterator[str]:
+        """Yield what was sent."""
+        return (f"{self._prefix}{n}" for n in range(self.sent))
+
     def _write(self, lines_a_burst: int, pause_s: float) -> None:
         rotation = 0
         while not self._end.is_set():
             with (self._folder / "app.log").open("ab") as log:
                 for _ in range(self._lines_per_file // lines_a_burst):
                     numbers = range(self.sent, self.sent + lines_a_burst)
-                    log.write(b"".join(b"line %d\n" % n for n in numbers))
+                    log.write("".join(f"{self._prefix}{n}\n" for n in numbers).encode())
                     log.flush()
                     self.sent += lines_a_burst
                     if self._end.wait(pause_s):

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
     from penstock.streaming.events import StreamingListenerBatchCompleted
 
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.penstock.journal.compression": "lz4",
+    "spark.streaming.receiverRestartDelay": "100ms",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
 
 class Report(StreamingListener):
     """Prints what was committed, for the test to see."""
@@ -33,16 +43,7 @@ class Report(StreamingListener):
 
 
 def create(master: str, log_glob: str, sink: str) -> StreamingContext:
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.executor.memory": "512m",
-        "spark.penstock.journal.compression": "lz4",
-        "spark.streaming.receiverRestartDelay": "100ms",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    conf = SparkConf().setMaster(master).setAppName("fault program").setAll(settings.items())
+    conf = SparkConf().setMaster(master).setAppName("fault program").setAll(SETTINGS.items())
     ssc = StreamingContext(SparkContext(conf=conf), 0.3)
 
     def write(df: DataFrame, batch_id: int) -> None:

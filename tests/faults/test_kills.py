@@ -17,6 +17,7 @@ from penstock.receivers import read_status
 from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.ledger import LogWriter, Verdict, judge
+from tests.faults.pids import executor_of, is_alive, parent
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -108,7 +109,7 @@ def test_executor_killed(site: Site) -> None:
         with site.writer.running():
             driver.wait_line("committed", START_S)
             receiver = _wait_receiver(site)
-            os.kill(_executor_of(receiver), signal.SIGKILL)
+            os.kill(executor_of(receiver), signal.SIGKILL)
             _wait_receiver(site, other_than=receiver)
             driver.wait_line("committed", START_S)
         verdict = site.settle(driver)
@@ -121,38 +122,20 @@ def test_receiver_that_wakes_after_its_successor_started(site: Site) -> None:
         with site.writer.running():
             driver.wait_line("committed", START_S)
             zombie = _wait_receiver(site)
-            executor, daemon = _executor_of(zombie), _parent(zombie)
+            executor, daemon = executor_of(zombie), parent(zombie)
             # The daemon would end the zombie, and the kernel hangs up on a process group that has a
             # stopped member when it is orphaned: so orphan it first, stop it before it notices.
             os.kill(daemon, signal.SIGKILL)
-            assert eventually(lambda: not _is_alive(daemon))
+            assert eventually(lambda: not is_alive(daemon))
             os.kill(zombie, signal.SIGSTOP)
             os.kill(executor, signal.SIGKILL)
             _wait_receiver(site, other_than=zombie)
             driver.wait_line("committed", START_S)
             os.kill(zombie, signal.SIGCONT)
-            assert eventually(lambda: not _is_alive(zombie)), "the zombie lives on"
+            assert eventually(lambda: not is_alive(zombie)), "the zombie lives on"
             driver.wait_line("committed", START_S)
         verdict = site.settle(driver)
     assert verdict.ok, verdict
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def _executor_of(receiver: int) -> int:
-    """Return the executor's JVM: the parent of the daemon that forked the receiver's worker."""
-    executor = _parent(_parent(receiver))
-    assert b"CoarseGrainedExecutorBackend" in Path(f"/proc/{executor}/cmdline").read_bytes()
-    return executor
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 def _wait_receiver(site: Site, other_than: int | None = None) -> int:

@@ -24,7 +24,7 @@ from penstock.journal import (
     commit_consumer,
     retire,
 )
-from penstock.journal.epochs import claim_writer
+from penstock.journal.epochs import claim_writer, seal_receiver
 from penstock.journal.layout import WriterId
 from penstock.storage import Storage, open_storage
 from penstock.testing import FaultyStorage
@@ -109,6 +109,23 @@ def test_positions_of_receivers_are_their_own(stream: JournalStream) -> None:
     assert claim_writer(stream, "a")[1] == "a"
     assert claim_writer(stream, "b")[1] == "b"
     assert claim_writer(stream, "c")[1] is None
+
+
+def test_sealing_what_nobody_takes_over(stream: JournalStream) -> None:
+    assert not seal_receiver(stream, "r0")
+    claim_writer(stream, "r0")
+    zombie = JournalWriter(stream, "r0", policy=PATIENT)
+    zombie.append("a", position=1)
+    zombie.flush()
+    assert seal_receiver(stream, "r0")
+    assert not seal_receiver(stream, "r0")
+    zombie.append("b", position=2)
+    with pytest.raises(FencedError):
+        zombie.flush()
+    zombie.abandon()
+    assert len(stream.writers()) == 2
+    assert read_all(stream) == ["a"]
+    assert claim_writer(stream, "r0") == (WriterId("r0", 2), 1)
 
 
 def test_a_takeover_costs_the_same_after_many_epochs(storage: Storage) -> None:

@@ -1,4 +1,4 @@
-"""Bounds on a stream: never exceeded by any number of writers, and left as soon as blocks retire."""
+"""Bounds on a stream: never exceeded, by any number of writers, and left when blocks retire."""
 
 from __future__ import annotations
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from penstock.conf import RateSettings
-from penstock.rate import InputRate, RateController, RateEstimator, RateOrder, ReceiveLimit
+from penstock.rate import (
+    InputRate,
+    RateController,
+    RateEstimator,
+    RateLimiter,
+    RateOrder,
+    ReceiveLimit,
+)
 from penstock.rate.receive_rate import receive_rate
+from penstock.testing import ManualClock
 
 INTERVAL_MS = 500
 
@@ -71,6 +79,26 @@ def test_the_limit_of_a_partition_is_for_each_batch_and_for_its_receiver() -> No
     limits = rate.limits()
     assert (limits.records, limits.records_per_lane, limits.min_records_per_lane) == (None, 15.0, 2)
     assert rate.receive_limit() == ReceiveLimit(30.0)
+
+
+@pytest.mark.parametrize(("per_partition", "each"), [(None, 16.7), (10.0, 10.0), (20.0, 16.7)])
+def test_receivers_share_the_rate_in_equal_parts(per_partition: float | None, each: float) -> None:
+    settings = RateSettings(max_rate=50.1, max_rate_per_partition=per_partition)
+    rate = InputRate(INTERVAL_MS, settings, None, receivers=3)
+    assert rate.receive_limit() == ReceiveLimit(pytest.approx(each))
+    assert rate.limits().records == pytest.approx(25.05)
+
+
+def test_a_share_of_less_than_a_record_is_carried_and_never_no_limit() -> None:
+    """Three receivers of 0.5 records/s together: one record each in 6 seconds."""
+    shared = InputRate(INTERVAL_MS, RateSettings(max_rate=0.5), None, receivers=3)
+    clock = ManualClock()
+    limiter = RateLimiter(shared.receive_limit().rate, 200, clock)
+    let_through = 0
+    for _ in range(600):
+        clock.advance(100)
+        let_through += limiter.try_acquire(1) == 0
+    assert let_through in (10, 11)
 
 
 @pytest.mark.parametrize(

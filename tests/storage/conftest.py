@@ -15,11 +15,13 @@ from penstock.testing import FaultyStorage
 HAS_S3 = all(importlib.util.find_spec(name) for name in ("s3fs", "moto"))
 
 
-@pytest.fixture(params=["local", "memory", "faulty", *(["s3"] if HAS_S3 else [])])
+@pytest.fixture(params=["local", "unsynced", "memory", "faulty", *(["s3"] if HAS_S3 else [])])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """A fresh storage of each kind."""
     if request.param == "local":
         return open_storage(tmp_path / "root")
+    if request.param == "unsynced":
+        return open_storage(tmp_path / "root").without_sync()
     if request.param == "memory":
         return open_storage(f"memory://{uuid.uuid4().hex}/root")
     if request.param == "faulty":

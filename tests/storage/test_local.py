@@ -41,6 +41,20 @@ def test_a_relative_root_stays_where_it_was_opened(
     assert (tmp_path / "here" / "file").read_bytes() == b"x"
 
 
+def test_without_sync_nothing_is_fsynced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    storage = LocalStorage(tmp_path)
+    monkeypatch.setattr(os, "fsync", synced.append)
+    for unsynced in (storage.without_sync(), pickle.loads(pickle.dumps(storage.without_sync()))):
+        unsynced.create("a/file", b"x", overwrite=True)
+        assert unsynced.list("a") == [Entry("file", size=1)]
+        with pytest.raises(AlreadyExistsError):
+            unsynced.create("a/file", b"y")
+    assert synced == []
+    pickle.loads(pickle.dumps(storage)).create("b", b"x")
+    assert synced
+
+
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 

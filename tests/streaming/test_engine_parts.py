@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.streaming.scheduler.receiver_tracker import check_slots, task_slots
 from penstock.streaming.scheduler.recurring_timer import RecurringTimer
+from penstock.streaming.scheduler.slots import check_slots, task_slots
 from penstock.streaming.transforms import batch_time, takes_time
 from penstock.testing import ManualClock
 

@@ -247,8 +247,8 @@ def test_a_temporary_journal_is_removed_at_stop(ssc: StreamingContext) -> None:
 
 def test_receivers_that_leave_no_slot(ssc: StreamingContext) -> None:
     for port in (9, 10):
-        ssc.socketTextStream("localhost", port).pprint()
-    with pytest.raises(ConfigError, match="would take all 2 task slot"):
+        ssc.socketTextStream("localhost", port, receivers=2).pprint()
+    with pytest.raises(ConfigError, match="would take all 4 task slot"):
         ssc.start()
     assert StreamingContext.getActive() is None
 

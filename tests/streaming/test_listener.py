@@ -217,3 +217,14 @@ def test_receiver_events_by_status() -> None:
     assert told(progress, other) == ["Error", "Stopped", "Started"]
     assert told(progress, replace(other, state="stopped")) == ["Stopped"]
     assert progress.end() == []
+
+
+def test_the_last_words_of_a_task_that_ended_are_not_a_start() -> None:
+    progress = ReceiverProgress(3, "R-3")
+    assert told(progress, STARTED) == ["Started"]
+    assert [type(event).__name__ for event in progress.task_failed("killed", 1500)] == [
+        "StreamingListenerReceiverError",
+        "StreamingListenerReceiverStopped",
+    ]
+    assert told(progress, STARTED) == []
+    assert told(progress, replace(STARTED, pid=8, changed_ms=2000)) == ["Started"]

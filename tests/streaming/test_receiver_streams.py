@@ -247,7 +247,6 @@ def test_a_receiver_whose_process_dies_is_started_again(program: Program) -> Non
 
 
 def test_socket_text_stream_over_a_union(sc: SparkContext) -> None:
-    """Two streams want three slots: this Spark has two, so one socket and one queue."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyspark import RDD, SparkContext
 
+from penstock.errors import ConfigError
+from penstock.receivers import Receiver
 from penstock.streaming import StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -86,3 +91,64 @@ def test_sigterm_is_left_alone_by_default(make: Callable[[str, str], StreamingCo
     ssc.queueStream([[1]]).foreachRDD(lambda rdd: None)
     ssc.start()
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
+
+
+class Counting(Receiver):
+    """Stores a record, and then how often that was fsynced in its process."""
+
+    def onStart(self) -> None:
+        synced: list[int] = []
+        self.usual = os.fsync
+
+        def fsync(fd: int) -> None:
+            synced.append(fd)
+            self.usual(fd)
+
+        os.fsync = fsync
+        self.store(["a record"])
+        self.store([str(len(synced))])
+
+    def onStop(self) -> None:
+        os.fsync = self.usual
+
+
+@pytest.mark.parametrize(
+    ("setting", "checkpoint", "synced"),
+    [(None, True, True), ("true", True, True), ("false", True, False), (None, False, False)],
+)
+def test_the_write_ahead_log_decides_whether_received_blocks_are_fsynced(
+    make: Callable[[str, str], StreamingContext],
+    tmp_path: Path,
+    setting: str | None,
+    checkpoint: bool,
+    synced: bool,
+) -> None:
+    ssc = make(*((WRITE_AHEAD_LOG, setting) if setting else ("spark.penstock.unused", "")))
+    if checkpoint:
+        ssc = StreamingContext.getOrCreate(str(tmp_path / "c"), lambda: ssc, recover="program")
+    seen: list[str] = []
+    ssc.receiverStream(Counting()).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+    assert isinstance(ssc.clock, ManualClock)
+    stepper = Stepper(ssc, ssc.clock)
+    ssc.start()
+    assert eventually(lambda: bool(stepper.step()) and len(seen) == 2)
+    assert (int(seen[1]) > 0) is synced
+
+
+def test_a_write_ahead_log_wants_a_checkpoint_location(
+    make: Callable[[str, str], StreamingContext],
+) -> None:
+    ssc = make(WRITE_AHEAD_LOG, "true")
+    ssc.queueStream([[1]]).foreachRDD(lambda rdd: None)
+    with pytest.raises(ConfigError, match="no checkpoint location"):
+        ssc.start()
+
+
+def test_settings_of_sparks_own_logs_are_warned_of(
+    make: Callable[[str, str], StreamingContext], caplog: pytest.LogCaptureFixture
+) -> None:
+    make("spark.streaming.receiver.writeAheadLog.rollingIntervalSecs", "60")
+    assert "writeAheadLog.rollingIntervalSecs has no effect" in caplog.text

@@ -1,4 +1,7 @@
-"""``penstock journal``: look at a journal, read it, verify it. Changes nothing."""
+"""``penstock journal``: look at a journal, read it, verify it. Those change nothing.
+
+Commands that change something have modules of their own.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +17,42 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from penstock.cli.journal_facts import StreamFacts, WriterFacts, look_at_stream
+from penstock.cli.journal_losses import list_losses, skip_records
+from penstock.cli.journal_places import (
+    JsonOption,
+    PathArgument,
+    names,
+    open_journal,
+    open_stream,
+    open_streams,
+)
 from penstock.cli.journal_records import as_json, as_text, records
-from penstock.cli.places import open_existing
+from penstock.cli.journal_replay import replay_dead_letters
 from penstock.errors import ConfigError, LogFormatError, PenstockError
-from penstock.journal import JournalStream, Verdict, stream_names, verify_stream
+from penstock.journal import JournalStream, Verdict, verify_stream
+from penstock.journal.losses import skip_command
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    name="journal", no_args_is_help=True, help="Look at a journal, read it, verify it."
+    name="journal", no_args_is_help=True, help="Look at a journal, read it, verify it, mend it."
 )
+app.command("replay")(replay_dead_letters)
+app.command("skip")(skip_records)
+app.command("losses")(list_losses)
 
-_Path = Annotated[str, typer.Argument(help="Journal, or checkpoint location with one in it.")]
 _Stream = Annotated[str | None, typer.Argument(help="Only this stream.", show_default="all")]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("ls")
-def list_journal(path: _Path, stream: _Stream = None, as_json_object: _Json = False) -> None:
+def list_journal(
+    path: PathArgument, stream: _Stream = None, as_json_object: JsonOption = False
+) -> None:
     """List streams, their writers and blocks, and how far behind each consumer is."""
-    journal = _open_journal(path)
-    facts = [look_at_stream(each) for each in _streams(journal, stream)]
+    journal = open_journal(path)
+    facts = [look_at_stream(each) for each in open_streams(journal, stream)]
     if as_json_object:
         listing = {"journal": journal.url, "streams": [asdict(each) for each in facts]}
         typer.echo(json.dumps(listing))
@@ -50,7 +66,7 @@ def list_journal(path: _Path, stream: _Stream = None, as_json_object: _Json = Fa
 
 @app.command("cat")
 def print_records(
-    path: _Path,
+    path: PathArgument,
     stream: Annotated[str, typer.Argument(help="The stream.")],
     start: Annotated[
         int | None, typer.Option("--from", min=0, help="First offset.", show_default="oldest")
@@ -62,10 +78,10 @@ def print_records(
         str | None, typer.Option(help="Only this writer's records.", show_default="all")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Print so many records at most.")] = None,
-    as_json_lines: _Json = False,
+    as_json_lines: JsonOption = False,
 ) -> None:
     """Print a stream's records, one a line, by writer and offset."""
-    (found,) = _streams(_open_journal(path), stream)
+    found = open_stream(open_journal(path), stream)
     ranges = _ranges(look_at_stream(found).writers, writer, start, end)
     for partition, offset, record in itertools.islice(_read(found, ranges), limit):
         if as_json_lines:
@@ -75,62 +91,23 @@ def print_records(
 
 
 @app.command("verify")
-def verify_journal(path: _Path, stream: _Stream = None) -> None:
+def verify_journal(path: PathArgument, stream: _Stream = None) -> None:
     """Read every block and check every byte; exit status 1 when something is damaged."""
-    journal = _open_journal(path)
-    names = _names(journal, stream)
+    journal = open_journal(path)
+    found = names(journal, stream)
     totals = _Totals()
-    for name in names:
+    for name in found:
         try:
             for verdict in verify_stream(JournalStream.open(journal, name)):
                 totals.add(verdict)
-                if verdict.error is not None:
-                    _print_damage(name, verdict)
+                if verdict.error is not None and not verdict.given_up:
+                    _print_damage(journal, name, verdict)
         except LogFormatError as error:
             totals.damaged += 1
             typer.echo(f"DAMAGED {name}\n  {error}")
-    typer.echo(f"{len(names)} streams, {totals}")
+    typer.echo(f"{len(found)} streams, {totals}")
     if totals.damaged:
         raise typer.Exit(1)
-
-
-# -- what all of them need --
-
-
-def _open_journal(path: str) -> Storage:
-    """Open the journal at ``path``, or in the checkpoint location there.
-
-    Raises:
-        ConfigError: there is no such place.
-    """
-    storage = _open_place(path)
-    folders = {entry.name for entry in storage.list() if entry.is_folder}
-    if "journal" in folders and "journal" not in stream_names(storage):
-        return _open_place(f"{path.rstrip('/')}/journal")
-    return storage
-
-
-def _open_place(path: str) -> Storage:
-    hint = "give the journal's folder, or the checkpoint location that it is in"
-    return open_existing(path, operation="open journal", hint=hint)
-
-
-def _streams(journal: Storage, only: str | None) -> list[JournalStream]:
-    return [JournalStream.open(journal, name) for name in _names(journal, only)]
-
-
-def _names(journal: Storage, only: str | None) -> list[str]:
-    names = stream_names(journal)
-    if only is None:
-        return names
-    if only not in names:
-        raise ConfigError(
-            f"there is no stream {only!r}",
-            operation="open stream",
-            path=journal.url,
-            hint=f"name one of: {', '.join(names)}" if names else "the journal holds no streams",
-        )
-    return [only]
 
 
 # -- ls --
@@ -151,6 +128,8 @@ def _print_stream(console: Console, facts: StreamFacts) -> None:
         console.print(f"and {hidden} sealed, with no records left")
     for consumer in facts.consumers:
         console.print(f"consumer {consumer.consumer} is {consumer.lag} records behind")
+    if lost := sum(each.lost for each in facts.writers):
+        console.print(f"{lost} records were given up: see `penstock journal losses`")
     if any(each.state == "damaged" for each in facts.writers):
         console.print("a newest block is damaged: run `penstock journal verify`")
     console.print()
@@ -201,22 +180,24 @@ class _Totals:
     """What was verified."""
 
     def __init__(self) -> None:
-        self.blocks = self.records = self.size_bytes = self.damaged = 0
+        self.blocks = self.records = self.size_bytes = self.damaged = self.given_up = 0
 
     def add(self, verdict: Verdict) -> None:
         """Count one block."""
         self.blocks += 1
         self.size_bytes += verdict.block.size
         self.records += verdict.footer.count if verdict.footer else 0
-        self.damaged += verdict.error is not None
+        self.given_up += verdict.given_up
+        self.damaged += verdict.error is not None and not verdict.given_up
 
     def __str__(self) -> str:
-        return f"{self.blocks} blocks, {self.records} records, {decimal(self.size_bytes)}: " + (
-            f"{self.damaged} DAMAGED" if self.damaged else "all sound"
-        )
+        found = f"{self.damaged} DAMAGED" if self.damaged else "all sound"
+        if self.given_up:
+            found += f", but {self.given_up} given up (see `penstock journal losses`)"
+        return f"{self.blocks} blocks, {self.records} records, {decimal(self.size_bytes)}: {found}"
 
 
-def _print_damage(stream: str, verdict: Verdict) -> None:
+def _print_damage(journal: Storage, stream: str, verdict: Verdict) -> None:
     error = verdict.error
     assert isinstance(error, PenstockError)
     end = "?" if verdict.next_start is None else verdict.next_start
@@ -224,3 +205,5 @@ def _print_damage(stream: str, verdict: Verdict) -> None:
         f"DAMAGED {stream}/{verdict.writer} records [{verdict.block.start_offset}, {end})\n"
         f"  file: {error.path}\n  {error.message}\n  mend: {error.hint}"
     )
+    if verdict.unreadable is not None:
+        typer.echo(f"  or give up: {skip_command(journal, stream, verdict.unreadable)}")

@@ -9,8 +9,9 @@ from typing import Literal
 from penstock.errors import DamagedBlockError
 from penstock.journal import JournalStream, consumers
 from penstock.journal.layout import WriterId
+from penstock.journal.losses import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
-from penstock.model import Offsets
+from penstock.model import OffsetRange, Offsets
 
 __all__ = ["ConsumerFacts", "StreamFacts", "WriterFacts", "look_at_stream"]
 
@@ -31,6 +32,8 @@ class WriterFacts:
     start_offset: int
     end_offset: int
     records: int
+    lost: int
+    """How many of the range were given up; they do not count as records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ def look_at_stream(stream: JournalStream) -> StreamFacts:
     Raises:
         LogFormatError: a consumer's file is damaged.
     """
-    writers = {writer: _look_at_writer(stream, writer) for writer in stream.writers()}
+    lost = lost_ranges(stream.storage, stream.name)
+    writers = {writer: _look_at_writer(stream, writer, lost) for writer in stream.writers()}
     found = [
         ConsumerFacts(name, _lag(writers, offsets), offsets)
         for name, offsets in consumers(stream).items()
@@ -66,7 +70,7 @@ def look_at_stream(stream: JournalStream) -> StreamFacts:
     return StreamFacts(stream.name, repr(stream.format), list(writers.values()), found)
 
 
-def _look_at_writer(stream: JournalStream, writer: WriterId) -> WriterFacts:
+def _look_at_writer(stream: JournalStream, writer: WriterId, lost: Lost) -> WriterFacts:
     blocks = stream.blocks(writer)
     start = blocks[0].start_offset if blocks else 0
     state: State = "open"
@@ -77,6 +81,8 @@ def _look_at_writer(stream: JournalStream, writer: WriterId) -> WriterFacts:
         state = "sealed" if sealed else "open"
     except DamagedBlockError:
         end, sealed, state = blocks[-1].start_offset, False, "damaged"
+    held = OffsetRange(str(writer), start, end)
+    records = sum(part.count for part in without_lost([held], lost))
     return WriterFacts(
         writer=str(writer),
         state=state,
@@ -84,7 +90,8 @@ def _look_at_writer(stream: JournalStream, writer: WriterId) -> WriterFacts:
         size_bytes=sum(block.size for block in blocks),
         start_offset=start,
         end_offset=end,
-        records=end - start,
+        records=records,
+        lost=held.count - records,
     )
 
 

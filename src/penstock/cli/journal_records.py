@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.journal import JournalStream, read_batches
+from penstock.journal.reader import readable_ranges
 from penstock.model import OffsetRange
 
 __all__ = ["as_json", "as_text", "records"]
@@ -22,12 +23,13 @@ def records(stream: JournalStream, wanted: OffsetRange) -> Iterator[tuple[int, A
 
     Pickled objects are read back only if they are plain data; see ``_plain_data``.
     """
-    offset = wanted.start_offset
     values = _values_of(stream.format.kind)
-    for batch in read_batches(stream, [wanted]):
-        for value in values(batch):
-            yield offset, value
-            offset += 1
+    for part in readable_ranges(stream, [wanted]):
+        offset = part.start_offset
+        for batch in read_batches(stream, [part]):
+            for value in values(batch):
+                yield offset, value
+                offset += 1
 
 
 def as_text(record: Any, kind: str) -> str:

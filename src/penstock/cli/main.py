@@ -12,6 +12,7 @@ from penstock.cli.demo.command import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.ingest import app as ingest
 from penstock.cli.journal import app as journal
+from penstock.cli.journal_consumers import app as journal_consumers
 from penstock.cli.rate import app as rate
 from penstock.cli.state import app as state
 from penstock.errors import PenstockError
@@ -22,6 +23,7 @@ app = typer.Typer(name="penstock", no_args_is_help=True, add_completion=False)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.add_typer(ingest)
+journal.add_typer(journal_consumers)
 app.add_typer(journal)
 app.add_typer(rate)
 app.add_typer(state)

@@ -7,6 +7,7 @@ is past. The format is described byte for byte in docs/journal-format.md.
 
 from penstock.journal.amounts import Amount, Bounds
 from penstock.journal.commit_policy import CommitPolicy
+from penstock.journal.group import DeferredPosition
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.progress import StreamProgress
 from penstock.journal.reader import read_batches, read_records
@@ -21,6 +22,7 @@ __all__ = [
     "Amount",
     "Bounds",
     "CommitPolicy",
+    "DeferredPosition",
     "JournalRoom",
     "JournalStream",
     "JournalWriter",

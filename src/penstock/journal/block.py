@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.errors import DamagedBlockError
+from penstock.errors import DamagedBlockError, NewerBlockError
 
 __all__ = [
     "FORMAT_VERSION",
@@ -105,6 +105,7 @@ def read_block(data: bytes, path: str) -> tuple[BlockFooter, pq.ParquetFile]:
 
     Raises:
         DamagedBlockError: a checksum differs, or the file cannot be parsed.
+        NewerBlockError: a newer version wrote it.
     """
     body_crc, metadata = _verify_tail(data, path)
     if _hex(zlib.crc32(memoryview(data)[: -tail_size(data)])) != body_crc:
@@ -206,7 +207,7 @@ def _damaged(path: str, why: str, cause: BaseException | None = None) -> NoRetur
 
 
 def _newer(path: str, version: int) -> NoReturn:
-    raise DamagedBlockError(
+    raise NewerBlockError(
         f"block has format version {version}, newer than {FORMAT_VERSION}",
         operation="read block",
         path=path,

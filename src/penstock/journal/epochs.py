@@ -28,7 +28,7 @@ from penstock.journal.block import BlockFooter, encode_block
 from penstock.journal.layout import WriterId, block_path, claim_path
 from penstock.journal.stream import JournalStream
 
-__all__ = ["claim_writer", "publish_seal"]
+__all__ = ["claim_writer", "publish_seal", "seal_receiver"]
 
 
 def claim_writer(stream: JournalStream, receiver: str) -> tuple[WriterId, Any]:
@@ -43,10 +43,25 @@ def claim_writer(stream: JournalStream, receiver: str) -> tuple[WriterId, Any]:
         DamagedBlockError: the newest block of an earlier epoch is damaged, so its end is unknown.
     """
     writer = _claim(stream, receiver)
-    position = None
-    for epoch in range(_last_with_files(stream, writer), writer.epoch):
-        position = _seal(stream, WriterId(receiver, epoch), position).position
-    return writer, position
+    return writer, _seal_before(stream, writer)
+
+
+def seal_receiver(stream: JournalStream, receiver: str) -> bool:
+    """Seal all epochs of a receiver that nobody takes over from.
+
+    Returns:
+        Whether there was one to seal.
+
+    Raises:
+        StorageError: a step failed; the call can be repeated.
+        DamagedBlockError: its newest block is damaged, so its end is unknown.
+    """
+    last = _last_epoch(stream, receiver)
+    newest = stream.newest(WriterId(receiver, last)) if last >= 0 else None
+    if last < 0 or (newest is not None and newest.sealed):
+        return False
+    _seal_before(stream, WriterId(receiver, last + 1))
+    return True
 
 
 def publish_seal(stream: JournalStream, writer: WriterId, at: BlockFooter) -> None:
@@ -61,8 +76,7 @@ def publish_seal(stream: JournalStream, writer: WriterId, at: BlockFooter) -> No
 
 
 def _claim(stream: JournalStream, receiver: str) -> WriterId:
-    epochs = [w.epoch for w in stream.writers() if w.receiver == receiver]
-    writer = WriterId(receiver, max(epochs, default=-1) + 1)
+    writer = WriterId(receiver, _last_epoch(stream, receiver) + 1)
     claim = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -75,6 +89,19 @@ def _claim(stream: JournalStream, receiver: str) -> WriterId:
             writer = replace(writer, epoch=writer.epoch + 1)
         else:
             return writer
+
+
+def _last_epoch(stream: JournalStream, receiver: str) -> int:
+    """Return the newest epoch of a receiver, -1 when it has none."""
+    return max((w.epoch for w in stream.writers() if w.receiver == receiver), default=-1)
+
+
+def _seal_before(stream: JournalStream, writer: WriterId) -> Any:
+    """Seal all epochs before ``writer``; return the source's last durable position."""
+    position = None
+    for epoch in range(_last_with_files(stream, writer), writer.epoch):
+        position = _seal(stream, WriterId(writer.receiver, epoch), position).position
+    return position
 
 
 def _last_with_files(stream: JournalStream, writer: WriterId) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,31 @@ from penstock.journal.amounts import NOTHING
 from penstock.journal.block import BlockFooter
 from penstock.journal.commit_policy import GroupFacts
 
-__all__ = ["Ack", "EncodedGroup", "Group", "Store"]
+__all__ = ["Ack", "DeferredPosition", "EncodedGroup", "Group", "Store"]
 
 Ack = Callable[[], None]
 
 _OBJECT_OVERHEAD = 64
 """Bytes that a buffered object takes beside its content: many empty records need memory, too."""
+
+
+class DeferredPosition(ABC):
+    """A position that tells where its own records are, so that it can only be made with the block.
+
+    It is given to a store in place of a JSON value. Both methods are called from one thread of the
+    writer, before anything is durable (the ack tells that), and must not call the writer.
+    """
+
+    @abstractmethod
+    def place(self, writer: str, start_offset: int, end_offset: int) -> None:
+        """Learn which offsets the records get; called once, in the order of the stores."""
+
+    @abstractmethod
+    def value(self) -> Any:
+        """Return the position, a JSON value; None leaves the one before it in force.
+
+        Asked of a block's last store only, when all of the block's stores were placed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +49,7 @@ class Store:
     """Batches with rows, or single values."""
     count: int
     content_bytes: int
-    position: str | None
+    position: str | DeferredPosition | None
     """JSON text, so that a source that changes its position object does not change this one."""
     ack: Ack | None
 
@@ -48,7 +68,9 @@ class Group:
         """Batches, and lists of single values between them, in the order of the stores."""
         self.count = 0
         self.size_bytes = 0
-        self.position: str | None = None
+        self.position: str | DeferredPosition | None = None
+        self.deferred: list[tuple[DeferredPosition, int, int]] = []
+        """Positions to be placed, with the start and end of their records within this group."""
         self.reserved = NOTHING
         """What its block takes at most of the stream's bounds; nothing where there are none."""
         self.acks: list[Ack] = []
@@ -77,6 +99,8 @@ class Group:
                 self.items.append(item)
             else:
                 self._values().append(item)
+        if isinstance(store.position, DeferredPosition):
+            self.deferred.append((store.position, self.count, self.count + store.count))
         self.count += store.count
         self.size_bytes += store.size_bytes
         if store.position is not None:

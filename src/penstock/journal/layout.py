@@ -6,6 +6,7 @@
     <stream>/<receiver>-<epoch>/<start>.parquet   a block or the seal; start in 20 digits
     <stream>/consumers/<name>.json
     <stream>/control/...                          between driver and receivers
+    <stream>/receivers/<receiver>/...             a receiver's own small files
 
 Pure functions of names; see docs/journal-format.md for the contents.
 """
@@ -26,6 +27,7 @@ __all__ = [
     "consumer_path",
     "parse_block_start",
     "parse_writer",
+    "receiver_folder",
     "room_path",
     "stream_info_path",
     "writer_folder",
@@ -92,6 +94,11 @@ def room_path(stream: str, writer: WriterId) -> str:
 def block_path(stream: str, writer: WriterId | str, start_offset: int) -> str:
     """Return the path of the block (or seal) that begins at ``start_offset``."""
     return f"{writer_folder(stream, writer)}/{start_offset:020d}.parquet"
+
+
+def receiver_folder(stream: str, receiver: str) -> str:
+    """Return the folder of a receiver's own files."""
+    return f"{stream}/receivers/{check_name('receiver', receiver)}"
 
 
 def consumer_path(stream: str, consumer: str) -> str:

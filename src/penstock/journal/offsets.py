@@ -17,7 +17,7 @@ from penstock.errors import MissingBlockError
 from penstock.journal.layout import WriterId, parse_writer
 from penstock.model import OffsetRange, Offsets
 
-__all__ = ["WriterEnd", "advance", "is_finished", "ranges_between"]
+__all__ = ["WriterEnd", "advance", "begin_at", "is_finished", "ranges_between"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,17 @@ def advance(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> dict[str, int
     """
     live = {w: end for w, end in ends.items() if not is_finished(w, start)}
     _check_not_behind(start, live)
-    newest = _newest_epochs(str(writer) for writer in live)
-    result = {}
-    for writer, end in sorted(live.items()):
-        exhausted = end.sealed and start.get(str(writer)) == end.end_offset
-        if not (exhausted and writer.epoch < newest[writer.receiver]):
-            result[str(writer)] = end.end_offset
-    return result
+    held = _without_exhausted({w: start[str(w)] for w in live if str(w) in start}, live)
+    return {str(writer): live[writer].end_offset for writer in held}
+
+
+def begin_at(starts: Mapping[WriterId, int], ends: Mapping[WriterId, WriterEnd]) -> dict[str, int]:
+    """Return the offset map of somebody who begins at ``starts``, in the middle of the writers.
+
+    A writer that is not in ``starts`` begins at 0. Sealed ones with nothing from there on are left
+    out, where the map tells that they are finished.
+    """
+    return {str(writer): starts.get(writer, 0) for writer in _without_exhausted(starts, ends)}
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
@@ -78,6 +82,23 @@ def _check_not_behind(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> Non
                 hint="restore the journal, which is older than the checkpoint location, or not the "
                 "one that belongs to it",
             )
+
+
+def _without_exhausted(
+    reached: Mapping[WriterId, int], ends: Mapping[WriterId, WriterEnd]
+) -> list[WriterId]:
+    """Return the writers of ``ends``, sorted, but for those that a map need not have any more."""
+    newest = _newest_epochs(str(writer) for writer in ends)
+
+    def is_exhausted(writer: WriterId) -> bool:
+        end = ends[writer]
+        return end.sealed and reached.get(writer) == end.end_offset
+
+    return [
+        writer
+        for writer in sorted(ends)
+        if not (is_exhausted(writer) and writer.epoch < newest[writer.receiver])
+    ]
 
 
 def _newest_epochs(writers: Iterable[str]) -> dict[str, int]:

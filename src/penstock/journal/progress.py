@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId
+from penstock.journal.losses import Lost, end_after_losses, lost_ranges
 from penstock.journal.offsets import WriterEnd, is_finished
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
@@ -34,11 +35,15 @@ class StreamProgress:
         writers = [w for w in self._stream.writers() if not is_finished(w, committed)]
         newest = {writer: self._newest(writer) for writer in writers}
         self._seen = {writer: footer for writer, footer in newest.items() if footer}
-        return {
-            writer: WriterEnd(footer.end_offset, footer.sealed) if footer else WriterEnd(0, False)
-            for writer, footer in newest.items()
-        }
+        lost = lost_ranges(self._stream.storage, self._stream.name)
+        return {writer: _end(writer, footer, lost) for writer, footer in newest.items()}
 
     def _newest(self, writer: WriterId) -> BlockFooter | None:
         seen = self._seen.get(writer)
         return seen if seen and seen.sealed else self._stream.newest(writer, seen)
+
+
+def _end(writer: WriterId, footer: BlockFooter | None, lost: Lost) -> WriterEnd:
+    """Return a writer's end; what is missing behind its last block may have been given up."""
+    end = end_after_losses(str(writer), footer.end_offset if footer else 0, lost)
+    return WriterEnd(end, footer is not None and footer.sealed)

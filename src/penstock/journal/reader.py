@@ -12,24 +12,54 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import MissingBlockError, NotFoundError
+from penstock.errors import (
+    DamagedBlockError,
+    MissingBlockError,
+    NewerBlockError,
+    NotFoundError,
+    PenstockError,
+)
 from penstock.journal.block import BlockFooter, read_block, read_footer
+from penstock.journal.losses import lost_ranges, say_left_out, skip_commands, without_lost
 from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = ["read_batches", "read_records", "read_slices", "slice_footer", "slice_ranges"]
+__all__ = [
+    "read_batches",
+    "read_records",
+    "read_slices",
+    "readable_ranges",
+    "slice_footer",
+    "slice_ranges",
+]
+
+
+def readable_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return the ranges without what was given up; says so in the log, once."""
+    lost = lost_ranges(stream.storage, stream.name)
+    readable: list[OffsetRange] = []
+    for wanted in ranges:
+        left = without_lost([wanted], lost)
+        say_left_out(stream.storage, stream.name, wanted, sum(part.count for part in left))
+        readable += left
+    return readable
 
 
 def slice_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> list[BlockSlice]:
     """Return the pieces of blocks that make up the ranges, by listing their writers' folders.
 
+    What was given up is left out.
+
     Raises:
         MissingBlockError: the journal does not hold a range from its start on.
     """
     slices: list[BlockSlice] = []
-    for wanted in ranges:
-        slices += slice_range(stream.name, stream.blocks(wanted.partition), wanted)
+    for wanted in readable_ranges(stream, ranges):
+        try:
+            slices += slice_range(stream.name, stream.blocks(wanted.partition), wanted)
+        except MissingBlockError as e:
+            raise _with_command(stream, e) from None
     return slices
 
 
@@ -56,18 +86,16 @@ def read_slices(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator
 
 def slice_footer(stream: JournalStream, part: BlockSlice) -> BlockFooter:
     """Return the verified footer of a slice's block. Raises as ``read_batches``."""
-    with _missing_block(stream, part):
-        tail = stream.read_tail(part.path)
-    footer = read_footer(tail, stream.storage.uri(part.path))
-    check_slice(part, footer)
+    with _explained(stream, part):
+        footer = read_footer(stream.read_tail(part.path), stream.storage.uri(part.path))
+        check_slice(part, footer)
     return footer
 
 
 def _read_slice(stream: JournalStream, part: BlockSlice) -> Iterator[pa.RecordBatch]:
-    with _missing_block(stream, part):
-        data = stream.storage.read(part.path)
-    footer, parquet = read_block(data, stream.storage.uri(part.path))
-    check_slice(part, footer)
+    with _explained(stream, part):
+        footer, parquet = read_block(stream.storage.read(part.path), stream.storage.uri(part.path))
+        check_slice(part, footer)
     at = footer.start_offset
     for group in range(parquet.num_row_groups):
         rows = parquet.metadata.row_group(group).num_rows
@@ -79,16 +107,50 @@ def _read_slice(stream: JournalStream, part: BlockSlice) -> Iterator[pa.RecordBa
 
 
 @contextmanager
-def _missing_block(stream: JournalStream, part: BlockSlice) -> Iterator[None]:
-    """Say of a block that is gone which records are missed with it."""
+def _explained(stream: JournalStream, part: BlockSlice) -> Iterator[None]:
+    """Say of a block that cannot be read which records are missed with it, and the way out."""
     try:
         yield
+    except NewerBlockError:
+        raise
     except NotFoundError as e:
-        raise MissingBlockError(
-            f"records [{part.start_offset}, {part.end_offset}) are not in the journal: "
-            "their block is gone",
-            operation="read range",
-            path=stream.storage.uri(part.path),
-            ids={"stream": stream.name},
-            hint="run `penstock journal verify` on the journal; nothing was skipped",
-        ) from e
+        raise _gone(stream, part) from e
+    except DamagedBlockError as e:
+        _, writer, _ = part.path.split("/")
+        end = part.block_end or _end_of_damaged(stream, part)
+        e.ids |= {"stream": stream.name, "writer": writer, "start": part.block_start, "end": end}
+        raise _with_command(stream, e) from e.__cause__
+    except MissingBlockError as e:
+        raise _with_command(stream, e) from None
+
+
+def _gone(stream: JournalStream, part: BlockSlice) -> PenstockError:
+    _, writer, _ = part.path.split("/")
+    end = part.block_end or part.end_offset
+    error = MissingBlockError(
+        f"records [{part.start_offset}, {part.end_offset}) are not in the journal: "
+        "their block is gone",
+        operation="read range",
+        path=stream.storage.uri(part.path),
+        ids={"stream": stream.name, "writer": writer, "start": part.block_start, "end": end},
+    )
+    return _with_command(stream, error)
+
+
+def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
+    """Return where a writer's newest block ends: as its footer says, else as far as is known."""
+    try:
+        return read_footer(stream.read_tail(part.path), part.path).end_offset
+    except PenstockError:
+        return part.end_offset
+
+
+def _with_command(stream: JournalStream, error: PenstockError) -> PenstockError:
+    """Give an error the hint that mends it; its ids tell the records."""
+    records = OffsetRange(error.ids["writer"], error.ids["start"], error.ids["end"])
+    left = without_lost([records], lost_ranges(stream.storage, stream.name))
+    error.hint = (
+        "nothing was skipped; restore the blocks from a copy (`penstock journal verify` finds all "
+        f"that is damaged), or give records up: {skip_commands(stream.storage, stream.name, left)}"
+    )
+    return error

@@ -22,7 +22,14 @@ from penstock.journal.offsets import is_finished
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 
-__all__ = ["commit_consumer", "consumers", "remove_consumer", "retire", "slowest_offset"]
+__all__ = [
+    "commit_consumer",
+    "consumers",
+    "floor_of",
+    "remove_consumer",
+    "retire",
+    "retire_writer",
+]
 
 
 def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> None:
@@ -66,8 +73,8 @@ def consumers(stream: JournalStream) -> dict[str, Offsets]:
 def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> int:
     """Delete the blocks that every consumer is past; return how many were deleted.
 
-    ``writers`` narrows it to those that a driver works with, so that its cost does not grow with
-    the number of sealed writers; all of them by default.
+    ``writers`` narrows it down; all of them by default. Whoever goes on from batch to batch uses
+    penstock.journal.retirement, whose cost does not grow with the number of sealed writers.
 
     Raises:
         LogFormatError: a consumer's file is damaged.
@@ -76,20 +83,24 @@ def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> 
     committed = consumers(stream)
     if not committed:
         return 0
+    chosen = stream.writers() if writers is None else writers
+    return sum(retire_writer(stream, writer, floor_of(writer, committed)) for writer in chosen)
+
+
+def retire_writer(stream: JournalStream, writer: WriterId, floor: int | None) -> int:
+    """Delete a writer's blocks up to ``floor``, None for all; return how many were deleted."""
+    blocks = [block.start_offset for block in stream.blocks(writer)]
     retired = 0
-    for writer in stream.writers() if writers is None else writers:
-        floor = slowest_offset(writer, committed)
-        blocks = [block.start_offset for block in stream.blocks(writer)]
-        # A block ends where the next one starts; the newest one has no next and stays.
-        for start, end in itertools.pairwise(blocks):
-            if floor is not None and end > floor:
-                break
-            stream.storage.delete(block_path(stream.name, writer, start))
-            retired += 1
+    # A block ends where the next one starts; the newest one has no next and stays.
+    for start, end in itertools.pairwise(blocks):
+        if floor is not None and end > floor:
+            break
+        stream.storage.delete(block_path(stream.name, writer, start))
+        retired += 1
     return retired
 
 
-def slowest_offset(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
+def floor_of(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
     """Return the offset that all consumers are past; None when the writer is finished for all."""
     ends = [
         offsets.get(str(writer), 0)

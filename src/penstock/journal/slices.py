@@ -56,7 +56,8 @@ def slice_range(stream: str, blocks: Sequence[BlockEntry], wanted: OffsetRange) 
     starts = [block.start_offset for block in blocks]
     if not starts or starts[0] > wanted.start_offset:
         held = f"begins at {starts[0]}" if starts else "holds nothing of this writer"
-        raise _missing(stream, wanted, f"it {held}")
+        hole = replace(wanted, end_offset=min([wanted.end_offset, *starts[:1]]))
+        raise _missing(stream, wanted, hole, f"it {held}")
     slices = []
     for block, following in zip(blocks, [*starts[1:], None], strict=True):
         end = wanted.end_offset if following is None else min(following, wanted.end_offset)
@@ -85,7 +86,8 @@ def check_slice(part: BlockSlice, footer: BlockFooter) -> None:
     if footer.end_offset < part.end_offset:
         stream, writer, _ = part.path.split("/")
         gap = OffsetRange(writer, max(footer.end_offset, part.start_offset), part.end_offset)
-        raise _missing(stream, gap, f"the block before ends at {footer.end_offset}")
+        hole = OffsetRange(writer, footer.end_offset, part.block_end or part.end_offset)
+        raise _missing(stream, gap, hole, f"the block before ends at {footer.end_offset}")
 
 
 def task_count(slices: Iterable[BlockSlice], slots: int) -> int:
@@ -122,10 +124,16 @@ def pack_slices(slices: Iterable[BlockSlice], max_tasks: int) -> list[list[Block
     return tasks
 
 
-def _missing(stream: str, wanted: OffsetRange, why: str) -> MissingBlockError:
+def _missing(stream: str, wanted: OffsetRange, hole: OffsetRange, why: str) -> MissingBlockError:
+    """Return the error for a wanted range, and ids that tell all that is missing there."""
     return MissingBlockError(
         f"records [{wanted.start_offset}, {wanted.end_offset}) are not in the journal: {why}",
         operation="read range",
-        ids={"stream": stream, "writer": wanted.partition},
+        ids={
+            "stream": stream,
+            "writer": wanted.partition,
+            "start": hole.start_offset,
+            "end": hole.end_offset,
+        },
         hint="run `penstock journal verify` on the journal; nothing was skipped",
     )

@@ -8,9 +8,16 @@ from __future__ import annotations
 import itertools
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from penstock.errors import AlreadyExistsError, ConfigError, LogFormatError, NotFoundError
+from penstock.errors import (
+    AlreadyExistsError,
+    ConfigError,
+    DamagedBlockError,
+    LogFormatError,
+    NewerBlockError,
+    NotFoundError,
+)
 from penstock.journal.block import FORMAT_VERSION, BlockFooter, read_footer, tail_size
 from penstock.journal.layout import (
     WriterId,
@@ -20,6 +27,7 @@ from penstock.journal.layout import (
     stream_info_path,
     writer_folder,
 )
+from penstock.journal.losses import end_after_losses, lost_ranges
 from penstock.journal.schema import RecordFormat
 from penstock.model import check_name
 from penstock.storage import Storage
@@ -96,6 +104,10 @@ class JournalStream:
                 hint="restore stream.json from another stream of the same schema",
             ) from e
 
+    def without_sync(self) -> JournalStream:
+        """Return this stream, written without surviving a power cut; see Storage.without_sync."""
+        return replace(self, storage=self.storage.without_sync())
+
     def writers(self) -> list[WriterId]:
         """Return all writers that ever claimed an epoch, sorted by receiver and epoch.
 
@@ -143,7 +155,11 @@ class JournalStream:
     def newest(self, writer: WriterId | str, seen: BlockFooter | None = None) -> BlockFooter | None:
         """Return the footer of a writer's newest block or seal, None when it has neither.
 
-        ``seen`` is an earlier answer: while it holds, no footer is read.
+        Of a damaged one whose records were given up, it is what can be said of it: it ends where
+        the loss does. ``seen`` is an earlier answer: while it holds, no footer is read.
+
+        Raises:
+            DamagedBlockError: its footer is damaged, so the writer's end is unknown.
         """
         while blocks := self.blocks(writer):
             start = blocks[-1].start_offset
@@ -155,7 +171,32 @@ class JournalStream:
                 # Retired since it was listed: then there is a newer one.
                 if self.blocks(writer) == blocks:
                     raise
+            except NewerBlockError:
+                raise
+            except DamagedBlockError as e:
+                if (given_up := self._given_up(str(writer), blocks)) is None:
+                    e.hint = (
+                        "restore the file from a copy; if there is none, `penstock journal verify "
+                        f"{self.storage.url} {self.name}` shows how to give its records up"
+                    )
+                    raise
+                return given_up
         return None
+
+    def _given_up(self, writer: str, blocks: list[BlockEntry]) -> BlockFooter | None:
+        """Return what stands for a damaged newest block that was given up; None if it was not.
+
+        The source's position after it is lost with it, so the one before it holds.
+        """
+        start = blocks[-1].start_offset
+        end = end_after_losses(writer, start, lost_ranges(self.storage, self.name))
+        if end == start:
+            return None
+        for block in reversed(blocks[:-1]):
+            with suppress(DamagedBlockError, NotFoundError):
+                position = self.footer(writer, block.start_offset).position
+                return BlockFooter(start, end - start, position)
+        return BlockFooter(start, end - start)
 
     def _epochs_missing(self, writer: WriterId) -> LogFormatError:
         path = self.storage.uri(writer_folder(self.name, writer))

@@ -13,7 +13,7 @@ from penstock.errors import LogFormatError, NotFoundError
 from penstock.journal.amounts import NOTHING, Amount, Bounds
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, room_path
-from penstock.journal.retention import consumers, slowest_offset
+from penstock.journal.retention import consumers, floor_of
 from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.model import Offsets
 
@@ -97,7 +97,7 @@ def _uncommitted(
     if not blocks:
         return 0
     first = blocks[0].start_offset
-    floor = slowest_offset(writer, committed) if committed else first
+    floor = floor_of(writer, committed) if committed else first
     return 0 if floor is None else max(0, newest.end_offset - max(floor, first))
 
 

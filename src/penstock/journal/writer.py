@@ -47,7 +47,7 @@ from penstock.journal.amounts import Amount, Bounds
 from penstock.journal.block import BlockFooter, encode_block
 from penstock.journal.commit_policy import CommitPolicy
 from penstock.journal.epochs import claim_writer, publish_seal
-from penstock.journal.group import Ack, EncodedGroup, Group, Store
+from penstock.journal.group import Ack, DeferredPosition, EncodedGroup, Group, Store
 from penstock.journal.layout import WriterId, block_path
 from penstock.journal.stream import JournalStream
 from penstock.model import COMPRESSIONS
@@ -119,7 +119,8 @@ class JournalWriter:
         self._progress = threading.Condition(self._lock)  # stores and flushes wait here
         self._group = Group()
         self._newest = BlockFooter(0, 0, position)  # the last published block
-        self._last_position: str | None = None  # brought by a store of this writer, durable or not
+        # Brought by a store of this writer, durable or not; a deferred one is in its block only.
+        self._last_position: str | None = None
         self._accepted = 0  # records taken by append
         self._buffered = 0  # bytes taken and not yet published
         self._in_flight = 0  # groups closed and not yet published
@@ -159,19 +160,14 @@ class JournalWriter:
         return self._max_store_bytes
 
     def append(
-        self,
-        record: Any,
-        *,
-        position: Any = None,
-        ack: Ack | None = None,
-        wait: bool = True,
+        self, record: Any, *, position: Any = None, ack: Ack | None = None, wait: bool = True
     ) -> bool:
         """Buffer one record; ``ack`` is called once it is durable.
 
         Args:
             record: what the stream's schema says.
-            position: any JSON value: where the source stands after this record; becomes durable in
-                the same file.
+            position: any JSON value, or a DeferredPosition: where the source stands after this
+                record; becomes durable in the same file.
             ack: called from a thread of the writer, in the order of the stores; must not block, nor
                 close the writer.
             wait: whether to wait for room.
@@ -199,7 +195,7 @@ class JournalWriter:
         """Buffer records that become durable together, in one block; see ``append``.
 
         Without any record, the ack waits for its turn all the same, and the position goes into the
-        next block, or the seal.
+        next block, or the seal; a DeferredPosition needs records.
         """
         record_format = self.stream.format
         if isinstance(records, pa.RecordBatch | pa.Table):
@@ -209,6 +205,13 @@ class JournalWriter:
         batches = [batch for batch in batches if batch.num_rows]
         count = sum(batch.num_rows for batch in batches)
         size = sum(batch.nbytes for batch in batches)
+        if not count and isinstance(position, DeferredPosition):
+            raise ConfigError(
+                "a store without records cannot have a deferred position",
+                operation="append",
+                ids=self._ids(),
+                hint="store nothing, or give the position as a JSON value",
+            )
         return self._store(Store(batches, count, size, _dump_position(position), ack), wait)
 
     def flush(self) -> None:
@@ -289,6 +292,7 @@ class JournalWriter:
         with self._lock:
             self._check_open()
             while not self._has_room(store):
+                self._hurry()
                 if not wait:
                     return False
                 self._wait_for_room(store)
@@ -299,7 +303,8 @@ class JournalWriter:
             self._accepted += store.count
             self._buffered += store.size_bytes
             if store.position is not None:
-                self._last_position = store.position
+                position = store.position
+                self._last_position = position if isinstance(position, str) else None
             # Each of these brings the time forward at which the encoding thread is to act.
             if was_idle or had_waiter < group.has_waiter or self._is_full():
                 self._work.notify()
@@ -314,7 +319,6 @@ class JournalWriter:
     def _wait_for_room(self, store: Store) -> None:
         if not (self._may_wait or self._allowance.has_room(store)):
             raise self._no_room("append")
-        self._hurry()
         self._progress.wait()
         self._check_open()
 
@@ -348,12 +352,22 @@ class JournalWriter:
         newest = self._newest
         while (group := self._next_group()) is not None:
             try:
-                position = _load_position(group.position, newest.position)
+                position = self._position_of(group, newest)
                 newest = BlockFooter(newest.end_offset, group.count, position)
                 self._blocks.put(EncodedGroup(group, newest, self._encode(group, newest)))
             except Exception as e:
                 self._fail(self._broken("encode block", e))
         self._blocks.put(None)
+
+    def _position_of(self, group: Group, before: BlockFooter) -> Any:
+        """Return the position of the block that follows ``before``."""
+        at = before.end_offset
+        for deferred, start, end in group.deferred:
+            deferred.place(str(self.id), at + start, at + end)
+        if isinstance(group.position, DeferredPosition):
+            value = group.position.value()
+            return before.position if value is None else value
+        return _load_position(group.position, before.position)
 
     def _encode(self, group: Group, footer: BlockFooter) -> pa.Buffer | None:
         if not group.count:
@@ -518,9 +532,9 @@ def _within(policy: CommitPolicy, bounds: Bounds) -> CommitPolicy:
     return replace(policy, max_block_bytes=min(policy.max_block_bytes, bounds.max_block_bytes))
 
 
-def _dump_position(position: Any) -> str | None:
-    if position is None:
-        return None
+def _dump_position(position: Any) -> str | DeferredPosition | None:
+    if position is None or isinstance(position, DeferredPosition):
+        return position
     try:
         return json.dumps(position, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as e:

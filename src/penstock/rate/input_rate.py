@@ -16,7 +16,7 @@ __all__ = ["InputRate", "ReceiveLimit"]
 
 @dataclass(frozen=True, slots=True)
 class ReceiveLimit:
-    """What receivers of a stream are held to."""
+    """What each receiver of a stream is held to."""
 
     rate: float | None = None
     """Records per second, None for no limit."""
@@ -40,14 +40,20 @@ class InputRate:
         batch_interval_ms: length of a batch.
         settings: of the program; ``max_rate`` is that of this input, ordered limits go before it.
         controller: follows the batches; None without back pressure.
+        receivers: how many share the input's rate, in equal parts.
     """
 
     def __init__(
-        self, batch_interval_ms: int, settings: RateSettings, controller: RateController | None
+        self,
+        batch_interval_ms: int,
+        settings: RateSettings,
+        controller: RateController | None,
+        receivers: int = 1,
     ) -> None:
         self._interval_ms = batch_interval_ms
         self._settings = settings
         self.controller = controller
+        self._receivers = receivers
         self._lock = threading.Lock()
         self._order = RateOrder()
         self._waiting = 0
@@ -85,17 +91,20 @@ class InputRate:
             self._waiting = records
 
     def receive_limit(self) -> ReceiveLimit:
-        """Return what a receiver is held to.
+        """Return what each receiver is held to.
 
-        It is what the rate of the batches leads to, and never more than the highest rate, or that
-        of one partition: a receiver is one.
+        It is its share of what the rate of the batches leads to, and of the highest rate, and never
+        more than the rate of one partition: a receiver is one.
         """
-        bounds = [self._max_rate, self._settings.max_rate_per_partition]
+        shared = [self._max_rate]
         rate, order = self.rate, self.order
         if rate is not None:
             with self._lock:
-                bounds.append(receive_rate(rate, self._waiting, self._interval_ms))
-        return ReceiveLimit(min((b for b in bounds if b is not None), default=None), order.paused)
+                shared.append(receive_rate(rate, self._waiting, self._interval_ms))
+        bounds = [bound / self._receivers for bound in shared if bound is not None]
+        if self._settings.max_rate_per_partition is not None:
+            bounds.append(self._settings.max_rate_per_partition)
+        return ReceiveLimit(min(bounds, default=None), order.paused)
 
     def on_batch_completed(
         self,

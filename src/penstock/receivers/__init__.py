@@ -2,23 +2,33 @@
 
 from penstock.receivers.control import Order, Status, read_order, read_status, write_order
 from penstock.receivers.foreign import uncaught_errors_to
-from penstock.receivers.receiver import Position, Receiver, ReceiverHost
-from penstock.receivers.socket import SocketReceiver
+from penstock.receivers.http import HttpReceiver
+from penstock.receivers.mqtt import MqttReceiver
+from penstock.receivers.own_files import OwnFiles
+from penstock.receivers.receiver import Position, Receiver, ReceiverHost, ReceiverIdentity
+from penstock.receivers.socket import FramedSocketReceiver, SocketReceiver
 from penstock.receivers.supervisor import ReceiverSupervisor, run_receiver
 from penstock.receivers.tail import TailReceiver
 from penstock.receivers.task import ReceiverSettings, ReceiverTask, backoff_ms
+from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = [
+    "FramedSocketReceiver",
+    "HttpReceiver",
+    "MqttReceiver",
     "Order",
+    "OwnFiles",
     "Position",
     "Receiver",
     "ReceiverHost",
+    "ReceiverIdentity",
     "ReceiverSettings",
     "ReceiverSupervisor",
     "ReceiverTask",
     "SocketReceiver",
     "Status",
     "TailReceiver",
+    "ThreadedReceiver",
     "backoff_ms",
     "read_order",
     "read_status",

@@ -44,6 +44,8 @@ class Status:
     errors: int = 0
     """How many errors it reported in this run."""
     last_error: str | None = None
+    listening_at: str | None = None
+    """The URL at which it can be reached, where others connect to it."""
 
 
 def write_order(stream: JournalStream, receiver: str, order: Order) -> None:

@@ -14,6 +14,8 @@ Its life::
 - After a start, receiving continues after ``lastPosition()``: the position that was stored with the
   last durable record of this receiver, whoever wrote it. With a position, records are in the
   journal exactly once; without, at least once.
+- A source that others connect to can stay open while the journal cannot be written, and refuse what
+  comes: ``onPause`` and ``onResume`` stand for ``onStop`` and ``onStart`` then.
 - An instance is pickled to the executor: open sockets and files in ``onStart``, not
   in ``__init__``.
 
@@ -24,18 +26,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from penstock.errors import ReceiverError
+from penstock.errors import PenstockError, ReceiverError
+from penstock.receivers.own_files import OwnFiles
 
-__all__ = ["Position", "Receiver", "ReceiverHost"]
+__all__ = ["Position", "Receiver", "ReceiverHost", "ReceiverIdentity"]
 
 Position: TypeAlias = Any
 """Where a source stands after a record: any JSON value; only the source knows its meaning."""
 
 Records: TypeAlias = Any | Iterable[Any] | pa.RecordBatch | pa.Table
+
+
+class ReceiverIdentity(NamedTuple):
+    """Which receiver this is, the same after every restart; names of other systems build on it."""
+
+    stream: str
+    receiver: str
+    """Unique within the stream: ``r0`` and so on."""
 
 
 class ReceiverHost(Protocol):
@@ -64,6 +75,12 @@ class ReceiverHost(Protocol):
     def last_position(self) -> Position:
         """See Receiver.lastPosition."""
 
+    def own_files(self) -> OwnFiles:
+        """See Receiver.ownFiles."""
+
+    def identity(self) -> ReceiverIdentity:
+        """See Receiver.identity."""
+
 
 class Receiver(ABC):
     """A push source. Subclass it, implement ``onStart`` and ``onStop``, call ``store``.
@@ -75,6 +92,9 @@ class Receiver(ABC):
 
     schema: str | pa.Schema = "string"
 
+    listeningAt: str | None = None
+    """Set by ``onStart`` where others connect to this receiver: the URL, for its status."""
+
     _host: ReceiverHost | None = None
 
     @abstractmethod
@@ -84,6 +104,22 @@ class Receiver(ABC):
     @abstractmethod
     def onStop(self) -> None:
         """End all threads that ``onStart`` began and free what they hold."""
+
+    def onPause(self, error: PenstockError) -> bool:
+        """Called when the journal cannot be written, for want of space, say.
+
+        Return True to stay open: nothing may be stored until ``onResume``, or ``onStop``, and what
+        was not acked never will be. The default is False: the receiver is stopped, and started
+        when the journal can be written again.
+        """
+        return False
+
+    def onResume(self) -> None:
+        """Called after ``onPause`` returned True, when the journal can be written again.
+
+        ``lastPosition()`` tells what became durable. An exception restarts the receiver.
+        """
+        self.onStart()
 
     def store(
         self,
@@ -98,7 +134,7 @@ class Receiver(ABC):
                 tuple, which are records), or a pyarrow RecordBatch or Table of this schema: the
                 fast way.
             position: where the source stands after the last of these records; it becomes durable in
-                the same file as they do.
+                the same file as they do. Any JSON value, or a penstock.journal.DeferredPosition.
             ack: called after these records are durable, from a thread of the writer, in the order
                 of the stores, and never when an earlier publish failed. Must not block.
 
@@ -123,10 +159,11 @@ class Receiver(ABC):
         position: Position = None,
         ack: Callable[[], None] | None = None,
     ) -> int:
-        """Hand records to the journal if the rate limit lets them through now, as a whole.
+        """Hand records to the journal if it takes them now, as a whole.
 
         For sources that can tell their sender to come again (HTTP's 429 with Retry-After), instead
-        of having a thread wait. The arguments, and what is raised, are those of ``store``.
+        of having a thread wait for the rate limit, or while too much is buffered. The arguments,
+        and what is raised, are those of ``store``.
 
         Returns:
             0 when they were taken, else after how many milliseconds to try again: nothing was.
@@ -154,6 +191,14 @@ class Receiver(ABC):
     def lastPosition(self) -> Position:
         """Return the position stored with the last durable record, None when there is none."""
         return self._attached().last_position()
+
+    def ownFiles(self) -> OwnFiles:
+        """Return this receiver's own small files, kept beside the journal."""
+        return self._attached().own_files()
+
+    def identity(self) -> ReceiverIdentity:
+        """Return the names of the stream and, within it, of this receiver."""
+        return self._attached().identity()
 
     def attach(self, host: ReceiverHost) -> None:
         """Called by the host, once, before the first ``onStart``."""

@@ -1,31 +1,110 @@
-"""Lines from a TCP server, as Spark's ``socketTextStream``."""
+"""Records from a TCP server: lines, as Spark's ``socketTextStream``, or each after its length."""
 
 from __future__ import annotations
 
-import errno
-import os
-import select
 import socket
 import time
+from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
-from penstock.errors import ConfigError
-from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES, LineSplitter, check_max_line_bytes
+from penstock.errors import ConfigError, ReceiverError
+from penstock.receivers.backoff import Backoff
+from penstock.receivers.frames import DEFAULT_MAX_RECORD_BYTES, FrameSplitter
+from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES, LineSplitter
+from penstock.receivers.tcp import connect, read_available, wait_readable
 from penstock.receivers.threaded import ThreadedReceiver
 
-__all__ = ["SocketReceiver"]
+__all__ = ["FramedSocketReceiver", "SocketReceiver"]
 
 _BUFFER_BYTES = 4 * 1024 * 1024
-_STOP_POLL_MS = 100
-
-# A peer that vanished without a FIN is noticed after about 90 s (60 + 3 x 10).
-_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+_STABLE_S = 10.0
+"""After a connection that held this long, the next failure counts as the first one again."""
 
 
-class SocketReceiver(ThreadedReceiver):
+class _Splitter(Protocol):
+    """Makes records of one connection's bytes."""
+
+    def feed(self, chunk: bytes) -> Iterator[pa.RecordBatch]:
+        """Yield what the next chunk completes; ReceiverError for what can be no record."""
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield what the end of the connection completes; ReceiverError for a torn record."""
+
+
+class _SocketSource(ThreadedReceiver):
+    """Connects to a server, again and again, and stores what a splitter makes of its bytes."""
+
+    def __init__(self, host: str, port: int, *, connect_timeout_ms: int) -> None:
+        self._host_name = _check_host(host)
+        self._port = _check_port(port)
+        self._connect_timeout_s = _check_timeout(connect_timeout_ms) / 1000
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._host_name}:{self._port})"
+
+    @abstractmethod
+    def _splitter(self) -> _Splitter:
+        """Return a splitter for a new connection."""
+
+    def receive(self) -> None:
+        """Connect and store until the receiver shall end; report each connection's end."""
+        backoff = Backoff()
+        while not self.shallEnd():
+            began_s = time.monotonic()
+            problem, error = self._connection(backoff)
+            if self.shallEnd():
+                return
+            if time.monotonic() - began_s > _STABLE_S:
+                backoff.worked()
+            delay_ms = backoff.failed()
+            self.reportError(f"{problem}; connecting again in {delay_ms} ms", error)
+            self.pause(delay_ms / 1000)
+
+    def _connection(self, backoff: Backoff) -> tuple[str, Exception | None]:
+        """Store what one connection brings; return why it ended."""
+        server = f"{self._host_name}:{self._port}"
+        try:
+            connection = connect(
+                self._host_name, self._port, self._connect_timeout_s, self.shallEnd
+            )
+        except OSError as error:
+            return f"Error connecting to {server}", error
+        with connection:
+            try:
+                received = self._store_from(connection)
+            except (OSError, ReceiverError) as error:
+                return f"Error receiving data from {server}", error
+        if received:
+            backoff.worked()  # a server that closes after each burst is not a failing one
+        return f"Socket data stream had no more data: {server} closed the connection", None
+
+    def _store_from(self, connection: socket.socket) -> bool:
+        """Store until the server closes; return whether it sent anything."""
+        splitter = self._splitter()
+        buffer = bytearray(_BUFFER_BYTES)
+        received = False
+        while not self.shallEnd():
+            if not wait_readable(connection):
+                continue
+            read = read_available(connection, buffer)
+            received = received or read.size > 0
+            self._store_all(splitter.feed(bytes(memoryview(buffer)[: read.size])))
+            if read.error is not None:
+                raise read.error  # what came of the last record is cut off
+            if read.ended:
+                self._store_all(splitter.finish())
+                break
+        return received
+
+    def _store_all(self, batches: Iterator[pa.RecordBatch]) -> None:
+        for batch in batches:
+            self.store(batch)
+
+
+class SocketReceiver(_SocketSource):
     r"""Connects to ``host:port`` and stores each line that the server sends.
 
     What may be lost: a plain TCP sender cannot be asked to send again, so there is no position. A
@@ -37,14 +116,15 @@ class SocketReceiver(ThreadedReceiver):
     Back pressure is TCP's own: while ``store`` blocks nothing is read, the buffers fill, and the
     sender blocks. Memory is bounded by one buffer of 4 MiB and one unfinished line.
 
-    A refused or lost connection restarts the receiver, which connects again after the host's
-    back-off. A last line without ``\n`` is stored when the server closes the connection.
+    A refused or lost connection is reported, and made again after 0.1 s at first, at most 30 s,
+    by the same writer. A last line without ``\n`` is stored when the server closes the connection;
+    of one that was cut off in another way, nothing.
 
     Args:
         host: name or address of the server; every address of a name is tried.
         port: TCP port, 1 to 65535.
         connect_timeout_ms: how long one address may take to answer.
-        max_line_bytes: a longer line restarts the receiver with an error.
+        max_line_bytes: a longer line ends the connection with an error.
 
     Raises:
         ConfigError: an argument cannot work.
@@ -60,131 +140,54 @@ class SocketReceiver(ThreadedReceiver):
         connect_timeout_ms: int = 10_000,
         max_line_bytes: int = DEFAULT_MAX_LINE_BYTES,
     ) -> None:
-        self._host_name = _check_host(host)
-        self._port = _check_port(port)
-        self._connect_timeout_s = _check_timeout(connect_timeout_ms) / 1000
-        self._max_line_bytes = check_max_line_bytes(max_line_bytes)
+        super().__init__(host, port, connect_timeout_ms=connect_timeout_ms)
+        self._max_line_bytes = max_line_bytes
+        self._splitter()  # checks it
 
-    def __repr__(self) -> str:
-        return f"SocketReceiver({self._host_name}:{self._port})"
-
-    def receive(self) -> None:
-        """Connect and store lines until the server closes; then ask for a restart."""
-        server = f"{self._host_name}:{self._port}"
-        try:
-            connection = self._connect()
-        except OSError as error:
-            self.restart(f"Error connecting to {server}", error)
-            return
-        with connection:
-            try:
-                self._receive_lines(connection)
-            except OSError as error:
-                self.restart(f"Error receiving data from {server}", error)
-                return
-        if not self.shallEnd():
-            self.restart(f"Socket data stream had no more data: {server} closed the connection")
-
-    def _receive_lines(self, connection: socket.socket) -> None:
-        splitter = LineSplitter(self._max_line_bytes)
-        buffer = bytearray(_BUFFER_BYTES)
-        while not self.shallEnd():
-            if not _wait(connection, select.POLLIN):
-                continue
-            read = _read_available(connection, buffer)
-            self._store_all(splitter.feed(bytes(memoryview(buffer)[: read.size])))
-            if read.error is not None:
-                raise read.error  # what came of the last line is cut off, not a line
-            if read.ended:
-                self._store_all(splitter.finish())
-                return
-
-    def _store_all(self, batches: Iterator[pa.RecordBatch]) -> None:
-        for batch in batches:
-            self.store(batch)
-
-    def _connect(self) -> socket.socket:
-        """Return a connection; one that is not connected only when the receiver shall end.
-
-        Raises:
-            OSError: no address of the host answered.
-        """
-        failure: OSError | None = None
-        addresses = socket.getaddrinfo(self._host_name, self._port, type=socket.SOCK_STREAM)
-        for family, kind, protocol, _, address in addresses:
-            connection = socket.socket(family, kind, protocol)
-            try:
-                self._connect_to(connection, address)
-            except OSError as error:
-                connection.close()
-                failure = error
-            else:
-                return connection
-        raise failure or OSError(f"{self._host_name} has no address")
-
-    def _connect_to(self, connection: socket.socket, address: Any) -> None:
-        _keep_alive(connection)
-        connection.setblocking(False)
-        _raise_errno(connection.connect_ex(address), but=errno.EINPROGRESS)
-        deadline = time.monotonic() + self._connect_timeout_s
-        while not _wait(connection, select.POLLOUT):
-            if self.shallEnd():
-                return
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no answer within {self._connect_timeout_s:g} s")
-        _raise_errno(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
-        if connection.getsockname() == connection.getpeername():
-            # Retrying a local port that no one listens on sooner or later draws that very port as
-            # the outgoing one. TCP then connects it to itself, and the server could not bind it.
-            raise ConnectionRefusedError(errno.ECONNREFUSED, "the connection led back to itself")
+    def _splitter(self) -> LineSplitter:
+        return LineSplitter(self._max_line_bytes)
 
 
-class _Read(NamedTuple):
-    """What one round of reads brought: bytes, and why no more will follow, if so."""
+class FramedSocketReceiver(_SocketSource):
+    """Connects to ``host:port`` and stores each record that the server sends after its length.
 
-    size: int
-    ended: bool = False
-    error: OSError | None = None
+    A record is any bytes, also none. What may be lost, back pressure and connections are as
+    SocketReceiver's. A record whose end does not come, and one that is too long, are reported as
+    errors and end the connection; nothing of them is stored.
 
+    Args:
+        host: name or address of the server; every address of a name is tried.
+        port: TCP port, 1 to 65535.
+        length_bytes: how many bytes the length takes: 1, 2, 4 or 8. It is unsigned, and counts the
+            record without these bytes.
+        byteorder: ``"big"`` (the network's) or ``"little"``.
+        connect_timeout_ms: how long one address may take to answer.
+        max_record_bytes: a longer record ends the connection with an error.
 
-def _read_available(connection: socket.socket, buffer: bytearray) -> _Read:
-    """Read what has arrived, up to the buffer's size, without waiting for more.
-
-    So a line that comes alone is stored at once, and the faster they come, or the slower the store
-    is, the more of them share a batch.
+    Raises:
+        ConfigError: an argument cannot work.
     """
-    view = memoryview(buffer)
-    size = 0
-    while size < len(buffer):
-        try:
-            received = connection.recv_into(view[size:])
-        except BlockingIOError:
-            break
-        except OSError as error:
-            return _Read(size, error=error)
-        if received == 0:
-            return _Read(size, ended=True)
-        size += received
-    return _Read(size)
 
+    schema = "binary"
 
-def _wait(connection: socket.socket, event: int) -> bool:
-    """Whether the event (or an error) came within the time between two looks at ``shallEnd``."""
-    poll = select.poll()  # unlike select(), not limited to descriptors below 1024
-    poll.register(connection, event)
-    return bool(poll.poll(_STOP_POLL_MS))
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        length_bytes: int = 4,
+        byteorder: Literal["big", "little"] = "big",
+        connect_timeout_ms: int = 10_000,
+        max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+    ) -> None:
+        super().__init__(host, port, connect_timeout_ms=connect_timeout_ms)
+        self._length_bytes = length_bytes
+        self._byteorder: Literal["big", "little"] = byteorder
+        self._max_record_bytes = max_record_bytes
+        self._splitter()  # checks them
 
-
-def _raise_errno(code: int, but: int = 0) -> None:
-    if code not in (0, but):
-        raise OSError(code, os.strerror(code))
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        if hasattr(socket, name):  # the names are Linux's
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    def _splitter(self) -> FrameSplitter:
+        return FrameSplitter(self._length_bytes, self._byteorder, self._max_record_bytes)
 
 
 def _check_host(host: str) -> str:

@@ -57,6 +57,7 @@ class StatusReport:
             changed_ms=time.time_ns() // 1_000_000,
             errors=self._errors,
             last_error=self._last_error,
+            listening_at=self._task.receiver.listeningAt,
         )
         try:
             write_status(self._task.stream, self._task.name, status)

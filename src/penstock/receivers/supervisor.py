@@ -7,6 +7,7 @@ events for it::
     open writer (seals all earlier epochs) -> onStart -> running
         restart asked, onStart failed   ->  onStop, flush, back-off, onStart
         writer broken                   ->  onStop, new writer, back-off, onStart
+                                            (onPause and onResume, if the receiver stays open)
         onStart hangs, writer fenced,
         parent gone                     ->  onStop, end, nothing more is published
         stop asked, by order or by the receiver, or
@@ -34,10 +35,12 @@ from penstock.errors import (
     UnsharedPathError,
 )
 from penstock.journal import JournalWriter
+from penstock.journal.layout import receiver_folder
 from penstock.receivers.control import Order, State, read_order
 from penstock.receivers.foreign import HungError, call_within, uncaught_errors_to
 from penstock.receivers.intake import Intake
-from penstock.receivers.receiver import Position, Records
+from penstock.receivers.own_files import OwnFiles, StoredFiles
+from penstock.receivers.receiver import Position, ReceiverIdentity, Records
 from penstock.receivers.room import WriterRoom
 from penstock.receivers.status import StatusReport
 from penstock.receivers.task import ReceiverTask, backoff_ms
@@ -89,6 +92,7 @@ class ReceiverSupervisor:
         self._intake = Intake(task.settings.commit.block_interval_ms, task.settings.poll_ms)
         self._status = StatusReport(task)
         self._started = False
+        self._paused = False  # by onPause: started, and open while the journal cannot be written
         self._started_s = 0.0
         self._failures = 0
 
@@ -152,6 +156,15 @@ class ReceiverSupervisor:
         """See Receiver.lastPosition."""
         return self._writer.position
 
+    def own_files(self) -> OwnFiles:
+        """See Receiver.ownFiles."""
+        stream = self._task.stream
+        return StoredFiles(stream.storage, receiver_folder(stream.name, self._task.name))
+
+    def identity(self) -> ReceiverIdentity:
+        """See Receiver.identity."""
+        return ReceiverIdentity(self._task.stream.name, self._task.name)
+
     def thread_failed(self, message: str, error: BaseException | None) -> None:
         """Restart the receiver because one of its threads ended with an exception."""
         if not self.is_stopped():
@@ -196,30 +209,29 @@ class ReceiverSupervisor:
         self._intake.stopped.clear()
         self._started_s = time.monotonic()
         self._say("started")
+        receiver = self._task.receiver
+        begin, self._paused = (receiver.onResume if self._paused else receiver.onStart), False
         try:
-            call_within(
-                self._task.receiver.onStart,
-                settings.start_timeout_ms,
-                settings.poll_ms,
-                self._room.look,
-            )
+            call_within(begin, settings.start_timeout_ms, settings.poll_ms, self._room.look)
         except HungError as e:
             raise ReceiverError(
-                "onStart hangs",
+                f"{begin.__name__} hangs",
                 operation="start receiver",
                 ids=self._ids(),
                 hint="let onStart start threads and return; this process ends, and the receiver is "
                 "started anew in another",
             ) from e
         except Exception as e:
-            self.restart("onStart failed", e, None)
+            self.restart(f"{begin.__name__} failed", e, None)
         else:
             _log.info(
-                "Receiver %s of stream %s receives: %r, writer %s",
+                "Receiver %s of stream %s receives: %s, writer %s",
                 *self._names(),
-                self._task.receiver,
+                receiver.listeningAt or repr(receiver),
                 self._writer.id,
             )
+        if receiver.listeningAt is not None:
+            self._say("started")  # again, as now it is known where
 
     def _end(self, event: _Event) -> None:
         """Publish what is buffered, and seal."""
@@ -234,12 +246,22 @@ class ReceiverSupervisor:
         elif event.kind != "superseded":  # then the status file is the other's
             self._say("stopped")
 
+    def _pause(self, error: BaseException | None) -> bool:
+        """Keep a receiver open while the journal cannot be written; return whether it stays so."""
+        self._intake.stopped.set()
+        if self._started and not self._paused and isinstance(error, PenstockError):
+            try:
+                self._paused = self._task.receiver.onPause(error)
+            except Exception:
+                _log.exception("onPause of receiver %s of stream %s failed", *self._names())
+        return self._paused
+
     def _halt(self) -> None:
         """End receiving: one onStop for each onStart, whatever it raises."""
         self._intake.stopped.set()
         if not self._started:
             return
-        self._started = False
+        self._started = self._paused = False
         settings = self._task.settings
         # A store that waits for room would have its thread, and so onStop, wait as well.
         patience = threading.Timer(_BLOCKED_STORE_S, self._writer.let_wait, (False,))
@@ -264,7 +286,8 @@ class ReceiverSupervisor:
         if time.monotonic() - self._started_s > _STABLE_S:
             self._failures = 0
         self._failures += 1
-        self._halt()
+        if event.kind != "writer_failed" or not self._pause(event.error):
+            self._halt()
         self.report_error(event.message, event.error)
         delay_ms = event.delay_ms
         if delay_ms is None:
@@ -302,14 +325,14 @@ class ReceiverSupervisor:
             self._open_writer()
         except PenstockError as e:
             # Still no room, say: the broken writer stays in place until the next attempt.
-            self._events.put(_Event("restart", "the journal cannot be written", e))
+            self._events.put(_Event("writer_failed", "the journal cannot be written", e))
             return False
         return True
 
     def _open_writer(self) -> None:
-        settings = self._task.settings
+        settings, stream = self._task.settings, self._task.stream
         writer = JournalWriter(
-            self._task.stream,
+            stream if settings.sync else stream.without_sync(),
             self._task.name,
             policy=settings.commit,
             compression=settings.compression,

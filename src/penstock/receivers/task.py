@@ -29,6 +29,8 @@ class ReceiverSettings:
     restart_delay_ms: int = 2000
     poll_ms: int = 200
     """How often orders are read and the bounds looked at: the delay of a stop or a new limit."""
+    sync: bool = True
+    """Whether what is received is fsynced before it is acked."""
     bounds: Bounds = field(default_factory=Bounds)
     when_full: WhenFull = "block"
     """At the bounds the source waits (``block``), or the receiver ends with an error (``fail``)."""

@@ -80,6 +80,14 @@ class Storage(ABC):
     def exists(self, path: str) -> bool:
         """Whether the file is there."""
 
+    def without_sync(self) -> Storage:
+        """Return this storage without the promises to survive a power cut (2, 4 and 5).
+
+        Creates stay atomic and exclusive, for as long as the machine runs. Where files are durable
+        as soon as they are there, it is this storage.
+        """
+        return self
+
     @abstractmethod
     def uri(self, path: str) -> str:
         """Return the full URI of a file as Spark takes it: Hadoop's scheme, no percent-encoding."""

@@ -26,6 +26,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -40,7 +41,7 @@ from penstock.storage.checks import (
 )
 from penstock.storage.folders import DurableFolders, sync_folder
 from penstock.storage.names import is_temporary, temporary_name
-from penstock.storage.syscalls import Syscalls
+from penstock.storage.syscalls import Syscalls, UnsyncedSyscalls
 
 __all__ = ["LocalStorage"]
 
@@ -59,15 +60,20 @@ class LocalStorage(Storage):
         self._try_out()
 
     @classmethod
-    def attach(cls, root: str) -> LocalStorage:
+    def attach(cls, root: str, *, sync: bool = True) -> LocalStorage:
         """Open a folder that another instance has tried out, without touching it."""
         storage = cls.__new__(cls)
-        storage._bind(root, Syscalls())
+        storage._bind(root, Syscalls() if sync else UnsyncedSyscalls())
         return storage
+
+    def without_sync(self) -> LocalStorage:
+        """See Storage.without_sync."""
+        return self.attach(self._root, sync=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructor's trial is not repeated: copies go to many tasks, some of which only read.
-        return (type(self).attach, (self._root,))
+        sync = not isinstance(self._syscalls, UnsyncedSyscalls)
+        return (partial(type(self).attach, sync=sync), (self._root,))
 
     def _bind(self, root: str, syscalls: Syscalls) -> None:
         self._root = root

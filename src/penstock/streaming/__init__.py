@@ -15,6 +15,7 @@ from penstock.streaming.events import (
     StreamInputInfo,
 )
 from penstock.streaming.inputs import InputDStream
+from penstock.streaming.journal_input import JournalInputDStream
 from penstock.streaming.listener import StreamingListener
 from penstock.streaming.receiver_input import ReceiverInputDStream
 from penstock.streaming.state_spec import StateSpec
@@ -24,6 +25,7 @@ __all__ = [
     "ConstantInputDStream",
     "DStream",
     "InputDStream",
+    "JournalInputDStream",
     "OutputOperationInfo",
     "ReceiverInfo",
     "ReceiverInputDStream",

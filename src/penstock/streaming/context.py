@@ -13,13 +13,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar, Literal, NoReturn
 
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
-from penstock.conf import StreamingSettings
+from penstock.conf import WRITE_AHEAD_LOG, StreamingSettings, settings_without_effect
 from penstock.errors import ConfigError, StreamingError
 from penstock.rate import RateEstimator
 from penstock.streaming.graph import DStreamGraph
@@ -93,6 +94,8 @@ class StreamingContext(StreamSources, RateControl):
         self._clock = clock or SystemClock()
         conf = dict(sc.getConf().getAll())
         self._settings = StreamingSettings.from_conf(conf)
+        for name in settings_without_effect(conf):
+            _log.warning("The setting %s has no effect: blocks of the journal need none", name)
         self.graph = graph
         if self._settings.rate.backpressure_enabled:
             RateEstimator.create(conf, graph.batch_interval_ms)  # refuses what cannot be made
@@ -346,6 +349,21 @@ class StreamingContext(StreamSources, RateControl):
                     operation="start",
                     hint="call checkpoint(dir) with a path that driver and executors share",
                 )
+            if shared := self.graph.shared_journals:
+                raise ConfigError(
+                    f"there is no checkpoint location, and {shared[0].name!r} is a stream of "
+                    "somebody else's journal: its place there would be forgotten, and what it has "
+                    "not read kept for ever",
+                    operation="start",
+                    ids={"stream": shared[0].name},
+                    hint="call checkpoint(dir)",
+                )
+            if self._settings.write_ahead_log:
+                raise ConfigError(
+                    f"there is no checkpoint location, and {WRITE_AHEAD_LOG} is true",
+                    operation="start",
+                    hint="call checkpoint(dir): it is where received records are kept",
+                )
             self._temporary = tempfile.mkdtemp(prefix="penstock-")
             return self._temporary
         if self.graph.has_queue():
@@ -371,10 +389,16 @@ class StreamingContext(StreamSources, RateControl):
             location,
             self._clock,
             self._bus,
-            self._settings,
+            self._settings_in_force(),
             self._fail,
             graph_checkpoints,
         )
+
+    def _settings_in_force(self) -> StreamingSettings:
+        if self._checkpoint_dir is not None:
+            return self._settings
+        # The location goes with the process, so nothing in it has to survive a power cut.
+        return replace(self._settings, write_ahead_log=False)
 
     def _fail(self, error: BaseException) -> None:
         """Keep the first error for awaitTermination."""

@@ -216,7 +216,10 @@ class ReceiverInfo:
         return self.stream_id
 
     def name(self) -> str:
-        """Return its class and its stream's id: ``SocketReceiver-0``."""
+        """Return its class and its stream's id: ``SocketReceiver-0``.
+
+        The receivers of a stream that has several add their own: ``SocketReceiver-0-r1``.
+        """
         return self.receiver_name
 
     def active(self) -> bool:

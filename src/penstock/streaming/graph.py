@@ -11,10 +11,12 @@ from penstock.streaming.base import BaseDStream
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.events import StreamInputInfo
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
+from penstock.streaming.journal_input import JournalInputDStream, JournalPlace
 from penstock.streaming.look_back import needed_after
 from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
+from penstock.streaming.shared_journal import SharedJournalDStream
 from penstock.streaming.state_in_rdds import RddStateDStream
 from penstock.streaming.stored_state import StoredStateStream
 
@@ -50,8 +52,13 @@ class DStreamGraph:
 
     @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
-        """The inputs that a receiver feeds."""
+        """The inputs that the program's own receivers feed."""
         return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
+
+    @property
+    def shared_journals(self) -> list[SharedJournalDStream]:
+        """The inputs that read journals of others."""
+        return [i for i in self.inputs if isinstance(i, SharedJournalDStream)]
 
     @property
     def stored_state(self) -> list[StoredStateStream]:
@@ -139,6 +146,12 @@ class DStreamGraph:
         """Refuse offsets of other inputs at start, not in a batch; raises RecoveryMismatchError."""
         for stream, start in zip(self.inputs, starts, strict=True):
             stream.check_offset(start)
+
+    def open_journals(self, place: JournalPlace, starts: tuple[SourceOffset, ...]) -> None:
+        """Have every input that reads a journal open it; raises as JournalInputDStream does."""
+        for stream, start in zip(self.inputs, starts, strict=True):
+            if isinstance(stream, JournalInputDStream):
+                stream.open_journal(place, start)
 
     def plan(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
         """Return what the batch of that time could take of each input, all after ``starts``."""

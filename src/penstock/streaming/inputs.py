@@ -31,6 +31,8 @@ class InputDStream(DStream):
     kind = "input"
     takes_limits = False
     """Whether ``cut`` keeps to limits. Other inputs can be paused, and no more."""
+    receiver_count = 1
+    """How many receivers share the input's rate."""
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)

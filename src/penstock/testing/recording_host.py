@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from penstock.receivers.receiver import Position, Receiver, Records
+from penstock.errors import AlreadyExistsError, NotFoundError
+from penstock.journal import DeferredPosition
+from penstock.receivers.own_files import OwnFiles
+from penstock.receivers.receiver import Position, Receiver, ReceiverIdentity, Records
 
 __all__ = ["RecordingHost", "Report", "Stored"]
 
 _WAIT_TIMEOUT_S = 10.0
+_WRITER = "r0-00000000"
 
 
 class Stored(NamedTuple):
@@ -49,6 +53,7 @@ class RecordingHost:
         self._blocked = False
         self._stopping = False
         self._store_error: BaseException | None = None
+        self._files = _FilesInMemory()
         self.stores: list[Stored] = []
         self.errors: list[Report] = []
         self.restarts: list[Report] = []
@@ -126,6 +131,10 @@ class RecordingHost:
             self._changed.wait_for(lambda: not self._blocked or self._stopping)
             if self._store_error is not None:
                 raise self._store_error
+            if isinstance(position, DeferredPosition):
+                start = sum(len(stored.records) for stored in self.stores)
+                position.place(_WRITER, start, start + len(plain))
+                position = position.value()
             self.stores.append(Stored(plain, position))
             self._changed.notify_all()
         if ack is not None:
@@ -164,6 +173,14 @@ class RecordingHost:
             positions = [s.position for s in self.stores if s.position is not None]
             return positions[-1] if positions else self._position
 
+    def own_files(self) -> OwnFiles:
+        """Return files that live as long as this host."""
+        return self._files
+
+    def identity(self) -> ReceiverIdentity:
+        """Return fixed names."""
+        return ReceiverIdentity("stream", "r0")
+
     def _record(
         self,
         reports: list[Report],
@@ -176,6 +193,29 @@ class RecordingHost:
             reports.append(Report(message, error))
             self._stopping = self._stopping or stopping
             self._changed.notify_all()
+
+
+class _FilesInMemory:
+    """OwnFiles without a storage."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytes] = {}
+
+    def create(self, name: str, data: bytes) -> None:
+        if name in self._files:
+            raise AlreadyExistsError("the name is taken", operation="create", path=name)
+        self._files[name] = data
+
+    def read(self, name: str) -> bytes:
+        if name not in self._files:
+            raise NotFoundError("there is no such file", operation="read", path=name)
+        return self._files[name]
+
+    def names(self) -> list[str]:
+        return sorted(self._files)
+
+    def delete(self, name: str) -> None:
+        self._files.pop(name, None)
 
 
 def _as_list(records: Records) -> list[Any]:

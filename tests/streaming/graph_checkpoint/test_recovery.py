@@ -195,7 +195,7 @@ def test_a_checkpoint_tells_what_it_was_taken_of(place: Place) -> None:
     place.run(place.create("a"), "graph", ("a", "x"), ("a", "y"))
     read = CheckpointReader(open_storage(place.checkpoint)).read()
     assert read is not None
-    assert (read.master, read.framework) == ("local[2]", "penstock tests")
+    assert (read.master, read.framework) == ("local[4]", "penstock tests")
     assert read.checkpoint_time_ms == place.clock.time_ms()
     assert (read.checkpoint_dir, read.checkpoint_interval_ms) == (str(place.checkpoint), 1000)
     assert read.pending_times == ()

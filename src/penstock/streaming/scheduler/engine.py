@@ -20,6 +20,7 @@ from penstock.streaming.events import StreamingListenerStreamingStarted
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.graph_checkpoint.private_files import open_location
 from penstock.streaming.graph_checkpoint.run import RunCheckpoints
+from penstock.streaming.journal_input import JournalPlace
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.rdd_checkpoints import RddCheckpoints
 from penstock.streaming.scheduler.batch_log import BatchLog
@@ -67,9 +68,6 @@ class Engine:
         recovery = location.acquire()
         self._rerun = recovery.rerun
         try:
-            journal = open_storage(f"{location.url}/journal")
-            for stream in graph.receiver_inputs:
-                stream.open_journal(journal)
             if stored := graph.stored_state:
                 state = open_location(f"{location.url}/state")
                 check_trusted(location.url)
@@ -84,6 +82,8 @@ class Engine:
                 retain=settings.min_batches_to_retain,
             )
             graph.check_offsets(log.ends)
+            place = JournalPlace(open_storage(f"{location.url}/journal"), location.read_id())
+            graph.open_journals(place, log.ends)
             if graph.writes_rdds:
                 graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage))
             self._rates = RateManager(
@@ -174,6 +174,7 @@ def _receiver_settings(
         commit=CommitPolicy(block_interval_ms=settings.block_interval_ms),
         compression=settings.journal_compression,
         restart_delay_ms=settings.receiver_restart_delay_ms,
+        sync=settings.write_ahead_log is not False,
         poll_ms=_LOCAL_POLL_MS if location.url.startswith("file:") else _REMOTE_POLL_MS,
         bounds=Bounds(settings.journal_max_bytes, settings.journal_max_lag),
         when_full="fail" if settings.journal_when_full == "fail" else "block",

@@ -122,7 +122,7 @@ class RateManager:
             self._thread.join()
 
     def receive_limit(self, stream: str) -> ReceiveLimit:
-        """Return what a stream's receivers are held to now."""
+        """Return what each of a stream's receivers is held to now."""
         return self._entries[stream].rate.receive_limit()
 
     def order(self, stream: str, change: Callable[[RateOrder], RateOrder]) -> None:
@@ -268,7 +268,8 @@ def _make_entry(
         controller = _make_controller(stream, batch_interval_ms, own, conf)
         if kept is not None and kept.controller is not None:
             _restore(controller, kept.controller)
-    entry = _Entry(stream, InputRate(batch_interval_ms, own, controller))
+    rate = InputRate(batch_interval_ms, own, controller, stream.receiver_count)
+    entry = _Entry(stream, rate)
     entry.controller_state = None if controller is None else controller.to_json()
     return entry
 

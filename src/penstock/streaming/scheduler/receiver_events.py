@@ -31,9 +31,15 @@ class ReceiverProgress:
     def __init__(self, stream_id: int, name: str) -> None:
         self.info = ReceiverInfo(stream_id, name, is_active=False)
         self._errors = 0
+        self._seen: Status | None = None
+        self._over: Status | None = None
+        """What a process last said whose task has ended: it stays in the file."""
 
     def see(self, status: Status) -> list[object]:
         """Take the receiver's status of this run; return what changed, in order."""
+        if status == self._over:
+            return []
+        self._seen = status
         other = status.pid != self.info.process_id or status.host != self.info.host
         if other:
             self._errors = 0
@@ -54,6 +60,11 @@ class ReceiverProgress:
         self.info = replace(self.info, last_error=error, last_error_time_ms=now_ms)
         return [StreamingListenerReceiverError(self.info)]
 
+    def task_failed(self, error: str, now_ms: int) -> list[object]:
+        """Take that its Spark task, and so its process, ended with an error."""
+        self._over = self._seen
+        return self.fail(error, now_ms) + self.end()
+
     def end(self) -> list[object]:
         """Take that it receives no more."""
         if not self.info.is_active:
@@ -69,14 +80,18 @@ class ReceiverWatch(threading.Thread):
         super().__init__(name="penstock-receiver-watch", daemon=True)
         self._bus = bus
         self._poll_s = poll_ms / 1000
-        self._watched: dict[str, tuple[ReceiverTask, ReceiverProgress]] = {}
+        self._watched: dict[tuple[str, str], tuple[ReceiverTask, ReceiverProgress]] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
 
-    def watch(self, stream_id: int, task: ReceiverTask) -> None:
-        """Look at that receiver, too; to be called before the start."""
+    def watch(self, stream_id: int, task: ReceiverTask, *, alone: bool) -> None:
+        """Look at that receiver, too; to be called before the start.
+
+        ``alone`` says that it is the only one of its stream, whose name is as in Spark then.
+        """
         name = f"{type(task.receiver).__name__}-{stream_id}"
-        self._watched[task.stream.name] = task, ReceiverProgress(stream_id, name)
+        named = name if alone else f"{name}-{task.name}"
+        self._watched[_key(task)] = task, ReceiverProgress(stream_id, named)
 
     def run(self) -> None:
         """Look at each poll until ``stop``."""
@@ -94,13 +109,12 @@ class ReceiverWatch(threading.Thread):
                 self._put(progress.end())
         self._bus.deliver()
 
-    def task_failed(self, stream_name: str, error: str, now_ms: int) -> None:
+    def task_failed(self, task: ReceiverTask, error: str, now_ms: int) -> None:
         """Take that a receiver's Spark task ended with an error."""
         self._look()
-        progress = self._watched[stream_name][1]
+        progress = self._watched[_key(task)][1]
         with self._lock:
-            self._put(progress.fail(error, now_ms))
-            self._put(progress.end())
+            self._put(progress.task_failed(error, now_ms))
         self._bus.deliver()
 
     def _look(self) -> None:
@@ -117,11 +131,15 @@ class ReceiverWatch(threading.Thread):
             self._bus.put(event)
 
 
+def _key(task: ReceiverTask) -> tuple[str, str]:
+    return task.stream.name, task.name
+
+
 def _status(task: ReceiverTask) -> Status | None:
     """Return the status of this run's receiver, None when it has said none."""
     try:
         status = read_status(task.stream, task.name)
     except PenstockError as e:
-        _log.warning("The status of stream %s's receiver cannot be read: %s", task.stream.name, e)
+        _log.warning("The status of receiver %s/%s cannot be read: %s", *_key(task), e)
         return None
     return status if status is not None and status.run == task.run else None

@@ -1,0 +1,105 @@
+"""``penstock journal skip`` and ``penstock journal losses``: records that are given up."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.cli.journal_places import JsonOption, PathArgument, names, open_journal, open_stream
+from penstock.errors import ConfigError
+from penstock.journal.losses import Loss, read_losses
+from penstock.journal.skip import check_skip, skip
+from penstock.model import OffsetRange
+
+__all__ = ["list_losses", "skip_records"]
+
+_RANGE = re.compile(r"(.+):([0-9]{1,19})-([0-9]{1,19})")
+
+
+def skip_records(
+    path: PathArgument,
+    stream: Annotated[str, typer.Argument(help="The stream.")],
+    records: Annotated[
+        str, typer.Argument(metavar="WRITER:START-END", help="What to give up; END is exclusive.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why; it stands in the ledger.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Give records up that are damaged or missing, for good; readers leave them out from then on.
+
+    Refused for records that can be read, or that may still be written. The loss is written to the
+    stream's ledger, with who, when and why; see ``penstock journal losses``.
+    """
+    found = open_stream(open_journal(path), stream)
+    wanted = _parse(records)
+    told = f"{wanted.count} records {records} of stream {stream}"
+    if not yes and check_skip(found, wanted):
+        typer.confirm(f"{told} cannot be read. Give them up for good?", abort=True)
+    if skip(found, wanted, reason) is None:
+        typer.echo(f"{told} were given up already")
+    else:
+        typer.echo(f"{told} are given up")
+
+
+def list_losses(
+    path: PathArgument,
+    stream: Annotated[
+        str | None, typer.Argument(help="Only this stream.", show_default="all")
+    ] = None,
+    as_json_object: JsonOption = False,
+) -> None:
+    """Print what was given up of the journal: which records, when, by whom, and why."""
+    journal = open_journal(path)
+    ledgers = {name: read_losses(journal, name) for name in names(journal, stream)}
+    if as_json_object:
+        entries = [_as_json(name, loss) for name, losses in ledgers.items() for loss in losses]
+        typer.echo(json.dumps({"journal": journal.url, "losses": entries}))
+        return
+    table = Table("stream", "writer", "offsets", "records", "when", "who", "reason")
+    for name, losses in ledgers.items():
+        for loss in losses:
+            table.add_row(name, *_as_row(loss))
+    console = Console(markup=False, highlight=False)
+    console.print(table if table.row_count else "nothing was given up")
+
+
+def _parse(text: str) -> OffsetRange:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise ConfigError(
+            f"{text!r} is no range of records",
+            operation="skip records",
+            hint="give WRITER:START-END, such as r0-00000003:1000-1250, with an exclusive end",
+        )
+    return OffsetRange(match[1], int(match[2]), int(match[3]))
+
+
+def _as_row(loss: Loss) -> tuple[str, ...]:
+    records = loss.records
+    return (
+        records.partition,
+        f"{records.start_offset}..{records.end_offset}",
+        str(records.count),
+        loss.when,
+        f"{loss.who}@{loss.host}",
+        loss.reason,
+    )
+
+
+def _as_json(stream: str, loss: Loss) -> dict[str, object]:
+    facts = asdict(loss)
+    records = facts.pop("records")
+    return {
+        "stream": stream,
+        "writer": records["partition"],
+        "start_offset": records["start_offset"],
+        "end_offset": records["end_offset"],
+        "records": loss.records.count,
+        **facts,
+    }

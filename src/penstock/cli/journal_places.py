@@ -1,0 +1,63 @@
+"""What the commands on a journal share: the place, its streams, and options for both."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.places import open_existing
+from penstock.errors import ConfigError
+from penstock.journal import JournalStream, stream_names
+from penstock.storage import Storage
+
+__all__ = ["JsonOption", "PathArgument", "names", "open_journal", "open_stream", "open_streams"]
+
+PathArgument = Annotated[
+    str, typer.Argument(metavar="PATH", help="Journal, or checkpoint location with one in it.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def open_journal(path: str) -> Storage:
+    """Open the journal at ``path``, or in the checkpoint location there.
+
+    Raises:
+        ConfigError: there is no such place.
+    """
+    storage = _open_place(path)
+    folders = {entry.name for entry in storage.list() if entry.is_folder}
+    if "journal" in folders and "journal" not in stream_names(storage):
+        return _open_place(f"{path.rstrip('/')}/journal")
+    return storage
+
+
+def open_stream(journal: Storage, name: str) -> JournalStream:
+    """Open a stream; ConfigError, with the names that there are, when it is not there."""
+    (found,) = open_streams(journal, name)
+    return found
+
+
+def open_streams(journal: Storage, only: str | None) -> list[JournalStream]:
+    """Open all streams, or the one that is asked for; raises as ``open_stream``."""
+    return [JournalStream.open(journal, name) for name in names(journal, only)]
+
+
+def names(journal: Storage, only: str | None) -> list[str]:
+    """Return the names of all streams, or the one that is asked for; raises as ``open_stream``."""
+    found = stream_names(journal)
+    if only is None:
+        return found
+    if only not in found:
+        raise ConfigError(
+            f"there is no stream {only!r}",
+            operation="open stream",
+            path=journal.url,
+            hint=f"name one of: {', '.join(found)}" if found else "the journal holds no streams",
+        )
+    return [only]
+
+
+def _open_place(path: str) -> Storage:
+    hint = "give the journal's folder, or the checkpoint location that it is in"
+    return open_existing(path, operation="open journal", hint=hint)

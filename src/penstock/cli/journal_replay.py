@@ -1,0 +1,55 @@
+"""``penstock journal replay``: feeds dead letters back into the stream they came from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from penstock.cli.journal_places import PathArgument, names, open_journal, open_stream
+from penstock.journal import JournalStream
+from penstock.journal.dead_letters import open_dead_letters, source_stream
+from penstock.journal.replay import letters_to_replay, replay
+
+__all__ = ["replay_dead_letters"]
+
+
+def replay_dead_letters(
+    path: PathArgument,
+    dead_letters: Annotated[
+        str, typer.Argument(metavar="STREAM-dead", help="The stream of dead letters.")
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option(help="Stream to feed them into.", show_default="where they came from"),
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option("--max", min=1, help="So many at most.", show_default="all")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many there are, by error.")
+    ] = False,
+) -> None:
+    """Feed the raw bytes of dead letters back as new records, exactly once, and free the letters.
+
+    May run beside the program that reads the stream, and again after it was killed.
+    """
+    journal = open_journal(path)
+    names(journal, dead_letters)
+    dead = open_dead_letters(journal, dead_letters)
+    target = open_stream(journal, source_stream(dead_letters) if to is None else to)
+    if dry_run:
+        _print_waiting(dead, target)
+        return
+    count = replay(dead, target, most)
+    typer.echo(f"{count} dead letters of {dead.name} were fed into stream {target.name}")
+
+
+def _print_waiting(dead: JournalStream, target: JournalStream) -> None:
+    errors: Counter[str] = Counter()
+    for letters in letters_to_replay(dead):
+        errors.update(letters.column("error_type").to_pylist())
+    typer.echo(f"{errors.total()} dead letters of {dead.name} would go into stream {target.name}")
+    for error, count in errors.most_common():
+        typer.echo(f"  {count} {error}")

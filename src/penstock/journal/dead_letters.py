@@ -1,0 +1,284 @@
+"""Dead letters: records that a program's parser refused, kept until they are replayed.
+
+The dead letters of stream ``clicks`` are the journal stream ``clicks-dead``, with one receiver,
+``dead``. They get there in two steps, because tasks find them and tasks run more than once:
+
+    task: parses a cell of records  ->  finding: one file, named by the cell and what was refused
+    driver, or ``penstock journal replay``: ``collect``  ->  a block of the stream
+
+Invariants:
+
+1. A finding is durable before its task ends, and so before its batch is committed.
+2. A cell is a function of the batch's planned range alone (penstock.journal.parsing), so a task
+   that runs again, a speculative one, and a batch that runs again name their findings alike, and
+   find the name taken. Findings of another parser have other names, so none hides another.
+3. A block's footer names, as its position, the findings that it holds. Before the next block is
+   published they are buried: emptied, in place, by one atomic replacement. So of all findings only
+   the newest block's can be both in a block and not yet buried.
+4. Blocks are appended by their exclusive names, without a claim: of two collectors at once one
+   finds the name taken and looks again, so any number of processes may collect at any time.
+5. A buried finding keeps its name for as long as its records can be read and parsed again, that is
+   until the source's blocks are retired.
+
+Layout and columns: docs/journal-format.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from penstock.errors import AlreadyExistsError, ConfigError, DamagedBlockError
+from penstock.journal.block import BlockFooter, encode_block, read_block
+from penstock.journal.layout import WriterId, block_path
+from penstock.journal.schema import RecordFormat
+from penstock.journal.stream import JournalStream
+from penstock.model import OffsetRange, check_name
+from penstock.storage import Entry, Storage
+
+__all__ = [
+    "DEAD_LETTER_FORMAT",
+    "DeadLetter",
+    "collect",
+    "create_dead_letters",
+    "dead_letter_stream",
+    "last_writer",
+    "open_dead_letters",
+    "pending_findings",
+    "record_finding",
+    "source_stream",
+    "uncollected",
+]
+
+_SUFFIX = "-dead"
+_RECEIVER = "dead"
+_FINDING = re.compile(r"(?P<writer>.+)\.[0-9]{20}-(?P<end>[0-9]{20})\.[0-9a-f]{16}\.parquet")
+_MOST_FINDINGS = 256
+_BLOCK_BYTES = 32 << 20
+
+DEAD_LETTER_FORMAT = RecordFormat(
+    pa.schema(
+        [
+            pa.field("raw", pa.binary(), nullable=False),
+            pa.field("error_type", pa.string(), nullable=False),
+            pa.field("error", pa.string(), nullable=False),
+            pa.field("writer", pa.string(), nullable=False),
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
+            pa.field("attempts", pa.int64(), nullable=False),
+        ]
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One refused record; the columns of a dead-letter stream."""
+
+    raw: bytes
+    """The record as bytes; see penstock.journal.raw_records."""
+    error_type: str
+    error: str
+    writer: str
+    """Where the record is in the source stream: its writer, and its offset there."""
+    offset: int
+    time: datetime
+    """When it was refused, in UTC."""
+    attempts: int
+    """How often it was refused by now: 1, and one more after each replay."""
+
+
+def dead_letter_stream(stream: str) -> str:
+    """Return the name of the stream with the dead letters of a stream.
+
+    Raises:
+        ConfigError: the name would be too long.
+    """
+    return check_name("stream", f"{stream}{_SUFFIX}")
+
+
+def source_stream(dead_letters: str) -> str:
+    """Return the name of the stream that dead letters came from.
+
+    Raises:
+        ConfigError: it is not the name of a stream of dead letters.
+    """
+    source = dead_letters.removesuffix(_SUFFIX)
+    if source in (dead_letters, ""):
+        raise ConfigError(
+            f"{dead_letters!r} is no stream of dead letters",
+            operation="name dead letters",
+            hint=f"they are called after the stream they came from: STREAM{_SUFFIX}",
+        )
+    return source
+
+
+def create_dead_letters(source: JournalStream) -> JournalStream:
+    """Return the dead letters of a stream, made if they are not there yet.
+
+    Raises:
+        ConfigError: a stream of other records has their name.
+    """
+    name = dead_letter_stream(source.name)
+    return JournalStream.create(source.storage, name, DEAD_LETTER_FORMAT)
+
+
+def open_dead_letters(journal: Storage, name: str) -> JournalStream:
+    """Return an existing stream of dead letters.
+
+    Raises:
+        ConfigError: the stream is none of dead letters.
+        NotFoundError: there is no such stream.
+    """
+    source_stream(name)
+    stream = JournalStream.open(journal, name)
+    if stream.format != DEAD_LETTER_FORMAT:
+        raise ConfigError(
+            f"stream {name!r} holds records of {stream.format!r}, no dead letters",
+            operation="open dead letters",
+            path=journal.uri(name),
+            ids={"stream": name},
+            hint='parse(..., bad_records="dead_letter") makes and fills such a stream',
+        )
+    return stream
+
+
+def record_finding(dead: JournalStream, cell: OffsetRange, letters: Sequence[DeadLetter]) -> None:
+    """Make the dead letters of a cell durable, unless they are already.
+
+    Raises:
+        StorageError: they could not be written; nothing of them is there.
+    """
+    rows = dead.format.encode_many([asdict(letter) for letter in letters])
+    block = encode_block(dead.format.encode([rows]), BlockFooter(0, len(letters)))
+    try:
+        dead.storage.create(f"{_folder(dead)}/{_finding_name(cell, letters)}", block)
+    except AlreadyExistsError:
+        return  # this cell was parsed before
+
+
+def pending_findings(dead: JournalStream) -> list[str]:
+    """Return the names of the findings that hold dead letters, also those that a block has, too."""
+    return [entry.name for entry in _findings(dead) if entry.size]
+
+
+def collect(source: JournalStream, dead: JournalStream) -> int:
+    """Move what tasks found into the stream of dead letters; return how many letters that were.
+
+    Costs one listing when nothing was found. Can be cut off, repeated and run by several at once.
+
+    Raises:
+        DamagedBlockError: a finding, or the stream's newest block, is damaged.
+        StorageError: a step failed; the call can be repeated.
+    """
+    if not pending_findings(dead):
+        return 0
+    collected = 0
+    while group := _next_group(dead, (place := last_writer(dead))[1]):
+        collected += _publish(dead, *place, group)
+    _forget_retired(source, dead)
+    return collected
+
+
+def uncollected(dead: JournalStream) -> Iterator[pa.Table]:
+    """Yield the dead letters that tasks found and nobody collected yet; changes nothing."""
+    held = _held_findings(last_writer(dead)[1])
+    for name in pending_findings(dead):
+        if name not in held and (table := _read(dead, name)) is not None:
+            yield table
+
+
+def last_writer(dead: JournalStream) -> tuple[WriterId, BlockFooter]:
+    """Return the writer that takes the next block, and the block that it follows."""
+    writers = [writer for writer in dead.writers() if writer.receiver == _RECEIVER]
+    writer = max(writers, default=WriterId(_RECEIVER, 0))
+    newest = dead.newest(writer) or BlockFooter(0, 0)
+    if newest.sealed:
+        return WriterId(_RECEIVER, writer.epoch + 1), BlockFooter(0, 0, newest.position)
+    return writer, newest
+
+
+def _next_group(dead: JournalStream, newest: BlockFooter) -> list[str]:
+    """Bury the findings of the newest block; return those that the next one takes."""
+    held = _held_findings(newest)
+    group: list[str] = []
+    size = 0
+    # Listed after the newest block was read: what is left unburied then is in no block.
+    for entry in _findings(dead):
+        if not entry.size:
+            continue
+        if entry.name in held:
+            dead.storage.create(f"{_folder(dead)}/{entry.name}", b"", overwrite=True)
+        elif not group or (len(group) < _MOST_FINDINGS and size + entry.size <= _BLOCK_BYTES):
+            group.append(entry.name)
+            size += entry.size
+    return group
+
+
+def _held_findings(newest: BlockFooter) -> set[str]:
+    return set((newest.position or {}).get("findings", ()))
+
+
+def _publish(dead: JournalStream, writer: WriterId, newest: BlockFooter, group: list[str]) -> int:
+    """Append a block with the letters of the findings; return their number.
+
+    None when another collector was quicker: the caller looks again.
+    """
+    tables = {name: table for name in group if (table := _read(dead, name)) is not None}
+    if not tables:
+        return 0
+    table = pa.concat_tables(tables.values()).combine_chunks()
+    footer = BlockFooter(newest.end_offset, table.num_rows, {"findings": list(tables)})
+    path = block_path(dead.name, writer, footer.start_offset)
+    try:
+        dead.storage.create(path, encode_block(table, footer, compression="lz4"))
+    except AlreadyExistsError:
+        return 0
+    return footer.count
+
+
+def _read(dead: JournalStream, name: str) -> pa.Table | None:
+    """Return the letters of a finding; None when another collector buried it meanwhile."""
+    path = f"{_folder(dead)}/{name}"
+    data = dead.storage.read(path)
+    if not data:
+        return None
+    try:
+        _, parquet = read_block(data, dead.storage.uri(path))
+    except DamagedBlockError as error:
+        error.hint = "restore the file from a copy; deleting it gives its dead letters up"
+        raise
+    return parquet.read().cast(dead.format.arrow)
+
+
+def _forget_retired(source: JournalStream, dead: JournalStream) -> None:
+    """Delete the buried findings of records that are no longer in the journal."""
+    buried = [
+        (match, entry.name)
+        for entry in _findings(dead)
+        if not entry.size and (match := _FINDING.fullmatch(entry.name))
+    ]
+    blocks = {writer: source.blocks(writer) for writer in {match["writer"] for match, _ in buried}}
+    for match, name in buried:
+        held = blocks[match["writer"]]
+        if held and held[0].start_offset >= int(match["end"]):
+            dead.storage.delete(f"{_folder(dead)}/{name}")
+
+
+def _findings(dead: JournalStream) -> Iterator[Entry]:
+    return (e for e in dead.storage.list(_folder(dead)) if _FINDING.fullmatch(e.name))
+
+
+def _finding_name(cell: OffsetRange, letters: Sequence[DeadLetter]) -> str:
+    offsets = ",".join(str(letter.offset) for letter in letters)
+    digest = hashlib.sha256(offsets.encode()).hexdigest()[:16]
+    return f"{cell.partition}.{cell.start_offset:020d}-{cell.end_offset:020d}.{digest}.parquet"
+
+
+def _folder(dead: JournalStream) -> str:
+    return f"{dead.name}/findings"

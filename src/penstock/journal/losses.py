@@ -1,0 +1,170 @@
+"""The ledger of losses: ranges that an operator chose to give up, because they cannot be read.
+
+    <stream>/losses/<writer>.<start>-<end>.json
+
+Invariants:
+
+1. An entry is created exclusively and never changed. Its name holds the range: readers only list.
+2. An entry is made for records that cannot be read (penstock.journal.skip checks it): none hides
+   sound data.
+3. Readers leave out what the ledger has, and nothing else. That they do is logged, once a process.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.errors import LogFormatError
+from penstock.model import OffsetRange
+from penstock.storage import Storage
+
+__all__ = [
+    "Loss",
+    "Lost",
+    "create_loss",
+    "end_after_losses",
+    "lost_ranges",
+    "read_losses",
+    "say_left_out",
+    "skip_command",
+    "skip_commands",
+    "without_lost",
+]
+
+_log = logging.getLogger(__name__)
+_NAME = re.compile(r"(?P<writer>.+)\.(?P<start>[0-9]{20})-(?P<end>[0-9]{20})\.json")
+_said: set[tuple[str, str, OffsetRange]] = set()
+
+Lost = Mapping[str, Sequence[OffsetRange]]
+"""Writer -> what is given up of it, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An entry of the ledger."""
+
+    records: OffsetRange
+    reason: str
+    who: str
+    host: str
+    when: str
+    """UTC, in ISO 8601."""
+
+
+def create_loss(storage: Storage, stream: str, loss: Loss) -> None:
+    """Add an entry to a stream's ledger.
+
+    Raises:
+        AlreadyExistsError: the range is in it.
+        StorageError: it could not be written.
+    """
+    entry = {
+        "writer": loss.records.partition,
+        "start": loss.records.start_offset,
+        "end": loss.records.end_offset,
+        "records": loss.records.count,
+        "reason": loss.reason,
+        "who": loss.who,
+        "host": loss.host,
+        "when": loss.when,
+    }
+    path = _path(stream, loss.records)
+    storage.create(path, json.dumps(entry, indent=2, ensure_ascii=False).encode())
+
+
+def lost_ranges(storage: Storage, stream: str) -> Lost:
+    """Return what was given up of a stream; one listing."""
+    lost: dict[str, list[OffsetRange]] = {}
+    for records in _listed(storage, stream):
+        lost.setdefault(records.partition, []).append(records)
+    return {writer: sorted(ranges) for writer, ranges in lost.items()}
+
+
+def read_losses(storage: Storage, stream: str) -> list[Loss]:
+    """Return a stream's ledger, by writer and offset.
+
+    Raises:
+        LogFormatError: an entry cannot be read; readers leave its range out all the same.
+    """
+    return [_read(storage, _path(stream, records), records) for records in _listed(storage, stream)]
+
+
+def without_lost(ranges: Iterable[OffsetRange], lost: Lost) -> list[OffsetRange]:
+    """Return what is left of ranges without what was given up, in order."""
+    left: list[OffsetRange] = []
+    for wanted in ranges:
+        at = wanted.start_offset
+        for gap in lost.get(wanted.partition, ()):
+            if gap.start_offset < wanted.end_offset and at < gap.end_offset:
+                if at < gap.start_offset:
+                    left.append(replace(wanted, start_offset=at, end_offset=gap.start_offset))
+                at = gap.end_offset
+        if at < wanted.end_offset:
+            left.append(replace(wanted, start_offset=at))
+    return left
+
+
+def end_after_losses(writer: str, end_offset: int, lost: Lost) -> int:
+    """Return where a writer that ends at ``end_offset`` ends with what was given up behind that."""
+    for gap in lost.get(writer, ()):
+        if gap.start_offset <= end_offset < gap.end_offset:
+            end_offset = gap.end_offset
+    return end_offset
+
+
+def say_left_out(storage: Storage, stream: str, wanted: OffsetRange, left: int) -> None:
+    """Log, once in a process, that of a range only ``left`` records are read."""
+    key = (storage.url, stream, wanted)
+    if left == wanted.count or key in _said:
+        return
+    _said.add(key)
+    _log.warning(
+        "%d records of [%d, %d) of writer %s of stream %s were given up and are left out; "
+        "see `penstock journal losses`",
+        wanted.count - left,
+        wanted.start_offset,
+        wanted.end_offset,
+        wanted.partition,
+        stream,
+    )
+
+
+def skip_command(storage: Storage, stream: str, records: OffsetRange) -> str:
+    """Return the command that gives records up."""
+    what = f"{records.partition}:{records.start_offset}-{records.end_offset}"
+    return f"penstock journal skip {shlex.quote(storage.url)} {stream} {what} --reason TEXT"
+
+
+def skip_commands(storage: Storage, stream: str, ranges: Iterable[OffsetRange]) -> str:
+    """Return the commands that give ranges up, as a hint names them."""
+    return " and ".join(f"`{skip_command(storage, stream, each)}`" for each in ranges)
+
+
+def _listed(storage: Storage, stream: str) -> Iterator[OffsetRange]:
+    for entry in storage.list(f"{stream}/losses"):
+        if match := _NAME.fullmatch(entry.name):
+            yield OffsetRange(match["writer"], int(match["start"]), int(match["end"]))
+
+
+def _read(storage: Storage, path: str, records: OffsetRange) -> Loss:
+    try:
+        entry = json.loads(storage.read(path))
+        return Loss(records, *(str(entry[key]) for key in ("reason", "who", "host", "when")))
+    except (ValueError, KeyError, TypeError) as e:
+        raise LogFormatError(
+            "an entry of the ledger of losses cannot be read",
+            operation="read losses",
+            path=storage.uri(path),
+            hint="its name tells the range, which is left out all the same; restore the file from "
+            "a copy to know why",
+        ) from e
+
+
+def _path(stream: str, records: OffsetRange) -> str:
+    span = f"{records.start_offset:020d}-{records.end_offset:020d}"
+    return f"{stream}/losses/{records.partition}.{span}.json"

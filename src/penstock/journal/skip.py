@@ -1,0 +1,229 @@
+"""Giving records up that cannot be read: what is checked before the ledger gets an entry.
+
+Nothing that can be read, now or later, may be given up:
+
+- a block that is sound, or of a newer format, or that cannot be read for another reason than damage
+  (its disk is away, say);
+- what an open writer has not written yet. A writer is over when it is sealed, or when a later epoch
+  of its receiver has blocks. Where the newest block of one that is not over is damaged, its end is
+  unknown. Then nobody may be writing any more: the end that is chosen here is where the next epoch
+  seals it, and a writer that lived on would publish elsewhere.
+
+Whatever else cannot be read is damaged or missing.
+"""
+
+from __future__ import annotations
+
+import getpass
+import itertools
+import json
+import os
+import socket
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from penstock.errors import (
+    AlreadyExistsError,
+    ConfigError,
+    DamagedBlockError,
+    NewerBlockError,
+    NotFoundError,
+)
+from penstock.journal.layout import WriterId, claim_path, parse_writer
+from penstock.journal.losses import Loss, create_loss, lost_ranges, skip_commands, without_lost
+from penstock.journal.stream import BlockEntry, JournalStream
+from penstock.journal.verify import check_block, known_end
+from penstock.model import OffsetRange
+
+__all__ = ["check_skip", "skip"]
+
+_REASON_CHARS = 1000
+
+
+def check_skip(stream: JournalStream, wanted: OffsetRange) -> bool:
+    """Check that none of the records can be read; return False when they are given up already.
+
+    Raises:
+        ConfigError: they can be read, or may still be written, or there is no such writer.
+        NewerBlockError: they can be read by a newer version.
+        StorageError: a block cannot be read for another reason than damage.
+    """
+    writer = _writer(stream, wanted)
+    left = without_lost([wanted], lost_ranges(stream.storage, stream.name))
+    if not left:
+        return False
+    if left != [wanted]:
+        raise _refusal(
+            stream, wanted, "some of these records are given up already", _commands(stream, left)
+        )
+    blocks = stream.blocks(writer)
+    starts = [block.start_offset for block in blocks]
+    for block, next_start in itertools.zip_longest(blocks, starts[1:]):
+        _check_unreadable(stream, writer, block, next_start, wanted)
+    if not any(start >= wanted.end_offset for start in starts):
+        _check_end(stream, writer, blocks, wanted)
+    return True
+
+
+def skip(stream: JournalStream, wanted: OffsetRange, reason: str) -> Loss | None:
+    """Give records up that cannot be read; return the ledger's entry, None if it was there.
+
+    Raises what ``check_skip`` raises, and:
+        ConfigError: the reason is empty or too long.
+    """
+    if not 0 < len(reason.strip()) <= _REASON_CHARS:
+        raise _refusal(
+            stream, wanted, "no reason is given", f"say why, in 1 to {_REASON_CHARS} characters"
+        )
+    if not check_skip(stream, wanted):
+        return None
+    loss = Loss(
+        records=wanted,
+        reason=reason.strip(),
+        who=_user(),
+        host=socket.gethostname(),
+        when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+    try:
+        create_loss(stream.storage, stream.name, loss)
+    except AlreadyExistsError:  # somebody else gave the same records up meanwhile
+        return None
+    return loss
+
+
+def _writer(stream: JournalStream, wanted: OffsetRange) -> WriterId:
+    writer = parse_writer(wanted.partition)
+    if writer is None or writer not in stream.writers():
+        raise _refusal(stream, wanted, "the stream has no such writer", "see `penstock journal ls`")
+    if not wanted.count:
+        raise _refusal(stream, wanted, "the range is empty", "its end is exclusive")
+    return writer
+
+
+def _check_unreadable(
+    stream: JournalStream,
+    writer: WriterId,
+    block: BlockEntry,
+    next_start: int | None,
+    wanted: OffsetRange,
+) -> None:
+    """Check that a block, if it is within the range, is damaged; and that no seal is."""
+    starts_before_end = block.start_offset < wanted.end_offset
+    if not starts_before_end or (next_start is not None and next_start <= wanted.start_offset):
+        return
+    try:
+        footer = check_block(stream, writer, block, next_start)
+    except NewerBlockError:
+        raise
+    except DamagedBlockError:
+        return
+    if footer.sealed and wanted.start_offset < footer.start_offset:
+        upto = replace(wanted, end_offset=footer.start_offset)
+        why = f"the writer ended at {footer.start_offset}"
+        raise _refusal(stream, wanted, why, _commands(stream, [upto]))
+    start = max(wanted.start_offset, footer.start_offset)
+    end = min(wanted.end_offset, footer.end_offset)
+    if start < end:
+        rest = OffsetRange(wanted.partition, start, end)
+        unread = without_lost([wanted], {wanted.partition: [rest]})
+        raise _refusal(
+            stream,
+            wanted,
+            f"records [{start}, {end}) of them are sound",
+            "nothing was given up; " + (_commands(stream, unread) or "all of it can be read"),
+        )
+
+
+def _check_end(
+    stream: JournalStream, writer: WriterId, blocks: list[BlockEntry], wanted: OffsetRange
+) -> None:
+    """Check a range that reaches the end of a writer's newest block, or goes beyond it."""
+    if _is_over(stream, writer):
+        return
+    if not blocks:
+        raise _unwritten(stream, wanted, 0)
+    try:
+        newest = stream.footer(writer, blocks[-1].start_offset)
+    except DamagedBlockError:
+        _check_unknown_end(stream, writer, blocks[-1], wanted)
+        return
+    if wanted.end_offset > newest.end_offset:
+        raise _unwritten(stream, wanted, newest.end_offset)
+
+
+def _check_unknown_end(
+    stream: JournalStream, writer: WriterId, newest: BlockEntry, wanted: OffsetRange
+) -> None:
+    if (pid := _living_owner(stream, writer)) is not None:
+        raise _refusal(
+            stream,
+            wanted,
+            f"the newest block is damaged, and process {pid} may still write behind it",
+            "stop that process; or wait for its next block, which tells where this one ends",
+        )
+    end = known_end(stream, writer, newest.start_offset)
+    if wanted.end_offset < end:
+        raise _refusal(
+            stream,
+            wanted,
+            f"a consumer has already been told of records up to {end}",
+            _commands(stream, [OffsetRange(wanted.partition, wanted.start_offset, end)]),
+        )
+
+
+def _is_over(stream: JournalStream, writer: WriterId) -> bool:
+    """Whether nothing can be published as this writer any more."""
+    with suppress(DamagedBlockError):
+        if (newest := stream.newest(writer)) is not None and newest.sealed:
+            return True
+    later = (w for w in stream.writers() if w.receiver == writer.receiver and w > writer)
+    return any(stream.blocks(each) for each in later)
+
+
+def _living_owner(stream: JournalStream, writer: WriterId) -> int | None:
+    """Return the process that claimed a writer, if it is on this host and alive."""
+    try:
+        claim = json.loads(stream.storage.read(claim_path(stream.name, writer)))
+        host, pid = str(claim["host"]), int(claim["pid"])
+    except (NotFoundError, ValueError, KeyError, TypeError):
+        return None
+    if host != socket.gethostname():
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        return pid
+    return pid
+
+
+def _unwritten(stream: JournalStream, wanted: OffsetRange, end: int) -> ConfigError:
+    return _refusal(
+        stream,
+        wanted,
+        f"the writer is open and ends at {end}: what follows is still to be written",
+        "choose a range up to that end, or stop the receiver, so that the writer is sealed",
+    )
+
+
+def _commands(stream: JournalStream, ranges: list[OffsetRange]) -> str:
+    return skip_commands(stream.storage, stream.name, ranges)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user may have no name
+        return str(os.getuid())
+
+
+def _refusal(stream: JournalStream, wanted: OffsetRange, why: str, hint: str) -> ConfigError:
+    return ConfigError(
+        f"{wanted.partition}:{wanted.start_offset}-{wanted.end_offset} cannot be given up: {why}",
+        operation="skip records",
+        path=stream.storage.uri(stream.name),
+        ids={"stream": stream.name, "writer": wanted.partition},
+        hint=hint,
+    )

@@ -1,0 +1,201 @@
+"""From a body's bytes to records, as the receiver's schema wants them. Pure.
+
+schema      accepts                  a record is
+"string"    text/plain               a line (see penstock.receivers.lines)
+            NDJSON, JSON             the text of a line, or of an item of the array
+"binary"    application/octet-stream the body
+columns     NDJSON, JSON             an object, converted as pyarrow.json does
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from penstock.errors import ConfigError
+from penstock.receivers.http.answers import RefusedError
+from penstock.receivers.http.head import Kind
+from penstock.receivers.http.json_text import (
+    Lines,
+    are_values,
+    array_items,
+    checked_lines,
+    checked_value,
+    first_no_object,
+    likely_lines,
+    read_arrow,
+)
+from penstock.receivers.lines import LINES_SCHEMA, split_lines
+
+__all__ = ["MAX_RECORDS", "BodyParser", "Parsed"]
+
+MAX_RECORDS = 1_000_000
+"""In one request: they become durable together, in one block."""
+
+Parsed: TypeAlias = str | bytes | pa.RecordBatch | pa.Table
+
+
+class BodyParser:
+    """Parses bodies for one schema. Thread-safe.
+
+    Raises:
+        ConfigError: no body can be parsed into the schema.
+    """
+
+    def __init__(self, schema: str | pa.Schema) -> None:
+        self._columns = pa.schema([])
+        self._required: tuple[str, ...] = ()
+        if isinstance(schema, pa.Schema) and len(schema):
+            # Nulls are let in first, so that one can be told from other misfits.
+            self._columns = _check_columns(
+                pa.schema([field.with_nullable(True) for field in schema])
+            )
+            self._required = tuple(field.name for field in schema if not field.nullable)
+            self._parsers: dict[Kind, Callable[[bytes], Parsed]] = {
+                "ndjson": self._columns_of_lines,
+                "json": self._columns_of_array,
+            }
+        elif schema == "string":
+            self._parsers = {"ndjson": _json_lines, "text": _text_lines, "json": _json_array}
+        elif schema == "binary":
+            self._parsers = {"binary": bytes}
+        else:
+            raise ConfigError(
+                f"HTTP bodies cannot be records of schema {schema!r}",
+                operation="set up HTTP receiver",
+                hint='give "string", "binary" or a pyarrow.Schema with columns',
+            )
+        self.accepted: tuple[Kind, ...] = tuple(self._parsers)
+
+    def parse(self, kind: Kind, body: bytes) -> Parsed:
+        """Return the records, at least one.
+
+        Raises:
+            RefusedError: 400 with the line or index of the first bad record, 413 for too many.
+        """
+        if not body:
+            raise RefusedError(400, "the body is empty")
+        return self._parsers[kind](body)
+
+    def _columns_of_lines(self, body: bytes) -> pa.Table:
+        if (likely := likely_lines(body)) is not None:
+            _check_count(likely.total)
+            if (table := self._read(likely)) is not None:
+                return table
+        lines = checked_lines(body)
+        try:
+            return self._read_checked(lines)
+        except _BadRowError as e:
+            line = lines.number(e.index)
+            raise RefusedError(400, f"line {line}: {e.reason}", line=line) from e
+
+    def _columns_of_array(self, body: bytes) -> pa.Table:
+        # A newline in JSON text is space: within strings it is escaped.
+        items = [item.replace("\n", " ") for item in array_items(body)]
+        try:
+            return self._read_checked(Lines("\n".join([*items, ""]).encode(), len(items)))
+        except _BadRowError as e:
+            raise RefusedError(400, f"item {e.index}: {e.reason}", index=e.index) from e
+
+    def _read_checked(self, lines: Lines) -> pa.Table:
+        """Return the columns of lines that are JSON; _BadRowError names the first that misfits."""
+        _check_count(lines.total)
+        if (index := first_no_object(lines.text)) is not None:
+            raise _BadRowError(index, "it is no object")
+        table = self._read(lines)
+        if table is None:
+            raise self._first_bad_row(lines.text)
+        return table
+
+    def _read(self, lines: Lines) -> pa.Table | None:
+        """Return the columns of lines that each are an object; None when one does not fit."""
+        try:
+            table = read_arrow(lines.text, self._columns, "error")
+        except pa.ArrowInvalid:
+            return None
+        fits = table.num_rows == lines.total and not self._missing(table)
+        return table if fits else None
+
+    def _first_bad_row(self, text: bytes) -> _BadRowError:
+        """Return the first row that does not fit, by halving what may hold it."""
+        rows = text.split(b"\n")[:-1]
+        start, end = 0, len(rows)
+        while end - start > 1:
+            middle = (start + end) // 2
+            if self._misfit(rows[start:middle]):
+                end = middle
+            else:
+                start = middle
+        return _BadRowError(start, self._misfit(rows[start:end]))
+
+    def _misfit(self, rows: list[bytes]) -> str:
+        """Return why the rows do not fit the columns, an empty text when they do."""
+        try:
+            table = read_arrow(b"\n".join([*rows, b""]), self._columns, "error")
+        except pa.ArrowInvalid as e:
+            return str(e).partition(" in row ")[0]
+        return self._missing(table)
+
+    def _missing(self, table: pa.Table) -> str:
+        """Return which column is missing although the schema requires it, if one is."""
+        for name in self._required:
+            if table[name].null_count:
+                return f"column {name!r} is missing or null"
+        return ""
+
+
+class _BadRowError(Exception):
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index
+        self.reason = reason
+
+
+def _json_lines(body: bytes) -> Parsed:
+    if b"\n" not in body[:-1]:
+        return checked_value(body)
+    lines = likely_lines(body)
+    if lines is None or not are_values(lines):
+        lines = checked_lines(body)
+    _check_count(lines.total)
+    return split_lines(lines.text)
+
+
+def _json_array(body: bytes) -> Parsed:
+    items = array_items(body)
+    _check_count(len(items))
+    return items[0] if len(items) == 1 else pa.record_batch([pa.array(items)], schema=LINES_SCHEMA)
+
+
+def _text_lines(body: bytes) -> Parsed:
+    if not body.endswith(b"\n"):
+        body += b"\n"
+    if body.find(b"\n") == len(body) - 1:
+        # One line alone, the way of most requests: as split_lines would give it.
+        return body[: -2 if body.endswith(b"\r\n") else -1].decode(errors="replace")
+    _check_count(body.count(b"\n"))
+    return split_lines(body)
+
+
+def _check_count(count: int) -> None:
+    if count == 0:
+        raise RefusedError(400, "the body holds no records")
+    if count > MAX_RECORDS:
+        raise RefusedError(
+            413, f"the body holds {count} records, and at most {MAX_RECORDS} are taken"
+        )
+
+
+def _check_columns(schema: pa.Schema) -> pa.Schema:
+    """Return a schema whose columns JSON can be converted to; ConfigError for another."""
+    try:
+        read_arrow(b"{}\n", schema, "error")
+    except (pa.ArrowException, ValueError) as e:
+        raise ConfigError(
+            f"JSON cannot be converted to columns ({', '.join(map(str, schema))})",
+            operation="set up HTTP receiver",
+            hint="leave out or change the column that the cause names",
+        ) from e
+    return schema

@@ -1,0 +1,106 @@
+"""What a request's head says of its body. Pure: headers in, facts or a refusal out."""
+
+from __future__ import annotations
+
+import functools
+import hmac
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, TypeAlias
+
+from penstock.receivers.http.answers import RefusedError
+
+__all__ = ["Head", "Kind", "check_caller", "read_head"]
+
+Kind: TypeAlias = Literal["ndjson", "text", "json", "binary"]
+
+_KINDS: dict[str, Kind] = {
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "text/plain": "text",
+    "application/json": "json",
+    "application/octet-stream": "binary",
+}
+_UTF8 = {"utf-8", "utf8", "us-ascii"}
+_MAX_KEY_BYTES = 255
+
+
+class Head(NamedTuple):
+    """The headers that matter."""
+
+    kind: Kind
+    is_gzip: bool = False
+    length: int | None = None
+    key: bytes | None = None
+    """The Idempotency-Key."""
+
+
+def check_caller(headers: Iterable[tuple[bytes, bytes]], authorization: bytes | None) -> None:
+    """Return if the request may store records: it has that Authorization, where one is asked for.
+
+    Raises:
+        RefusedError: 401, or 403 for a page in a browser where nothing is asked for: any page could
+            otherwise post to a receiver on its reader's machine.
+    """
+    given = b""
+    for name, value in headers:
+        if name == b"authorization":
+            given = value
+        elif name == b"origin" and authorization is None:
+            raise RefusedError(403, "requests of browsers are taken with a token only")
+    if authorization is not None and not hmac.compare_digest(given, authorization):
+        challenge = (b"www-authenticate", b'Bearer realm="penstock"')
+        raise RefusedError(401, "a bearer token is needed", headers=(challenge,))
+
+
+def read_head(headers: Iterable[tuple[bytes, bytes]], accepted: tuple[Kind, ...]) -> Head:
+    """Return what the headers (names in lower case) say.
+
+    Raises:
+        RefusedError: 415 for a type or encoding that is not ``accepted``, 400 for other nonsense.
+    """
+    found = {name: value for name, value in headers if name in _WANTED}
+    return Head(
+        kind=_kind(found.get(b"content-type", b""), accepted),
+        is_gzip=_is_gzip(found.get(b"content-encoding")),
+        length=_length(found.get(b"content-length")),
+        key=_key(found.get(b"idempotency-key")),
+    )
+
+
+_WANTED = frozenset((b"content-type", b"content-encoding", b"content-length", b"idempotency-key"))
+
+
+@functools.lru_cache(maxsize=64)
+def _kind(content_type: bytes, accepted: tuple[Kind, ...]) -> Kind:
+    name, *parameters = (part.strip().lower() for part in content_type.decode("latin-1").split(";"))
+    kind = _KINDS.get(name)
+    if kind is None or kind not in accepted:
+        types = [name for name, kind in _KINDS.items() if kind in accepted]
+        raise RefusedError(415, f"Content-Type {name!r} is not one of {', '.join(types)}")
+    for parameter in parameters:
+        attribute, _, value = parameter.partition("=")
+        if attribute == "charset" and value.strip('"') not in _UTF8:
+            raise RefusedError(415, f"charset {value} is not utf-8")
+    return kind
+
+
+def _is_gzip(encoding: bytes | None) -> bool:
+    if encoding is None or encoding.lower() == b"identity":
+        return False
+    if encoding.lower() in (b"gzip", b"x-gzip"):
+        return True
+    raise RefusedError(
+        415, "Content-Encoding is not gzip or identity", headers=((b"accept-encoding", b"gzip"),)
+    )
+
+
+def _length(content_length: bytes | None) -> int | None:
+    # The server's parser has refused what is no number.
+    return None if content_length is None else int(content_length)
+
+
+def _key(key: bytes | None) -> bytes | None:
+    if key is not None and not 0 < len(key) <= _MAX_KEY_BYTES:
+        raise RefusedError(400, f"Idempotency-Key must have 1 to {_MAX_KEY_BYTES} bytes")
+    return key

@@ -1,0 +1,181 @@
+"""Records that clients POST, as a receiver."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, ReceiverError
+from penstock.receivers.http.bodies import BodyParser
+from penstock.receivers.http.key_window import KeyWindow
+from penstock.receivers.http.keys import KeptKey
+from penstock.receivers.http.settings import HttpSettings, read_token, tls_context
+from penstock.receivers.receiver import Receiver
+
+if TYPE_CHECKING:
+    from penstock.receivers.http.application import Application
+    from penstock.receivers.http.server import HttpServer
+
+__all__ = ["HttpReceiver"]
+
+_log = logging.getLogger(__name__)
+
+
+class HttpReceiver(Receiver):
+    """Serves ``POST /``; answers 200, with the records' offsets, when they are durable.
+
+    docs/http.md describes requests and answers. What may be lost: nothing that was answered with
+    200. What may be stored twice: a request that the client repeats because no answer came, or
+    503; with an ``Idempotency-Key`` it is stored once.
+
+    While the journal cannot be written (disk full, say) the port stays open and answers 503.
+
+    Args:
+        host: name or address to bind to. One that others can reach needs a ``token_file``.
+        port: TCP port; 0 is any free one, which the receiver's status tells (``listening_at``).
+            Receivers that share a host need a port each.
+        schema: ``"string"`` (the default), ``"binary"`` or a ``pyarrow.Schema``.
+        token_file: path of a file with the bearer token that requests must carry; read where the
+            receiver runs, when it starts.
+        tls_certificate: path of a PEM file with the certificate and its chain: serves HTTPS.
+        tls_key: path of a PEM file with its key.
+        max_body_bytes: of a body as it is sent; a larger one is refused with 413.
+        max_expanded_bytes: of a gzip body when it is expanded.
+        idempotency_window_ms: how long a key is kept; at most 200,000 keys are.
+
+    Raises:
+        ConfigError: an argument cannot work, or the extra ``http`` is not installed.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        *,
+        schema: str | pa.Schema = "string",
+        token_file: str | None = None,
+        tls_certificate: str | None = None,
+        tls_key: str | None = None,
+        max_body_bytes: int = 16 << 20,
+        max_expanded_bytes: int = 64 << 20,
+        idempotency_window_ms: int = 3_600_000,
+    ) -> None:
+        self.schema = schema
+        self._settings = HttpSettings(
+            host=host,
+            port=port,
+            token_file=token_file,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+            max_body_bytes=max_body_bytes,
+            max_expanded_bytes=max_expanded_bytes,
+            idempotency_window_ms=idempotency_window_ms,
+        )
+        BodyParser(schema)  # raises where it is given
+        self._port = port
+        self._server: HttpServer | None = None
+        self._application: Application | None = None
+
+    def __repr__(self) -> str:
+        return f"HttpReceiver({self._settings.host}:{self._settings.port})"
+
+    def onStart(self) -> None:
+        """Bind the port and serve.
+
+        Raises:
+            ConfigError: the token file, or certificate and key, cannot be used.
+            ReceiverError: the port cannot be bound.
+            StorageError: the kept idempotency keys cannot be read.
+        """
+        # Here, so that the extra is needed only where it is used, and not to build a program.
+        from penstock.receivers.http.application import Application
+        from penstock.receivers.http.server import HttpServer
+
+        settings = self._settings
+        token = None if settings.token_file is None else read_token(settings.token_file)
+        tls = None
+        if settings.tls_certificate is not None and settings.tls_key is not None:
+            tls = tls_context(settings.tls_certificate, settings.tls_key)
+        application = Application(self, BodyParser(self.schema), settings, token, self._delete)
+        begin = partial(application.resume, *self._keys())
+        listener = self._listen()
+        self._port = listener.getsockname()[1]
+        self._application = application
+        self._server = HttpServer(application, listener, tls, self._on_failure)
+        self._server.start(begin)
+        scheme = "http" if tls is None else "https"
+        self.listeningAt = f"{scheme}://{_in_url(settings.host)}:{self._port}"
+        _log.info("HTTP receiver listens at %s", self.listeningAt)
+
+    def onStop(self) -> None:
+        """Accept nothing more, answer what is under way once it is durable, and end.
+
+        Raises:
+            ReceiverError: that took too long.
+        """
+        server, self._server, self.listeningAt = self._server, None, None
+        if server is not None:
+            server.stop()
+
+    def onPause(self, error: PenstockError) -> bool:
+        """Answer 503 from now on, also to requests that wait to become durable."""
+        if self._server is None or self._application is None:
+            return False
+        self._server.call(self._application.pause())
+        return True
+
+    def onResume(self) -> None:
+        """Take requests again.
+
+        Raises:
+            StorageError: the kept idempotency keys cannot be read.
+            ReceiverError: the server has ended.
+        """
+        if self._server is None or self._application is None:
+            raise ReceiverError("the HTTP server is not running", operation="resume receiver")
+        window, keys = self._keys()
+        self._server.call(_on_loop(partial(self._application.resume, window, keys)))
+
+    def _keys(self) -> tuple[KeyWindow, list[KeptKey]]:
+        window_ms = self._settings.idempotency_window_ms
+        window = KeyWindow(window_ms, self.ownFiles(), self.lastPosition())
+        return window, window.load()
+
+    def _listen(self) -> socket.socket:
+        # A port that was free is kept over restarts in this process.
+        from penstock.receivers.http.server import listen
+
+        try:
+            return listen(self._settings.host, self._port)
+        except OSError as e:
+            raise ReceiverError(
+                f"port {self._port} of {self._settings.host} cannot be bound",
+                operation="start receiver",
+                hint="choose another port, or 0 for any; receivers on one host need one each",
+            ) from e
+
+    def _delete(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            try:
+                self.ownFiles().delete(name)
+            except PenstockError:
+                _log.warning("A file of idempotency keys could not be deleted", exc_info=True)
+
+    def _on_failure(self, error: BaseException | None) -> None:
+        self.restart("the HTTP server ended", error)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_server": None, "_application": None}
+
+
+async def _on_loop(work: Callable[[], None]) -> None:
+    work()
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

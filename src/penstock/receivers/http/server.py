@@ -1,0 +1,196 @@
+"""The thread that serves HTTP: uvicorn on an event loop of its own, beside the receiver's host."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import uvicorn
+
+from penstock.errors import ReceiverError
+from penstock.receivers.http.application import Application
+from penstock.receivers.http.connection import LimitedConnection, close_late
+
+__all__ = ["HttpServer", "listen"]
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_START_S = 10.0
+_CALL_S = 30.0
+_DRAIN_S = 5.0
+"""How long requests that are under way may take to become durable when the server stops."""
+_CANCEL_S = 8
+_JOIN_S = 10.0
+_IDLE_S = 75
+_SWEEP_S = 1.0
+_BACKLOG = 2048
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 is any free one.
+
+    Raises:
+        OSError: the address is in use, or not this machine's.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class HttpServer:
+    """Serves an application in a thread, from ``start`` to ``stop``.
+
+    Args:
+        application: what to serve.
+        listener: the socket to accept from; closed at the end.
+        tls: for HTTPS.
+        on_failure: called in the thread when it ends although nobody stopped it.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        listener: socket.socket,
+        tls: ssl.SSLContext | None,
+        on_failure: Callable[[BaseException | None], None],
+    ) -> None:
+        self._application = application
+        self._listener = listener
+        self._on_failure = on_failure
+        self._loop = _new_loop()
+        self._server = uvicorn.Server(_config(application, tls))
+        self._is_up = threading.Event()
+        self._is_ending = False
+        self._thread: threading.Thread
+
+    def start(self, begin: Callable[[], None]) -> None:
+        """Serve; ``begin`` is called on the loop before anything is accepted.
+
+        Raises:
+            ReceiverError: the loop did not begin in time.
+        """
+        self._thread = threading.Thread(
+            target=self._run, args=(begin,), name="penstock-http", daemon=True
+        )
+        self._thread.start()
+        if not self._is_up.wait(_START_S):
+            raise ReceiverError("the HTTP server did not start", operation="start receiver")
+
+    def call(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine on the loop, from another thread; return its result.
+
+        Raises:
+            ReceiverError: the loop has ended, or did not answer in time.
+        """
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
+        except (RuntimeError, FutureTimeout) as e:
+            work.close()
+            raise ReceiverError(
+                "the HTTP server does not answer",
+                operation="call HTTP server",
+                hint="nothing to do: the receiver is started again",
+            ) from e
+
+    def stop(self) -> None:
+        """Accept nothing more, answer what is under way, and end the thread.
+
+        Raises:
+            ReceiverError: the thread did not end in time.
+        """
+        self._is_ending = True
+        with suppress(RuntimeError):  # the loop has ended by itself
+            self._loop.call_soon_threadsafe(self._begin_stop)
+        self._thread.join(_JOIN_S)
+        if self._thread.is_alive():
+            raise ReceiverError(
+                f"the HTTP server did not end within {_JOIN_S:.0f} s",
+                operation="stop receiver",
+                hint="end the process; requests that were not answered will be sent again",
+            )
+
+    def _begin_stop(self) -> None:
+        self._application.stop()
+        self._server.should_exit = True
+        self._loop.call_later(_DRAIN_S, self._application.give_up)
+
+    def _run(self, begin: Callable[[], None]) -> None:
+        failure: BaseException | None = None
+        try:
+            self._loop.run_until_complete(self._serve(begin))
+        except BaseException as e:
+            failure = e
+        finally:
+            self._close()
+        if not self._is_ending:
+            self._on_failure(failure)
+
+    async def _serve(self, begin: Callable[[], None]) -> None:
+        begin()
+        self._is_up.set()
+        sweep = asyncio.ensure_future(self._sweep())
+        try:
+            await self._server.serve(sockets=[self._listener])
+        finally:
+            sweep.cancel()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            close_late(self._server.server_state)
+
+    def _close(self) -> None:
+        self._listener.close()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        with suppress(RuntimeError):
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.close()
+        self._application.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # Windows has none
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _config(application: Application, tls: ssl.SSLContext | None) -> uvicorn.Config:
+    config = uvicorn.Config(
+        application,
+        interface="asgi3",
+        http=LimitedConnection,
+        loop="none",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        server_header=False,
+        headers=[("server", "penstock")],
+        proxy_headers=False,
+        timeout_keep_alive=_IDLE_S,
+        timeout_graceful_shutdown=_CANCEL_S,
+        backlog=_BACKLOG,
+    )
+    config.load()
+    config.ssl = tls
+    return config

@@ -1,0 +1,43 @@
+"""What a broker may answer instead of messages, by name, with what mends it."""
+
+from __future__ import annotations
+
+from penstock.errors import ReceiverError
+
+__all__ = ["refused"]
+
+_HINTS = {
+    "Bad user name or password": "check username and the content of password_file",
+    "Banned": "the broker bans this client: ask who runs it",
+    "Client identifier not valid": "pass another client_id: the broker does not take this one",
+    "Keep alive timeout": "this process was stopped or starved; it connects again",
+    "Not authorized": "check username and password_file, and what the broker's access rules allow",
+    "Packet too large": "the broker takes no packet of this size: raise its limit, or use fewer "
+    "and shorter topic filters",
+    "QoS not supported": "the broker delivers with a lower QoS only: raise its max_qos",
+    "Quota exceeded": "the broker's limit of sessions or subscriptions is reached",
+    "Receive maximum exceeded": "a fault of the broker or of penstock: report it",
+    "Server busy": "the broker is overloaded; connecting is tried again",
+    "Server shutting down": "the broker restarts; connecting is tried again",
+    "Session taken over": "another client has the same client id: give each program a client_id of "
+    "its own. After a failover it is the receiver's earlier attempt, which ends by itself",
+    "Shared subscription not supported": "leave out share_group, or use another broker",
+    "Topic filter invalid": "the broker does not take this topic filter",
+    "Unsupported protocol version": "pass another version: '3.1.1' or '5'",
+    "Wildcard subscription not supported": "name each topic: the broker knows no wildcards",
+}
+_OTHER = "the broker's log says more; connecting is tried again"
+
+
+def refused(what: str, reason: str) -> ReceiverError:
+    """Return the error for a broker's answer.
+
+    Args:
+        what: what was refused or ended, to follow "the broker".
+        reason: the reason code's name, as in MQTT 5, section 2.4.
+    """
+    return ReceiverError(
+        f"the broker {what}: {reason}",
+        operation="receive from MQTT broker",
+        hint=_HINTS.get(reason, _OTHER),
+    )

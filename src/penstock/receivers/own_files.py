@@ -1,0 +1,63 @@
+"""A receiver's own small files: what it has to keep beside the records, and their positions.
+
+A position is in every block, so it must be small. What would make it large goes into files here,
+and the position names them. Then the newest block, or seal, still tells all.
+
+Invariants:
+
+1. A file is durable when ``create`` returns, and never changes: it may be named in a position then.
+2. Attempts of one receiver share the folder, and an attempt that was taken over may still run. So a
+   file's name should tell its writer, and an attempt may only delete what it created itself, and
+   what attempts before it left and its own ``lastPosition`` at its start did not name.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from penstock.storage import Storage
+
+__all__ = ["OwnFiles", "StoredFiles"]
+
+
+class OwnFiles(Protocol):
+    """The files of one receiver, by name. Errors are the storage's."""
+
+    def create(self, name: str, data: bytes) -> None:
+        """Make a file durable; AlreadyExistsError when there is one of that name."""
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content; NotFoundError when it is not there."""
+
+    def names(self) -> list[str]:
+        """Return the names of all files."""
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it is there."""
+
+
+class StoredFiles:
+    """OwnFiles in a folder of a storage."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage = storage
+        self._folder = folder
+
+    def create(self, name: str, data: bytes) -> None:
+        """See OwnFiles.create."""
+        self._storage.create(self._path(name), data)
+
+    def read(self, name: str) -> bytes:
+        """See OwnFiles.read."""
+        return self._storage.read(self._path(name))
+
+    def names(self) -> list[str]:
+        """See OwnFiles.names."""
+        return [entry.name for entry in self._storage.list(self._folder) if not entry.is_folder]
+
+    def delete(self, name: str) -> None:
+        """See OwnFiles.delete."""
+        self._storage.delete(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"

@@ -1,0 +1,92 @@
+"""Where receivers run: spread over the executors, each on the one with the fewest of them.
+
+Spark sends a task of its own to any free slot, so several receivers may come to share an executor,
+its cores and its network, while others have none. So their tasks say which executor they prefer.
+It is a preference: when that one has no slot for 3 s (``spark.locality.wait``), or is gone, Spark
+takes another.
+
+Source: ``org.apache.spark.streaming.scheduler.ReceiverSchedulingPolicy``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark import RDD, SparkContext
+from pyspark.serializers import CPickleSerializer
+
+__all__ = ["ReceiverPlacement", "live_executors", "placed_rdd"]
+
+_PATIENCE_S = 10.0
+"""How long a start waits for executors that are to come."""
+_LOOK_S = 0.1
+
+
+class ReceiverPlacement:
+    """Chooses an executor for each receiver of a program. Thread-safe.
+
+    Args:
+        live: returns the executors that are there.
+        expected: how many are worth waiting for when the program starts.
+    """
+
+    def __init__(self, live: Callable[[], Sequence[str]], expected: int) -> None:
+        self._live = live
+        self._expected = expected
+        self._lock = threading.Lock()
+        self._chosen: dict[str, str] = {}
+        self._patient_until_s = time.monotonic() + _PATIENCE_S
+
+    def choose(self, receiver: str, stopping: threading.Event) -> str | None:
+        """Return the executor for a receiver, None when there are none to choose from.
+
+        Waits for executors at the program's start, until ``stopping``. A receiver that is started
+        again is placed anew: its executor may be gone.
+        """
+        live = self._live()
+        while (
+            len(live) < self._expected
+            and time.monotonic() < self._patient_until_s
+            and not stopping.wait(_LOOK_S)
+        ):
+            live = self._live()
+        with self._lock:
+            self._chosen.pop(receiver, None)
+            if not live:
+                return None
+            held = Counter(self._chosen.values())
+            chosen = self._chosen[receiver] = min(live, key=lambda executor: held[executor])
+            return chosen
+
+
+def live_executors(sc: SparkContext) -> list[str]:
+    """Return the executors that can run tasks, as Spark names places; none in local mode."""
+    assert sc._jsc is not None
+    spark = sc._jsc.sc()
+    found = spark.statusStore().executorList(True)
+    executors = (found.apply(place) for place in range(found.size()))
+    hosts = {e.id(): e.hostPort().rpartition(":")[0] for e in executors if e.id() != "driver"}
+    # One that has yet to register has no address; one that has yet to offer its slots counts as
+    # dead, and what prefers it is sent elsewhere.
+    is_alive = spark.taskScheduler().isExecutorAlive
+    return [f"executor_{hosts[e]}_{e}" for e in sorted(hosts) if hosts[e] and is_alive(e)]
+
+
+def placed_rdd(sc: SparkContext, value: Any, executor: str | None) -> RDD[Any]:
+    """Return an RDD of one value, whose one task prefers that executor."""
+    plain = sc.parallelize([value], 1)
+    if executor is None:
+        return plain
+    # Python's own parallelize takes no preferred locations; Spark's makeRDD does.
+    assert sc._jsc is not None
+    assert sc._jvm is not None
+    serializer = CPickleSerializer()
+    pickled: bytes = serializer.dumps(value)  # type: ignore[no-untyped-call]
+    element = sc._jvm.scala.Tuple2(bytearray(pickled), sc._jvm.PythonUtils.toSeq([executor]))
+    elements = sc._jvm.PythonUtils.toSeq([element])
+    placed = sc._jsc.sc().makeRDD(elements, plain._jrdd.classTag())
+    return RDD(placed.toJavaRDD(), sc, serializer)

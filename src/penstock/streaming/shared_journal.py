@@ -1,0 +1,102 @@
+"""The input over a journal that others write: `penstock ingest`, or another program."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigError
+from penstock.journal import JournalStream, stream_names
+from penstock.journal.consumer import Consumer, StartingOffsets, register_consumer
+from penstock.model import check_name
+from penstock.storage import open_storage
+from penstock.storage.opening import local_root
+from penstock.streaming.journal_input import JournalInputDStream, JournalPlace
+
+if TYPE_CHECKING:
+    from penstock.streaming.context import StreamingContext
+
+__all__ = ["SharedJournalDStream"]
+
+
+class SharedJournalDStream(JournalInputDStream):
+    """Records of a stream that somebody else writes; see ``StreamingContext.journalStream``."""
+
+    def __init__(
+        self,
+        ssc: StreamingContext,
+        stream: str,
+        journal: str,
+        name: str | None = None,
+        consumer: str | None = None,
+        starting: StartingOffsets = "earliest",
+    ) -> None:
+        if starting not in ("earliest", "latest"):
+            raise ConfigError(
+                f"startingOffsets is {starting!r}",
+                operation="journalStream",
+                hint="give 'earliest' or 'latest'",
+            )
+        if consumer is not None:
+            check_name("consumer", consumer)
+        found = _open_existing(journal, stream)
+        super().__init__(ssc, found.format, stream if name is None else name)
+        self._stream = stream
+        self._url = found.storage.url  # absolute, also after a restart from another folder
+        self._consumer = consumer
+        self._starting = starting
+
+    def open_stream(self, place: JournalPlace) -> JournalStream:
+        """Return the stream, which must be as it was when the program was defined.
+
+        Raises:
+            ConfigError: it is gone, or holds records of another schema.
+        """
+        found = _open_existing(self._url, self._stream)
+        if found.format != self.format:
+            raise ConfigError(
+                f"stream {self._stream!r} holds records of {found.format!r}, and was one of "
+                f"{self.format!r}",
+                operation="open stream",
+                path=found.storage.uri(self._stream),
+                ids={"stream": self._stream},
+                hint="another stream took its name: begin with a new checkpoint location",
+            )
+        return found
+
+    def register(self, stream: JournalStream, place: JournalPlace, *, begun: bool) -> Consumer:
+        """Register under a name that is this checkpoint location's alone."""
+        owner = f"{self.name}-{place.location_id}"
+        name = owner if self._consumer is None else self._consumer
+        return register_consumer(stream, name, owner, starting=self._starting, begun=begun)
+
+
+def _open_existing(journal: str, stream: str) -> JournalStream:
+    """Return a stream that is there already.
+
+    Raises:
+        ConfigError: there is no such journal or stream.
+    """
+    root = local_root(journal)
+    if root is not None and not os.path.isdir(root):  # opening would make it
+        raise _no_stream(journal, stream, f"there is no folder {root}")
+    storage = open_storage(journal)
+    names = stream_names(storage)
+    if stream not in names:
+        raise _no_stream(storage.url, stream, f"the journal holds {_listed(names)}")
+    return JournalStream.open(storage, stream)
+
+
+def _listed(names: list[str]) -> str:
+    return f"only {', '.join(map(repr, names))}" if names else "no streams"
+
+
+def _no_stream(journal: str, stream: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"there is no stream {stream!r}: {why}",
+        operation="open stream",
+        path=journal,
+        ids={"stream": stream},
+        hint="start what writes it first (`penstock ingest`, or the program with its receivers); "
+        "the journal of a checkpoint location is its folder 'journal'",
+    )

@@ -1,0 +1,49 @@
+"""``penstock journal consumers``: who holds blocks back, and forgetting one that is gone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.cli.main import app
+from penstock.errors import ConfigError
+from penstock.journal import JournalStream, RecordFormat, commit_consumer, consumers
+from penstock.storage import open_storage
+from tests.journal.helpers import write_blocks
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["journal", "consumers", *arguments], env={"COLUMNS": "100"})
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> JournalStream:
+    stream = JournalStream.create(open_storage(tmp_path), "clicks", RecordFormat("string"))
+    writer = write_blocks(stream, [["a"], ["b"]])
+    commit_consumer(stream, "query", {str(writer): 1})
+    commit_consumer(stream, "job", {})
+    return stream
+
+
+def test_ls(stream: JournalStream, tmp_path: Path) -> None:
+    rows = run("ls", str(tmp_path)).output.splitlines()
+    assert [row.split("│")[1:4] for row in rows if "clicks" in row] == [
+        [" clicks ", " job      ", "              2 "],
+        [" clicks ", " query    ", "              1 "],
+    ]
+
+
+def test_ls_as_json(stream: JournalStream, tmp_path: Path) -> None:
+    listed = json.loads(run("ls", str(tmp_path), "clicks", "--json").output)
+    assert {c["consumer"]: c["lag"] for c in listed["clicks"]} == {"job": 2, "query": 1}
+
+
+def test_rm(stream: JournalStream, tmp_path: Path) -> None:
+    assert "removed job" in run("rm", str(tmp_path), "clicks", "job").output
+    assert list(consumers(stream)) == ["query"]
+    error = run("rm", str(tmp_path), "clicks", "job").exception
+    assert isinstance(error, ConfigError)
+    assert "name one of: query" in str(error)

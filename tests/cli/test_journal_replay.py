@@ -1,0 +1,92 @@
+"""``penstock journal replay`` over real journals."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.cli.main import app
+from penstock.errors import ConfigError
+from penstock.journal import JournalStream, RecordFormat
+from penstock.journal.dead_letters import (
+    DeadLetter,
+    collect,
+    create_dead_letters,
+    record_finding,
+)
+from penstock.model import OffsetRange
+from penstock.storage import open_storage
+from tests.journal.helpers import read_all, write_blocks
+
+WRITER = "r0-00000000"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["journal", *arguments], env={"COLUMNS": "160"})
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> JournalStream:
+    storage = open_storage(tmp_path)
+    stream = JournalStream.create(storage, "lines", RecordFormat("string"))
+    write_blocks(stream, [["a", "b", "c"]])
+    return stream
+
+
+@pytest.fixture(autouse=True)
+def dead(stream: JournalStream) -> JournalStream:
+    dead = create_dead_letters(stream)
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    for at, error in enumerate(["ValueError", "KeyError", "ValueError"]):
+        letter = DeadLetter(f"raw {at}".encode(), error, "bad", WRITER, at, now, 1)
+        record_finding(dead, OffsetRange(WRITER, at, at + 1), [letter])
+        if at == 0:
+            collect(stream, dead)
+    return dead
+
+
+def test_dry_run_counts_by_error_and_changes_nothing(tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    done = run("replay", str(tmp_path), "lines-dead", "--dry-run")
+    assert done.output.splitlines() == [
+        "3 dead letters of lines-dead would go into stream lines",
+        "  2 ValueError",
+        "  1 KeyError",
+    ]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_letters_go_back_and_ls_tells_of_them(tmp_path: Path, stream: JournalStream) -> None:
+    assert "│" in run("ls", str(tmp_path), "lines-dead").output
+    done = run("replay", str(tmp_path), "lines-dead", "--max", "2")
+    assert "2 dead letters of lines-dead were fed into stream lines" in done.output
+    assert "3 dead letters" not in run("replay", str(tmp_path), "lines-dead").output
+    assert read_all(stream) == ["a", "b", "c", "raw 0", "raw 1", "raw 2"]
+    listed = run("ls", str(tmp_path), "lines-dead").output
+    assert "and 1 sealed, with no records left" in listed
+    assert "consumer replay is 0 records behind" in listed
+    assert run("verify", str(tmp_path)).exit_code == 0
+
+
+def test_into_another_stream(tmp_path: Path, stream: JournalStream) -> None:
+    twin = JournalStream.create(stream.storage, "twin", stream.format)
+    done = run("replay", str(tmp_path), "lines-dead", "--to", "twin")
+    assert "3 dead letters of lines-dead were fed into stream twin" in done.output
+    assert read_all(twin) == ["raw 0", "raw 1", "raw 2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["lines"], "no stream of dead letters"),
+        (["none-dead"], "there is no stream 'none-dead'"),
+        (["lines-dead", "--to", "none"], "there is no stream 'none'"),
+    ],
+)
+def test_wrong_streams_are_named(tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = run("replay", str(tmp_path), *arguments)
+    assert isinstance(done.exception, ConfigError)
+    assert said in str(done.exception)

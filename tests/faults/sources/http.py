@@ -1,0 +1,131 @@
+"""HTTP clients that send each request again until it is acked, through a proxy that can be cut.
+
+With an Idempotency-Key each record arrives exactly once. Without one, a request whose answer was
+never seen may have been stored, so each try without an answer allows its records once more.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from tests.faults.proxy import Proxy
+from tests.faults.sources.source import PLACES, Balance, ReceiverSpec, Source, exactly_once
+from tests.free_port import free_port
+
+_LINES_A_REQUEST = 20
+_TIMEOUT_S = 5.0
+
+
+class HttpSource(Source):
+    def __init__(self) -> None:
+        self._ports = {place: free_port() for place in PLACES}
+        self._proxies = {place: Proxy(port) for place, port in self._ports.items()}
+        self._clients = [
+            _Client(f"{place}{number}", proxy.port, keyed=number == 0)
+            for place, proxy in self._proxies.items()
+            for number in range(2)
+        ]
+
+    def receiver(self, place: str) -> ReceiverSpec:
+        port = self._ports[place]
+        return ReceiverSpec("HttpReceiver", {"port": port}, ("http", "--port", str(port)))
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for proxy in self._proxies.values():
+                stack.enter_context(proxy.running())
+            for client in self._clients:
+                stack.enter_context(client.running())
+            yield
+
+    def cut(self) -> None:
+        for proxy in self._proxies.values():
+            proxy.cut()
+
+    def balance(self, seen: Counter[str]) -> Balance:
+        keyed = [client for client in self._clients if client.keyed]
+        unkeyed = [client for client in self._clients if not client.keyed]
+        owners = {client.name: client for client in keyed}
+        strict = Counter({k: n for k, n in seen.items() if k.partition(":")[0] in owners})
+        balance = exactly_once((line for c in keyed for line in c.ledger.sent), strict)
+        if not balance.ok:
+            return balance
+        return exactly_once(
+            (line for client in self._clients for line in client.ledger.sent),
+            seen,
+            may_twice=sum(client.ledger.unknown for client in unkeyed),
+        )
+
+
+@dataclass
+class _Ledger:
+    sent: list[str] = field(default_factory=list)
+    unknown: int = 0
+    """Records of tries whose answer was never seen."""
+    answers: Counter[int] = field(default_factory=Counter)
+
+
+class _Client:
+    """Sends one request after the other over one connection; all of them are acked in the end."""
+
+    def __init__(self, name: str, port: int, keyed: bool) -> None:
+        self.name = name
+        self.keyed = keyed
+        self.ledger = _Ledger()
+        self._port = port
+        self._end = threading.Event()
+        self._failure: BaseException | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            thread.join(120)
+            assert not thread.is_alive(), f"{self.name} gets no ack: {self.ledger.answers}"
+            if self._failure is not None:
+                raise self._failure
+
+    def _run(self) -> None:
+        try:
+            for number in itertools.count():
+                if self._end.wait(0.01):
+                    return
+                self._deliver([f"{self.name}:{number}:{n}" for n in range(_LINES_A_REQUEST)])
+        except BaseException as failure:
+            self._failure = failure
+
+    def _deliver(self, lines: list[str]) -> None:
+        headers = {"Content-Type": "text/plain"}
+        if self.keyed:
+            headers["Idempotency-Key"] = uuid.uuid4().hex
+        body = "".join(f"{line}\n" for line in lines).encode()
+        self.ledger.sent += lines
+        while (status := self._try(body, headers)) is None or not 200 <= status < 300:
+            assert status in (None, 429, 503), f"{self.name} was answered {status}"
+            self.ledger.unknown += len(lines) if status is None else 0
+            threading.Event().wait(0.1)
+
+    def _try(self, body: bytes, headers: dict[str, str]) -> int | None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)
+        try:
+            connection.request("POST", "/", body, headers)
+            response = connection.getresponse()
+            response.read()
+            self.ledger.answers[response.status] += 1
+            return response.status
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()

@@ -1,0 +1,82 @@
+"""A publisher at QoS 1 to a real broker, which the receivers reach through a proxy that can be cut.
+
+What the broker acked to the publisher must arrive. Some of it may come twice: what the broker had
+sent and has no ack for when a receiver's connection ends, it sends again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.faults.proxy import Proxy
+from tests.faults.sources.source import PLACES, Balance, ReceiverSpec, Source, exactly_once
+from tests.receivers.mqtt_broker import Broker, Publisher, publisher
+from tests.waiting import eventually
+
+_IN_FLIGHT = 20
+"""How many messages mosquitto sends to a client without an ack, unless it is told otherwise."""
+_A_BURST = 20
+
+
+class MqttSource(Source):
+    def __init__(self, root: Path) -> None:
+        folder = root / "broker"
+        folder.mkdir()
+        self._broker = Broker(folder)
+        self._proxy = Proxy(self._broker.port)
+        self._acked: list[str] = []
+
+    def receiver(self, place: str) -> ReceiverSpec:
+        port, topic = self._proxy.port, f"numbers/{place}"
+        arguments = {"host": "127.0.0.1", "port": port, "topics": topic, "client_id": place}
+        # fmt: off
+        command = (
+            "mqtt", topic, "--host", "127.0.0.1", "--port", str(port), "--client-id", place,
+        )
+        # fmt: on
+        return ReceiverSpec("MqttReceiver", arguments, command)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._broker.start()
+        try:
+            with self._proxy.running():
+                yield
+        finally:
+            self._broker.stop()
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        # The broker keeps messages for those who subscribed once, so that has to come first.
+        subscribed = [f"Sending SUBACK to {place}" for place in PLACES]
+        assert eventually(lambda: all(line in self._broker.log() for line in subscribed), 60.0)
+        end = threading.Event()
+        with publisher(self._broker) as client:
+            thread = threading.Thread(target=self._publish, args=(client, end))
+            thread.start()
+            try:
+                yield
+            finally:
+                end.set()
+                thread.join()
+
+    def cut(self) -> None:
+        self._proxy.cut()
+
+    def balance(self, seen: Counter[str]) -> Balance:
+        lost_connections = self._proxy.accepted - len(PLACES)
+        return exactly_once(self._acked, seen, may_twice=lost_connections * _IN_FLIGHT)
+
+    def _publish(self, client: Publisher, end: threading.Event) -> None:
+        for number in itertools.count():
+            if end.wait(0.02):
+                return
+            for place in PLACES:
+                payloads = [f"{place}:{number}:{n}" for n in range(_A_BURST)]
+                client.publish(payloads, topic=f"numbers/{place}")
+                self._acked += payloads

@@ -1,0 +1,52 @@
+"""A process that stores requests with keys as the receiver does, and prints each answer.
+
+Run as ``python -m tests.receivers.http_receiver.keyed_source ROOT FIRST COUNT``; tests kill it
+anywhere. A request that the journal knows already is answered from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from penstock.journal import CommitPolicy, JournalWriter
+from penstock.receivers.http import key_window
+from penstock.receivers.http.answers import Placement
+from penstock.receivers.http.key_window import KeyWindow
+from penstock.receivers.http.keys import KnownKeys, content_digest, key_hash
+from penstock.receivers.http.stores import Acks, PendingStore, now_ms
+from penstock.receivers.own_files import StoredFiles
+from tests.receivers.http_receiver.stream import open_stream
+
+WINDOW_MS = 3_600_000
+
+
+async def main(root: str, first: int, count: int) -> None:
+    """Answer ``count`` requests, one block each."""
+    key_window.FILE_KEYS = 3  # so that files of keys are written and named all the time
+    stream = open_stream(root)
+    writer = JournalWriter(stream, "r0", policy=CommitPolicy(spacing_ms=0))
+    files = StoredFiles(stream.storage, "clicks/receivers/r0")
+    window = KeyWindow(WINDOW_MS, files, writer.position)
+    known = KnownKeys(WINDOW_MS, window.load())
+    acks = Acks(asyncio.get_running_loop(), lambda stored: stored.settle(stored.at))  # type: ignore[arg-type]
+    for number in range(first, first + count):
+        key, content = key_hash(b"k%d" % number), content_digest("text", b"%d" % number)
+        kept = known.find(key, now_ms())
+        if kept is None:
+            pending = PendingStore(acks, window, key, content)
+            writer.append(str(number), position=pending, ack=pending.ack)
+            say(number, await pending.settled())
+        else:
+            assert kept.content == content
+            say(number, kept.at)
+    writer.close()
+
+
+def say(number: int, at: Placement) -> None:
+    os.write(1, f"{number} {at.writer} {at.start}\n".encode())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

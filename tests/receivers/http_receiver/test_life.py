@@ -1,0 +1,249 @@
+"""The receiver's life: full disks, limits, stops, and clients that are in no hurry."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from penstock.receivers import HttpReceiver, Order, read_status, write_order
+from penstock.receivers.http import connection
+from penstock.storage import open_storage
+from penstock.testing import FaultyStorage, Operation
+from tests.receivers.http_receiver.serving import RUN, Served, serving
+from tests.waiting import eventually
+
+
+def raw(served: Served) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", served.port), timeout=20)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    data = b""
+    while piece := connection.recv(65536):
+        data += piece
+    return data
+
+
+def test_while_the_disk_is_full_the_port_answers_503_and_goes_on_by_itself(tmp_path: Path) -> None:
+    storage = FaultyStorage(open_storage(tmp_path))
+    with serving(storage) as served:
+        assert served.post(b"before").status_code == 200
+        storage.fill_up()
+        refused = served.post(b"refused")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert eventually(lambda: served.client.get("/healthz").status_code == 503, 10)
+        assert served.client.get("/healthz").json()["state"] == "no journal"
+        for _ in range(20):
+            assert served.post(b"refused").status_code == 503
+        storage.free_up()
+        assert eventually(lambda: served.client.get("/healthz").status_code == 200, 20)
+        assert served.post(b"after").status_code == 200
+        assert served.records() == ["before", "after"]
+        status = read_status(served.stream, "r0")
+        assert status is not None
+        assert status.errors > 0
+
+
+def test_requests_that_wait_for_a_publish_that_fails_are_answered_503(tmp_path: Path) -> None:
+    blocked, go = threading.Event(), threading.Event()
+    storage = FaultyStorage(open_storage(tmp_path))
+
+    def block(operation: Operation) -> None:
+        if operation.kind == "create" and operation.path.endswith(".parquet"):
+            blocked.set()
+            assert go.wait(20)
+
+    with serving(storage) as served, ThreadPoolExecutor(8) as clients:
+        storage.fail("create", path="*.parquet")
+        storage.before = block
+        waiting = [clients.submit(served.post, b"x") for _ in range(8)]
+        assert blocked.wait(10)
+        assert eventually(lambda: served.client.get("/healthz").json()["unacked_requests"] == 8, 10)
+        storage.before = None
+        go.set()
+        assert [found.result().status_code for found in waiting] == [503] * 8
+        assert eventually(lambda: served.post(b"after").status_code == 200, 20)
+        assert served.records() == ["after"]
+
+
+def test_a_stop_answers_what_is_under_way_after_its_publish(tmp_path: Path) -> None:
+    blocked, go = threading.Event(), threading.Event()
+    storage = FaultyStorage(open_storage(tmp_path))
+
+    def block(operation: Operation) -> None:
+        if operation.kind == "create" and operation.path.endswith(".parquet"):
+            blocked.set()
+            assert go.wait(20)
+
+    with ThreadPoolExecutor(4) as clients:
+        with serving(storage) as served:
+            storage.before = block
+            waiting = [clients.submit(served.post, b"%d" % n) for n in range(4)]
+            assert blocked.wait(10)
+            assert eventually(
+                lambda: served.client.get("/healthz").json()["unacked_requests"] == 4, 10
+            )
+            served.order(stop=True)
+            assert eventually(lambda: is_closed(served.port), 10), "it still accepts"
+            assert not any(found.done() for found in waiting)
+            storage.before = None
+            go.set()
+            assert [found.result().status_code for found in waiting] == [200] * 4
+        assert sorted(served.records()) == ["0", "1", "2", "3"]
+
+
+def is_closed(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return True
+    return False
+
+
+def test_a_fenced_receiver_refuses_what_it_could_not_publish(tmp_path: Path) -> None:
+    zombie = serving(tmp_path)
+    served = zombie.__enter__()
+    with serving(tmp_path) as successor:
+        assert served.post(b"x").status_code == 503
+        assert successor.post(b"y").status_code == 200
+        assert successor.records() == ["y"]
+    with pytest.raises(AssertionError, match="FencedError"):
+        zombie.__exit__(None, None, None)
+
+
+def test_a_rate_limit_is_told_in_whole_seconds(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        assert served.post(b"at once").status_code == 200
+        served.order(rate=0.4)
+
+        def is_limited() -> bool:
+            response = served.post(b"x")
+            return (response.status_code, response.headers.get("retry-after")) == (429, "3")
+
+        assert eventually(is_limited, 10)
+        before = served.records()
+        served.order(paused=True)
+        assert eventually(lambda: served.post(b"x").headers.get("retry-after") == "1", 10)
+        served.order()
+        assert eventually(lambda: served.post(b"after").status_code == 200, 10)
+        assert served.records() == [*before, "after"]
+
+
+def test_a_free_port_is_told_and_kept_over_restarts(tmp_path: Path) -> None:
+    receiver = HttpReceiver(port=0)
+    with serving(tmp_path, receiver) as served:
+        receiver.restart("for the test", None, delay_ms=0)
+        assert eventually(
+            lambda: (
+                (status := read_status(served.stream, "r0")) is not None
+                and status.errors == 1
+                and status.state == "started"
+                and status.listening_at == served.url
+            ),
+            20,
+        )
+        with httpx.Client(base_url=served.url) as client:
+            assert client.get("/healthz").status_code == 200
+
+
+def test_a_port_that_is_taken_is_said_and_tried_again(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        receiver = HttpReceiver(port=other.getsockname()[1])
+        threading.Timer(1.0, other.close).start()
+        with serving(tmp_path, receiver) as served:
+            assert served.post(b"x").status_code == 200
+            status = read_status(served.stream, "r0")
+            assert status is not None
+            assert "cannot be bound" in str(status.last_error)
+
+
+def test_a_receiver_pickles_while_it_runs(tmp_path: Path) -> None:
+    receiver = HttpReceiver(port=0)
+    with serving(tmp_path, receiver):
+        assert "127.0.0.1" in repr(pickle.loads(pickle.dumps(receiver)))
+
+
+def test_a_head_that_does_not_come_is_timed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.3)
+    with serving(tmp_path) as served, raw(served) as silent, raw(served) as slow:
+        slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        assert read_all(silent).startswith(b"HTTP/1.1 408 ")
+        assert read_all(slow).startswith(b"HTTP/1.1 408 ")
+        assert served.post(b"x").status_code == 200
+
+
+def test_a_body_that_does_not_come_is_timed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 0.3)
+    with serving(tmp_path) as served, raw(served) as slow:
+        slow.sendall(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
+            b"Content-Length: 10\r\n\r\nhalf"
+        )
+        assert read_all(slow).startswith(b"HTTP/1.1 408 ")
+        assert eventually(lambda: served.client.get("/healthz").json()["unacked_bytes"] == 0, 10)
+        assert served.records() == []
+
+
+def test_an_answer_that_takes_long_is_no_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.2)
+    go = threading.Event()
+    storage = FaultyStorage(open_storage(tmp_path))
+
+    def block(operation: Operation) -> None:
+        if operation.path.endswith(".parquet"):
+            go.wait(20)
+
+    with serving(storage) as served, ThreadPoolExecutor(1) as client:
+        storage.before = block
+        waiting = client.submit(served.post, b"x")
+        threading.Timer(2.5, go.set).start()  # the sweep comes each second
+        assert waiting.result().status_code == 200
+
+
+def test_a_head_without_end_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path) as served, raw(served) as endless:
+        endless.sendall(b"POST / HTTP/1.1\r\nX-Long: ")
+        with pytest.raises(ConnectionError):
+            endless.sendall(b"x" * 100_000_000)
+        assert served.post(b"x").status_code == 200
+
+
+def test_connections_beyond_the_most_are_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "max_connections", lambda: 3)
+    with serving(tmp_path) as served:
+        idle = [raw(served) for _ in range(3)]
+        with raw(served) as one_more:
+            found = read_all(one_more)
+        assert found.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1\r\n" in found
+        for each in idle:
+            each.close()
+        assert eventually(lambda: is_taken(served), 10)
+
+
+def is_taken(served: Served) -> bool:
+    try:
+        return served.post(b"x").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_orders_of_another_run_end_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        write_order(served.stream, "r0", Order(RUN + "-next"))
+        assert eventually(lambda: is_closed(served.port), 10)

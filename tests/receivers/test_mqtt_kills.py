@@ -1,0 +1,128 @@
+"""A ledger of messages over kills of the receiver and restarts of the broker: none is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.errors import PenstockError
+from penstock.journal import (
+    JournalStream,
+    StreamProgress,
+    advance,
+    ranges_between,
+    read_records,
+)
+from penstock.receivers import Order, read_order, write_order
+from penstock.storage import open_storage
+from tests.receivers.mqtt_broker import Broker, Publisher, needs_mosquitto, publisher
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.slow, needs_mosquitto]
+
+HERE = Path(__file__).parent
+
+
+class Source(threading.Thread):
+    """Publishes numbered messages until it is told to end; knows how many the broker took."""
+
+    def __init__(self, client: Publisher, qos: int) -> None:
+        super().__init__()
+        self._client = client
+        self._qos = qos
+        self._ended = threading.Event()
+        self.taken = 0
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            self._client.publish([b"%d" % (self.taken + i) for i in range(20)], qos=self._qos)
+            self.taken += 20
+            time.sleep(0.005)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+@contextmanager
+def receiver(journal: Path, broker: Broker, qos: int, version: str) -> Iterator[None]:
+    """A receiver process, killed with SIGKILL at the end of the block unless it ended before."""
+    command = [sys.executable, HERE / "mqtt_process.py", journal, broker.port, qos, version]
+    environment = {**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])}
+    with (
+        (journal.parent / "errors").open("a") as stderr,
+        subprocess.Popen(list(map(str, command)), stderr=stderr, env=environment) as process,
+    ):
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def stored(journal: Path) -> Counter[int]:
+    try:
+        stream = JournalStream.open(open_storage(journal), "mqtt")
+    except PenstockError:  # the first receiver did not come as far
+        return Counter()
+    ends = advance({}, StreamProgress(stream).ends({}))
+    return Counter(int(row["payload"]) for row in read_records(stream, ranges_between({}, ends)))
+
+
+def order_stop(journal: Path) -> None:
+    stream = JournalStream.open(open_storage(journal), "mqtt")
+    order = read_order(stream, "r0")
+    assert order is not None
+    write_order(stream, "r0", Order(order.run, stop=True))
+
+
+def kill_while_publishing(folder: Path, qos: int, version: str, kills: int) -> None:
+    chance = random.Random(kills)
+    journal = folder / "journal"
+    broker = Broker(folder)
+    broker.start()
+    try:
+        with receiver(journal, broker, qos, version):
+            assert eventually(lambda: "Sending SUBACK" in broker.log())
+        with publisher(broker) as client:
+            source = Source(client, qos)
+            source.start()
+            for _ in range(kills):
+                before = stored(journal).total()
+                with receiver(journal, broker, qos, version):
+                    assert eventually(lambda before=before: stored(journal).total() > before)  # type: ignore[misc]
+                    time.sleep(chance.uniform(0, 0.3))
+            source.end()
+        broker.stop()  # and what it holds for the session comes back with it
+        broker.start()
+        connections = broker.log().count("Sending SUBACK")
+        with receiver(journal, broker, qos, version):
+            assert eventually(lambda: broker.log().count("Sending SUBACK") > connections)
+            assert eventually(lambda: len(stored(journal)) >= source.taken)
+            order_stop(journal)
+            assert eventually(lambda: "Received DISCONNECT from killed-r0" in broker.log())
+    finally:
+        broker.kill()
+    assert set(stored(journal)) == set(range(source.taken))
+    assert source.taken > kills * 20
+
+
+@pytest.mark.parametrize(("qos", "version"), [(1, "3.1.1"), (2, "5")])
+def test_nothing_is_lost_over_kills(tmp_path: Path, qos: int, version: str) -> None:
+    kill_while_publishing(tmp_path, qos, version, kills=6)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("qos", "version"), [(2, "3.1.1"), (1, "5")])
+def test_nothing_is_lost_over_many_kills(tmp_path: Path, qos: int, version: str) -> None:
+    kill_while_publishing(tmp_path, qos, version, kills=50)

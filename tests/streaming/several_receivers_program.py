@@ -1,0 +1,64 @@
+"""Four receivers on a cluster of two executors; says which executor each of them runs in.
+
+python several_receivers_program.py CHECKPOINT
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+
+from penstock.receivers import Receiver
+from penstock.streaming import StreamingContext
+
+COUNT = 4
+
+
+class Placed(Receiver):
+    """Stores the number of the executor's process that it runs in."""
+
+    def onStart(self) -> None:
+        worker_daemon = os.getppid()
+        fields = Path(f"/proc/{worker_daemon}/stat").read_text().rpartition(")")[2].split()
+        self.store([fields[1]])  # the daemon's parent: the executor
+
+    def onStop(self) -> None:
+        pass
+
+
+def main(checkpoint: str) -> None:
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    conf = SparkConf().setMaster("local-cluster[2,3,512]").setAll(settings.items())
+    sc = SparkContext(conf=conf, appName="several receivers")
+    sc.setLogLevel("OFF")
+    ssc = StreamingContext.getOrCreate(
+        checkpoint, lambda: StreamingContext(sc, 0.3), recover="program"
+    )
+    executors: dict[str, Any] = {}
+
+    def collect(rdd: Any) -> None:
+        for place, executor in enumerate(rdd.collect(), start=len(executors)):
+            executors[str(place)] = executor
+        if len(executors) == COUNT:
+            print("executors", json.dumps(executors), flush=True)
+            executors["said"] = ""
+
+    ssc.receiverStream([Placed()] * COUNT, name="placed").foreachRDD(collect)
+    ssc.start()
+    sys.stdin.readline()
+    ssc.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,71 @@
+"""A batch that failed by damage: its error names a command, after which it runs again without."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+from typer.testing import CliRunner
+
+from penstock.cli.main import app
+from penstock.errors import BatchFailedError
+from penstock.journal.layout import block_path
+from penstock.streaming import DStream
+from tests.streaming.test_receiver_streams import Numbers, Program
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.spark
+
+
+class BothPaths(Program):
+    """Takes each batch as DataFrame, as RDD and parsed, and its number of records."""
+
+    def __init__(self, sc: SparkContext, root: Path) -> None:
+        super().__init__(sc, root)
+        self.from_rdd: list[str] = []
+        self.parsed: list[int] = []
+
+    def define(self, stream: DStream) -> None:
+        super().define(stream)
+        stream.foreachRDD(lambda rdd: self.from_rdd.extend(rdd.collect()))
+        parsed = stream.parse(int)  # type: ignore[attr-defined]
+        parsed.foreachRDD(lambda rdd: self.parsed.extend(rdd.collect()))
+
+
+@pytest.mark.parametrize("hurt", ["damaged", "missing"])
+def test_a_failed_batch_runs_again_without_what_was_given_up(
+    sc: SparkContext, tmp_path: Path, hurt: str
+) -> None:
+    program = BothPaths(sc, tmp_path / "checkpoint")
+    for count in (1, 2, 3):  # a writer each, so that the second one's block is not the newest
+        with program.running(Numbers([str(n) for n in range(count)])):
+            program.wait_durable(count)
+    journal = program.journal()
+    block = program.root / "journal" / block_path("numbers", journal.writers()[1], 0)
+    if hurt == "missing":
+        block.unlink()
+    else:
+        block.write_bytes(block.read_bytes()[:-1])
+
+    sc.setLogLevel("OFF")
+    with (
+        program.running(Numbers(["0", "1", "2"])) as stepper,
+        pytest.raises(BatchFailedError) as caught,
+    ):
+        stepper.step()
+    sc.setLogLevel("ERROR")
+    (command,) = re.findall(r"`(penstock journal skip [^`]*)`", str(caught.value.cause))
+    arguments = shlex.split(command.replace("TEXT", "gone"))[1:]
+    done = CliRunner().invoke(app, [*arguments, "--yes"])
+    assert done.exit_code == 0, done.output
+
+    program.rows, program.from_rdd, program.parsed = [], [], []
+    with program.running(Numbers(["0", "1", "2", "3"])) as stepper:
+        program.wait_durable(4)
+        stepper.step()
+        assert eventually(lambda: program.parsed == [0, 2, 3])  # the last output of both batches
+    assert [row.value for row in program.rows] == ["0", "2", "3"]
+    assert program.from_rdd == ["0", "2", "3"]

@@ -1,0 +1,79 @@
+"""httpStream end to end on Spark: clients post, batches see it, also after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from penstock.errors import ConfigError
+from penstock.receivers import read_status
+from penstock.streaming import StreamingContext
+from penstock.streaming.receiver_input import ReceiverInputDStream
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+def listening_at(stream: ReceiverInputDStream) -> str:
+    found: list[str] = []
+
+    def is_known() -> bool:
+        status = read_status(stream.journal, "r0")
+        if status is not None and status.state == "started":
+            found.extend(filter(None, [status.listening_at]))
+        return bool(found)
+
+    assert eventually(is_known)
+    return found[0]
+
+
+def test_posted_records_are_processed_once_also_over_a_restart(
+    sc: SparkContext, tmp_path: Path
+) -> None:
+    clock, rows = ManualClock(1_000_000), []
+
+    def collect(df: DataFrame, batch_id: int) -> None:
+        rows.extend(map(tuple, df.collect()))
+
+    def post(url: str, key: str) -> Any:
+        headers = {"content-type": "application/x-ndjson", "idempotency-key": key}
+        body = b'{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n'
+        found = httpx.post(url, content=body, headers=headers, timeout=20)
+        assert found.status_code == 200
+        return found.json()
+
+    answers = []
+    for key in ("first", "second"):
+        ssc = StreamingContext.getOrCreate(
+            str(tmp_path), lambda: StreamingContext(sc, 1, clock=clock), recover="program"
+        )
+        stream = ssc.httpStream(0, schema=COLUMNS, name="events")
+        stream.foreachBatch(collect)
+        stepper = Stepper(ssc, clock)
+        ssc.start()
+        try:
+            url = listening_at(stream)
+            answers.append(post(url, "first"))
+            post(url, key)
+            stepper.step()
+        finally:
+            ssc.stop(stopSparkContext=False, stopGraceFully=True)
+    assert answers[0] == answers[1]
+    assert rows == [(1, "a"), (2, "b")] * 2
+
+
+def test_an_http_stream_refuses_what_cannot_work(sc: SparkContext) -> None:
+    ssc = StreamingContext(sc, 1)
+    with pytest.raises(ConfigError, match="token_file"):
+        ssc.httpStream(8080, host="0.0.0.0")
+    ssc.stop(stopSparkContext=False)

@@ -1,0 +1,247 @@
+"""ssc.journalStream: streams of a journal that somebody else writes, beside other consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import RDD, SparkContext
+
+from penstock.errors import BatchFailedError, ConfigError
+from penstock.journal import (
+    JournalStream,
+    RecordFormat,
+    StreamProgress,
+    advance,
+    commit_consumer,
+    consumers,
+    ranges_between,
+    read_records,
+    remove_consumer,
+    retire,
+)
+from penstock.storage import open_storage
+from penstock.streaming import DStream, StreamingContext
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.journal.helpers import write_blocks
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> JournalStream:
+    return JournalStream.create(open_storage(tmp_path / "j"), "clicks", RecordFormat("string"))
+
+
+class Reader:
+    """A program over the journal, on a checkpoint location of its own."""
+
+    def __init__(self, sc: SparkContext, root: Path, stream: JournalStream) -> None:
+        self.sc = sc
+        self.root = root
+        self.stream = stream
+        self.clock = ManualClock(1_000_000)
+        self.seen: list[list[Any]] = []
+        self.failing = False
+
+    @contextmanager
+    def running(self, **options: Any) -> Iterator[Stepper]:
+        def create() -> StreamingContext:
+            return StreamingContext(self.sc, 1, clock=self.clock)
+
+        ssc = StreamingContext.getOrCreate(str(self.root), create, recover="program")
+        self.define(ssc.journalStream("clicks", self.stream.storage.url, **options))
+        stepper = Stepper(ssc, self.clock)
+        try:
+            ssc.start()
+            yield stepper
+        finally:
+            ssc.stop(stopSparkContext=False)
+
+    def define(self, stream: DStream) -> None:
+        stream.foreachRDD(self._collect)
+
+    def _collect(self, rdd: RDD[Any]) -> None:
+        if self.failing:
+            raise ValueError("as ordered")
+        self.seen.append(sorted(rdd.collect()))
+
+
+@pytest.fixture
+def reader(sc: SparkContext, tmp_path: Path, stream: JournalStream) -> Reader:
+    return Reader(sc, tmp_path / "checkpoint", stream)
+
+
+def test_it_takes_what_others_write_and_goes_on_after_a_restart(reader: Reader) -> None:
+    write_blocks(reader.stream, [["a"], ["b"]])
+    with reader.running() as stepper:
+        stepper.step()
+        write_blocks(reader.stream, [["c"]], receiver="ingest", close=False)
+        stepper.step()
+    write_blocks(reader.stream, [["d"]], receiver="ingest")
+    with reader.running() as stepper:
+        stepper.step(2)
+    assert reader.seen == [["a", "b"], ["c"], ["d"], []]
+
+
+def test_it_has_columns(reader: Reader) -> None:
+    def define(stream: DStream) -> None:
+        stream.foreachBatch(lambda df, batch_id: reader.seen.append(df.collect()))
+
+    reader.define = define  # type: ignore[method-assign]
+    write_blocks(reader.stream, [["a"]])
+    with reader.running() as stepper:
+        stepper.step()
+    assert [[row.value for row in rows] for rows in reader.seen] == [["a"]]
+
+
+def test_it_begins_at_the_oldest_block_held_and_a_first_batch_runs_again_from_there(
+    reader: Reader,
+) -> None:
+    writer = write_blocks(reader.stream, [["a"], ["b"], ["c"]], close=False)
+    commit_consumer(reader.stream, "other", {str(writer): 2})
+    assert retire(reader.stream) == 2
+    reader.failing = True
+    with reader.running() as stepper, pytest.raises(BatchFailedError):
+        stepper.step()
+    reader.failing = False
+    write_blocks(reader.stream, [["d"]])
+    with reader.running() as stepper:
+        stepper.wait_completed(1)  # the one that failed
+        stepper.step()
+    assert reader.seen == [["c"], ["d"]]
+
+
+def test_latest_is_what_comes_from_the_first_start_on(reader: Reader) -> None:
+    write_blocks(reader.stream, [["a"]], close=False)
+    with reader.running(startingOffsets="latest"):
+        write_blocks(reader.stream, [["b"]], close=False)
+    write_blocks(reader.stream, [["c"]], receiver="new")
+    with reader.running(startingOffsets="latest") as stepper:
+        stepper.step()
+    assert reader.seen == [["b", "c"]]
+
+
+def test_a_new_reader_holds_blocks_back_before_its_first_batch(reader: Reader) -> None:
+    writer = write_blocks(reader.stream, [["a"], ["b"], ["c"]])
+    with reader.running() as stepper:
+        commit_consumer(reader.stream, "other", {str(writer): 3})
+        assert retire(reader.stream) == 0
+        stepper.step(3)
+    assert reader.seen == [["a", "b", "c"], [], []]
+    assert len(reader.stream.blocks(writer)) == 1  # the seal: what is read is retired by the reader
+
+
+def test_each_program_is_a_consumer_of_its_own(sc: SparkContext, reader: Reader) -> None:
+    write_blocks(reader.stream, [["a"]])
+    other = Reader(sc, reader.root.with_name("other"), reader.stream)
+    for program in (reader, other, reader, other):
+        with program.running() as stepper:
+            stepper.step()
+    assert reader.seen == other.seen == [["a"], []]
+    assert len(consumers(reader.stream)) == 2
+
+
+def test_two_programs_cannot_share_a_consumer(sc: SparkContext, reader: Reader) -> None:
+    other = Reader(sc, reader.root.with_name("other"), reader.stream)
+    with reader.running(consumer="mine"):
+        pass
+    with reader.running(consumer="mine"):
+        assert list(consumers(reader.stream)) == ["mine"]
+    with (
+        pytest.raises(ConfigError, match="belongs to somebody else"),
+        other.running(consumer="mine"),
+    ):
+        pass
+    remove_consumer(reader.stream, "mine")
+    with other.running(consumer="mine"):
+        pass
+
+
+def take(stream: JournalStream, start: dict[str, int]) -> tuple[list[Any], dict[str, int]]:
+    """Read on as a plain reader does, a Structured query's source say."""
+    end = advance(start, StreamProgress(stream).ends(start))
+    return list(read_records(stream, ranges_between(start, end))), end
+
+
+def test_a_program_and_a_plain_reader_each_at_its_own_pace(reader: Reader) -> None:
+    """Neither loses what it has yet to read, nor keeps what both have read."""
+    stream = reader.stream
+    commit_consumer(stream, "query", {})
+    first = write_blocks(stream, [["a"], ["b"]], close=False)
+    with reader.running() as stepper:
+        stepper.step(2)
+        second = write_blocks(stream, [["c"], ["d"]], close=False)  # seals the first
+        stepper.step(3)
+        assert [b.start_offset for b in stream.blocks(first)] == [0, 1, 2]
+        records, taken = take(stream, {})
+        assert records == ["a", "b", "c", "d"]
+        write_blocks(stream, [["e"]], receiver="r1")
+        commit_consumer(stream, "query", taken)
+        stepper.step(2)  # the program has left the first writer; its blocks go all the same
+        assert [b.start_offset for b in stream.blocks(first)] == [2]
+        assert [b.start_offset for b in stream.blocks(second)] == [1]
+    records, taken = take(stream, taken)
+    assert records == ["e"]
+    assert [record for batch in reader.seen for record in batch] == ["a", "b", "c", "d", "e"]
+
+
+def test_it_goes_on_from_its_graph_checkpoint(
+    sc: SparkContext, tmp_path: Path, stream: JournalStream
+) -> None:
+    place, sink = str(tmp_path / "checkpoint"), str(tmp_path / "sink")
+
+    def create() -> StreamingContext:
+        ssc = StreamingContext(sc, 0.1)
+        ssc.journalStream("clicks", stream.storage.url).map(str.upper).saveAsTextFiles(sink)
+        return ssc
+
+    write_blocks(stream, [["a"]])
+    for wanted in (["A"], ["A", "B"]):
+        ssc = StreamingContext.getOrCreate(place, create)
+        ssc.start()
+        ssc.stop(stopSparkContext=False, stopGraceFully=True)
+        parts = tmp_path.glob("sink-*/part-*")
+        assert sorted(line for p in parts for line in p.read_text().split()) == wanted
+        write_blocks(stream, [["b"]])
+
+
+@pytest.mark.parametrize("journal", ["j", "nowhere"])
+def test_a_stream_that_is_not_there_is_refused(
+    ssc: StreamingContext, stream: JournalStream, tmp_path: Path, journal: str
+) -> None:
+    with pytest.raises(ConfigError, match="no stream 'orders'") as caught:
+        ssc.journalStream("orders", str(tmp_path / journal))
+    assert ("'clicks'" in str(caught.value)) == (journal == "j")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_wrong_arguments_are_refused(ssc: StreamingContext, stream: JournalStream) -> None:
+    with pytest.raises(ConfigError, match="startingOffsets"):
+        ssc.journalStream("clicks", stream.storage.url, startingOffsets="now")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="consumer name"):
+        ssc.journalStream("clicks", stream.storage.url, consumer="a/b")
+
+
+def test_it_needs_a_checkpoint_location(ssc: StreamingContext, stream: JournalStream) -> None:
+    ssc.journalStream("clicks", stream.storage.url).pprint()
+    with pytest.raises(ConfigError, match="checkpoint location"):
+        ssc.start()
+    assert consumers(stream) == {}
+
+
+def test_a_stream_with_another_schema_in_its_place_is_refused(
+    reader: Reader, tmp_path: Path
+) -> None:
+    clock = ManualClock(1_000_000)
+    ssc = StreamingContext(reader.sc, 1, clock=clock)
+    ssc.checkpoint(str(reader.root))
+    ssc.journalStream("clicks", reader.stream.storage.url).pprint()
+    (tmp_path / "j" / "clicks" / "stream.json").unlink()
+    JournalStream.create(reader.stream.storage, "clicks", RecordFormat("binary"))
+    with pytest.raises(ConfigError, match="took its name"):
+        ssc.start()

@@ -1,0 +1,66 @@
+"""mqttStream on Spark: messages of a real broker as records and as rows, acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from penstock.streaming import StreamingContext
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.receivers.mqtt_broker import Broker, needs_mosquitto, publisher
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.spark, needs_mosquitto]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    running = Broker(tmp_path)
+    running.start()
+    yield running
+    running.kill()
+
+
+def run(
+    sc: SparkContext, broker: Broker, clock: ManualClock, message: str, wanted: int
+) -> list[Any]:
+    """Start a program on the broker's folder, publish, and return the rows of its batch."""
+    rows: list[Any] = []
+    dicts: list[Any] = []
+    location = str(broker.folder / "checkpoint")
+    ssc = StreamingContext.getOrCreate(
+        location, lambda: StreamingContext(sc, 1, clock=clock), recover="program"
+    )
+    stream = ssc.mqttStream("127.0.0.1", broker.port, ["plant/#"], name="plant", version="5")
+    stream.foreachBatch(
+        lambda df, batch_id: rows.extend(df.selectExpr("topic", "payload").collect())
+    )
+    stream.foreachRDD(lambda time, rdd: dicts.extend(rdd.map(lambda m: m["payload"]).collect()))
+    stepper = Stepper(ssc, clock)
+    suback, puback = "Sending SUBACK to penstock-plant-r0", "PUBACK from penstock-plant-r0"
+    subscribed, acked = broker.log().count(suback), broker.log().count(puback)
+    ssc.start()
+    try:
+        assert eventually(lambda: broker.log().count(suback) > subscribed)
+        with publisher(broker) as source:
+            source.publish([message])
+        assert eventually(lambda: broker.log().count(puback) >= acked + wanted)
+        stepper.step()
+    finally:
+        ssc.stop(stopSparkContext=False)
+    assert sorted(dicts) == sorted(bytes(row.payload) for row in rows)
+    return [(row.topic, bytes(row.payload)) for row in rows]
+
+
+def test_each_message_is_in_one_batch_also_after_a_restart(
+    sc: SparkContext, broker: Broker, clock: ManualClock
+) -> None:
+    assert run(sc, broker, clock, "1", wanted=1) == [("plant/a", b"1")]
+    with publisher(broker) as source:
+        source.publish(["2"])  # kept for the session while no program runs
+    assert run(sc, broker, clock, "3", wanted=2) == [("plant/a", b"2"), ("plant/a", b"3")]

@@ -1,0 +1,82 @@
+"""The recovery of a killed driver, step by step as Spark's write-ahead logs promised it.
+
+recover computation     the graph is read back from its graph checkpoint
+recover block metadata  by listing the journal: there is no other log of blocks
+re-generate jobs        batches without a commit run again, with the same records
+read the blocks         of records that were acked, whether planned or not
+resend unacked data     by the source, to the receiver that was started again
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from penstock.journal import JournalStream
+from penstock.storage import open_storage
+from tests.faults.driver import Driver
+from tests.streaming.acking_source import AckingSource
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PROGRAM = Path(__file__).with_name("acking_program.py")
+START_S = 90.0
+
+
+def records(start: int, end: int) -> list[str]:
+    return [f"order {number}" for number in range(start, end)]
+
+
+def wait_committed(driver: Driver, count: int) -> None:
+    while count > 0:
+        count -= int(driver.wait_line("committed", START_S).split()[2])
+
+
+def in_journal(checkpoint: Path) -> int:
+    """Count the records that a listing of the journal finds."""
+    stream = JournalStream.open(open_storage(checkpoint / "journal"), "orders")
+    newest = map(stream.newest, stream.writers())
+    return sum(footer.end_offset for footer in newest if footer is not None)
+
+
+def test_a_killed_driver_recovers_step_by_step(tmp_path: Path) -> None:
+    checkpoint, sink = tmp_path / "checkpoint", tmp_path / "sink"
+    sink.mkdir()
+    late = [f"late {number}" for number in range(5)]
+    with AckingSource().serving() as source:
+        args = [str(checkpoint), str(source.port), str(sink)]
+        first = Driver(PROGRAM, args, tmp_path / "errors")
+        try:
+            assert first.wait_line("", START_S) == "created"
+            source.send(*records(0, 10))
+            wait_committed(first, 10)
+            (sink / "hang").touch()
+            source.send(*records(10, 20))
+            hung = first.wait_line("hanging", START_S).split()[1]
+            source.send(*records(20, 30))  # received and acked, and in no batch yet
+            source.send(*late)  # received, and never stored
+            assert eventually(lambda: source.unacked() == late)
+            first.kill()
+        finally:
+            first.end()
+        assert in_journal(checkpoint) == 30
+        (sink / "hang").unlink()
+
+        second = Driver(PROGRAM, args, tmp_path / "errors")
+        try:
+            assert second.wait_line("", START_S) == "started"  # nothing was created anew
+            # Of the batch that hung the records before the kill, neither fewer nor more.
+            again = second.wait_line("committed", START_S).split()
+            assert again[1] == hung
+            assert sorted((sink / hung).read_text().splitlines()) == records(10, 10 + int(again[2]))
+            wait_committed(second, 30 + len(late) - 10 - int(again[2]))
+            second.finish(START_S)
+        finally:
+            second.end()
+    assert source.unacked() == []
+    assert source.resent[1:] == [late]
+    files = (file.read_text().splitlines() for file in sink.glob("[0-9]*"))
+    assert Counter(line for lines in files for line in lines) == Counter([*records(0, 30), *late])

@@ -1,0 +1,101 @@
+"""What docs/receivers.md shows runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.faults.driver import Driver
+from tests.receivers.acking_service import AckingService
+from tests.waiting import eventually
+
+DOC = Path(__file__).parents[1] / "docs" / "receivers.md"
+TASKS = 3000
+START_S = 60.0
+
+PROGRAM = """
+import sys
+
+from pyspark import SparkConf, SparkContext
+
+from penstock.streaming import StreamingContext
+
+{receiver}
+
+folder, port = sys.argv[1], int(sys.argv[2])
+
+
+def create():
+    conf = SparkConf().setMaster("local[2]").setAppName("tasks")
+    conf.set("spark.ui.enabled", "false").set("spark.driver.host", "127.0.0.1")
+    conf.set("spark.driver.bindAddress", "127.0.0.1")
+    ssc = StreamingContext(SparkContext(conf=conf), 0.3)
+    {use}
+
+    def write(df, batch_id):
+        df.write.mode("overwrite").parquet(f"{{folder}}/sink/batch={{batch_id}}")
+
+    tasks.foreachBatch(write)
+    return ssc
+
+
+ssc = StreamingContext.getOrCreate(folder + "/checkpoint", create)
+ssc.sparkContext.setLogLevel("OFF")
+ssc.start()
+print("started", flush=True)
+ssc.awaitTermination()
+"""
+
+
+def block(start: str) -> str:
+    """Return the python block of the page that has a line which begins so."""
+    blocks = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
+    (code,) = (code for code in blocks if re.search(rf"^{start}", code, re.MULTILINE))
+    return str(code)
+
+
+def test_a_reliable_receiver_takes_30_lines() -> None:
+    code = block("class TaskReceiver")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 30
+
+
+@pytest.mark.spark
+def test_the_receiver_loses_nothing_when_its_program_is_killed(tmp_path: Path) -> None:
+    use = block("tasks = ").strip().replace('"tasks.internal", 7000', '"127.0.0.1", port')
+    program = tmp_path / "tasks.py"
+    program.write_text(PROGRAM.format(receiver=block("class TaskReceiver"), use=use))
+    service = AckingService(TASKS)
+    with service.running():
+        for acked_before_the_kill in (1, TASKS // 2, TASKS):
+            with driver(program, tmp_path, service) as running:
+                running.wait_line("started", START_S)
+                wanted = partial(service.has_acked, acked_before_the_kill)
+                assert eventually(wanted, START_S)
+                if acked_before_the_kill == TASKS:
+                    assert eventually(lambda: not missing(tmp_path), START_S), missing(tmp_path)
+                running.kill()
+    assert service.connections >= 3
+
+
+@contextmanager
+def driver(program: Path, folder: Path, service: AckingService) -> Iterator[Driver]:
+    process = Driver(program, [str(folder), str(service.port)], folder / "errors.txt")
+    try:
+        yield process
+    finally:
+        process.end()
+
+
+def missing(folder: Path) -> list[str]:
+    """Return the tasks that are not in the sink; each that is there was sent."""
+    files = folder.glob("sink/batch=*/*.parquet")
+    seen = {value for file in files for value in pq.ParquetFile(file).read()["value"].to_pylist()}
+    expected = [f"task {n}" for n in range(TASKS)]
+    assert seen <= set(expected)
+    return [task for task in expected if task not in seen]
