@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock.errors import ConfigError
-from penstock.model import COMPRESSIONS
+from penstock.model import COMPRESSIONS, parse_size
 
 __all__ = [
     "DEFAULT_INITIAL_RATE",
@@ -134,6 +134,9 @@ class StreamingSettings:
     ``spark.files.ignoreMissingFiles``          false       go on without files that are gone
     ``spark.sql.streaming.minBatchesToRetain``  100         entries kept in the two logs
     ``spark.penstock.journal.compression``      none        none, lz4, snappy or zstd
+    ``spark.penstock.journal.maxBytes``         none        most bytes of a stream's blocks, ``20g``
+    ``spark.penstock.journal.maxLag``           none        most records of a stream not committed
+    ``spark.penstock.journal.whenFull``         block       at these: the source waits, or fail
     ==========================================  ==========  =======================================
 
     ``write_ahead_log`` is None where it is not set: on with a checkpoint location, off without.
@@ -150,6 +153,9 @@ class StreamingSettings:
     stop_gracefully_on_shutdown: bool = False
     unpersist: bool = True
     ignore_missing_files: bool = False
+    journal_max_bytes: int | None = None
+    journal_max_lag: int | None = None
+    journal_when_full: str = "block"
     write_ahead_log: bool | None = None
     rate: RateSettings = field(default_factory=RateSettings)
 
@@ -177,6 +183,9 @@ class StreamingSettings:
             get("spark.streaming.stopGracefullyOnShutdown", _flag, False),
             get("spark.streaming.unpersist", _flag, True),
             get("spark.files.ignoreMissingFiles", _flag, False),
+            get("spark.penstock.journal.maxBytes", _size, None),
+            get("spark.penstock.journal.maxLag", _positive, None),
+            get("spark.penstock.journal.whenFull", _when_full, usual.journal_when_full),
             get(WRITE_AHEAD_LOG, _flag, None),
             RateSettings.from_conf(conf),
         )
@@ -206,6 +215,19 @@ def _positive(name: str, text: str) -> int:
     if not re.fullmatch(r"\s*[0-9]+\s*", text) or int(text) < 1:
         raise _refused(name, text, "a whole number of 1 or more")
     return int(text)
+
+
+def _size(name: str, text: str) -> int:
+    size = parse_size(text)
+    if not size:
+        raise _refused(name, text, "bytes, or such as 500m or 20g")
+    return size
+
+
+def _when_full(name: str, text: str) -> str:
+    if text.strip().lower() not in ("block", "fail"):
+        raise _refused(name, text, "block or fail")
+    return text.strip().lower()
 
 
 def _flag(name: str, text: str) -> bool:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 
 from penstock.errors import ConfigError
 
-__all__ = ["COMPRESSIONS", "OffsetRange", "Offsets", "check_name"]
+__all__ = ["COMPRESSIONS", "OffsetRange", "Offsets", "check_name", "parse_size"]
 
 COMPRESSIONS = ("none", "lz4", "snappy", "zstd")
 """How the blocks of a journal may be compressed."""
 
 Offsets = Mapping[str, int]
 """Partition (a journal's writer, a Kafka partition) -> end offset, exclusive."""
+
+_SIZE = re.compile(r"\s*([0-9]+)([kmgt]?)b?\s*")
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -54,3 +57,12 @@ def check_name(kind: str, name: str) -> str:
             hint="use 1 to 128 of A-Z a-z 0-9 . _ - and begin with a letter or digit",
         )
     return name
+
+
+def parse_size(text: str) -> int | None:
+    """Return the bytes in ``500m`` or ``20g``; units are powers of 1024, as in Spark's settings.
+
+    None when it is no size.
+    """
+    match = _SIZE.fullmatch(text.lower())
+    return int(match[1]) * _SIZE_UNITS[match[2]] if match else None

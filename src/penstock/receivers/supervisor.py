@@ -225,9 +225,9 @@ class ReceiverSupervisor:
             self.restart(f"{begin.__name__} failed", e, None)
         else:
             _log.info(
-                "Receiver %s of stream %s receives: %r, writer %s",
+                "Receiver %s of stream %s receives: %s, writer %s",
                 *self._names(),
-                self._task.receiver,
+                receiver.listeningAt or repr(receiver),
                 self._writer.id,
             )
         if receiver.listeningAt is not None:

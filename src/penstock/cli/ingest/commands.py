@@ -7,9 +7,17 @@ from typing import Annotated
 import typer
 
 from penstock.cli.ingest.custom import make_custom
-from penstock.cli.ingest.options import with_ingest_options
+from penstock.cli.ingest.options import size_option, with_ingest_options
 from penstock.cli.ingest.process import run_ingest
-from penstock.receivers import Receiver, SocketReceiver, TailReceiver
+from penstock.cli.ingest.schema import parse_schema
+from penstock.receivers import (
+    FramedSocketReceiver,
+    HttpReceiver,
+    MqttReceiver,
+    Receiver,
+    SocketReceiver,
+    TailReceiver,
+)
 
 __all__ = ["app"]
 
@@ -24,14 +32,98 @@ app = typer.Typer(
 _ingest = with_ingest_options(run_ingest)
 
 
+@app.command("http")
+@_ingest
+def http(
+    host: Annotated[
+        str, typer.Option(help="Address to bind to; off loopback a token is required.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="TCP port; 0 takes any free one.")] = 8080,
+    schema: Annotated[
+        str,
+        typer.Option(
+            help="What a record is: string, binary, or columns as in 'id int64, n string'."
+        ),
+    ] = "string",
+    token_file: Annotated[
+        str | None, typer.Option(help="File with the bearer token that requests must carry.")
+    ] = None,
+    tls_certificate: Annotated[
+        str | None, typer.Option(help="PEM file with certificate and chain: serve HTTPS.")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option(help="PEM file with its key.")] = None,
+    max_body_bytes: Annotated[
+        int, typer.Option(parser=size_option, metavar="SIZE", help="Largest body, as sent.")
+    ] = 16 << 20,
+    max_expanded_bytes: Annotated[
+        int, typer.Option(parser=size_option, metavar="SIZE", help="Largest gzip body, expanded.")
+    ] = 64 << 20,
+) -> Receiver:
+    """Serve POST requests; each is answered when its records are durable."""
+    return HttpReceiver(
+        host,
+        port,
+        schema=parse_schema(schema),
+        token_file=token_file,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        max_body_bytes=max_body_bytes,
+        max_expanded_bytes=max_expanded_bytes,
+    )
+
+
+@app.command("mqtt")
+@_ingest
+def mqtt(
+    topics: Annotated[list[str], typer.Argument(help="Topic filters, with + and #.")],
+    host: Annotated[str, typer.Option(help="The broker.", show_default=False)],
+    port: Annotated[int, typer.Option(help="Its TCP port.")] = 1883,
+    qos: Annotated[int, typer.Option(min=0, max=2, help="Highest quality of service.")] = 1,
+    client_id: Annotated[
+        str | None, typer.Option(help="Names the session.", show_default="penstock-STREAM")
+    ] = None,
+    version: Annotated[str, typer.Option(help="Of the protocol: 3.1.1 or 5.")] = "3.1.1",
+    share_group: Annotated[
+        str | None, typer.Option(help="Share the messages with all clients of this group.")
+    ] = None,
+    username: Annotated[str | None, typer.Option(help="To log in with.")] = None,
+    password_file: Annotated[str | None, typer.Option(help="File with the password.")] = None,
+    tls: Annotated[bool, typer.Option(help="Use TLS; implied by what follows.")] = False,
+    tls_ca: Annotated[str | None, typer.Option(help="PEM file of the trusted CA.")] = None,
+    tls_certificate: Annotated[
+        str | None, typer.Option(help="PEM file with this client's certificate.")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option(help="PEM file with its key.")] = None,
+) -> Receiver:
+    """Subscribe at an MQTT broker; messages are acknowledged when they are durable."""
+    return MqttReceiver(
+        host,
+        port,
+        topics,
+        qos=qos,
+        client_id=client_id,
+        version=version,
+        share_group=share_group,
+        username=username,
+        password_file=password_file,
+        tls=tls,
+        tls_ca=tls_ca,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+    )
+
+
 @app.command("socket")
 @_ingest
 def socket(
     host: Annotated[str, typer.Option(help="The server to connect to.", show_default=False)],
     port: Annotated[int, typer.Option(help="Its TCP port.", show_default=False)],
+    framed: Annotated[
+        bool, typer.Option(help="Records are binary, each after its length (4 bytes).")
+    ] = False,
 ) -> Receiver:
-    """Receive lines that a TCP server sends."""
-    return SocketReceiver(host, port)
+    """Receive what a TCP server sends: lines, or length-prefixed records."""
+    return FramedSocketReceiver(host, port) if framed else SocketReceiver(host, port)
 
 
 @app.command("tail")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -14,12 +13,10 @@ import typer
 
 from penstock.cli.ingest.exit_status import exit_status
 from penstock.journal import Bounds
-from penstock.model import COMPRESSIONS
+from penstock.model import COMPRESSIONS, parse_size
 from penstock.receivers import Receiver
 
-__all__ = ["IngestOptions", "WhenFullOption", "parse_size", "with_ingest_options"]
-
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+__all__ = ["IngestOptions", "WhenFullOption", "size_option", "with_ingest_options"]
 
 Compression = Enum("Compression", {name: name for name in COMPRESSIONS}, type=str)  # type: ignore[misc]
 
@@ -45,16 +42,16 @@ class IngestOptions:
     compression: str
 
 
-def parse_size(text: str) -> int:
-    """Return the bytes in ``500m`` or ``20g``; units are powers of 1024, as in Spark.
+def size_option(text: str) -> int:
+    """Return the bytes in ``500m`` or ``20g``.
 
     Raises:
         typer.BadParameter: it is no size.
     """
-    match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
-    if match is None:
+    size = parse_size(text)
+    if size is None:
         raise typer.BadParameter(f"{text!r} is no size: give bytes, or such as 500m or 20g")
-    return int(match[1]) << _UNITS[match[2]]
+    return size
 
 
 def _common(
@@ -72,7 +69,7 @@ def _common(
     max_journal_bytes: Annotated[
         int | None,
         typer.Option(
-            parser=parse_size,
+            parser=size_option,
             metavar="SIZE",
             help="Never let the stream's blocks have more bytes, such as 20g.",
             show_default="no bound",

@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock
 from penstock.conf import StreamingSettings
-from penstock.journal import CommitPolicy
+from penstock.journal import Bounds, CommitPolicy
 from penstock.rate import RATES_KEY, RateOrder, RateOrders
 from penstock.receivers import ReceiverSettings
 from penstock.storage import open_storage
@@ -176,4 +176,6 @@ def _receiver_settings(
         restart_delay_ms=settings.receiver_restart_delay_ms,
         sync=settings.write_ahead_log is not False,
         poll_ms=_LOCAL_POLL_MS if location.url.startswith("file:") else _REMOTE_POLL_MS,
+        bounds=Bounds(settings.journal_max_bytes, settings.journal_max_lag),
+        when_full="fail" if settings.journal_when_full == "fail" else "block",
     )
