@@ -42,13 +42,13 @@ class IngestOptions:
     compression: str
 
 
-def size_option(text: str) -> int:
-    """Return the bytes in ``500m`` or ``20g``.
+def size_option(text: str | int) -> int:
+    """Return the bytes in ``500m`` or ``20g``; a default comes as a number.
 
     Raises:
         typer.BadParameter: it is no size.
     """
-    size = parse_size(text)
+    size = parse_size(str(text))
     if size is None:
         raise typer.BadParameter(f"{text!r} is no size: give bytes, or such as 500m or 20g")
     return size
