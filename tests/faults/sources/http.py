@@ -38,10 +38,15 @@ class HttpSource(Source):
         return ReceiverSpec("HttpReceiver", {"port": port}, ("http", "--port", str(port)))
 
     @contextmanager
-    def sending(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         with ExitStack() as stack:
             for proxy in self._proxies.values():
                 stack.enter_context(proxy.running())
+            yield
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        with ExitStack() as stack:
             for client in self._clients:
                 stack.enter_context(client.running())
             yield
