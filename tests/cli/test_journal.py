@@ -104,6 +104,7 @@ def test_ls_tells_of_writers_and_consumers(
             {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}},
             {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}},
         ],
+        "findings": 0,
     }
     table = succeed("ls", journal)
     assert "r0-00000000 │ sealed │      1 │     100 │ 200..300" in table

@@ -8,6 +8,7 @@ from typing import Literal
 
 from penstock.errors import DamagedBlockError
 from penstock.journal import JournalStream, consumers
+from penstock.journal.dead_letters import pending_findings
 from penstock.journal.layout import WriterId
 from penstock.journal.losses import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
@@ -53,6 +54,8 @@ class StreamFacts:
     schema: str
     writers: list[WriterFacts]
     consumers: list[ConsumerFacts]
+    findings: int
+    """Files with dead letters that are not in blocks yet; 0 but for streams of dead letters."""
 
 
 def look_at_stream(stream: JournalStream) -> StreamFacts:
@@ -67,7 +70,13 @@ def look_at_stream(stream: JournalStream) -> StreamFacts:
         ConsumerFacts(name, _lag(writers, offsets), offsets)
         for name, offsets in consumers(stream).items()
     ]
-    return StreamFacts(stream.name, repr(stream.format), list(writers.values()), found)
+    return StreamFacts(
+        stream=stream.name,
+        schema=repr(stream.format),
+        writers=list(writers.values()),
+        consumers=found,
+        findings=len(pending_findings(stream)),
+    )
 
 
 def _look_at_writer(stream: JournalStream, writer: WriterId, lost: Lost) -> WriterFacts:
