@@ -14,7 +14,7 @@ import typer
 from penstock.cli.ingest.exit_status import exit_status
 from penstock.journal import Bounds
 from penstock.model import COMPRESSIONS, parse_size
-from penstock.receivers import Receiver
+from penstock.receivers import Receiver, receiver_bounds
 
 __all__ = ["IngestOptions", "WhenFullOption", "size_option", "with_ingest_options"]
 
@@ -42,13 +42,13 @@ class IngestOptions:
     compression: str
 
 
-def size_option(text: str) -> int:
-    """Return the bytes in ``500m`` or ``20g``.
+def size_option(text: str | int) -> int:
+    """Return the bytes in ``500m`` or ``20g``; a default comes as a number.
 
     Raises:
         typer.BadParameter: it is no size.
     """
-    size = parse_size(text)
+    size = parse_size(str(text))
     if size is None:
         raise typer.BadParameter(f"{text!r} is no size: give bytes, or such as 500m or 20g")
     return size
@@ -93,7 +93,7 @@ def _common(
         journal,
         stream,
         receiver,
-        Bounds(max_journal_bytes, max_lag),
+        receiver_bounds(max_journal_bytes, max_lag),
         when_full,
         compression.value,
     )
