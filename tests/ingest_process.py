@@ -21,10 +21,10 @@ from penstock.journal import (
     retire,
 )
 from penstock.receivers import Receiver
-from penstock.storage import open_storage
+from penstock.storage.local import LocalStorage
 from tests.waiting import eventually
 
-__all__ = ["Counting", "HangingStop", "Ingest", "commit_all", "open_stream", "records"]
+__all__ = ["Consumer", "Counting", "HangingStop", "Ingest", "ingest", "open_stream", "records"]
 
 _MAIN = "from penstock.cli.main import main; main()"
 
@@ -83,7 +83,8 @@ def ingest(folder: Path, name: str, *arguments: str) -> Iterator[Ingest]:
 
 
 def open_stream(journal: Path, name: str = "s") -> JournalStream:
-    return JournalStream.open(open_storage(journal), name)
+    # Not open_storage, which tries the place out by writing: it may be read-only.
+    return JournalStream.open(LocalStorage.attach(str(journal)), name)
 
 
 def records(journal: Path, name: str = "s") -> list[Any]:
@@ -92,11 +93,22 @@ def records(journal: Path, name: str = "s") -> list[Any]:
     return list(read_records(stream, ranges_between({}, _ends(stream))))
 
 
-def commit_all(journal: Path, name: str = "s") -> None:
-    """Be a consumer that has done everything."""
-    stream = open_stream(journal, name)
-    commit_consumer(stream, "c", _ends(stream))
-    retire(stream)
+class Consumer:
+    """Reads a stream from its beginning, commits, and retires blocks."""
+
+    def __init__(self, journal: Path, name: str = "s") -> None:
+        self._stream = open_stream(journal, name)
+        self._progress = StreamProgress(self._stream)
+        self._done: dict[str, int] = {}
+
+    def take(self) -> list[Any]:
+        """Return what is new."""
+        ends = advance(self._done, self._progress.ends(self._done))
+        found = list(read_records(self._stream, ranges_between(self._done, ends)))
+        commit_consumer(self._stream, "c", ends)
+        retire(self._stream)
+        self._done = ends
+        return found
 
 
 def _ends(stream: JournalStream) -> dict[str, int]:
