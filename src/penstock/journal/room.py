@@ -104,16 +104,19 @@ class JournalRoom:
         return reserved, 1 + sum(each.is_open for each in others)
 
     def _full(self, held: Amount) -> JournalFullError:
+        bounds = self._bounds
+        reached = [
+            f"{held} of {bound} {what}"
+            for what, held, bound in (
+                ("bytes", held.size_bytes, bounds.max_bytes),
+                ("uncommitted records", held.records, bounds.max_lag_records),
+            )
+            if bound is not None
+        ]
         return JournalFullError(
-            f"the journal has no room: {held.size_bytes} bytes and {held.records} records are held "
-            "or claimed",
+            f"the journal has no room: {' and '.join(reached)} are held or claimed",
             operation="store",
             path=self._stream.storage.uri(self._stream.name),
-            ids={
-                "stream": self._stream.name,
-                "writer": str(self._writer.id),
-                "max_bytes": self._bounds.max_bytes,
-                "max_lag_records": self._bounds.max_lag_records,
-            },
+            ids={"stream": self._stream.name, "writer": str(self._writer.id)},
             hint="see who is behind with `penstock journal ls`; it goes on when that consumer does",
         )

@@ -9,7 +9,7 @@ from penstock.receivers.receiver import Position, Receiver, ReceiverHost, Receiv
 from penstock.receivers.socket import FramedSocketReceiver, SocketReceiver
 from penstock.receivers.supervisor import ReceiverSupervisor, run_receiver
 from penstock.receivers.tail import TailReceiver
-from penstock.receivers.task import ReceiverSettings, ReceiverTask, backoff_ms
+from penstock.receivers.task import ReceiverSettings, ReceiverTask, backoff_ms, receiver_bounds
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "backoff_ms",
     "read_order",
     "read_status",
+    "receiver_bounds",
     "run_receiver",
     "uncaught_errors_to",
     "write_order",

@@ -224,14 +224,14 @@ class ReceiverSupervisor:
         except Exception as e:
             self.restart(f"{begin.__name__} failed", e, None)
         else:
+            if receiver.listeningAt is not None:
+                self._say("started")  # again, as now it is known where
             _log.info(
                 "Receiver %s of stream %s receives: %s, writer %s",
                 *self._names(),
                 receiver.listeningAt or repr(receiver),
                 self._writer.id,
             )
-        if receiver.listeningAt is not None:
-            self._say("started")  # again, as now it is known where
 
     def _end(self, event: _Event) -> None:
         """Publish what is buffered, and seal."""

@@ -9,11 +9,20 @@ from penstock.errors import ConfigError
 from penstock.journal import Bounds, CommitPolicy, JournalStream
 from penstock.receivers.receiver import Receiver
 
-__all__ = ["WHEN_FULL", "ReceiverSettings", "ReceiverTask", "WhenFull", "backoff_ms"]
+__all__ = [
+    "WHEN_FULL",
+    "ReceiverSettings",
+    "ReceiverTask",
+    "WhenFull",
+    "backoff_ms",
+    "receiver_bounds",
+]
 
 WhenFull = Literal["block", "fail"]
 WHEN_FULL: tuple[WhenFull, ...] = ("block", "fail")
 _MAX_BACKOFF_MS = 30_000
+_LEAST_BYTES = 64 << 20
+"""What the built-in receivers store at once (4 MiB of a file, a body of 16 MiB) fits in this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,21 @@ class ReceiverTask:
     name: str
     run: str
     settings: ReceiverSettings
+
+
+def receiver_bounds(max_bytes: int | None, max_lag_records: int | None) -> Bounds:
+    """Return the bounds that an operator chose.
+
+    Raises:
+        ConfigError: they are too small to work with.
+    """
+    if max_bytes is not None and max_bytes < _LEAST_BYTES:
+        raise ConfigError(
+            f"the bound on the journal's bytes is {max_bytes}",
+            operation="bound journal",
+            hint=f"give {_LEAST_BYTES} (64m) or more for each receiver, or leave it out",
+        )
+    return Bounds(max_bytes, max_lag_records)
 
 
 def backoff_ms(failures: int, base_ms: int) -> int:

@@ -14,7 +14,7 @@ import typer
 from penstock.cli.ingest.exit_status import exit_status
 from penstock.journal import Bounds
 from penstock.model import COMPRESSIONS, parse_size
-from penstock.receivers import Receiver
+from penstock.receivers import Receiver, receiver_bounds
 
 __all__ = ["IngestOptions", "WhenFullOption", "size_option", "with_ingest_options"]
 
@@ -93,7 +93,7 @@ def _common(
         journal,
         stream,
         receiver,
-        Bounds(max_journal_bytes, max_lag),
+        receiver_bounds(max_journal_bytes, max_lag),
         when_full,
         compression.value,
     )

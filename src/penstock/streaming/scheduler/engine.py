@@ -11,9 +11,9 @@ from pyspark import SparkContext
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock
 from penstock.conf import StreamingSettings
-from penstock.journal import Bounds, CommitPolicy
+from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOrder, RateOrders
-from penstock.receivers import ReceiverSettings
+from penstock.receivers import ReceiverSettings, receiver_bounds
 from penstock.storage import open_storage
 from penstock.storage.trust import check_trusted
 from penstock.streaming.events import StreamingListenerStreamingStarted
@@ -176,6 +176,6 @@ def _receiver_settings(
         restart_delay_ms=settings.receiver_restart_delay_ms,
         sync=settings.write_ahead_log is not False,
         poll_ms=_LOCAL_POLL_MS if location.url.startswith("file:") else _REMOTE_POLL_MS,
-        bounds=Bounds(settings.journal_max_bytes, settings.journal_max_lag),
+        bounds=receiver_bounds(settings.journal_max_bytes, settings.journal_max_lag),
         when_full="fail" if settings.journal_when_full == "fail" else "block",
     )

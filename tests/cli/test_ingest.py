@@ -1,0 +1,307 @@
+"""``penstock ingest`` as real processes: drain, takeover, zombies, orders, bounds, full disks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli.main import app
+from penstock.receivers import Order, read_order, read_status, write_order
+from tests.ingest_process import Consumer, ingest, open_stream, records
+from tests.mounts import mount, small_disk
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "app.log").touch()
+    return tmp_path / "app.log"
+
+
+def append(log: Path, first: int, count: int, width: int = 8) -> list[str]:
+    lines = [f"{n:0{width}d}" for n in range(first, first + count)]
+    with log.open("a") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+    return lines
+
+
+def to(journal: Path, *more: str) -> list[str]:
+    return ["--journal", str(journal), "--stream", "s", *more]
+
+
+def following(log: Path, journal: Path, *more: str) -> list[str]:
+    return ["tail", str(log), *to(journal, *more)]
+
+
+def held(journal: Path) -> list[str]:
+    return records(journal) if (journal / "s" / "stream.json").exists() else []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains(tmp_path: Path, journal: Path, log: Path, number: signal.Signals) -> None:
+    lines = append(log, 0, 1000)
+    with ingest(tmp_path, "one", *following(log, journal)) as process:
+        process.wait_receiving()
+        assert eventually(lambda: held(journal) == lines)
+        lines += append(log, 1000, 10)
+        assert eventually(lambda: held(journal) == lines)
+        process.signal(number)
+        assert process.wait() == 0
+    status = read_status(open_stream(journal), "ingest")
+    assert is_sealed(journal, "ingest-00000000")
+    assert status is not None
+    assert status.state == "stopped"
+
+
+def test_what_is_held_at_a_signal_becomes_durable_and_is_acked(
+    tmp_path: Path, journal: Path
+) -> None:
+    """Also what waits for the block interval, which a kill would lose."""
+    acks = tmp_path / "acks"
+    arguments = ["tests.ingest_process:Counting", "--arg", "count=50", "--arg", f"acks={acks}"]
+    with ingest(
+        tmp_path, "one", "custom", *arguments, "--arg", "stop=false", *to(journal)
+    ) as process:
+        process.wait_receiving()
+        assert process.drain() == 0
+    assert records(journal) == [str(n) for n in range(50)]
+    assert acks.read_text().split() == [str(n) for n in range(50)]
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path, journal: Path) -> None:
+    with ingest(
+        tmp_path, "one", "custom", "tests.ingest_process:HangingStop", *to(journal)
+    ) as process:
+        process.wait_receiving()
+        process.signal(signal.SIGTERM)
+        process.wait_log("SIGTERM: stopping")
+        assert process.is_running()
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 128 + signal.SIGTERM
+
+
+def test_orders_by_file(tmp_path: Path, journal: Path, log: Path) -> None:
+    lines = append(log, 0, 10)
+    with ingest(tmp_path, "one", *following(log, journal)) as process:
+        assert eventually(lambda: held(journal) == lines)
+        stream = open_stream(journal)
+        order = read_order(stream, "ingest")
+        assert order is not None
+        write_order(stream, "ingest", Order(order.run, paused=True))
+
+        def is_paused() -> bool:
+            lines.extend(append(log, len(lines), 1))
+            return not eventually(lambda: held(journal) == lines, within_s=1)
+
+        assert eventually(is_paused)
+        write_order(stream, "ingest", Order(order.run))
+        assert eventually(lambda: held(journal) == lines)
+        write_order(stream, "ingest", Order(order.run, stop=True))
+        assert process.wait() == 0
+
+
+def test_a_second_process_of_the_name_takes_over(tmp_path: Path, journal: Path, log: Path) -> None:
+    lines = append(log, 0, 500)
+    with ingest(tmp_path, "one", *following(log, journal)) as first:
+        assert eventually(lambda: held(journal) == lines)
+        with ingest(tmp_path, "two", *following(log, journal)) as second:
+            second.wait_receiving()
+            lines += append(log, 500, 500)
+            assert first.wait() == 3
+            assert "took over" in first.log() or "successor" in first.log()
+            assert eventually(lambda: held(journal) == lines)
+            status = read_status(open_stream(journal), "ingest")
+            assert status is not None
+            assert (status.state, status.pid) == ("started", second.pid)
+            assert second.drain() == 0
+    assert held(journal) == lines
+
+
+def test_a_zombie_is_fenced(tmp_path: Path, journal: Path, log: Path) -> None:
+    lines = append(log, 0, 500)
+    with ingest(tmp_path, "one", *following(log, journal)) as first:
+        assert eventually(lambda: held(journal) == lines)
+        first.signal(signal.SIGSTOP)
+        lines += append(log, 500, 500)
+        with ingest(tmp_path, "two", *following(log, journal)) as second:
+            assert eventually(lambda: held(journal) == lines)
+            lines += append(log, 1000, 500)
+            first.signal(signal.SIGCONT)
+            assert first.wait() == 3
+            assert eventually(lambda: held(journal) == lines)
+            assert second.drain() == 0
+    assert held(journal) == lines
+
+
+def test_it_goes_on_after_a_kill_and_without_its_parent(
+    tmp_path: Path, journal: Path, log: Path
+) -> None:
+    lines = append(log, 0, 500)
+    with ingest(tmp_path, "one", *following(log, journal)) as first:
+        assert eventually(lambda: held(journal) == lines)
+        first.kill()
+    lines += append(log, 500, 500)
+    # A shell that begins the second one and ends, as a service manager's helper may.
+    command = [sys.executable, "-c", "from penstock.cli.main import main; main()", "ingest"]
+    shell = ["sh", "-c", '"$@" >/dev/null 2>&1 & echo $!', "sh", *command]
+    started = subprocess.run(
+        [*shell, *following(log, journal)], check=True, capture_output=True, text=True
+    )
+    pid = int(started.stdout)
+    try:
+        assert eventually(lambda: held(journal) == lines)
+        lines += append(log, 1000, 100)
+        assert eventually(lambda: held(journal) == lines)
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    assert eventually(lambda: is_sealed(journal, "ingest-00000001"))
+
+
+def is_sealed(journal: Path, writer: str) -> bool:
+    newest = open_stream(journal).newest(writer)
+    return newest is not None and newest.sealed
+
+
+def bytes_held(journal: Path) -> int:
+    sizes = [path.stat().st_size for path in journal.glob("s/*/*.parquet") if path.exists()]
+    return sum(size for size in sizes if size > 4000)  # seals are smaller
+
+
+def test_two_processes_keep_to_a_bound_and_go_on_when_blocks_retire(
+    tmp_path: Path, journal: Path
+) -> None:
+    bound = 64 << 20
+    logs = [tmp_path / "first.log", tmp_path / "second.log"]
+    lines = [append(each, 0, 80_000, width=900 + n) for n, each in enumerate(logs)]
+    bounded = ["--max-journal-bytes", "64m"]
+    with (
+        ingest(tmp_path, "a", *following(logs[0], journal, "--receiver", "a", *bounded)) as a,
+        ingest(tmp_path, "b", *following(logs[1], journal, "--receiver", "b", *bounded)) as b,
+    ):
+        most = 0
+        seen: set[str] = set()
+
+        def look() -> bool:
+            nonlocal most
+            most = max(most, bytes_held(journal))
+            return most > bound or all("The source waits" in each.log() for each in (a, b))
+
+        assert eventually(look, within_s=60)
+        assert bound // 2 < most <= bound
+        consumer = Consumer(journal)
+
+        def consume() -> bool:
+            nonlocal most
+            most = max(most, bytes_held(journal))
+            seen.update(consumer.take())
+            return len(seen) == 160_000
+
+        assert eventually(consume, within_s=60), f"{len(seen)} of 160000"
+        assert most <= bound
+        assert [a.drain(), b.drain()] == [0, 0]
+    assert seen == {line for each in lines for line in each}
+
+
+def test_a_full_journal_ends_it_when_it_is_told_to_fail(
+    tmp_path: Path, journal: Path, log: Path
+) -> None:
+    append(log, 0, 70_000, width=1000)
+    limits = ["--max-journal-bytes", "64m", "--when-full", "fail"]
+    with ingest(tmp_path, "one", *following(log, journal, *limits)) as process:
+        assert process.wait() == 4
+        assert "the journal has no room" in process.log()
+    assert bytes_held(journal) <= 64 << 20
+
+
+def test_http_is_refused_at_the_lag_limit_until_a_consumer_commits(
+    tmp_path: Path, journal: Path
+) -> None:
+    with ingest(tmp_path, "one", "http", "--port", "0", *to(journal, "--max-lag", "10")) as process:
+        process.wait_receiving()
+        status = read_status(open_stream(journal), "ingest")
+        assert status is not None
+        assert status.listening_at is not None
+        url = status.listening_at
+
+        def post(body: str) -> httpx.Response:
+            headers = {"content-type": "text/plain"}
+            return httpx.post(f"{url}/", content=body, headers=headers, timeout=20)
+
+        taken = 0
+        while taken < 10:
+            taken += post("a\n").status_code == 200
+        refused = [post("a\n") for _ in range(3)]
+        assert {answer.status_code for answer in refused} == {429}
+        assert all("retry-after" in answer.headers for answer in refused)
+        assert len(Consumer(journal).take()) == 10
+        assert eventually(lambda: post("b\n").status_code == 200, within_s=20)
+        assert process.drain() == 0
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "2m") as place:
+        yield place
+
+
+def test_it_goes_on_when_the_disk_has_room_again(tmp_path: Path, disk: Path, log: Path) -> None:
+    journal = disk / "journal"
+    lines = append(log, 0, 100)
+    with ingest(tmp_path, "one", *following(log, journal)) as process:
+        assert eventually(lambda: held(journal) == lines)
+        filler = disk / "filler"
+        filler.write_bytes(bytes(_free(disk) - (32 << 10)))
+        lines += append(log, 100, 2000, width=60)
+        process.wait_log("the writer broke")
+        filler.unlink()
+        assert eventually(lambda: held(journal) == lines)
+        assert not mount("-o", "remount,ro", str(disk))
+        lines += append(log, 5000, 10)
+        assert not eventually(lambda: held(journal) == lines, within_s=0.5)
+        assert process.is_running()
+        assert not mount("-o", "remount,rw", str(disk))
+        assert eventually(lambda: held(journal) == lines, within_s=60)
+        assert process.drain() == 0
+
+
+def _free(disk: Path) -> int:
+    state = os.statvfs(disk)
+    return state.f_bavail * state.f_frsize
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["custom", "tests.nowhere:Nothing"], "cannot be imported"),
+        (["custom", "tests.ingest_process:Ingest"], "no subclass"),
+        (["custom", "nonsense"], "names no class"),
+        (["custom", "tests.ingest_process:Counting", "--arg", "x"], "not of the form name=value"),
+        (["custom", "tests.ingest_process:Counting", "--arg", "wrong=1"], "does not take"),
+        (["socket", "--host", "h", "--port", "99999"], "not a TCP port"),
+        (["http", "--schema", "id integer"], "is no schema"),
+        (["tail", "x", "--max-journal-bytes", "5"], "journal's bytes is 5"),
+        (["tail", "x", "--max-journal-bytes", "much"], "is no size"),
+    ],
+)
+def test_wrong_options_have_status_2(journal: Path, arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["ingest", *arguments, *to(journal)])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())
+    assert not journal.exists()
