@@ -265,3 +265,15 @@ def test_stores_that_may_not_wait_do_not_refuse_each_other() -> None:
     for thread in threads:
         thread.join()
     assert refused == []
+
+
+def test_what_was_charged_and_not_stored_is_given_back() -> None:
+    limiter, _ = limited(10.0)
+    assert limiter.try_acquire(5) == 0
+    assert limiter.try_acquire(1) > 0
+    limiter.give_back(5)
+    assert limiter.try_acquire(5) == 0
+    assert limiter.try_acquire(1) > 0
+    unlimited, _ = limited(None)
+    unlimited.give_back(5)
+    assert unlimited.try_acquire(1000) == 0

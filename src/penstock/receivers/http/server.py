@@ -138,6 +138,7 @@ class HttpServer:
         except BaseException as e:
             failure = e
         finally:
+            self._is_up.set()
             self._close()
         if not self._is_ending:
             self._on_failure(failure)
