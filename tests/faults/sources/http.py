@@ -1,7 +1,7 @@
 """HTTP clients that send each request again until it is acked, through a proxy that can be cut.
 
-With an Idempotency-Key each record arrives exactly once. Without one, a request that reached a server
-and was not answered may have been stored, so each of those allows its records once more.
+With an Idempotency-Key each record arrives exactly once. Without one, a request that reached a
+server and was not answered may have been stored, so each of those allows its records once more.
 """
 
 from __future__ import annotations
