@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.errors import DamagedBlockError
-from penstock.journal import JournalStream, consumers
+from penstock.journal import Bounds, JournalStream, consumers
 from penstock.journal.layout import WriterId
 from penstock.journal.losses import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
+from penstock.journal.usage import read_claim
 from penstock.model import OffsetRange, Offsets
 
 __all__ = ["ConsumerFacts", "StreamFacts", "WriterFacts", "look_at_stream"]
@@ -53,6 +54,8 @@ class StreamFacts:
     schema: str
     writers: list[WriterFacts]
     consumers: list[ConsumerFacts]
+    bounds: Bounds | None
+    """What the open writers keep to, None when nobody bounds the stream."""
 
 
 def look_at_stream(stream: JournalStream) -> StreamFacts:
@@ -67,7 +70,13 @@ def look_at_stream(stream: JournalStream) -> StreamFacts:
         ConsumerFacts(name, _lag(writers, offsets), offsets)
         for name, offsets in consumers(stream).items()
     ]
-    return StreamFacts(stream.name, repr(stream.format), list(writers.values()), found)
+    bounds = _bounds(stream, [w for w, facts in writers.items() if facts.state == "open"])
+    return StreamFacts(stream.name, repr(stream.format), list(writers.values()), found, bounds)
+
+
+def _bounds(stream: JournalStream, open_writers: list[WriterId]) -> Bounds | None:
+    claims = (read_claim(stream, writer) for writer in open_writers)
+    return next((claim.bounds for claim in claims if claim is not None), None)
 
 
 def _look_at_writer(stream: JournalStream, writer: WriterId, lost: Lost) -> WriterFacts:
