@@ -30,6 +30,15 @@ def test_durations(text: str, expected_ms: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [("5", 5), ("2k", 2048), ("500m", 500 << 20), ("20G", 20 << 30), ("1tb", 1 << 40)],
+)
+def test_sizes(text: str, expected: int) -> None:
+    settings = StreamingSettings.from_conf({"spark.penstock.journal.maxBytes": text})
+    assert settings.journal_max_bytes == expected
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("spark.streaming.blockInterval", "0"),
@@ -43,6 +52,10 @@ def test_durations(text: str, expected_ms: int) -> None:
         ("spark.streaming.minRememberDuration", "a minute"),
         ("spark.streaming.stopGracefullyOnShutdown", "yes"),
         ("spark.streaming.unpersist", "1"),
+        ("spark.penstock.journal.maxBytes", "0"),
+        ("spark.penstock.journal.maxBytes", "much"),
+        ("spark.penstock.journal.maxLag", "0"),
+        ("spark.penstock.journal.whenFull", "drop"),
         ("spark.files.ignoreMissingFiles", ""),
         ("spark.sql.streaming.minBatchesToRetain", "none"),
         ("spark.penstock.journal.compression", "rar"),

@@ -16,7 +16,15 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.main import app
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
-from penstock.journal import JournalStream, RecordFormat, commit_consumer, retire
+from penstock.journal import (
+    Bounds,
+    JournalRoom,
+    JournalStream,
+    JournalWriter,
+    RecordFormat,
+    commit_consumer,
+    retire,
+)
 from penstock.journal.layout import WriterId
 from penstock.storage import open_storage
 from tests.journal.helpers import path_of, rewrite, write_blocks
@@ -104,11 +112,23 @@ def test_ls_tells_of_writers_and_consumers(
             {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}},
             {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}},
         ],
+        "bounds": None,
         "findings": 0,
     }
     table = succeed("ls", journal)
     assert "r0-00000000 │ sealed │      1 │     100 │ 200..300" in table
     assert "consumer job is 101 records behind" in table
+
+
+def test_ls_tells_of_a_bound_while_its_writer_is_open(lines: JournalStream, journal: str) -> None:
+    bounds = Bounds(max_bytes=2_000_000, max_lag_records=5000)
+    bounded = JournalWriter(lines, "r1", bounds=bounds)
+    room = JournalRoom(bounded, bounds)
+    room.look()
+    assert "2.0 MB, at most 5000 records behind" in succeed("ls", journal)
+    bounded.close()
+    room.leave()
+    assert "bound" not in succeed("ls", journal)
 
 
 def test_ls_hides_writers_without_records(lines: JournalStream, journal: str) -> None:

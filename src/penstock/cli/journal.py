@@ -29,7 +29,7 @@ from penstock.cli.journal_places import (
 from penstock.cli.journal_records import as_json, as_text, records
 from penstock.cli.journal_replay import replay_dead_letters
 from penstock.errors import ConfigError, LogFormatError, PenstockError
-from penstock.journal import JournalStream, Verdict, verify_stream
+from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
 from penstock.journal.losses import skip_command
 from penstock.model import OffsetRange
 from penstock.storage import Storage
@@ -128,6 +128,8 @@ def _print_stream(console: Console, facts: StreamFacts) -> None:
         console.print(f"and {hidden} sealed, with no records left")
     for consumer in facts.consumers:
         console.print(f"consumer {consumer.consumer} is {consumer.lag} records behind")
+    if facts.bounds is not None:
+        console.print(_bound_line(facts, facts.bounds))
     if facts.findings:
         console.print(
             f"{facts.findings} files of dead letters wait for the next batch, or a replay, "
@@ -138,6 +140,16 @@ def _print_stream(console: Console, facts: StreamFacts) -> None:
     if any(each.state == "damaged" for each in facts.writers):
         console.print("a newest block is damaged: run `penstock journal verify`")
     console.print()
+
+
+def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:
+    parts = []
+    if bounds.max_bytes is not None:
+        held = sum(each.size_bytes for each in facts.writers if each.records)
+        parts.append(f"{decimal(held)} of {decimal(bounds.max_bytes)}")
+    if bounds.max_lag_records is not None:
+        parts.append(f"at most {bounds.max_lag_records} records behind")
+    return f"bound: {', '.join(parts)}"
 
 
 # -- cat --

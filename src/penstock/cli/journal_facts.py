@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.errors import DamagedBlockError
-from penstock.journal import JournalStream, consumers
+from penstock.journal import Bounds, JournalStream, consumers
 from penstock.journal.dead_letters import pending_findings
 from penstock.journal.layout import WriterId
 from penstock.journal.losses import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
+from penstock.journal.usage import read_claim
 from penstock.model import OffsetRange, Offsets
 
 __all__ = ["ConsumerFacts", "StreamFacts", "WriterFacts", "look_at_stream"]
@@ -54,6 +55,8 @@ class StreamFacts:
     schema: str
     writers: list[WriterFacts]
     consumers: list[ConsumerFacts]
+    bounds: Bounds | None
+    """What the open writers keep to, None when nobody bounds the stream."""
     findings: int
     """Files with dead letters that are not in blocks yet; 0 but for streams of dead letters."""
 
@@ -70,13 +73,20 @@ def look_at_stream(stream: JournalStream) -> StreamFacts:
         ConsumerFacts(name, _lag(writers, offsets), offsets)
         for name, offsets in consumers(stream).items()
     ]
+    open_writers = [writer for writer, one in writers.items() if one.state == "open"]
     return StreamFacts(
         stream=stream.name,
         schema=repr(stream.format),
         writers=list(writers.values()),
         consumers=found,
+        bounds=_bounds(stream, open_writers),
         findings=len(pending_findings(stream)),
     )
+
+
+def _bounds(stream: JournalStream, open_writers: list[WriterId]) -> Bounds | None:
+    claims = (read_claim(stream, writer) for writer in open_writers)
+    return next((claim.bounds for claim in claims if claim is not None), None)
 
 
 def _look_at_writer(stream: JournalStream, writer: WriterId, lost: Lost) -> WriterFacts:
