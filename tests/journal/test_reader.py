@@ -13,7 +13,7 @@ from penstock.errors import DamagedBlockError, MissingBlockError
 from penstock.journal import JournalStream, read_batches, read_records
 from penstock.journal import block as block_module
 from penstock.journal.reader import read_slices, slice_ranges
-from penstock.journal.slices import BlockSlice, pack_slices, task_count
+from penstock.journal.slices import BlockSlice, pack_slices, small_task_count, task_count
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 from penstock.testing import FaultyStorage
@@ -198,6 +198,23 @@ def test_tasks_share_all_slices_in_order(counts: list[int], cut: int, max_tasks:
 def test_much_data_is_read_by_several_tasks_a_slot(megabytes: list[int], tasks: int) -> None:
     slices = [BlockSlice(f"s/w/{n}", 0, 9, size << 20, 0, 9) for n, size in enumerate(megabytes)]
     assert task_count(slices, 3) == tasks
+
+
+@pytest.mark.parametrize(
+    ("blocks", "kilobytes", "remote", "tasks"),
+    [
+        (9, 3, False, 1),
+        (200, 3, False, 2),
+        (10_000, 3, False, 8),
+        (200, 100, False, 4),
+        (9, 3, True, 8),
+    ],
+)
+def test_tiny_blocks_are_read_by_few_tasks(
+    blocks: int, kilobytes: int, remote: bool, tasks: int
+) -> None:
+    slices = [BlockSlice(f"s/w/{n}", 0, 9, kilobytes << 10, 0, 9) for n in range(blocks)]
+    assert small_task_count(slices, 8, remote=remote) == tasks
 
 
 def test_a_stream_pickles_small(stream: JournalStream) -> None:

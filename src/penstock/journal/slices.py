@@ -16,10 +16,18 @@ from penstock.journal.layout import block_path
 from penstock.journal.stream import BlockEntry
 from penstock.model import OffsetRange
 
-__all__ = ["BlockSlice", "check_slice", "pack_slices", "slice_range", "task_count"]
+__all__ = [
+    "BlockSlice",
+    "check_slice",
+    "pack_slices",
+    "slice_range",
+    "small_task_count",
+    "task_count",
+]
 
 _TASK_BYTES = 4 << 20
 _MOST_TASKS_PER_SLOT = 4
+_SMALL_BLOCKS_PER_TASK = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,18 @@ def task_count(slices: Iterable[BlockSlice], slots: int) -> int:
     """
     size = sum(part.size for part in slices)
     return max(slots, min(size // _TASK_BYTES, _MOST_TASKS_PER_SLOT * slots))
+
+
+def small_task_count(slices: Sequence[BlockSlice], slots: int, *, remote: bool) -> int:
+    """Return how many tasks read many tiny blocks best where ``slots`` tasks can run at once.
+
+    A task with a Python worker costs as much as some hundred local blocks (200 of them took 274 ms
+    in three tasks, 186 ms in two). Where each read is a ``remote`` request, waiting costs most.
+    """
+    if remote:
+        return slots
+    size = sum(part.size for part in slices)
+    return min(slots, max(-(-len(slices) // _SMALL_BLOCKS_PER_TASK), size // _TASK_BYTES))
 
 
 def pack_slices(slices: Iterable[BlockSlice], max_tasks: int) -> list[list[BlockSlice]]:

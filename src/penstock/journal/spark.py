@@ -26,7 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import ConfigError
 from penstock.journal.reader import read_slices, slice_footer, slice_ranges
-from penstock.journal.slices import BlockSlice, pack_slices, task_count
+from penstock.journal.slices import BlockSlice, pack_slices, small_task_count, task_count
 from penstock.journal.spark_types import spark_schema
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
@@ -73,7 +73,9 @@ def journal_dataframe(
         return spark.createDataFrame(schema.empty_table(), struct)
     mean_size = sum(part.size for part in slices) / len(slices)
     if len(slices) > _MANY_BLOCKS and mean_size < _SMALL_BLOCK_BYTES:
-        tasks = pack_slices(slices, spark.sparkContext.defaultParallelism)
+        slots = spark.sparkContext.defaultParallelism
+        remote = not stream.storage.url.startswith("file:")
+        tasks = pack_slices(slices, small_task_count(slices, slots, remote=remote))
         read = _ReadArrow(stream, tasks, schema)
         return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, struct)
     whole: list[BlockSlice] = []
