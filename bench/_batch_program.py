@@ -1,7 +1,10 @@
-"""One program of the batch benchmark. Usage: _batch_program.py dataframe|python|engine BATCHES.
+"""One program of the batch benchmark.
+
+    _batch_program.py overhead|blocks dataframe|python BATCHES
+    _batch_program.py growth engine BATCHES
 
 Records are written by a journal writer in this process beside the program's own idle receiver, so
-that each step finds exactly one. The last line of output is JSON.
+that each step finds exactly those. The last line of output is JSON.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from penstock.testing.stepper import Stepper
 
 _WARMUP = 20
 _WINDOW = 100
+_BLOCKS = 200
+_BLOCK_RECORDS = 30
 _START_MS = 1_000_000
 
 
@@ -61,6 +66,12 @@ class _Program:
         self.writer.append("x" * 77)
         self.writer.flush()
         return OffsetRange(str(self.writer.id), at, at + 1)
+
+    def add_blocks(self, count: int) -> None:
+        """Make so many tiny blocks durable."""
+        for _ in range(count):
+            self.writer.append_all(["x" * 77] * _BLOCK_RECORDS)
+            self.writer.flush()
 
     def step_ms(self) -> float:
         """Run a batch; return the milliseconds from its tick to its durable commit."""
@@ -106,7 +117,17 @@ def _overhead(program: _Program, path: str, batches: int) -> dict[str, float]:
     return {name: statistics.median(values[_WARMUP:]) for name, values in names.items()}
 
 
-def _growth(program: _Program, batches: int) -> dict[str, float]:
+def _blocks(program: _Program, path: str, batches: int) -> dict[str, float]:
+    one_ms, many_ms = [], []
+    for _ in range(_WARMUP + batches):
+        for count, taken_ms in ((1, one_ms), (_BLOCKS, many_ms)):
+            program.add_blocks(count)
+            taken_ms.append(program.step_ms())
+    names = {"one_ms": one_ms, "many_ms": many_ms}
+    return {name: statistics.median(values[_WARMUP:]) for name, values in names.items()}
+
+
+def _growth(program: _Program, path: str, batches: int) -> dict[str, float]:
     taken_ms = []
     for _ in range(batches + _WINDOW):
         program.add_record()
@@ -119,11 +140,10 @@ def _growth(program: _Program, batches: int) -> dict[str, float]:
 
 def main() -> None:
     """Run one program and print what it took."""
-    path, batches = sys.argv[1], int(sys.argv[2])
-    place = tempfile.mkdtemp(prefix="checkpoint-")
-    program = _Program(place, path)
-    figures = _growth(program, batches) if path == "engine" else _overhead(program, path, batches)
-    print(json.dumps(figures), flush=True)
+    what, path, batches = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    program = _Program(tempfile.mkdtemp(prefix="checkpoint-"), path)
+    measure = {"overhead": _overhead, "blocks": _blocks, "growth": _growth}[what]
+    print(json.dumps(measure(program, path, batches)), flush=True)
     os._exit(0)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.faults.driver import Driver
+from tests.free_port import free_port
 from tests.receivers.acking_service import AckingService
 from tests.waiting import eventually
 
@@ -90,6 +94,45 @@ def driver(program: Path, folder: Path, service: AckingService) -> Iterator[Driv
         yield process
     finally:
         process.end()
+
+
+@pytest.mark.spark
+def test_the_tutorial_stores_a_request_once_through_a_kill(tmp_path: Path) -> None:
+    """Its commands as a reader types them, but for the paths, the port and the waiting."""
+    port = str(free_port())
+    program, *commands = (at_home(text, tmp_path, port) for text in tutorial())
+    (tmp_path / "clicks.py").write_text(program)
+    start, post, kill_and_start, post_again, look = commands
+    up = f"until curl -sf http://127.0.0.1:{port}/healthz; do kill -0 $!; sleep 0.2; done"
+    read = f"until penstock journal consumers ls --json {tmp_path}/checkpoint | grep '\"lag\": 0'"
+    steps = [start, up, post, kill_and_start, up, post_again, f"{read}; do :; done", look]
+    done = run(["set -m", "trap 'kill -9 $(jobs -p)' EXIT", *steps], tmp_path)
+    answer = '{"writer":"r0-00000000","start":0,"end":2}'
+    assert done.stdout.count(answer) == 2, done.stdout + done.stderr[-2000:]
+    clicks = ['{"page": "/a"}', '{"page": "/b"}']
+    assert all(done.stdout.count(click) == 1 for click in clicks), done.stdout
+
+
+def run(script: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["timeout", "170", "bash", "-c", "\n".join(script)],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "SPARK_LOCAL_DIRS": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def tutorial() -> list[str]:
+    """Return the program of the page's first part, and then its commands."""
+    part = DOC.read_text().split("\n## ")[1]
+    return re.findall(r"```(?:python|bash)\n(.*?)```", part, re.DOTALL)
+
+
+def at_home(text: str, folder: Path, port: str) -> str:
+    return text.replace("/tmp/clicks", str(folder)).replace("8080", port)
 
 
 def missing(folder: Path) -> list[str]:

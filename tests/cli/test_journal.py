@@ -113,6 +113,7 @@ def test_ls_tells_of_writers_and_consumers(
             {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}},
         ],
         "bounds": None,
+        "findings": 0,
     }
     table = succeed("ls", journal)
     assert "r0-00000000 │ sealed │      1 │     100 │ 200..300" in table

@@ -60,12 +60,13 @@ def test_dry_run_counts_by_error_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_letters_go_back_and_ls_tells_of_them(tmp_path: Path, stream: JournalStream) -> None:
-    assert "│" in run("ls", str(tmp_path), "lines-dead").output
+    assert "2 files of dead letters wait" in run("ls", str(tmp_path), "lines-dead").output
     done = run("replay", str(tmp_path), "lines-dead", "--max", "2")
     assert "2 dead letters of lines-dead were fed into stream lines" in done.output
     assert "3 dead letters" not in run("replay", str(tmp_path), "lines-dead").output
     assert read_all(stream) == ["a", "b", "c", "raw 0", "raw 1", "raw 2"]
     listed = run("ls", str(tmp_path), "lines-dead").output
+    assert "wait" not in listed
     assert "and 1 sealed, with no records left" in listed
     assert "consumer replay is 0 records behind" in listed
     assert run("verify", str(tmp_path)).exit_code == 0

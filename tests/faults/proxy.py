@@ -20,6 +20,7 @@ class Proxy:
         self.port = int(self._listener.getsockname()[1])
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self._all: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._ended = False
         self.accepted = 0
@@ -38,6 +39,9 @@ class Proxy:
             self.cut()
             for thread in self._threads:
                 thread.join(10)
+            # Only now: a number that was closed while a thread reads it would be used again.
+            for connection in self._all:
+                connection.close()
             assert not any(thread.is_alive() for thread in self._threads)
 
     def cut(self) -> int:
@@ -65,6 +69,7 @@ class Proxy:
             server.settimeout(None)
             with self._lock:
                 self._open |= {client, server}
+                self._all += (client, server)
                 self.accepted += 1
             self._spawn(self._forward, client, server)
             self._spawn(self._forward, server, client)
@@ -83,5 +88,3 @@ class Proxy:
                 connection.shutdown(socket.SHUT_RDWR)
             with self._lock:
                 self._open.discard(connection)
-            # close() while the other thread reads it would let its number be used again; the last
-            # reference closes it.

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("parse_program.py")
 START_S = 60.0
-KILLS = 3
+KILLS = 2
 
 
 class Lines:

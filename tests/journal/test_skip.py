@@ -36,7 +36,7 @@ from penstock.journal.losses import OffsetRange, lost_ranges, read_losses, witho
 from penstock.journal.skip import skip
 from penstock.storage import Storage
 from penstock.testing import FaultyStorage
-from tests.journal.helpers import PATIENT, path_of, read_all, rewrite, write_blocks
+from tests.journal.helpers import PATIENT, memory_stream, path_of, read_all, rewrite, write_blocks
 
 BLOCKS = [["a", "b"], ["c"], ["d", "e", "f"]]
 WRITER = "r0-00000000"
@@ -278,6 +278,48 @@ def test_more_can_be_given_up_where_more_was_planned(
     after = advance(planned, StreamProgress(stream).ends(planned))
     assert after.get(str(headless), 6) == 6
     claim_writer(stream, "r0")
+
+
+def test_a_lost_end_can_be_given_up_where_a_plan_goes_beyond_it(
+    stream: JournalStream, writer: WriterId
+) -> None:
+    for start in (3, 6):  # its newest block, and the seal
+        remove(stream, writer, start)
+    claim_writer(stream, "r0")  # seals it where it ends now
+    planned = {WRITER: 6}
+    with pytest.raises(MissingBlockError) as caught:
+        advance(planned, StreamProgress(stream).ends(planned))
+    assert f"penstock journal skip JOURNAL STREAM {WRITER}:3-6 --reason" in str(caught.value)
+    skip(stream, records(3, 6), "restored from an older copy")
+    assert advance(planned, StreamProgress(stream).ends(planned)) == {"r0-00000001": 0}
+    assert list(read_records(stream, ranges_between({}, planned))) == ["a", "b", "c"]
+
+
+def test_wherever_the_newest_block_is_damaged_the_next_receiver_goes_on() -> None:
+    stream = memory_stream()
+    writer = write_blocks(stream, BLOCKS, close=False)
+    kill_owner(stream, writer)
+    sound = stream.storage.read(path_of(stream, writer, 3))
+    for at in range(0, len(sound), 7):
+        rewrite(stream.storage, path_of(stream, writer, 3), sound)
+        flip(stream, writer, 3, at)
+        (verdict,) = [v for v in verify_stream(stream) if v.error]
+        assert verdict.unreadable is not None
+        skip(stream, verdict.unreadable, "flipped")
+        successor, _ = claim_writer(stream, "r0")
+        assert read_all(stream) == ["a", "b", "c"]
+        assert all(v.error is None or v.given_up for v in verify_stream(stream))
+        start_again(stream, writer, successor)
+
+
+def start_again(stream: JournalStream, writer: WriterId, successor: WriterId) -> None:
+    """Undo a loss, a claim and a seal."""
+    for entry in stream.storage.list(f"{stream.name}/losses"):
+        stream.storage.delete(f"{stream.name}/losses/{entry.name}")
+    stream.storage.delete(claim_path(stream.name, successor))
+    for block in stream.blocks(writer):
+        if block.start_offset > 3:
+            remove(stream, writer, block.start_offset)
 
 
 def test_a_writer_without_its_blocks_can_be_given_up_once_another_followed(

@@ -265,3 +265,17 @@ def test_stores_that_may_not_wait_do_not_refuse_each_other() -> None:
     for thread in threads:
         thread.join()
     assert refused == []
+
+
+def test_what_was_charged_and_not_stored_is_given_back() -> None:
+    limiter, clock = limited(10.0)
+    clock.advance(BLOCK_MS)  # the bucket fills
+    assert limiter.try_acquire(2) == 0
+    full_wait_ms = limiter.try_acquire(2)
+    assert full_wait_ms == BLOCK_MS
+    limiter.give_back(2)
+    assert limiter.try_acquire(2) == 0
+    assert limiter.try_acquire(2) == full_wait_ms
+    unlimited, _ = limited(None)
+    unlimited.give_back(5)
+    assert unlimited.try_acquire(1000) == 0

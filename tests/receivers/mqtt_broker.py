@@ -16,7 +16,7 @@ import pytest
 
 from tests.waiting import eventually
 
-__all__ = ["Broker", "needs_mosquitto", "publisher"]
+__all__ = ["Broker", "free_port", "needs_mosquitto", "publisher"]
 
 _MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 
@@ -35,7 +35,7 @@ class Broker:
 
     def __init__(self, folder: Path, *settings: str) -> None:
         self.folder = folder
-        self.port = _free_port()
+        self.port = free_port()
         # Options of a listener stand after it.
         lines = [
             f"listener {self.port} 127.0.0.1",
@@ -86,10 +86,10 @@ class Broker:
 
 
 @contextmanager
-def publisher(broker: Broker, name: str = "publisher") -> Iterator[Publisher]:
-    """Connect a client that publishes."""
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=name)
-    client.connect("127.0.0.1", broker.port)
+def publisher(broker: Broker, port: int | None = None) -> Iterator[Publisher]:
+    """Connect a client that publishes; ``port`` is that of another listener."""
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="publisher")
+    client.connect("127.0.0.1", port or broker.port)
     client.loop_start()
     try:
         yield Publisher(client)
@@ -118,6 +118,7 @@ class Publisher:
             assert message.is_published()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens at."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

@@ -17,7 +17,7 @@ from penstock.errors import FencedError, WriterBrokenError
 from penstock.receivers import MqttReceiver
 from penstock.receivers.mqtt import client, network, receiver
 from penstock.testing import RecordingHost
-from tests.receivers.mqtt_broker import Broker, needs_mosquitto, publisher
+from tests.receivers.mqtt_broker import Broker, free_port, needs_mosquitto, publisher
 from tests.waiting import eventually
 
 pytestmark = needs_mosquitto
@@ -92,6 +92,17 @@ def test_retained_messages_are_marked_and_empty_payloads_kept(
     first = [{**record, "received_ms": 0} for host in hosts for record in host.records]
     assert first.count({**kept, "received_ms": 0}) == starts_with_it
     assert len(first) == starts_with_it + 2
+
+
+@both_versions
+def test_a_large_message_comes_whole(broker: Broker, version: str) -> None:
+    large = bytes(range(256)) * 20_000
+    host = RecordingHost()
+    with host.run(subscriber(broker, version=version)), publisher(broker) as source:
+        wait_subscribed(broker)
+        source.publish([b"before", large, b"after"])
+        host.wait_for_records(3)
+    assert payloads(host) == [b"before", large, b"after"]
 
 
 def test_what_arrives_together_is_stored_together(broker: Broker) -> None:
@@ -313,6 +324,7 @@ def test_login_with_a_password_from_a_file(tmp_path: Path) -> None:
 
 
 def test_tls_with_both_certificates(tmp_path: Path) -> None:
+    plain = free_port()  # for the publisher
     ca = trustme.CA()
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     server, own = ca.issue_cert("127.0.0.1"), ca.issue_cert("client")
@@ -326,6 +338,7 @@ def test_tls_with_both_certificates(tmp_path: Path) -> None:
         f"certfile {tmp_path / 'server.pem'}",
         f"keyfile {tmp_path / 'server.pem'}",
         "require_certificate true",
+        f"listener {plain} 127.0.0.1",
     )
     broker.start()
     try:
@@ -339,6 +352,10 @@ def test_tls_with_both_certificates(tmp_path: Path) -> None:
             )
         ):
             wait_subscribed(broker)
+            with publisher(broker, plain) as source:
+                source.publish([payload + bytes(50_000) for payload in numbered(500)])
+            host.wait_for_records(500)
+        assert [p.rstrip(b"\0") for p in payloads(host)] == numbered(500)
 
         untrusting = RecordingHost(expect_errors=True)
         with untrusting.run(subscriber(broker, tls=True)):

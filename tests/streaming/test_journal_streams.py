@@ -190,6 +190,24 @@ def test_a_program_and_a_plain_reader_each_at_its_own_pace(reader: Reader) -> No
     assert [record for batch in reader.seen for record in batch] == ["a", "b", "c", "d", "e"]
 
 
+def test_a_window_keeps_what_it_looks_back_to(reader: Reader) -> None:
+    stream = reader.stream
+    reader.define = lambda clicks: clicks.window(3, 1).foreachRDD(  # type: ignore[method-assign]
+        reader._collect
+    )
+    with reader.running() as stepper:
+        for number in range(6):
+            write_blocks(stream, [[str(number)]], close=False)
+            stepper.step()
+        held = [w.epoch for w in stream.writers() if stream.blocks(w)[0].start_offset == 0]
+    assert reader.seen[-1] == ["3", "4", "5"]
+    assert held[-3:] == [3, 4, 5]
+    assert 0 not in held
+    with reader.running() as stepper:
+        stepper.step()
+    assert reader.seen[-1] == ["4", "5"]
+
+
 def test_it_goes_on_from_its_graph_checkpoint(
     sc: SparkContext, tmp_path: Path, stream: JournalStream
 ) -> None:

@@ -149,6 +149,22 @@ def test_a_batch_that_runs_again_leaves_one_dead_letter_for_each(program: Progra
     assert [d["offset"] for d in program.dead_letters()] == [1, 3]
 
 
+def test_a_batch_whose_dead_letters_cannot_be_written_fails(program: Program) -> None:
+    findings = program.root / "journal" / "numbers-dead" / "findings"
+    program.sc.setLogLevel("OFF")
+    with program.running(RECORDS, int, "dead_letter") as stepper:
+        findings.write_text("in the way of a folder")
+        with pytest.raises(BatchFailedError):
+            stepper.step()
+    program.sc.setLogLevel("ERROR")
+    assert program.values == []
+    findings.unlink()
+    with program.running(RECORDS, int, "dead_letter") as stepper:
+        stepper.step()
+    assert program.values == [1, 3, 5]
+    assert [d["offset"] for d in program.dead_letters()] == [1, 3]
+
+
 @pytest.mark.parametrize(
     ("schema", "records"),
     [

@@ -130,6 +130,11 @@ def _print_stream(console: Console, facts: StreamFacts) -> None:
         console.print(f"consumer {consumer.consumer} is {consumer.lag} records behind")
     if facts.bounds is not None:
         console.print(_bound_line(facts, facts.bounds))
+    if facts.findings:
+        console.print(
+            f"{facts.findings} files of dead letters wait for the next batch, or a replay, "
+            "to bring them in here"
+        )
     if lost := sum(each.lost for each in facts.writers):
         console.print(f"{lost} records were given up: see `penstock journal losses`")
     if any(each.state == "damaged" for each in facts.writers):

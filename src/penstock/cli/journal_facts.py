@@ -8,6 +8,7 @@ from typing import Literal
 
 from penstock.errors import DamagedBlockError
 from penstock.journal import Bounds, JournalStream, consumers
+from penstock.journal.dead_letters import pending_findings
 from penstock.journal.layout import WriterId
 from penstock.journal.losses import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
@@ -56,6 +57,8 @@ class StreamFacts:
     consumers: list[ConsumerFacts]
     bounds: Bounds | None
     """What the open writers keep to, None when nobody bounds the stream."""
+    findings: int
+    """Files with dead letters that are not in blocks yet; 0 but for streams of dead letters."""
 
 
 def look_at_stream(stream: JournalStream) -> StreamFacts:
@@ -70,8 +73,15 @@ def look_at_stream(stream: JournalStream) -> StreamFacts:
         ConsumerFacts(name, _lag(writers, offsets), offsets)
         for name, offsets in consumers(stream).items()
     ]
-    bounds = _bounds(stream, [w for w, facts in writers.items() if facts.state == "open"])
-    return StreamFacts(stream.name, repr(stream.format), list(writers.values()), found, bounds)
+    open_writers = [writer for writer, one in writers.items() if one.state == "open"]
+    return StreamFacts(
+        stream=stream.name,
+        schema=repr(stream.format),
+        writers=list(writers.values()),
+        consumers=found,
+        bounds=_bounds(stream, open_writers),
+        findings=len(pending_findings(stream)),
+    )
 
 
 def _bounds(stream: JournalStream, open_writers: list[WriterId]) -> Bounds | None:

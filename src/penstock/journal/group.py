@@ -29,6 +29,8 @@ class DeferredPosition(ABC):
     writer, before anything is durable (the ack tells that), and must not call the writer.
     """
 
+    __slots__ = ()
+
     @abstractmethod
     def place(self, writer: str, start_offset: int, end_offset: int) -> None:
         """Learn which offsets the records get; called once, in the order of the stores."""

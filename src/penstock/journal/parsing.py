@@ -99,7 +99,7 @@ class Refusal:
         return f"{self.raw[:_EXCERPT_BYTES]!r}{more}"
 
     def __str__(self) -> str:
-        return f"{self.error_type}: {self.error_text}"
+        return f"{self.error_type}: {self.error_text.encode('unicode_escape').decode()}"
 
 
 @dataclass(frozen=True, slots=True)

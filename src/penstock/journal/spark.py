@@ -35,6 +35,7 @@ __all__ = ["check_spark_schema", "journal_dataframe", "journal_rdd"]
 
 _MANY_BLOCKS = 8
 _SMALL_BLOCK_BYTES = 256 << 10
+_GATHERED_BYTES = 1 << 20
 _listing_setting = threading.Lock()
 
 
@@ -123,8 +124,22 @@ class _ReadArrow:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
-                for batch in read_slices(self._stream, self._tasks[number]):
+                for batch in _gathered(read_slices(self._stream, self._tasks[number])):
                     yield batch.cast(self._schema)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same records in larger batches: the JVM pays about a millisecond for each."""
+    gathered: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        gathered.append(batch)
+        size += batch.nbytes
+        if size >= _GATHERED_BYTES:
+            yield from pa.Table.from_batches(gathered).combine_chunks().to_batches()
+            gathered, size = [], 0
+    if gathered:
+        yield from pa.Table.from_batches(gathered).combine_chunks().to_batches()
 
 
 def _scan(

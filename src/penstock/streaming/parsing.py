@@ -49,6 +49,8 @@ class ParsedDStream(DStream):
             stream's name leaves no room for that of its dead letters.
     """
 
+    operation = "parse"
+
     def __init__(
         self,
         source: JournalInputDStream,

@@ -1,7 +1,7 @@
 """HTTP clients that send each request again until it is acked, through a proxy that can be cut.
 
-With an Idempotency-Key each record arrives exactly once. Without one, a request whose answer was
-never seen may have been stored, so each try without an answer allows its records once more.
+With an Idempotency-Key each record arrives exactly once. Without one, a request that reached a
+server and was not answered may have been stored, so each of those allows its records once more.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 
 from tests.faults.proxy import Proxy
 from tests.faults.sources.source import PLACES, Balance, ReceiverSpec, Source, exactly_once
@@ -38,10 +37,15 @@ class HttpSource(Source):
         return ReceiverSpec("HttpReceiver", {"port": port}, ("http", "--port", str(port)))
 
     @contextmanager
-    def sending(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         with ExitStack() as stack:
             for proxy in self._proxies.values():
                 stack.enter_context(proxy.running())
+            yield
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        with ExitStack() as stack:
             for client in self._clients:
                 stack.enter_context(client.running())
             yield
@@ -51,26 +55,15 @@ class HttpSource(Source):
             proxy.cut()
 
     def balance(self, seen: Counter[str]) -> Balance:
-        keyed = [client for client in self._clients if client.keyed]
-        unkeyed = [client for client in self._clients if not client.keyed]
-        owners = {client.name: client for client in keyed}
-        strict = Counter({k: n for k, n in seen.items() if k.partition(":")[0] in owners})
-        balance = exactly_once((line for c in keyed for line in c.ledger.sent), strict)
-        if not balance.ok:
-            return balance
-        return exactly_once(
-            (line for client in self._clients for line in client.ledger.sent),
-            seen,
-            may_twice=sum(client.ledger.unknown for client in unkeyed),
-        )
-
-
-@dataclass
-class _Ledger:
-    sent: list[str] = field(default_factory=list)
-    unknown: int = 0
-    """Records of tries whose answer was never seen."""
-    answers: Counter[int] = field(default_factory=Counter)
+        keyed = {client.name: client for client in self._clients if client.keyed}
+        of_keyed = Counter({line: n for line, n in seen.items() if line.split(":")[0] in keyed})
+        strict = exactly_once((line for c in keyed.values() for line in c.sent), of_keyed)
+        if not strict.ok:
+            return strict
+        reached = sum(proxy.accepted for proxy in self._proxies.values())
+        answered = sum(client.answers.total() for client in self._clients)
+        may_twice = (reached - answered) * _LINES_A_REQUEST
+        return exactly_once((line for c in self._clients for line in c.sent), seen, may_twice)
 
 
 class _Client:
@@ -79,7 +72,8 @@ class _Client:
     def __init__(self, name: str, port: int, keyed: bool) -> None:
         self.name = name
         self.keyed = keyed
-        self.ledger = _Ledger()
+        self.sent: list[str] = []
+        self.answers: Counter[int] = Counter()
         self._port = port
         self._end = threading.Event()
         self._failure: BaseException | None = None
@@ -93,7 +87,7 @@ class _Client:
         finally:
             self._end.set()
             thread.join(120)
-            assert not thread.is_alive(), f"{self.name} gets no ack: {self.ledger.answers}"
+            assert not thread.is_alive(), f"{self.name} gets no ack: {self.answers}"
             if self._failure is not None:
                 raise self._failure
 
@@ -111,10 +105,9 @@ class _Client:
         if self.keyed:
             headers["Idempotency-Key"] = uuid.uuid4().hex
         body = "".join(f"{line}\n" for line in lines).encode()
-        self.ledger.sent += lines
+        self.sent += lines
         while (status := self._try(body, headers)) is None or not 200 <= status < 300:
             assert status in (None, 429, 503), f"{self.name} was answered {status}"
-            self.ledger.unknown += len(lines) if status is None else 0
             threading.Event().wait(0.1)
 
     def _try(self, body: bytes, headers: dict[str, str]) -> int | None:
@@ -123,7 +116,7 @@ class _Client:
             connection.request("POST", "/", body, headers)
             response = connection.getresponse()
             response.read()
-            self.ledger.answers[response.status] += 1
+            self.answers[response.status] += 1
             return response.status
         except (OSError, http.client.HTTPException):
             return None

@@ -33,6 +33,11 @@ class SocketSource(Source):
         )
 
     @contextmanager
+    def running(self) -> Iterator[None]:
+        with self._listener:
+            yield
+
+    @contextmanager
     def sending(self) -> Iterator[None]:
         acceptor = threading.Thread(target=self._accept)
         acceptor.start()
@@ -43,7 +48,6 @@ class SocketSource(Source):
             acceptor.join()
             for connection in self._connections:
                 connection.join()
-            self._listener.close()
 
     def cut(self) -> None:
         for connection in self._connections:

@@ -1,14 +1,18 @@
 """A process that stores requests with keys as the receiver does, and prints each answer.
 
-Run as ``python -m tests.receivers.http_receiver.keyed_source ROOT FIRST COUNT``; tests kill it
-anywhere. A request that the journal knows already is answered from there.
+Run as ``python -m tests.receivers.http_receiver.keyed_source ROOT FIRST COUNT KILL_AT``: it takes
+over from what wrote before, and kills itself at that system call from then on, before the call has
+any effect. A request that the journal knows already is answered from there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from penstock.journal import CommitPolicy, JournalWriter
 from penstock.receivers.http import key_window
@@ -17,20 +21,37 @@ from penstock.receivers.http.key_window import KeyWindow
 from penstock.receivers.http.keys import KnownKeys, content_digest, key_hash
 from penstock.receivers.http.stores import Acks, PendingStore, now_ms
 from penstock.receivers.own_files import StoredFiles
+from penstock.storage.local import LocalStorage
+from penstock.storage.syscalls import Syscalls
 from tests.receivers.http_receiver.stream import open_stream
 
 WINDOW_MS = 3_600_000
 
 
-async def main(root: str, first: int, count: int) -> None:
+class Killing(Syscalls):
+    """Kills the process at a system call, from ``countdown`` on."""
+
+    def __init__(self) -> None:
+        self.countdown: Iterator[int] | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if callable(value) and self.countdown is not None and next(self.countdown) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return value
+
+
+async def main(root: str, first: int, count: int, kill_at: int) -> None:
     """Answer ``count`` requests, one block each."""
-    key_window.FILE_KEYS = 3  # so that files of keys are written and named all the time
-    stream = open_stream(root)
+    key_window.FILE_KEYS = 2  # so that files of keys are written and named all the time
+    calls = Killing()
+    stream = open_stream(LocalStorage(root, syscalls=calls))
     writer = JournalWriter(stream, "r0", policy=CommitPolicy(spacing_ms=0))
     files = StoredFiles(stream.storage, "clicks/receivers/r0")
     window = KeyWindow(WINDOW_MS, files, writer.position)
     known = KnownKeys(WINDOW_MS, window.load())
     acks = Acks(asyncio.get_running_loop(), lambda stored: stored.settle(stored.at))  # type: ignore[arg-type]
+    calls.countdown = iter(range(kill_at - 1, -1, -1))
     for number in range(first, first + count):
         key, content = key_hash(b"k%d" % number), content_digest("text", b"%d" % number)
         kept = known.find(key, now_ms())
@@ -49,4 +70,4 @@ def say(number: int, at: Placement) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))

@@ -89,7 +89,12 @@ def test_no_more_keys_are_kept_than_the_most(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_only_what_earlier_epochs_left_behind_is_garbage() -> None:
     files = RecordingHost().own_files()
-    for name in ("keys-r0-00000001-00000007", "keys-r0-00000003-00000000", "other"):
+    for name in (
+        "keys-r0-00000001-00000007",
+        "keys-r0-00000003-00000000",
+        "other",
+        "keys-r0-00000001-x",
+    ):
         files.create(name, b"")
     window = KeyWindow(WINDOW_MS, files)
     for number in range(4):
@@ -97,6 +102,16 @@ def test_only_what_earlier_epochs_left_behind_is_garbage() -> None:
     made = window.position(WRITER, 0)
     assert made is not None
     assert made.garbage == ("keys-r0-00000001-00000007",)
+
+
+def test_a_writer_that_is_gone_on_with_gives_its_files_new_names() -> None:
+    files = RecordingHost().own_files()
+    for number in range(12):
+        window = KeyWindow(WINDOW_MS, files)
+        for key in range(4):
+            window.add(kept(4 * number + key))
+        assert window.position(WRITER, 0) is not None
+        assert len(files.names()) == number + 1
 
 
 def test_a_damaged_file_is_refused_and_a_missing_one_said(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 
 from penstock.receivers import HttpReceiver, Order, read_status, write_order
 from penstock.receivers.http import connection
@@ -152,6 +153,26 @@ def test_a_free_port_is_told_and_kept_over_restarts(tmp_path: Path) -> None:
             assert client.get("/healthz").status_code == 200
 
 
+def test_a_server_that_ends_by_itself_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, on_tick = threading.Event(), uvicorn.Server.on_tick
+
+    async def break_once(server: uvicorn.Server, counter: int) -> bool:
+        if counter == 1 and not ended.is_set():
+            ended.set()
+            raise OSError("the loop broke")
+        return await on_tick(server, counter)
+
+    monkeypatch.setattr(uvicorn.Server, "on_tick", break_once)
+    with serving(tmp_path) as served:
+        assert ended.wait(20)
+        assert eventually(lambda: is_taken(served), 20)
+        status = read_status(served.stream, "r0")
+        assert status is not None
+        assert "the HTTP server ended: the loop broke" in str(status.last_error)
+
+
 def test_a_port_that_is_taken_is_said_and_tried_again(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         receiver = HttpReceiver(port=other.getsockname()[1])
@@ -172,7 +193,7 @@ def test_a_receiver_pickles_while_it_runs(tmp_path: Path) -> None:
 def test_a_head_that_does_not_come_is_timed_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.5)
     with serving(tmp_path) as served, raw(served) as silent, raw(served) as slow:
         slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         assert read_all(silent).startswith(b"HTTP/1.1 408 ")
@@ -197,8 +218,8 @@ def test_a_body_that_does_not_come_is_timed_out(
 def test_an_answer_that_takes_long_is_no_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.5)
     go = threading.Event()
     storage = FaultyStorage(open_storage(tmp_path))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,15 @@ def test_loopback_needs_no_token_and_elsewhere_it_is_enough() -> None:
     for host in ("localhost", "127.0.0.1", "127.8.8.8", "::1"):
         HttpReceiver(host)
     HttpReceiver("0.0.0.0", token_file="/run/token")
+
+
+def test_receivers_are_imported_without_the_extra() -> None:
+    program = (
+        "import sys\n"
+        "for name in ('uvicorn', 'httptools', 'uvloop', 'starlette'): sys.modules[name] = None\n"
+        "import penstock.receivers\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,6 +221,7 @@ class Application:
             pending.settle(refusal)  # the same for requests that came again meanwhile
             raise
         finally:
+            pending.settle(_no_journal())  # of no effect, unless something unforeseen came up
             self._pending.discard(pending)
             if key is not None:
                 del self._in_flight[key]

@@ -8,7 +8,7 @@ Invariants:
 3. A position stays small: beyond FILE_KEYS keys they go into a file of their own, which is durable
    before a position names it.
 4. A file is deleted only when a position that does not name it is durable, or when an attempt
-   before this one left it behind, named by none.
+   before this one left behind, named by none.
 
 All but ``load`` happens in one thread, the one that encodes blocks. The position::
 
@@ -81,8 +81,7 @@ class KeyWindow:
         self._named = [_File(*entry) for entry in found.get("files", ())]
         self._count = sum(len(entries) for entries in self._entries.values()) // _ENTRY.size
         self._newest_ms = max((kept.time_ms for kept in _unpack(self._entries)), default=0)
-        self._is_first_file = True
-        self._next_file = 0
+        self._next_file: int | None = None
 
     def load(self) -> list[KeptKey]:
         """Return all keys of the last durable position, oldest first.
@@ -133,15 +132,15 @@ class KeyWindow:
 
     def _write_file(self, writer: str) -> list[str]:
         """Move the keys into a file; return files that earlier attempts left behind."""
-        name = f"{_PREFIX}{writer}-{self._next_file:08d}"
+        garbage: list[str] = []
+        if self._next_file is None:
+            self._next_file, garbage = self._look_around(writer)
+        name = _file_name(writer, self._next_file)
         self._files.create(name, _dump_file(self._entries))
         self._named.append(_File(name, self._count, self._newest_ms))
         self._next_file += 1
         self._entries, self._count = {}, 0
-        if not self._is_first_file:
-            return []
-        self._is_first_file = False
-        return self._left_behind(writer)
+        return garbage
 
     def _forget(self, now_ms: int) -> list[str]:
         """Let go of files that are over, or too many; return their names."""
@@ -156,17 +155,29 @@ class KeyWindow:
             forgotten.append(file.name)
         return forgotten
 
-    def _left_behind(self, writer: str) -> list[str]:
-        # Only what earlier epochs wrote: a later one may have taken over by now, and its files are
-        # named in positions that are not known here.
+    def _look_around(self, writer: str) -> tuple[int, list[str]]:
+        """Return the number of this writer's next file, and what earlier epochs left behind.
+
+        A later epoch may have taken over by now. Its files are named in positions that are not
+        known here, so they are left alone.
+        """
         named = {file.name for file in self._named}
         own = parse_writer(writer)
-        found = []
+        next_file, left_behind = 0, []
         for name in self._files.names():
-            its = parse_writer(name.removeprefix(_PREFIX).rpartition("-")[0])
-            if name not in named and own is not None and its is not None and its.epoch < own.epoch:
-                found.append(name)
-        return found
+            its_writer, _, number = name.removeprefix(_PREFIX).rpartition("-")
+            its = parse_writer(its_writer)
+            if its is None or own is None or not (number.isascii() and number.isdigit()):
+                continue  # no file of keys
+            if its == own:
+                next_file = max(next_file, int(number) + 1)
+            elif its.epoch < own.epoch and name not in named:
+                left_behind.append(name)
+        return next_file, left_behind
+
+
+def _file_name(writer: str, number: int) -> str:
+    return f"{_PREFIX}{writer}-{number:08d}"
 
 
 def _unpack(entries: dict[str, Any]) -> Iterator[KeptKey]:

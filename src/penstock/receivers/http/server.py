@@ -100,14 +100,15 @@ class HttpServer:
             ReceiverError: the loop has ended, or did not answer in time.
         """
         try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
-        except (RuntimeError, FutureTimeout) as e:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as e:
             work.close()
-            raise ReceiverError(
-                "the HTTP server does not answer",
-                operation="call HTTP server",
-                hint="nothing to do: the receiver is started again",
-            ) from e
+            raise _no_answer("has ended") from e
+        try:
+            return future.result(_CALL_S)
+        except FutureTimeout as e:
+            future.cancel()
+            raise _no_answer(f"did not answer within {_CALL_S:.0f} s") from e
 
     def stop(self) -> None:
         """Accept nothing more, answer what is under way, and end the thread.
@@ -132,13 +133,17 @@ class HttpServer:
         self._loop.call_later(_DRAIN_S, self._application.give_up)
 
     def _run(self, begin: Callable[[], None]) -> None:
+        asyncio.set_event_loop(self._loop)  # uvicorn asks for it in callbacks, too
         failure: BaseException | None = None
         try:
             self._loop.run_until_complete(self._serve(begin))
         except BaseException as e:
             failure = e
         finally:
-            self._close()
+            self._is_up.set()
+            self._loop.run_until_complete(self._leave_nothing())
+            self._loop.close()
+            self._application.close()
         if not self._is_ending:
             self._on_failure(failure)
 
@@ -156,15 +161,25 @@ class HttpServer:
             await asyncio.sleep(_SWEEP_S)
             close_late(self._server.server_state)
 
-    def _close(self) -> None:
+    async def _leave_nothing(self) -> None:
+        """Close the port and the connections, however serving ended, and end all tasks."""
+        for server in getattr(self._server, "servers", ()):  # set when it has begun
+            server.close()
         self._listener.close()
-        tasks = asyncio.all_tasks(self._loop)
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
-        with suppress(RuntimeError):
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.close()
-        self._application.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _no_answer(why: str) -> ReceiverError:
+    return ReceiverError(
+        f"the HTTP server {why}",
+        operation="call HTTP server",
+        hint="nothing to do: the receiver is started again",
+    )
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

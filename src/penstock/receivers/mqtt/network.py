@@ -6,13 +6,11 @@ stored meanwhile, or is not.
 
 from __future__ import annotations
 
-import os
 import select
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from penstock.errors import PenstockError, ReceiverError
 from penstock.receivers.backoff import Backoff
@@ -21,6 +19,7 @@ from penstock.receivers.mqtt.client import KEEPALIVE_S, BrokerClient
 from penstock.receivers.mqtt.deliveries import Deliveries, Receipt
 from penstock.receivers.mqtt.options import MqttOptions
 from penstock.receivers.mqtt.packets import Messages
+from penstock.receivers.mqtt.wakeup import Wakeup
 
 __all__ = ["Network"]
 
@@ -57,7 +56,7 @@ class Network:
         self._deliveries = Deliveries()
         self._client: BrokerClient
         self._durable: deque[Sequence[Receipt]] = deque()
-        self._wakeup = _Wakeup()
+        self._wakeup = Wakeup()
         self._receiving = True
         self._closing = threading.Event()
         self._thread = threading.Thread(
@@ -223,31 +222,3 @@ class Network:
     def on_release(self, mid: bytes) -> None:
         """See client.Listener."""
         self._client.send(self._deliveries.release(mid))
-
-
-class _Wakeup:
-    """Ends another thread's wait for sockets. Thread-safe; after ``close`` it does nothing."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # a descriptor that was closed may be another file's by then
-        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._closed = False
-
-    def fileno(self) -> int:
-        return self._read
-
-    def wake(self) -> None:
-        with self._lock, suppress(BlockingIOError):  # a full pipe wakes as well
-            if not self._closed:
-                os.write(self._write, b"\0")
-
-    def drain(self) -> None:
-        with suppress(BlockingIOError):
-            while os.read(self._read, 4096):
-                pass
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            os.close(self._read)
-            os.close(self._write)

@@ -34,6 +34,7 @@ from penstock.streaming.scheduler.recurring_timer import RecurringTimer
 __all__ = ["JobGenerator"]
 
 _log = logging.getLogger(__name__)
+_SAY_LATE_EVERY_MS = 60_000
 
 
 class JobGenerator:
@@ -70,6 +71,7 @@ class JobGenerator:
         self._checkpoint_graph = checkpoint_graph
         self._on_error = on_error
         self._halted = False
+        self._say_late_from_ms = 0
         self._rest_planned = False
         self._room = concurrent
         self._due = DueTicks(keep_all=graph.needs_every_tick)
@@ -199,7 +201,8 @@ class JobGenerator:
                 self._on_error(e)
 
     def _tick(self, time_ms: int) -> None:
-        if waiting := self._due.times_ms:
+        if (waiting := self._due.times_ms) and time_ms >= self._say_late_from_ms:
+            self._say_late_from_ms = time_ms + _SAY_LATE_EVERY_MS
             _log.warning(
                 "The batches take longer than the batch interval of %d ms: ticks wait since %d ms",
                 self._graph.batch_interval_ms,
