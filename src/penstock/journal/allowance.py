@@ -52,7 +52,7 @@ class Allowance:
 
     def has_room(self, store: Store) -> bool:
         """Whether a store may be taken now; one that may not is remembered as wanted."""
-        if not store.count:
+        if not self.is_bounded or not store.count:
             return True
         cost = self._estimate(store)
         need = self._taken_with(Amount(cost.size_bytes, min(cost.records, self._records_at_most)))
