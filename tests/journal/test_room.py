@@ -453,3 +453,14 @@ def test_many_threads_together_keep_to_the_bound() -> None:
     for writer in writers:
         writer.close()
     assert block_bytes(stream) <= BOUND
+
+
+def test_a_full_buffer_is_waited_for_also_when_room_is_not() -> None:
+    """Without bounds there is nothing that a stop could have to wait for."""
+    stream = memory_stream()
+    writer = JournalWriter(stream, "r0", max_buffered_bytes=1000)
+    writer.let_wait(False)
+    for n in range(50):
+        writer.append(f"{n:0900d}")
+    writer.close()
+    assert len(read_all(stream)) == 50

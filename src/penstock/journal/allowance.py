@@ -36,7 +36,7 @@ class Allowance:
     """Counts for one writer. Not thread-safe: the writer's lock guards it."""
 
     def __init__(self, bounds: Bounds, columns: int) -> None:
-        self._bounded = bounds.is_set
+        self.is_bounded = bounds.is_set
         self._limit = NOTHING  # nothing, until somebody allows more
         self._records_at_most = bounds.amount.records
         self._overhead = _BLOCK_OVERHEAD_BYTES + columns * _COLUMN_OVERHEAD_BYTES
@@ -52,7 +52,7 @@ class Allowance:
 
     def has_room(self, store: Store) -> bool:
         """Whether a store may be taken now; one that may not is remembered as wanted."""
-        if not self._bounded or not store.count:
+        if not self.is_bounded or not store.count:
             return True
         cost = self._estimate(store)
         need = self._taken_with(Amount(cost.size_bytes, min(cost.records, self._records_at_most)))
@@ -63,13 +63,13 @@ class Allowance:
 
     def take(self, store: Store) -> Amount:
         """Count a store as buffered; return what is reserved for it."""
-        reserved = self._estimate(store) if self._bounded else NOTHING
+        reserved = self._estimate(store)
         self._reserved += reserved
         return reserved
 
     def fits(self, size_bytes: int) -> bool:
         """Whether a block of that many bytes may be published: what makes the bound a hard one."""
-        if not self._bounded:
+        if not self.is_bounded:
             return True
         need = self._published.size_bytes + size_bytes
         if need <= self._limit.size_bytes:

@@ -299,7 +299,8 @@ class JournalWriter:
             group = self._group
             was_idle, had_waiter = group.is_idle, group.has_waiter
             group.add(store)
-            group.reserved += self._allowance.take(store)
+            if self._allowance.is_bounded:
+                group.reserved += self._allowance.take(store)
             self._accepted += store.count
             self._buffered += store.size_bytes
             if store.position is not None:
@@ -314,7 +315,7 @@ class JournalWriter:
         size = self._buffered + store.size_bytes
         if self._is_full() or (self._buffered and size > self._max_buffered):
             return False
-        return self._allowance.has_room(store)
+        return not self._allowance.is_bounded or self._allowance.has_room(store)
 
     def _wait_for_room(self, store: Store) -> None:
         if not (self._may_wait or self._allowance.has_room(store)):
