@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +27,11 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
+# A killed JVM leaves what it unpacked (native libraries, its folders) in its temporary folder.
+_JVM_FILES = tempfile.mkdtemp(prefix="penstock-tests-")
+atexit.register(shutil.rmtree, _JVM_FILES, ignore_errors=True)
+os.environ["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={_JVM_FILES}"
+os.environ["SPARK_LOCAL_DIRS"] = _JVM_FILES
 mark_this_run()
 
 

@@ -34,7 +34,6 @@ def test_the_program_runs(tmp_path: Path) -> None:
     # As a newcomer has it: nobody told Spark which Python its workers shall run.
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
     bare["PATH"] = "/usr/bin:/bin"
-    bare["SPARK_LOCAL_DIRS"] = str(tmp_path)  # a killed JVM leaves its folders
     with printed.open("wb") as file:
         process = subprocess.Popen([sys.executable, "-c", code], env=bare, stdout=file, stderr=file)
     try:

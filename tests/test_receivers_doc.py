@@ -118,7 +118,7 @@ def run(script: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["timeout", "170", "bash", "-c", "\n".join(script)],
         cwd=folder,
-        env={**os.environ, "PATH": path, "SPARK_LOCAL_DIRS": str(folder)},
+        env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         check=False,

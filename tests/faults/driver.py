@@ -27,12 +27,7 @@ class Driver:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={
-                    **os.environ,
-                    "SPARK_HOME": spark_home,
-                    "SPARK_LOCAL_IP": "127.0.0.1",  # for executors, which no setting reaches
-                    "SPARK_LOCAL_DIRS": str(errors.parent),  # a killed JVM leaves its folders
-                },
+                env={**os.environ, "SPARK_HOME": spark_home},
                 start_new_session=True,
             )
         self._errors = errors

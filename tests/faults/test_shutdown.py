@@ -7,7 +7,6 @@ graceful and makes a batch of it.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -49,7 +48,6 @@ def test_all_that_was_received_is_processed(how: str, tmp_path: Path) -> None:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, "SPARK_LOCAL_DIRS": str(tmp_path)},
             )
         try:
             assert process.stdin is not None

@@ -106,7 +106,6 @@ def running(name: str, folder: Path, *args: str) -> Iterator[Example]:
             env={
                 **os.environ,
                 "SPARK_CONF_DIR": str(folder),
-                "SPARK_LOCAL_DIRS": str(folder),
                 "PYTHONUNBUFFERED": "1",
             },
             stdout=file,
