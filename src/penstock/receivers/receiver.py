@@ -149,6 +149,8 @@ class Receiver(ABC):
         Raises:
             FencedError, WriterBrokenError: nothing of this call will be acked; end the thread, the
                 host restarts the receiver.
+            JournalFullError: a WriterBrokenError: the stream's bounds leave no room, and the
+                receiver is to stop, or not to wait.
             ConfigError: the records do not fit the schema.
         """
         self._attached().store(data, position, ack)
