@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli.main import app
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
-from penstock.journal.dead_letters import (
+from penstock.journal.bad_records.dead_letters import (
     DeadLetter,
     collect,
     create_dead_letters,

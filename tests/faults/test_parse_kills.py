@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock.journal import JournalStream
-from penstock.journal.dead_letters import create_dead_letters
-from penstock.journal.replay import letters_to_replay, replay
+from penstock.journal.bad_records.dead_letters import create_dead_letters
+from penstock.journal.bad_records.replay import letters_to_replay, replay
 from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.parse_program import is_bad

@@ -18,16 +18,16 @@ from pathlib import Path
 import pytest
 
 from penstock.journal import JournalStream, RecordFormat, verify_stream
-from penstock.journal.dead_letters import (
+from penstock.journal.bad_records.dead_letters import (
     DeadLetter,
     collect,
     create_dead_letters,
     open_dead_letters,
     record_finding,
 )
-from penstock.journal.losses import read_losses
-from penstock.journal.replay import letters_to_replay, replay
-from penstock.journal.skip import skip
+from penstock.journal.bad_records.replay import letters_to_replay, replay
+from penstock.journal.losses.ledger import read_losses
+from penstock.journal.losses.skip import skip
 from penstock.model import OffsetRange
 from penstock.storage import open_storage
 from tests.journal.helpers import path_of, read_all, write_blocks

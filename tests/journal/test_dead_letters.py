@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import ConfigError, DamagedBlockError, PenstockError
 from penstock.journal import JournalStream, RecordFormat, commit_consumer, retire
-from penstock.journal.dead_letters import (
+from penstock.journal.bad_records.dead_letters import (
     DeadLetter,
     collect,
     create_dead_letters,

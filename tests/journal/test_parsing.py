@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import BadRecordError, DamagedBlockError
 from penstock.journal import JournalStream
-from penstock.journal.parsing import (
+from penstock.journal.bad_records.parsing import (
     AddRefusals,
     Drop,
     Fail,
@@ -19,7 +19,7 @@ from penstock.journal.parsing import (
     Refusals,
     parse_tasks,
 )
-from penstock.journal.skip import skip
+from penstock.journal.losses.skip import skip
 from penstock.model import OffsetRange
 from tests.journal.helpers import path_of, rewrite, write_blocks
 

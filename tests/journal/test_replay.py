@@ -10,15 +10,15 @@ import pytest
 
 from penstock.errors import ConfigError, PenstockError, StorageError
 from penstock.journal import JournalStream, RecordFormat, commit_consumer, read_records
-from penstock.journal.dead_letters import (
+from penstock.journal.bad_records.dead_letters import (
     DeadLetter,
     collect,
     create_dead_letters,
     last_writer,
     record_finding,
 )
-from penstock.journal.replay import EarlierAttempts, letters_to_replay, replay
-from penstock.journal.skip import skip
+from penstock.journal.bad_records.replay import EarlierAttempts, letters_to_replay, replay
+from penstock.journal.losses.skip import skip
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 from penstock.testing import FaultyStorage, Operation

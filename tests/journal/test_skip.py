@@ -32,8 +32,8 @@ from penstock.journal import (
 )
 from penstock.journal.epochs import claim_writer
 from penstock.journal.layout import WriterId, claim_path
-from penstock.journal.losses import OffsetRange, lost_ranges, read_losses, without_lost
-from penstock.journal.skip import skip
+from penstock.journal.losses.ledger import OffsetRange, lost_ranges, read_losses, without_lost
+from penstock.journal.losses.skip import skip
 from penstock.storage import Storage
 from penstock.testing import FaultyStorage
 from tests.journal.helpers import PATIENT, memory_stream, path_of, read_all, rewrite, write_blocks

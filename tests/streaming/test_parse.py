@@ -15,7 +15,7 @@ from pyspark import RDD, SparkContext
 
 from penstock.errors import BatchFailedError, ConfigError
 from penstock.journal import JournalStream
-from penstock.journal.raw_records import from_raw
+from penstock.journal.bad_records.raw_records import from_raw
 from penstock.storage import open_storage
 from penstock.streaming import DStream, StreamingContext
 from penstock.testing import ManualClock

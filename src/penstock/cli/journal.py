@@ -30,7 +30,7 @@ from penstock.cli.journal_records import as_json, as_text, records
 from penstock.cli.journal_replay import replay_dead_letters
 from penstock.errors import ConfigError, LogFormatError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
-from penstock.journal.losses import skip_command
+from penstock.journal.losses.ledger import skip_command
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 

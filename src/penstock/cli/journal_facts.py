@@ -8,11 +8,11 @@ from typing import Literal
 
 from penstock.errors import DamagedBlockError
 from penstock.journal import Bounds, JournalStream, consumers
-from penstock.journal.dead_letters import pending_findings
+from penstock.journal.bad_records.dead_letters import pending_findings
+from penstock.journal.bounds.usage import read_claim
 from penstock.journal.layout import WriterId
-from penstock.journal.losses import Lost, lost_ranges, without_lost
+from penstock.journal.losses.ledger import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
-from penstock.journal.usage import read_claim
 from penstock.model import OffsetRange, Offsets
 
 __all__ = ["ConsumerFacts", "StreamFacts", "WriterFacts", "look_at_stream"]

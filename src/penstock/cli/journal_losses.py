@@ -13,8 +13,8 @@ from rich.table import Table
 
 from penstock.cli.journal_places import JsonOption, PathArgument, names, open_journal, open_stream
 from penstock.errors import ConfigError
-from penstock.journal.losses import Loss, read_losses
-from penstock.journal.skip import check_skip, skip
+from penstock.journal.losses.ledger import Loss, read_losses
+from penstock.journal.losses.skip import check_skip, skip
 from penstock.model import OffsetRange
 
 __all__ = ["list_losses", "skip_records"]

@@ -9,8 +9,8 @@ import typer
 
 from penstock.cli.journal_places import PathArgument, names, open_journal, open_stream
 from penstock.journal import JournalStream
-from penstock.journal.dead_letters import open_dead_letters, source_stream
-from penstock.journal.replay import letters_to_replay, replay
+from penstock.journal.bad_records.dead_letters import open_dead_letters, source_stream
+from penstock.journal.bad_records.replay import letters_to_replay, replay
 
 __all__ = ["replay_dead_letters"]
 

@@ -5,14 +5,14 @@ offset range, ``penstock.journal.spark`` reads it on Spark, ``retire`` deletes w
 is past. The format is described byte for byte in docs/journal-format.md.
 """
 
-from penstock.journal.amounts import Amount, Bounds
+from penstock.journal.bounds.amounts import Amount, Bounds
+from penstock.journal.bounds.room import JournalRoom
 from penstock.journal.commit_policy import CommitPolicy
 from penstock.journal.group import DeferredPosition
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.progress import StreamProgress
 from penstock.journal.reader import read_batches, read_records
 from penstock.journal.retention import commit_consumer, consumers, remove_consumer, retire
-from penstock.journal.room import JournalRoom
 from penstock.journal.schema import RecordFormat
 from penstock.journal.stream import JournalStream, stream_names
 from penstock.journal.verify import Verdict, verify_stream

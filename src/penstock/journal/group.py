@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.journal.amounts import NOTHING
 from penstock.journal.block import BlockFooter
+from penstock.journal.bounds.amounts import NOTHING
 from penstock.journal.commit_policy import GroupFacts
 
 __all__ = ["Ack", "DeferredPosition", "EncodedGroup", "Group", "Store"]

@@ -42,9 +42,9 @@ from penstock.errors import (
     PenstockError,
     WriterBrokenError,
 )
-from penstock.journal.allowance import Account, Allowance
-from penstock.journal.amounts import Amount, Bounds
 from penstock.journal.block import BlockFooter, encode_block
+from penstock.journal.bounds.allowance import Account, Allowance
+from penstock.journal.bounds.amounts import Amount, Bounds
 from penstock.journal.commit_policy import CommitPolicy
 from penstock.journal.epochs import claim_writer, publish_seal
 from penstock.journal.group import Ack, DeferredPosition, EncodedGroup, Group, Store
@@ -70,7 +70,7 @@ class JournalWriter:
             ``"zstd"``.
         max_buffered_bytes: how much may wait to become durable, at most 1 GiB.
         bounds: what the stream may hold. With bounds nothing is taken before ``allow`` is called;
-            see penstock.journal.room for who does.
+            see penstock.journal.bounds.room for who does.
         on_failure: called once, from a thread of the writer, when it breaks or is fenced; must not
             block, nor close the writer.
 

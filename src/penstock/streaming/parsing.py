@@ -1,7 +1,7 @@
 """``parse``: a stream of the values that a parser makes of a journal's records.
 
 What a parser refuses can fail the batch, be dropped, or become dead letters; docs/bad-records.md is
-for users, penstock.journal.parsing does it in the tasks.
+for users, penstock.journal.bad_records.parsing does it in the tasks.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from pyspark import RDD, Accumulator
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.journal import JournalStream
-from penstock.journal.dead_letters import collect, create_dead_letters, dead_letter_stream
-from penstock.journal.parsing import (
+from penstock.journal.bad_records.dead_letters import (
+    collect,
+    create_dead_letters,
+    dead_letter_stream,
+)
+from penstock.journal.bad_records.parsing import (
     AddRefusals,
     DeadLetters,
     Drop,

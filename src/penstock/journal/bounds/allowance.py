@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.journal.amounts import NOTHING, Amount, Bounds, is_within
+from penstock.journal.bounds.amounts import NOTHING, Amount, Bounds, is_within
 from penstock.journal.group import Store
 
 __all__ = ["Account", "Allowance"]

@@ -24,12 +24,17 @@ from contextlib import suppress
 import pyarrow as pa
 
 from penstock.errors import AlreadyExistsError, ConfigError
-from penstock.journal.dead_letters import collect, last_writer, source_stream, uncollected
+from penstock.journal.bad_records.dead_letters import (
+    collect,
+    last_writer,
+    source_stream,
+    uncollected,
+)
+from penstock.journal.bad_records.raw_records import from_raw
 from penstock.journal.epochs import publish_seal
 from penstock.journal.layout import parse_writer
 from penstock.journal.offsets import advance, ranges_between
 from penstock.journal.progress import StreamProgress
-from penstock.journal.raw_records import from_raw
 from penstock.journal.reader import read_batches, readable_ranges
 from penstock.journal.retention import commit_consumer, consumers, retire
 from penstock.journal.stream import JournalStream

@@ -31,7 +31,13 @@ from penstock.errors import (
     NotFoundError,
 )
 from penstock.journal.layout import WriterId, claim_path, parse_writer
-from penstock.journal.losses import Loss, create_loss, lost_ranges, skip_commands, without_lost
+from penstock.journal.losses.ledger import (
+    Loss,
+    create_loss,
+    lost_ranges,
+    skip_commands,
+    without_lost,
+)
 from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.journal.verify import check_block, known_end
 from penstock.model import OffsetRange

@@ -9,7 +9,7 @@ The dead letters of stream ``clicks`` are the journal stream ``clicks-dead``, wi
 Invariants:
 
 1. A finding is durable before its task ends, and so before its batch is committed.
-2. A cell is a function of the batch's planned range alone (penstock.journal.parsing), so a task
+2. A cell is a function of the batch's planned range alone (``parsing`` beside this), so a task
    that runs again, a speculative one, and a batch that runs again name their findings alike, and
    find the name taken. Findings of another parser have other names, so none hides another.
 3. A block's footer names, as its position, the findings that it holds. Before the next block is
@@ -81,7 +81,7 @@ class DeadLetter:
     """One refused record; the columns of a dead-letter stream."""
 
     raw: bytes
-    """The record as bytes; see penstock.journal.raw_records."""
+    """The record as bytes; see penstock.journal.bad_records.raw_records."""
     error_type: str
     error: str
     writer: str

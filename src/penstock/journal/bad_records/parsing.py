@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.errors import BadRecordError
-from penstock.journal.dead_letters import DeadLetter, record_finding
-from penstock.journal.raw_records import to_raw
+from penstock.journal.bad_records.dead_letters import DeadLetter, record_finding
+from penstock.journal.bad_records.raw_records import to_raw
+from penstock.journal.bad_records.replay import EarlierAttempts
 from penstock.journal.reader import read_slices, slice_ranges
-from penstock.journal.replay import EarlierAttempts
 from penstock.journal.slices import BlockSlice, task_count
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange

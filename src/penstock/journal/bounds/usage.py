@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from penstock.errors import LogFormatError, NotFoundError
-from penstock.journal.amounts import NOTHING, Amount, Bounds
 from penstock.journal.block import BlockFooter
+from penstock.journal.bounds.amounts import NOTHING, Amount, Bounds
 from penstock.journal.layout import WriterId, room_path
 from penstock.journal.retention import consumers, floor_of
 from penstock.journal.stream import BlockEntry, JournalStream

@@ -5,7 +5,7 @@
 Invariants:
 
 1. An entry is created exclusively and never changed. Its name holds the range: readers only list.
-2. An entry is made for records that cannot be read (penstock.journal.skip checks it): none hides
+2. An entry is made for records that cannot be read (``skip`` checks it): none hides
    sound data.
 3. Readers leave out what the ledger has, and nothing else. That they do is logged, once a process.
 """

@@ -18,7 +18,7 @@ Prior art: Dekker's algorithm; bounded counters by escrow (O'Neil 1986).
 from __future__ import annotations
 
 from penstock.errors import JournalFullError
-from penstock.journal.amounts import (
+from penstock.journal.bounds.amounts import (
     NOTHING,
     Amount,
     Bounds,
@@ -26,7 +26,13 @@ from penstock.journal.amounts import (
     is_near,
     is_within,
 )
-from penstock.journal.usage import Claim, ReceiverUsage, StreamUsage, remove_claim, write_claim
+from penstock.journal.bounds.usage import (
+    Claim,
+    ReceiverUsage,
+    StreamUsage,
+    remove_claim,
+    write_claim,
+)
 from penstock.journal.writer import JournalWriter
 
 __all__ = ["JournalRoom"]

@@ -1,0 +1,1 @@
+"""Records that a parser refuses: findings of the tasks, the dead-letter stream, its replay."""

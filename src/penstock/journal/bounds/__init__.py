@@ -1,0 +1,1 @@
+"""How much a stream may hold, over all of its writers: bytes of blocks, records not yet read."""
