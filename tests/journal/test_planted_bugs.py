@@ -230,8 +230,8 @@ def let_nulls_into_required_columns(patch: Patch) -> None:
     )
 )
 def forget_the_position_when_a_block_brings_none(patch: Patch) -> None:
-    load = writer._load_position
-    patch.setattr(writer, "_load_position", lambda text, _: load(text, None))
+    load = writer.load_position
+    patch.setattr(writer, "load_position", lambda text, _: load(text, None))
 
 
 # -- takeover --

@@ -8,8 +8,8 @@ is past. The format is described byte for byte in docs/journal-format.md.
 from penstock.journal.bounds.amounts import Amount, Bounds
 from penstock.journal.bounds.room import JournalRoom
 from penstock.journal.commit_policy import CommitPolicy
-from penstock.journal.group import DeferredPosition
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
+from penstock.journal.positions import DeferredPosition
 from penstock.journal.progress import StreamProgress
 from penstock.journal.reader import read_batches, read_records
 from penstock.journal.retention import commit_consumer, consumers, remove_consumer, retire

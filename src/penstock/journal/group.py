@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,34 +12,14 @@ import pyarrow as pa
 from penstock.journal.block import BlockFooter
 from penstock.journal.bounds.amounts import NOTHING
 from penstock.journal.commit_policy import GroupFacts
+from penstock.journal.positions import DeferredPosition
 
-__all__ = ["Ack", "DeferredPosition", "EncodedGroup", "Group", "Store"]
+__all__ = ["Ack", "EncodedGroup", "Group", "Store"]
 
 Ack = Callable[[], None]
 
 _OBJECT_OVERHEAD = 64
 """Bytes that a buffered object takes beside its content: many empty records need memory, too."""
-
-
-class DeferredPosition(ABC):
-    """A position that tells where its own records are, so that it can only be made with the block.
-
-    It is given to a store in place of a JSON value. Both methods are called from one thread of the
-    writer, before anything is durable (the ack tells that), and must not call the writer.
-    """
-
-    __slots__ = ()
-
-    @abstractmethod
-    def place(self, writer: str, start_offset: int, end_offset: int) -> None:
-        """Learn which offsets the records get; called once, in the order of the stores."""
-
-    @abstractmethod
-    def value(self) -> Any:
-        """Return the position, a JSON value; None leaves the one before it in force.
-
-        Asked of a block's last store only, when all of the block's stores were placed.
-        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,8 @@ Prior art: Spark's BatchedWriteAheadLog and BlockGenerator; group commit as data
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
-import reprlib
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -36,9 +34,7 @@ import pyarrow as pa
 from penstock.errors import (
     AlreadyExistsError,
     ConfigError,
-    FencedError,
     JournalError,
-    JournalFullError,
     PenstockError,
     WriterBrokenError,
 )
@@ -47,9 +43,11 @@ from penstock.journal.bounds.allowance import Account, Allowance
 from penstock.journal.bounds.amounts import Amount, Bounds
 from penstock.journal.commit_policy import CommitPolicy
 from penstock.journal.epochs import claim_writer, publish_seal
-from penstock.journal.group import Ack, DeferredPosition, EncodedGroup, Group, Store
+from penstock.journal.group import Ack, EncodedGroup, Group, Store
 from penstock.journal.layout import WriterId, block_path
+from penstock.journal.positions import DeferredPosition, dump_position, load_position
 from penstock.journal.stream import JournalStream
+from penstock.journal.writer_errors import WriterErrors
 from penstock.model import COMPRESSIONS
 
 __all__ = ["JournalWriter"]
@@ -106,6 +104,7 @@ class JournalWriter:
         self.stream = stream
         self.id: WriterId
         self.id, position = claim_writer(stream, receiver)
+        self._errors = WriterErrors(stream, self.id)
         bounds = bounds or Bounds()
         self._policy = _within(policy or CommitPolicy(), bounds)
         self._max_store_bytes = min(_MAX_BUFFERED_BYTES, bounds.max_store_bytes)
@@ -182,7 +181,7 @@ class JournalWriter:
                 writer, or be acked.
         """
         item, size = self.stream.format.check_one(record)
-        return self._store(Store([item], 1, size, _dump_position(position), ack), wait)
+        return self._store(Store([item], 1, size, dump_position(position), ack), wait)
 
     def append_all(
         self,
@@ -212,7 +211,7 @@ class JournalWriter:
                 ids=self._ids(),
                 hint="store nothing, or give the position as a JSON value",
             )
-        return self._store(Store(batches, count, size, _dump_position(position), ack), wait)
+        return self._store(Store(batches, count, size, dump_position(position), ack), wait)
 
     def flush(self) -> None:
         """Block until all that was appended before is durable.
@@ -319,7 +318,7 @@ class JournalWriter:
 
     def _wait_for_room(self, store: Store) -> None:
         if not (self._may_wait or self._allowance.has_room(store)):
-            raise self._no_room("append")
+            raise self._errors.no_room("append")
         self._progress.wait()
         self._check_open()
 
@@ -357,7 +356,7 @@ class JournalWriter:
                 newest = BlockFooter(newest.end_offset, group.count, position)
                 self._blocks.put(EncodedGroup(group, newest, self._encode(group, newest)))
             except Exception as e:
-                self._fail(self._broken("encode block", e))
+                self._fail(self._errors.broken("encode block", e))
         self._blocks.put(None)
 
     def _position_of(self, group: Group, before: BlockFooter) -> Any:
@@ -368,7 +367,7 @@ class JournalWriter:
         if isinstance(group.position, DeferredPosition):
             value = group.position.value()
             return before.position if value is None else value
-        return _load_position(group.position, before.position)
+        return load_position(group.position, before.position)
 
     def _encode(self, group: Group, footer: BlockFooter) -> pa.Buffer | None:
         if not group.count:
@@ -419,13 +418,13 @@ class JournalWriter:
                     self._last_publish_s = time.monotonic()
                 self.stream.storage.create(path, block.data)
         except AlreadyExistsError as e:
-            self._fail(self._fenced(path, e))
+            self._fail(self._errors.fenced(path, e))
             return False
         except JournalError as e:
             self._fail(e)
             return False
         except Exception as e:
-            self._fail(self._broken("publish block", e, path))
+            self._fail(self._errors.broken("publish block", e, path))
             return False
         with self._lock:
             if block.data is not None:
@@ -440,19 +439,9 @@ class JournalWriter:
     def _await_allowance(self, size_bytes: int) -> None:
         while not self._allowance.fits(size_bytes):
             if not self._may_wait:
-                raise self._no_room("publish block")
+                raise self._errors.no_room("publish block")
             self._progress.wait()
             self._check_healthy("publish block")
-
-    def _no_room(self, operation: str) -> JournalFullError:
-        return JournalFullError(
-            "the bound on the stream leaves no room, and the receiver is to end",
-            operation=operation,
-            path=self.stream.storage.uri(self.stream.name),
-            ids=self._ids(),
-            hint="what was not acked is for the source to send again; `penstock journal ls` shows "
-            "which consumer is behind",
-        )
 
     def _call(self, ack: Ack) -> None:
         try:
@@ -473,13 +462,13 @@ class JournalWriter:
 
     def _seal(self) -> None:
         # All records are durable by now, and with them every position that any store brought.
-        position = _load_position(self._last_position, self._newest.position)
+        position = load_position(self._last_position, self._newest.position)
         try:
             publish_seal(self.stream, self.id, replace(self._newest, position=position))
         except AlreadyExistsError:
             return  # a successor sealed this writer, after all that it published
         except PenstockError as e:
-            raise self._broken("seal writer", e) from e
+            raise self._errors.broken("seal writer", e) from e
 
     def _fail(self, error: JournalError) -> None:
         """End this writer for good, from one of its threads."""
@@ -500,52 +489,10 @@ class JournalWriter:
             self._work.notify()
             return True
 
-    def _fenced(self, path: str, cause: AlreadyExistsError) -> FencedError:
-        error = FencedError(
-            "a successor sealed this writer",
-            operation="publish block",
-            path=self.stream.storage.uri(path),
-            ids=self._ids(),
-            hint="another attempt of this receiver runs; nothing unacked was lost, stop this one",
-        )
-        error.__cause__ = cause
-        return error
-
-    def _broken(
-        self, operation: str, cause: BaseException, path: str | None = None
-    ) -> WriterBrokenError:
-        error = WriterBrokenError(
-            "the writer broke; what it had not acked is for the source to send again",
-            operation=operation,
-            path=path and self.stream.storage.uri(path),
-            ids=self._ids(),
-            hint="open a new writer, which seals this one and goes on",
-        )
-        error.__cause__ = cause
-        return error
-
     def _ids(self) -> dict[str, str]:
-        return {"stream": self.stream.name, "writer": str(self.id)}
+        return self._errors.ids
 
 
 def _within(policy: CommitPolicy, bounds: Bounds) -> CommitPolicy:
     """Return the policy with blocks small enough for the bounds."""
     return replace(policy, max_block_bytes=min(policy.max_block_bytes, bounds.max_block_bytes))
-
-
-def _dump_position(position: Any) -> str | DeferredPosition | None:
-    if position is None or isinstance(position, DeferredPosition):
-        return position
-    try:
-        return json.dumps(position, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as e:
-        raise ConfigError(
-            f"position {reprlib.repr(position)} is no JSON value",
-            operation="append",
-            hint="build positions from dict, list, str, int, float, bool and None",
-        ) from e
-
-
-def _load_position(text: str | None, earlier: Any) -> Any:
-    """Return the position in a store's JSON text; the one from before when it brought none."""
-    return earlier if text is None else json.loads(text)

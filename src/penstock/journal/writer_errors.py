@@ -1,0 +1,54 @@
+"""How a writer ends: each with what it means for the records that were not acked."""
+
+from __future__ import annotations
+
+from penstock.errors import AlreadyExistsError, FencedError, JournalFullError, WriterBrokenError
+from penstock.journal.layout import WriterId
+from penstock.journal.stream import JournalStream
+
+__all__ = ["WriterErrors"]
+
+
+class WriterErrors:
+    """Makes the errors of one writer."""
+
+    def __init__(self, stream: JournalStream, writer: WriterId) -> None:
+        self._stream = stream
+        self.ids = {"stream": stream.name, "writer": str(writer)}
+
+    def fenced(self, path: str, cause: AlreadyExistsError) -> FencedError:
+        """Return the error of a publish that found its name taken."""
+        error = FencedError(
+            "a successor sealed this writer",
+            operation="publish block",
+            path=self._stream.storage.uri(path),
+            ids=self.ids,
+            hint="another attempt of this receiver runs; nothing unacked was lost, stop this one",
+        )
+        error.__cause__ = cause
+        return error
+
+    def broken(
+        self, operation: str, cause: BaseException, path: str | None = None
+    ) -> WriterBrokenError:
+        """Return the error of any other failure."""
+        error = WriterBrokenError(
+            "the writer broke; what it had not acked is for the source to send again",
+            operation=operation,
+            path=path and self._stream.storage.uri(path),
+            ids=self.ids,
+            hint="open a new writer, which seals this one and goes on",
+        )
+        error.__cause__ = cause
+        return error
+
+    def no_room(self, operation: str) -> JournalFullError:
+        """Return the error of a store or publish that may not wait for room any longer."""
+        return JournalFullError(
+            "the bound on the stream leaves no room, and the receiver is to end",
+            operation=operation,
+            path=self._stream.storage.uri(self._stream.name),
+            ids=self.ids,
+            hint="what was not acked is for the source to send again; `penstock journal ls` shows "
+            "which consumer is behind",
+        )
