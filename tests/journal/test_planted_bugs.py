@@ -400,13 +400,13 @@ def take_a_shrunken_journal_for_one_without_news(patch: Patch) -> None:
 
 @caught_by(alone(test_retention.test_blocks_before_the_committed_offset_go, 5, [3, 6], False))
 def retire_one_record_too_far(patch: Patch) -> None:
-    floor = retention._floor
+    floor = retention.floor_of
 
     def generous(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
         found = floor(writer, committed)
         return found if found is None else found + 1
 
-    patch.setattr(retention, "_floor", generous)
+    patch.setattr(retention, "floor_of", generous)
 
 
 @caught_by(alone(test_retention.test_the_fence_outlives_retention))
