@@ -12,9 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner, Result
 
-from penstock.cli.main import app
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import (
     Bounds,
@@ -27,6 +25,7 @@ from penstock.journal import (
 )
 from penstock.journal.layout import WriterId
 from penstock.storage import open_storage
+from tests.cli.commands import Commands
 from tests.journal.helpers import path_of, rewrite, write_blocks
 
 ROOT = Path(__file__).parents[2]
@@ -34,20 +33,8 @@ BLOCKS = [[f"line {number}" for number in range(start, start + 100)] for start i
 ROWS = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("raw", pa.binary())])
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["journal", *arguments], env={"COLUMNS": "100"})
-
-
-def succeed(*arguments: str) -> str:
-    done = run(*arguments)
-    assert done.exception is None, done.exception
-    return done.output
-
-
-def fail(*arguments: str) -> PenstockError:
-    done = run(*arguments)
-    assert isinstance(done.exception, PenstockError)
-    return done.exception
+_JOURNAL = Commands("journal")
+run, succeed, fail = _JOURNAL.run, _JOURNAL.succeed, _JOURNAL.fail
 
 
 @pytest.fixture

@@ -6,17 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from penstock.cli.main import app
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat, commit_consumer, consumers
 from penstock.storage import open_storage
+from tests.cli.commands import Commands
 from tests.journal.helpers import write_blocks
 
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["journal", "consumers", *arguments], env={"COLUMNS": "100"})
+run = Commands("journal", "consumers").run
 
 
 @pytest.fixture

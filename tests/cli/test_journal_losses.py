@@ -9,21 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from penstock.cli.main import app
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.layout import WriterId
 from penstock.storage import open_storage
+from tests.cli.commands import Commands
 from tests.journal.helpers import path_of, rewrite, write_blocks
 
 BLOCKS = [["a", "b"], ["c"], ["d"]]
 
 
-def run(*arguments: str, answer: str | None = None) -> Result:
-    environment = {"COLUMNS": "160"}
-    return CliRunner().invoke(app, ["journal", *arguments], env=environment, input=answer)
+run = Commands("journal", columns=160).run
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from penstock.cli.main import app
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.bad_records.dead_letters import (
@@ -19,13 +17,13 @@ from penstock.journal.bad_records.dead_letters import (
 )
 from penstock.model import OffsetRange
 from penstock.storage import open_storage
+from tests.cli.commands import Commands
 from tests.journal.helpers import read_all, write_blocks
 
 WRITER = "r0-00000000"
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["journal", *arguments], env={"COLUMNS": "160"})
+run = Commands("journal", columns=160).run
 
 
 @pytest.fixture

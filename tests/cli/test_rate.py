@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.cli.main import app
-from penstock.errors import ConfigError, LogFormatError, PenstockError
+from penstock.errors import ConfigError, LogFormatError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.rate import (
     RATES_KEY,
@@ -23,24 +21,13 @@ from penstock.rate import (
     encode_rates,
 )
 from penstock.storage import open_storage
+from tests.cli.commands import Commands
 
 BATCHES = 30
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["rate", *arguments], env={"COLUMNS": "120"})
-
-
-def succeed(*arguments: str) -> str:
-    done = run(*arguments)
-    assert done.exception is None, done.exception
-    return done.output
-
-
-def fail(*arguments: str) -> PenstockError:
-    done = run(*arguments)
-    assert isinstance(done.exception, PenstockError), done.output
-    return done.exception
+_RATE = Commands("rate", columns=120)
+run, succeed, fail = _RATE.run, _RATE.succeed, _RATE.fail
 
 
 def ended(batch_id: int) -> EndedBatch:
