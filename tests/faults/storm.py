@@ -27,7 +27,7 @@ from penstock.receivers import read_status
 from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.pids import executor_of, is_alive, parent
-from tests.faults.sources.source import Balance, Source
+from tests.faults.sources.source import PLACES, Balance, Source
 from tests.waiting import eventually
 
 _PROGRAM = Path(__file__).with_name("source_program.py")
@@ -47,6 +47,7 @@ class Site:
         self._zombies: list[int] = []
         self.spark = _Kept(self._start_driver)
         self.ingest = _Kept(self._start_ingest)
+        self._kept = {"spark": self.spark, "ingest": self.ingest}
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -73,6 +74,18 @@ class Site:
         """Return the receiver's process as soon as there is one, other than ``but``."""
         assert eventually(lambda: self.pid(place, but) is not None, _PATIENCE_S), self.errors()
         return self.pid(place, but) or self.wait_pid(place, but)
+
+    def recovered(self) -> bool:
+        """Whether both receivers are up, and all that were stopped and woken have ended."""
+        up = all(self.pid(place) is not None for place in PLACES)
+        return up and not any(is_alive(pid) for pid in self._zombies)
+
+    def state(self) -> str:
+        """Return what is up, for the message of a failed test."""
+        receivers = {place: self.pid(place) for place in PLACES}
+        ends = {place: kept.process.poll() for place, kept in self._kept.items()}
+        zombies = [pid for pid in self._zombies if is_alive(pid)]
+        return f"receivers {receivers}, ends {ends}, woken and alive {zombies}\n{self.errors()}"
 
     def stop(self, pid: int) -> None:
         """SIGSTOP a process; it is woken when the site ends, if not before."""

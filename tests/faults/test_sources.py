@@ -20,6 +20,7 @@ from tests.faults.sources.source import Source
 from tests.faults.sources.tail import TailSource
 from tests.faults.storm import Site, Storm
 from tests.receivers.mqtt_broker import needs_mosquitto
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -54,8 +55,7 @@ def weather(root: Path, source: Source, faults: int) -> None:
         with source.sending():
             site.spark.wait_line("committed")
             storm.rage(faults)
-            for place in ("spark", "ingest"):
-                site.wait_pid(place)
+            assert eventually(site.recovered, 120.0), f"seed {seed}: {site.state()}"
         balance = site.settle()
     print(f"seed {seed}: {dict(storm.struck)}: {balance}")
     assert balance.ok, f"seed {seed}: {dict(storm.struck)}: {balance}\n{site.errors()}"

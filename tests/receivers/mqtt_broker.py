@@ -73,6 +73,10 @@ class Broker:
             return (self.folder / "log").read_text()
         return ""
 
+    def has_logged(self, text: str) -> bool:
+        """Whether it has logged such a line so far."""
+        return text in self.log()
+
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)

@@ -31,6 +31,7 @@ from penstock.receivers import (
     read_status,
     write_order,
 )
+from penstock.receivers.control import Status, write_status
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage
 from tests.waiting import eventually
@@ -185,6 +186,40 @@ def test_fenced_receiver_ends_and_publishes_nothing_more(stream: JournalStream) 
     assert [type(e) for e in raised] == [FencedError]
     assert acked == []
     assert all_records(stream) == ["a"]
+
+
+def test_a_later_attempts_status_stands_and_ends_this_one(stream: JournalStream) -> None:
+    receiver = Scripted()
+    with running(make(stream, receiver)) as raised:
+        receiver.wait_started()
+        later = Status(RUN, "r0-00000007", "started", "elsewhere", 7, changed_ms=0)
+        write_status(stream, "r0", later)
+        receiver.reportError("woken late")
+    assert [type(e) for e in raised] == [FencedError]
+    assert read_status(stream, "r0") == later
+
+
+@pytest.mark.parametrize("by_an_earlier_attempt", [True, False])
+def test_a_status_that_is_not_its_own_is_written_again(
+    stream: JournalStream, by_an_earlier_attempt: bool
+) -> None:
+    JournalWriter(stream, "r0").close()  # epoch 0
+    receiver = Scripted()
+    with running(make(stream, receiver)):
+        receiver.wait_started()
+        if by_an_earlier_attempt:
+            stopped = Status(RUN, "r0-00000000", "stopped", "elsewhere", 7, changed_ms=0)
+            write_status(stream, "r0", stopped)
+        else:
+            stream.storage.delete("lines/control/r0.status.json")
+        assert eventually(lambda: says(stream, "r0-00000001"), WAIT_S)
+        write_order(stream, "r0", Order(RUN, stop=True))
+
+
+def says(stream: JournalStream, writer: str) -> bool:
+    """Whether the status is of that writer."""
+    status = read_status(stream, "r0")
+    return status is not None and status.writer == writer
 
 
 def test_order_of_another_run_ends_the_receiver(stream: JournalStream) -> None:

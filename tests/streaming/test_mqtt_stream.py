@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import SparkContext
 
+from penstock.errors import ConfigError
 from penstock.streaming import StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
@@ -64,3 +66,33 @@ def test_each_message_is_in_one_batch_also_after_a_restart(
     with publisher(broker) as source:
         source.publish(["2"])  # kept for the session while no program runs
     assert run(sc, broker, clock, "3", wanted=2) == [("plant/a", b"2"), ("plant/a", b"3")]
+
+
+def test_receivers_of_a_group_share_the_messages_out(
+    sc: SparkContext, broker: Broker, clock: ManualClock, tmp_path: Path
+) -> None:
+    payloads: list[str] = []
+    ssc = StreamingContext(sc, 1, clock=clock)
+    with pytest.raises(ConfigError, match="each get every message"):
+        ssc.mqttStream("127.0.0.1", broker.port, "plant/#", receivers=2)
+    stream = ssc.mqttStream(
+        "127.0.0.1", broker.port, "plant/#", name="plant", share_group="g", receivers=2
+    )
+    stream.foreachRDD(
+        lambda time, rdd: payloads.extend(rdd.map(lambda m: m["payload"].decode()).collect())
+    )
+    stepper = Stepper(ssc, clock)
+    sent = [str(n) for n in range(40)]
+    ssc.start()
+    try:
+        for place in range(2):
+            subscribed = f"Sending SUBACK to penstock-plant-r{place}"
+            assert eventually(partial(broker.has_logged, subscribed))
+        with publisher(broker) as source:
+            source.publish(sent)
+        assert eventually(lambda: broker.log().count("PUBACK from penstock-plant-r") >= len(sent))
+        stepper.step()
+    finally:
+        ssc.stop(stopSparkContext=False)
+    assert sorted(payloads) == sorted(sent)
+    assert all(broker.has_logged(f"PUBACK from penstock-plant-r{place}") for place in range(2))

@@ -1,4 +1,9 @@
-"""What a receiver says of itself while it runs: its status file, and a line in the log."""
+"""What a receiver says of itself while it runs: its status file, and a line in the log.
+
+One file serves all attempts of a receiver. The newest one's word stands: an attempt that woke up
+late sees a later writer there, says nothing, and knows that it was replaced; should it have been
+stopped between looking and writing, its successor writes again at its next look.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,9 @@ import socket
 import threading
 import time
 
-from penstock.receivers.control import State, Status, write_status
+from penstock.errors import LogFormatError, PenstockError
+from penstock.journal.layout import parse_writer
+from penstock.receivers.control import State, Status, read_status, write_status
 from penstock.receivers.task import ReceiverTask
 
 __all__ = ["StatusReport"]
@@ -17,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class StatusReport:
-    """Keeps one receiver's status file. Thread-safe: the last change is what the file says."""
+    """Keeps one attempt's word in its receiver's status file. Thread-safe."""
 
     def __init__(self, task: ReceiverTask) -> None:
         self._task = task
@@ -32,6 +39,19 @@ class StatusReport:
         with self._lock:
             self._state, self._writer = state, writer
             self._write()
+
+    def look(self) -> bool:
+        """See that the file says what this attempt said; return whether a later one took over."""
+        with self._lock:
+            try:
+                found = self._read()
+            except PenstockError:
+                return False  # the next look will tell
+            if found is not None and _epoch(found.writer) > _epoch(self._writer):
+                return True
+            if found is None or found.writer != self._writer:
+                self._write()
+            return False
 
     def error(self, message: str, error: BaseException | None, state: State | None = None) -> None:
         """Say that something went wrong, and what state the receiver is in if that changed."""
@@ -60,10 +80,23 @@ class StatusReport:
             listening_at=self._task.receiver.listeningAt,
         )
         try:
-            write_status(self._task.stream, self._task.name, status)
+            found = self._read()
+            if found is None or _epoch(found.writer) <= _epoch(self._writer):
+                write_status(self._task.stream, self._task.name, status)
         except Exception:
             _log.exception(
                 "Receiver %s of stream %s could not say its status",
                 self._task.name,
                 self._task.stream.name,
             )
+
+    def _read(self) -> Status | None:
+        try:
+            return read_status(self._task.stream, self._task.name)
+        except LogFormatError:
+            return None  # damaged: to be written anew
+
+
+def _epoch(writer: str) -> int:
+    parsed = parse_writer(writer)
+    return -1 if parsed is None else parsed.epoch

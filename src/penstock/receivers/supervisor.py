@@ -196,6 +196,13 @@ class ReceiverSupervisor:
             return _Event("stop", "ordered")
         if order.run != self._task.run:
             return _Event("superseded", "another process runs this receiver")
+        if self._status.look():
+            raise FencedError(
+                "a later attempt of this receiver runs",
+                operation="run receiver",
+                ids=self._ids(),
+                hint="nothing to do: it sealed this one's writer, which can publish nothing more",
+            )
         self._intake.limit(order)
         self._room.look()
         if self._room.failure is not None:

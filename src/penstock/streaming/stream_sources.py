@@ -205,14 +205,25 @@ class StreamSources(ABC):
         tls_ca: str | None = None,
         tls_certificate: str | None = None,
         tls_key: str | None = None,
+        receivers: int = 1,
     ) -> ReceiverInputDStream:
         """Return the stream of messages that an MQTT broker delivers, acknowledged when durable.
 
         Records are dicts, and rows on the DataFrame path: ``topic`` (str), ``payload`` (bytes),
         ``qos``, ``retained``, ``received_ms``. The arguments are those of
         ``penstock.receivers.MqttReceiver``, and ``name``, for which see ``receiverStream``: it is
-        part of the client id, so of the session at the broker, unless ``client_id`` is given.
+        part of the client id, so of the session at the broker, unless ``client_id`` is given. More
+        ``receivers`` than one share the messages out as a ``share_group``.
+
+        Raises:
+            ConfigError: several receivers have no group, so each would get every message.
         """
+        if receivers > 1 and share_group is None:
+            raise ConfigError(
+                f"{receivers} receivers without a share_group would each get every message",
+                operation="mqttStream",
+                hint="name a share_group, or use one receiver",
+            )
         receiver = MqttReceiver(
             host,
             port,
@@ -228,7 +239,9 @@ class StreamSources(ABC):
             tls_certificate=tls_certificate,
             tls_key=tls_key,
         )
-        return self.receiverStream(receiver, self._name("mqtt") if name is None else name)
+        return self.receiverStream(
+            [receiver] * receivers, self._name("mqtt") if name is None else name
+        )
 
     def textFileStream(self, directory: str, name: str | None = None) -> DStream:
         """Return the stream of lines (UTF-8) of new files in a directory; see ``fileStream``."""

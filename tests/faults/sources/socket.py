@@ -106,6 +106,16 @@ class _Connection(threading.Thread):
                 if not self._send():
                     self.failed = True
                     return
+            self.failed = not self._finish()
+
+    def _finish(self) -> bool:
+        """Whether the receiver read all there is: it closes in order when it sees the end."""
+        try:
+            self._client.shutdown(socket.SHUT_WR)
+            self._client.settimeout(10)
+            return self._client.recv(1) == b""
+        except OSError:
+            return False
 
     def _send(self) -> bool:
         lines = b"".join(b"%d:%d\n" % (self.number, self.sent + n) for n in range(20))
