@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, for 0 s: close() sends RST, what is queued is gone
@@ -19,8 +19,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._all: list[socket.socket] = []
+        self._open: set[_Pair] = set()
         self._threads: list[threading.Thread] = []
         self._ended = False
         self.accepted = 0
@@ -39,20 +38,14 @@ class Proxy:
             self.cut()
             for thread in self._threads:
                 thread.join(10)
-            # Only now: a number that was closed while a thread reads it would be used again.
-            for connection in self._all:
-                connection.close()
             assert not any(thread.is_alive() for thread in self._threads)
 
     def cut(self) -> int:
         """Reset all connections in both directions; return how many there were."""
         with self._lock:
-            cut, self._open = self._open, set()
-        for connection in cut:
-            with suppress(OSError):
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads it
-        return len(cut) // 2
+            for pair in self._open:
+                pair.cut()
+            return len(self._open)
 
     def _accept(self) -> None:
         while not self._ended:
@@ -67,24 +60,52 @@ class Proxy:
                 client.close()
                 continue
             server.settimeout(None)
+            pair = _Pair(client, server)
             with self._lock:
-                self._open |= {client, server}
-                self._all += (client, server)
+                self._open.add(pair)
                 self.accepted += 1
-            self._spawn(self._forward, client, server)
-            self._spawn(self._forward, server, client)
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            self._spawn(self._forward, pair, client, server)
+            self._spawn(self._forward, pair, server, client)
 
-    def _spawn(self, run: object, *args: socket.socket) -> None:
-        thread = threading.Thread(target=run, args=args, daemon=True)  # type: ignore[arg-type]
+    def _spawn(self, run: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=run, args=args, daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _forward(self, source: socket.socket, target: socket.socket) -> None:
+    def _forward(self, pair: _Pair, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(1 << 16):
                 target.sendall(data)
-        for connection in (source, target):
+        pair.end()
+        with self._lock:
+            pair.directions -= 1
+            if pair.directions == 0:  # before, a thread might read a number that is used again
+                self._open.discard(pair)
+                pair.close()
+
+
+class _Pair:
+    """The two connections of one that is forwarded."""
+
+    def __init__(self, *connections: socket.socket) -> None:
+        self._connections = connections
+        self.directions = len(connections)
+        """How many of them are still forwarded."""
+
+    def cut(self) -> None:
+        """Reset both."""
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.end()
+
+    def end(self) -> None:
+        """Shut both down, which wakes the threads that read them."""
+        for connection in self._connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-            with self._lock:
-                self._open.discard(connection)
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
