@@ -14,9 +14,10 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 
+from tests.free_port import free_port
 from tests.waiting import eventually
 
-__all__ = ["Broker", "free_port", "needs_mosquitto", "publisher"]
+__all__ = ["Broker", "needs_mosquitto", "publisher"]
 
 _MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 
@@ -120,9 +121,3 @@ class Publisher:
         for message in sent:
             message.wait_for_publish(10)
             assert message.is_published()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

@@ -17,7 +17,8 @@ from penstock.errors import FencedError, WriterBrokenError
 from penstock.receivers import MqttReceiver
 from penstock.receivers.mqtt import client, network, receiver
 from penstock.testing import RecordingHost
-from tests.receivers.mqtt_broker import Broker, free_port, needs_mosquitto, publisher
+from tests.free_port import free_port
+from tests.receivers.mqtt_broker import Broker, needs_mosquitto, publisher
 from tests.waiting import eventually
 
 pytestmark = needs_mosquitto

@@ -1,5 +1,6 @@
 """Push sources: the contract of a receiver, what runs it, and one module per built-in source."""
 
+from penstock.receivers.backoff import backoff_ms
 from penstock.receivers.control import Order, Status, read_order, read_status, write_order
 from penstock.receivers.foreign import uncaught_errors_to
 from penstock.receivers.http import HttpReceiver
@@ -9,7 +10,7 @@ from penstock.receivers.receiver import Position, Receiver, ReceiverHost, Receiv
 from penstock.receivers.socket import FramedSocketReceiver, SocketReceiver
 from penstock.receivers.supervisor import ReceiverSupervisor, run_receiver
 from penstock.receivers.tail import TailReceiver
-from penstock.receivers.task import ReceiverSettings, ReceiverTask, backoff_ms, receiver_bounds
+from penstock.receivers.task import ReceiverSettings, ReceiverTask, receiver_bounds
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = [

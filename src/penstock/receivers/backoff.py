@@ -1,14 +1,20 @@
-"""How long a source waits before it connects again: quick at first, then longer, never in step."""
+"""How long to wait before a receiver starts, or its source connects, again."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 
-__all__ = ["Backoff", "reconnect_delay_ms"]
+__all__ = ["Backoff", "backoff_ms", "reconnect_delay_ms"]
 
 _FIRST_MS = 100
 _MOST_MS = 30_000
+
+
+def backoff_ms(failures: int, base_ms: int) -> int:
+    """Return the delay before start number ``failures`` + 1: base, doubled each time, capped."""
+    doublings = min(max(failures - 1, 0), 16)
+    return min(base_ms << doublings, max(base_ms, _MOST_MS))
 
 
 def reconnect_delay_ms(failures: int, chance: float) -> int:
@@ -19,8 +25,7 @@ def reconnect_delay_ms(failures: int, chance: float) -> int:
         chance: from 0 to 1. The delay is between half and all of 100 ms, doubled with each failure
             up to 30 s: many clients of a server that comes back do not all come at once.
     """
-    whole_ms = min(_FIRST_MS << min(failures - 1, 16), _MOST_MS)
-    return round(whole_ms * (1 + chance) / 2)
+    return round(backoff_ms(failures, _FIRST_MS) * (1 + chance) / 2)
 
 
 class Backoff:

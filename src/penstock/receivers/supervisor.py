@@ -36,6 +36,7 @@ from penstock.errors import (
 )
 from penstock.journal import JournalWriter
 from penstock.journal.layout import receiver_folder
+from penstock.receivers.backoff import backoff_ms
 from penstock.receivers.control import Order, State, read_order
 from penstock.receivers.foreign import HungError, call_within, uncaught_errors_to
 from penstock.receivers.intake import Intake
@@ -43,7 +44,7 @@ from penstock.receivers.own_files import OwnFiles, StoredFiles
 from penstock.receivers.receiver import Position, ReceiverIdentity, Records
 from penstock.receivers.room import WriterRoom
 from penstock.receivers.status import StatusReport
-from penstock.receivers.task import ReceiverTask, backoff_ms
+from penstock.receivers.task import ReceiverTask
 
 __all__ = ["ReceiverSupervisor", "run_receiver"]
 

@@ -14,13 +14,11 @@ __all__ = [
     "ReceiverSettings",
     "ReceiverTask",
     "WhenFull",
-    "backoff_ms",
     "receiver_bounds",
 ]
 
 WhenFull = Literal["block", "fail"]
 WHEN_FULL: tuple[WhenFull, ...] = ("block", "fail")
-_MAX_BACKOFF_MS = 30_000
 _LEAST_BYTES = 64 << 20
 """What the built-in receivers store at once (4 MiB of a file, a body of 16 MiB) fits in this."""
 
@@ -81,9 +79,3 @@ def receiver_bounds(max_bytes: int | None, max_lag_records: int | None) -> Bound
             hint=f"give {_LEAST_BYTES} (64m) or more for each receiver, or leave it out",
         )
     return Bounds(max_bytes, max_lag_records)
-
-
-def backoff_ms(failures: int, base_ms: int) -> int:
-    """Return the delay before start number ``failures`` + 1: base, doubled each time, capped."""
-    doublings = min(max(failures - 1, 0), 16)
-    return min(base_ms << doublings, max(base_ms, _MAX_BACKOFF_MS))

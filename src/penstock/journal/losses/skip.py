@@ -201,7 +201,7 @@ def _living_owner(stream: JournalStream, writer: WriterId) -> int | None:
     except ProcessLookupError:
         return None
     except PermissionError:
-        return pid
+        pass  # alive, and another user's
     return pid
 
 
