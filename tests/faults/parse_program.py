@@ -18,7 +18,7 @@ from typing import Any
 from pyspark import RDD, SparkConf, SparkContext
 
 from penstock.streaming import StreamingContext
-from tests.faults.program import Report
+from tests.faults.program import run
 
 
 def is_bad(number: int) -> bool:
@@ -62,11 +62,7 @@ def create(log: str, sink: str) -> StreamingContext:
 
 
 def main(checkpoint: str, log: str, sink: str) -> None:
-    ssc = StreamingContext.getOrCreate(checkpoint, partial(create, log, sink), recover="program")
-    ssc.sparkContext.setLogLevel("OFF")
-    ssc.addStreamingListener(Report())
-    ssc.start()
-    ssc.awaitTermination()
+    run(StreamingContext.getOrCreate(checkpoint, partial(create, log, sink), recover="program"))
 
 
 if __name__ == "__main__":

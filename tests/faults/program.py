@@ -42,9 +42,22 @@ class Report(StreamingListener):
             print(f"committed {batch.batch_id} {batch.num_records}", flush=True)
 
 
-def create(master: str, log_glob: str, sink: str) -> StreamingContext:
+def new_context(master: str) -> StreamingContext:
+    """Return the context of a program that is killed, with short intervals."""
     conf = SparkConf().setMaster(master).setAppName("fault program").setAll(SETTINGS.items())
-    ssc = StreamingContext(SparkContext(conf=conf), 0.3)
+    return StreamingContext(SparkContext(conf=conf), 0.3)
+
+
+def run(ssc: StreamingContext) -> None:
+    """Run a program, reporting its batches, until it is killed."""
+    ssc.sparkContext.setLogLevel("OFF")
+    ssc.addStreamingListener(Report())
+    ssc.start()
+    ssc.awaitTermination()
+
+
+def create(master: str, log_glob: str, sink: str) -> StreamingContext:
+    ssc = new_context(master)
 
     def write(df: DataFrame, batch_id: int) -> None:
         df.write.mode("overwrite").parquet(f"{sink}/batch={batch_id:08d}")
@@ -54,11 +67,7 @@ def create(master: str, log_glob: str, sink: str) -> StreamingContext:
 
 
 def main(master: str, checkpoint: str, log_glob: str, sink: str) -> None:
-    ssc = StreamingContext.getOrCreate(checkpoint, partial(create, master, log_glob, sink))
-    ssc.sparkContext.setLogLevel("OFF")
-    ssc.addStreamingListener(Report())
-    ssc.start()
-    ssc.awaitTermination()
+    run(StreamingContext.getOrCreate(checkpoint, partial(create, master, log_glob, sink)))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from program import SETTINGS, Report  # this file is run by its path
-from pyspark import SparkConf, SparkContext
+from program import new_context, run  # this file is run by its path
 
 from penstock import receivers
 from penstock.streaming import StreamingContext
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
 
 def create(master: str, sink: str, receiver: str) -> StreamingContext:
-    conf = SparkConf().setMaster(master).setAppName("source program").setAll(SETTINGS.items())
-    ssc = StreamingContext(SparkContext(conf=conf), 0.3)
+    ssc = new_context(master)
 
     def write(df: DataFrame, batch_id: int) -> None:
         text = "payload" if "payload" in df.columns else "value"
@@ -39,11 +37,7 @@ def create(master: str, sink: str, receiver: str) -> StreamingContext:
 
 
 def main(master: str, checkpoint: str, sink: str, receiver: str) -> None:
-    ssc = StreamingContext.getOrCreate(checkpoint, partial(create, master, sink, receiver))
-    ssc.sparkContext.setLogLevel("OFF")
-    ssc.addStreamingListener(Report())
-    ssc.start()
-    ssc.awaitTermination()
+    run(StreamingContext.getOrCreate(checkpoint, partial(create, master, sink, receiver)))
 
 
 if __name__ == "__main__":
