@@ -14,6 +14,7 @@ import pytest
 from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
 from penstock.receivers.tail.follow import marks_from_position
+from penstock.receivers.tail.follower import Follower, FollowOptions
 from penstock.testing import RecordingHost
 
 
@@ -39,6 +40,20 @@ def run_until(
     with host.run(receiver):
         host.wait_for_records(records)
     return host
+
+
+def follow(path: Path, position: Any = None) -> Follower:
+    marks = None if position is None else marks_from_position(position)
+
+    def fail(message: str, error: BaseException | None) -> None:
+        raise AssertionError(message) from error
+
+    options = FollowOptions((str(path),), True, rotate_wait_ms=5_000, max_line_bytes=1_000)
+    return Follower(options, marks, fail)
+
+
+def lines_of_a_round(follower: Follower) -> list[str]:
+    return [line for batch in follower.read_round() for line in batch["value"].to_pylist()]
 
 
 def id_of(path: Path) -> list[int]:
@@ -305,6 +320,28 @@ class TestReplacement:
                 append(log, f"just after {i}")
                 host.wait_for_records(2 * i + 3)
         assert len(host.records) == len(set(host.records)) == 7
+
+    @pytest.mark.parametrize("after", ["", "after\n"])
+    def test_a_truncation_that_a_read_sees_before_a_look_does(
+        self, tmp_path: Path, after: str
+    ) -> None:
+        log = tmp_path / "app.log"
+        append(log, "stored")
+        follower = follow(log)
+        follower.look()
+        assert lines_of_a_round(follower) == ["stored"]
+        append(log, "only in the copy")
+        copytruncate(log, tmp_path / "app.log.1")
+        log.write_text(after)
+        later_ns = (tmp_path / "app.log.1").stat().st_mtime_ns + 4_000_000  # a tick of the clock
+        os.utime(log, ns=(later_ns, later_ns))
+        assert lines_of_a_round(follower) == []
+        restarted = follow(log, follower.position())
+        for each in (follower, restarted):
+            each.look()
+            lines = lines_of_a_round(each) + lines_of_a_round(each)
+            assert lines == ["only in the copy", *after.split()]
+            each.close()
 
     def test_copytruncate_of_a_file_of_which_nothing_was_stored(self, tmp_path: Path) -> None:
         log, other = tmp_path / "app.log", tmp_path / "other.log"

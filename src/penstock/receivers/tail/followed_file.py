@@ -123,12 +123,10 @@ class FollowedFile:
         """Return the fingerprint of the bytes before ``offset``, as they are on disk now."""
         return fingerprint(*self._window(offset))
 
-    def start_over(self) -> None:
-        """Take the file for a new one, to be read from 0."""
+    def start_over(self, mtime_ns: int) -> None:
+        """Take the file for a new one, to be read from 0; ``mtime_ns`` as of the look."""
         self._reset()
-        self.mark = replace(
-            self.mark, offset=0, crc=fingerprint(b"", b""), mtime_ns=self.facts().st_mtime_ns
-        )
+        self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""), mtime_ns=mtime_ns)
 
     def note_look(self, mtime_ns: int) -> None:
         """Note the time of the last write as of a look that found out what became of it."""
@@ -206,8 +204,10 @@ class FollowedFile:
 
     def _note_time(self, facts: os.stat_result) -> None:
         # While nothing is stored, only the time tells a look that the content may have been moved
-        # away since the look before; so then it is for the look to note (``note_look``).
-        if self.mark.offset:
+        # away since the look before; so then it is for the look to note (``note_look``). And the
+        # time of a truncation is not the mark's: the copy made before it would look like an older
+        # one, and what only the copy holds would never be read.
+        if self.mark.offset and self.is_intact():
             self.note_look(facts.st_mtime_ns)
 
     def _skip_to_end(self, facts: os.stat_result) -> None:

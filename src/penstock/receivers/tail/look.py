@@ -211,7 +211,7 @@ class Look:
             file.close()
             return taken_in
         if action is Action.START_OVER:
-            file.start_over()
+            file.start_over(seen.mtime_ns)
         elif file.mark.offset == 0:
             file.note_look(seen.mtime_ns)
         if seen.place is Place.FOLLOWED and seen.path is not None:
