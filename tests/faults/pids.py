@@ -16,6 +16,16 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def descends_from(pid: int, ancestor: int) -> bool:
+    """Whether a process was started by another, or by one that it started; not when orphaned."""
+    try:
+        while pid not in (0, ancestor):
+            pid = parent(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return pid == ancestor
+
+
 def executor_of(receiver: int) -> int:
     """Return the executor's JVM: the parent of the daemon that forked the receiver's worker.
 

@@ -26,7 +26,7 @@ from penstock.journal import JournalStream
 from penstock.receivers import read_status
 from penstock.storage import open_storage
 from tests.faults.driver import Driver
-from tests.faults.pids import executor_of, is_alive, parent
+from tests.faults.pids import descends_from, executor_of, is_alive, parent
 from tests.faults.sources.source import PLACES, Balance, Source
 from tests.waiting import eventually
 
@@ -45,6 +45,7 @@ class Site:
         self.root = root
         self.sink, self.checkpoint = root / "sink", root / "checkpoint"
         self._zombies: list[int] = []
+        self._receivers: set[int] = set()
         self.spark = _Kept(self._start_driver)
         self.ingest = _Kept(self._start_ingest)
         self._kept = {"spark": self.spark, "ingest": self.ingest}
@@ -68,6 +69,7 @@ class Site:
             return None
         if status is None or status.pid == but or not is_alive(status.pid):
             return None
+        self._receivers.add(status.pid)
         return status.pid
 
     def wait_pid(self, place: str, but: int | None = None) -> int:
@@ -76,9 +78,19 @@ class Site:
         return self.pid(place, but) or self.wait_pid(place, but)
 
     def recovered(self) -> bool:
-        """Whether both receivers are up, and all that were stopped and woken have ended."""
-        up = all(self.pid(place) is not None for place in PLACES)
-        return up and not any(is_alive(pid) for pid in self._zombies)
+        """Whether both receivers are those that shall stay, and all before them have ended.
+
+        One that a killed driver left behind is up for a while, and so is one that a later one has
+        fenced: both end soon, with what they have read and not stored.
+        """
+        current = {place: self.pid(place) for place in PLACES}
+        stay = all(
+            pid is not None and descends_from(pid, self._kept[place].process.pid)
+            for place, pid in current.items()
+        )
+        gone = {*self._receivers, *self._zombies} - {*current.values()}
+        alone = all(kept.is_alone() for kept in self._kept.values())
+        return stay and alone and not any(map(is_alive, gone))
 
     def state(self) -> str:
         """Return what is up, for the message of a failed test."""
@@ -159,6 +171,10 @@ class _Kept:
     def process(self) -> subprocess.Popen[str]:
         return self._all[-1].process
 
+    def is_alone(self) -> bool:
+        """Whether all that were replaced have ended."""
+        return all(driver.process.poll() is not None for driver in self._all[:-1])
+
     def replace(self) -> None:
         """Start another one beside the one that is there."""
         self._all.append(self._start())
@@ -237,6 +253,7 @@ class Storm:
 
     def kill_driver(self) -> None:
         assert eventually(lambda: self._site.spark.process.poll() is None, _PATIENCE_S)
+        self._site.pid("spark")  # noted: it has to end before the site has recovered
         self._site.spark.process.kill()
 
     def kill_executor(self) -> None:
