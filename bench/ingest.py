@@ -30,7 +30,7 @@ def main() -> None:
     rate = in_turns(sides, rounds, "records/s")
     peer, in_jvm = rate["peer-python"], rate["peer-jvm"]
     metrics = [
-        Metric("socket to count, DataFrame", "records/s", rate["ours-dataframe"], peer, 5.0),
+        Metric("socket to count, DataFrame", "records/s", rate["ours-dataframe"], peer, 10.0),
         Metric("socket to count, Python", "records/s", rate["ours-python"], peer, 5.0),
         Metric("DataFrame, peer in its JVM", "records/s", rate["ours-dataframe"], in_jvm),
     ]
