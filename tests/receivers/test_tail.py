@@ -13,8 +13,10 @@ import pytest
 
 from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
-from penstock.receivers.tail.follow import marks_from_position
+from penstock.receivers.tail import look
+from penstock.receivers.tail.follow import Sibling, marks_from_position
 from penstock.receivers.tail.follower import Follower, FollowOptions
+from penstock.receivers.tail.listing import siblings
 from penstock.testing import RecordingHost
 
 
@@ -27,9 +29,12 @@ def append(path: Path, *lines: str) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def copytruncate(path: Path, copy: Path) -> None:
+def copytruncate(path: Path, copy: Path, then: str = "") -> None:
+    """Copy and truncate a log, to which something may be written then, a clock's tick later."""
     shutil.copyfile(path, copy)
-    os.truncate(path, 0)
+    path.write_text(then)
+    later_ns = copy.stat().st_mtime_ns + 4_000_000
+    os.utime(path, ns=(later_ns, later_ns))
 
 
 def run_until(
@@ -331,10 +336,7 @@ class TestReplacement:
         follower.look()
         assert lines_of_a_round(follower) == ["stored"]
         append(log, "only in the copy")
-        copytruncate(log, tmp_path / "app.log.1")
-        log.write_text(after)
-        later_ns = (tmp_path / "app.log.1").stat().st_mtime_ns + 4_000_000  # a tick of the clock
-        os.utime(log, ns=(later_ns, later_ns))
+        copytruncate(log, tmp_path / "app.log.1", then=after)
         assert lines_of_a_round(follower) == []
         restarted = follow(log, follower.position())
         for each in (follower, restarted):
@@ -342,6 +344,30 @@ class TestReplacement:
             lines = lines_of_a_round(each) + lines_of_a_round(each)
             assert lines == ["only in the copy", *after.split()]
             each.close()
+
+    def test_copytruncate_in_the_middle_of_a_look(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = tmp_path / "app.log"
+        append(log, "stored")
+        before = run_until(tail(log), 1)
+        for i in range(2):
+            append(log, f"unread {i}")
+            copytruncate(log, tmp_path / f"app.log.{i}")
+        append(log, "current")
+        host = run_until(tail(log), 3, before.last_position())
+        killed_after_one = host.stores[0].position  # a file beside the log waits to be read from 0
+
+        def list_and_rotate(*args: Any) -> list[Sibling]:
+            listed = siblings(*args)
+            rotated_only = "app.log" not in {sibling.name for sibling in listed}
+            if rotated_only and not (tmp_path / "app.log.2").exists():
+                append(log, "late")
+                copytruncate(log, tmp_path / "app.log.2")
+            return listed
+
+        monkeypatch.setattr(look, "siblings", list_and_rotate)
+        assert run_until(tail(log), 3, killed_after_one).records == ["unread 1", "current", "late"]
 
     def test_copytruncate_of_a_file_of_which_nothing_was_stored(self, tmp_path: Path) -> None:
         log, other = tmp_path / "app.log", tmp_path / "other.log"

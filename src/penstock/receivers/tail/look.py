@@ -95,6 +95,9 @@ class Look:
         # All are seen before the first is decided: only then is it known which of the marked inodes
         # belong to other files by now, and so may be rotated files that were missed.
         seen = [self._see(file) for file in self._files]
+        # Whoever truncates a file has copied it before: a listing from before it was seen truncated
+        # may lack the copy.
+        self._listings.clear()
         cases = [self._decide(each) for each in seen]
         followed = [file for case in cases for file in self._apply(case)]
         for found in self._found.values():
