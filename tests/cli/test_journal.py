@@ -38,23 +38,12 @@ run, succeed, fail = _JOURNAL.run, _JOURNAL.succeed, _JOURNAL.fail
 
 
 @pytest.fixture
-def lines(tmp_path: Path) -> JournalStream:
-    storage = open_storage(tmp_path / "journal")
-    return JournalStream.create(storage, "lines", RecordFormat("string"))
-
-
-@pytest.fixture
 def writer(lines: JournalStream) -> WriterId:
     return write_blocks(lines, BLOCKS)
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> str:
-    return str(tmp_path / "journal")
-
-
-def stream_of(tmp_path: Path, schema: Any, records: list[Any]) -> None:
-    storage = open_storage(tmp_path / "journal")
+def stream_of(journal: str, schema: Any, records: list[Any]) -> None:
+    storage = open_storage(journal)
     write_blocks(JournalStream.create(storage, "other", RecordFormat(schema)), [records])
 
 
@@ -127,12 +116,11 @@ def test_ls_hides_writers_without_records(lines: JournalStream, journal: str) ->
     assert "and 3 sealed, with no records left" in table
 
 
-def test_ls_of_a_checkpoint_location_looks_into_its_journal(
-    writer: WriterId, tmp_path: Path
-) -> None:
-    (tmp_path / "offsets").mkdir()
-    assert str(writer) in succeed("ls", str(tmp_path))
-    assert str(writer) in succeed("ls", f"file://{tmp_path}", "lines")
+def test_ls_of_a_checkpoint_location_looks_into_its_journal(writer: WriterId, journal: str) -> None:
+    program = Path(journal).parent
+    (program / "offsets").mkdir()
+    assert str(writer) in succeed("ls", str(program))
+    assert str(writer) in succeed("ls", f"file://{program}", "lines")
 
 
 def test_a_stream_may_be_called_journal(tmp_path: Path) -> None:
@@ -238,16 +226,16 @@ def test_offsets_of_several_writers_need_a_name(
     assert "no writer r9" in fail("cat", journal, "lines", "--writer", "r9").message
 
 
-def test_cat_of_columns(tmp_path: Path, journal: str) -> None:
+def test_cat_of_columns(journal: str) -> None:
     at = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
-    stream_of(tmp_path, ROWS, [{"id": 1, "at": at, "raw": b"\xff"}])
+    stream_of(journal, ROWS, [{"id": 1, "at": at, "raw": b"\xff"}])
     row = {"id": 1, "at": "2024-01-01 00:00:00+00:00", "raw": "/w=="}
     assert json.loads(succeed("cat", journal, "other")) == row
     assert json.loads(succeed("cat", journal, "other", "--json"))["record"] == row
 
 
-def test_cat_of_bytes(tmp_path: Path, journal: str) -> None:
-    stream_of(tmp_path, "binary", [b"text", b"\xff\n"])
+def test_cat_of_bytes(journal: str) -> None:
+    stream_of(journal, "binary", [b"text", b"\xff\n"])
     assert succeed("cat", journal, "other") == "text\n\\xff\n\n"
     lines = succeed("cat", journal, "other", "--json").splitlines()
     assert [json.loads(line)["record"] for line in lines] == ["dGV4dA==", "/wo="]
@@ -262,7 +250,7 @@ def test_cat_of_pickles_runs_no_code(
     tmp_path: Path, journal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    stream_of(tmp_path, "pickle", [{"a": (1, {2})}, "text", None, Trap()])
+    stream_of(journal, "pickle", [{"a": (1, {2})}, "text", None, Trap()])
     shown = succeed("cat", journal, "other").splitlines()
     assert shown[:3] == ["{'a': (1, {2})}", "text", "None"]
     assert shown[3].startswith("<pickle of ")
@@ -333,9 +321,9 @@ def test_verify_finds_a_missing_block(lines: JournalStream, writer: WriterId, jo
 
 
 def test_verify_finds_a_damaged_description_and_goes_on(
-    lines: JournalStream, writer: WriterId, journal: str, tmp_path: Path
+    lines: JournalStream, writer: WriterId, journal: str
 ) -> None:
-    stream_of(tmp_path, "string", ["a"])
+    stream_of(journal, "string", ["a"])
     rewrite(lines.storage, "lines/stream.json", b"{")
     done = run("verify", journal)
     assert done.exit_code == 1

@@ -6,14 +6,12 @@ import json
 import re
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.journal import JournalStream, RecordFormat
+from penstock.journal import JournalStream
 from penstock.journal.layout import WriterId
-from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.journal.helpers import path_of, rewrite, write_blocks
 
@@ -24,19 +22,8 @@ run = Commands("journal", columns=160).run
 
 
 @pytest.fixture
-def lines(tmp_path: Path) -> JournalStream:
-    storage = open_storage(tmp_path / "a journal")
-    return JournalStream.create(storage, "lines", RecordFormat("string"))
-
-
-@pytest.fixture
 def writer(lines: JournalStream) -> WriterId:
     return write_blocks(lines, BLOCKS)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> str:
-    return str(tmp_path / "a journal")
 
 
 def damage(lines: JournalStream, writer: WriterId) -> None:

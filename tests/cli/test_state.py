@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from penstock.cli.main import app
 from penstock.errors import ConfigError, PenstockError
 from penstock.state import Partition, PartitionVersion, Version, VersionLog, partition_of
 from penstock.state.update import update_partition
 from penstock.storage import open_storage
+from tests.cli.commands import Commands
 
 PARTITIONS = 3
+STATE = Commands("state")
 
 
 def keep(key: Any, value: Any, state: Any) -> None:
@@ -47,14 +47,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(place: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["state", *arguments, "--checkpoint", str(place)])
-
-
 def lines(place: Path, *arguments: str) -> list[Any]:
-    done = run(place, *arguments)
-    assert done.exception is None, done.exception
-    return [json.loads(line) for line in done.output.splitlines()]
+    printed = STATE.succeed(*arguments, "--checkpoint", str(place))
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+def fail(place: Path, *arguments: str) -> PenstockError:
+    return STATE.fail(*arguments, "--checkpoint", str(place))
 
 
 def test_ls(place: Path) -> None:
@@ -87,7 +86,7 @@ def test_get(place: Path, key: str, state: Any) -> None:
 
 
 def test_get_of_a_key_without_state(place: Path) -> None:
-    done = run(place, "get", "nobody")
+    done = STATE.run("get", "nobody", "--checkpoint", str(place))
     assert (done.exit_code, done.output) == (1, "")
 
 
@@ -107,15 +106,13 @@ def test_dump_of_the_newest_and_of_an_earlier_version(place: Path) -> None:
     ],
 )
 def test_what_is_not_there(place: Path, arguments: list[str], message: str) -> None:
-    error = run(place, *arguments).exception
-    assert isinstance(error, PenstockError)
     with pytest.raises(PenstockError, match=message):
-        raise error
+        raise fail(place, *arguments)
 
 
 def test_several_operators_need_a_name(place: Path) -> None:
     publish(place, "other", {5000: [("a", 1)]})
-    error = run(place, "dump").exception
+    error = fail(place, "dump")
     assert isinstance(error, ConfigError)
     assert "one of: other, sums" in str(error)
     assert lines(place, "dump", "--operator", "other")[0]["key"] == "a"
@@ -123,10 +120,10 @@ def test_several_operators_need_a_name(place: Path) -> None:
 
 def test_pickles_of_a_folder_that_others_can_write_are_not_read(place: Path) -> None:
     (place / "state").chmod(0o777)
-    assert isinstance(run(place, "dump").exception, ConfigError)
-    assert isinstance(run(place, "get", "a").exception, ConfigError)
-    assert run(place, "ls").exception is None
+    assert isinstance(fail(place, "dump"), ConfigError)
+    assert isinstance(fail(place, "get", "a"), ConfigError)
+    assert lines(place, "ls")
 
 
 def test_a_place_without_state(tmp_path: Path) -> None:
-    assert isinstance(run(tmp_path, "ls").exception, ConfigError)
+    assert isinstance(fail(tmp_path, "ls"), ConfigError)

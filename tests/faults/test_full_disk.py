@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from penstock.journal import (
-    CommitPolicy,
-    JournalStream,
-    RecordFormat,
-    StreamProgress,
-    advance,
-    ranges_between,
-    read_records,
-)
-from penstock.receivers import (
-    Order,
-    ReceiverSettings,
-    ReceiverSupervisor,
-    ReceiverTask,
-    TailReceiver,
-    read_status,
-    write_order,
-)
+from penstock.journal import CommitPolicy, JournalStream, RecordFormat
+from penstock.receivers import ReceiverSettings, TailReceiver, read_status
 from penstock.storage import open_storage
+from tests.journal.helpers import read_all
 from tests.mounts import mount, small_disk
+from tests.receivers.supervised import ordered
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-RUN = "run"
 SETTINGS = ReceiverSettings(CommitPolicy(block_interval_ms=20), restart_delay_ms=50, poll_ms=20)
 
 
@@ -48,21 +32,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def following(log: Path, disk: Path) -> Iterator[JournalStream]:
     """Follow a log into a journal on the disk, by the supervisor that also runs in executors."""
     stream = JournalStream.create(open_storage(disk / "journal"), "log", RecordFormat("string"))
-    write_order(stream, "r0", Order(RUN))
-    task = ReceiverTask(TailReceiver(str(log)), stream, "r0", RUN, SETTINGS)
-    thread = threading.Thread(target=ReceiverSupervisor(task).run)
-    thread.start()
-    try:
+    with ordered(stream, TailReceiver(str(log)), settings=SETTINGS) as raised:
         yield stream
-    finally:
-        write_order(stream, "r0", Order(RUN, stop=True))
-        thread.join(30)
-        assert not thread.is_alive()
-
-
-def records(stream: JournalStream) -> list[str]:
-    ends = advance({}, StreamProgress(stream).ends({}))
-    return list(read_records(stream, ranges_between({}, ends)))
+    assert not raised, raised
 
 
 def errors(stream: JournalStream) -> int:
@@ -81,30 +53,30 @@ def test_receiving_resumes_when_there_is_room_again(tmp_path: Path, disk: Path) 
     log = tmp_path / "app.log"
     lines = append(log, 0, 100)
     with following(log, disk) as stream:
-        assert eventually(lambda: len(records(stream)) == 100)
+        assert eventually(lambda: len(read_all(stream)) == 100)
         filler = disk / "filler"
         room = 64 << 10  # for control files, not for the block that comes
         filler.write_bytes(bytes(_free(disk) - room))
         lines += append(log, 100, 2000)
         assert eventually(lambda: errors(stream) > 0), "the full disk went unnoticed"
-        assert records(stream) == lines[:100]
+        assert read_all(stream) == lines[:100]
         filler.unlink()
-        assert eventually(lambda: len(records(stream)) == 2100)
-    assert records(stream) == lines
+        assert eventually(lambda: len(read_all(stream)) == 2100)
+    assert read_all(stream) == lines
 
 
 def test_receiving_resumes_when_the_disk_can_be_written_again(tmp_path: Path, disk: Path) -> None:
     log = tmp_path / "app.log"
     lines = append(log, 0, 100)
     with following(log, disk) as stream:
-        assert eventually(lambda: len(records(stream)) == 100)
+        assert eventually(lambda: len(read_all(stream)) == 100)
         assert not mount("-o", "remount,ro", str(disk))
         lines += append(log, 100, 100)
         # Nothing can be written, so nothing can be reported: the journal must just stay as it is.
-        assert not eventually(lambda: len(records(stream)) != 100, within_s=0.5)
+        assert not eventually(lambda: len(read_all(stream)) != 100, within_s=0.5)
         assert not mount("-o", "remount,rw", str(disk))
-        assert eventually(lambda: len(records(stream)) == 200)
-    assert records(stream) == lines
+        assert eventually(lambda: len(read_all(stream)) == 200)
+    assert read_all(stream) == lines
 
 
 def _free(disk: Path) -> int:

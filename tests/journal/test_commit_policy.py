@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.journal import CommitPolicy
-from penstock.journal.commit_policy import GroupFacts
+from penstock.journal.writer.commit_policy import GroupFacts
 
 POLICY = CommitPolicy(
     block_interval_ms=200, spacing_ms=5, max_block_bytes=1000, max_block_records=10

@@ -28,15 +28,18 @@ from penstock.journal import (
     advance,
     block,
     epochs,
-    group,
     offsets,
     progress,
     reader,
     retention,
-    writer,
 )
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
+from penstock.journal.store import Store
+from penstock.journal.writer import publisher
+from penstock.journal.writer.buffer import StoreBuffer
+from penstock.journal.writer.group import EncodedGroup, Group
+from penstock.journal.writer.publisher import Publisher
 from penstock.model import Offsets
 from penstock.storage import local, open_storage
 from penstock.testing import FaultyStorage
@@ -115,40 +118,36 @@ def the_model(_: Path) -> None:
 
 @caught_by(with_faults(test_writer.test_an_ack_comes_after_its_publish))
 def ack_before_publish(patch: Patch) -> None:
-    publish = JournalWriter._publish
+    publish = Publisher._publish
 
-    def early(self: JournalWriter, block: group.EncodedGroup) -> bool:
+    def early(self: Publisher, block: EncodedGroup) -> bool:
         for ack in block.group.acks:
             ack()
         block.group.acks.clear()
         return publish(self, block)
 
-    patch.setattr(JournalWriter, "_publish", early)
+    patch.setattr(Publisher, "_publish", early)
 
 
 @caught_by(with_faults(test_writer.test_nothing_is_acked_past_a_failed_publish, False))
 def go_on_after_a_failed_publish(patch: Patch) -> None:
-    def forgiving(self: JournalWriter, block: group.EncodedGroup) -> bool:
-        path = block_path(self.stream.name, self.id, block.footer.start_offset)
+    def forgiving(self: Publisher, block: EncodedGroup) -> bool:
+        path = block_path(self._stream.name, self._writer, block.footer.start_offset)
         durable = True
         try:
-            self.stream.storage.create(path, block.data)
+            self._stream.storage.create(path, block.data)
         except PenstockError:
             durable = False
-        with self._lock:
-            self._newest = block.footer
-            self._in_flight -= 1
-            self._buffered -= block.group.size_bytes
-            self._progress.notify_all()
-            self._work.notify()
+        self._newest = block.footer
+        self._buffer.end_publish(block.group, None if block.data is None else block.data.size)
         return durable
 
-    patch.setattr(JournalWriter, "_publish", forgiving)
+    patch.setattr(Publisher, "_publish", forgiving)
 
 
 @caught_by(with_faults(test_writer.test_a_zombie_that_wakes_can_neither_publish_nor_ack))
 def take_a_taken_name_for_success(patch: Patch) -> None:
-    publish = JournalWriter._publish
+    publish = Publisher._publish
 
     class Forgiving:
         def __init__(self, storage: Any) -> None:
@@ -158,16 +157,16 @@ def take_a_taken_name_for_success(patch: Patch) -> None:
             with suppress(AlreadyExistsError):
                 self._storage.create(path, data)
 
-    def lenient(self: JournalWriter, block: group.EncodedGroup) -> bool:
-        stream = self.stream
+    def lenient(self: Publisher, block: EncodedGroup) -> bool:
+        stream = self._stream
         forgiving: Any = Forgiving(stream.storage)
-        self.stream = JournalStream(forgiving, stream.name, stream.format)
+        self._stream = JournalStream(forgiving, stream.name, stream.format)
         try:
             return publish(self, block)
         finally:
-            self.stream = stream
+            self._stream = stream
 
-    patch.setattr(JournalWriter, "_publish", lenient)
+    patch.setattr(Publisher, "_publish", lenient)
 
 
 @caught_by(
@@ -178,8 +177,8 @@ def take_a_taken_name_for_success(patch: Patch) -> None:
     )
 )
 def publish_pairs_of_groups_in_reverse(patch: Patch) -> None:
-    def swapped(self: JournalWriter) -> None:
-        held: list[group.EncodedGroup] = []
+    def swapped(self: Publisher) -> None:
+        held: list[EncodedGroup] = []
         more = True
         while more:
             block = self._blocks.get()
@@ -190,27 +189,27 @@ def publish_pairs_of_groups_in_reverse(patch: Patch) -> None:
                     self._publish(each)
                 held = []
 
-    patch.setattr(JournalWriter, "_publish_blocks", swapped)
+    patch.setattr(Publisher, "_publish_blocks", swapped)
 
 
 @caught_by(with_stream(test_writer.test_an_idle_writer_publishes_at_once_for_a_waiter))
 def wake_nobody_for_a_waiter(patch: Patch) -> None:
-    patch.setattr(group.Group, "note_waiter", lambda self: None)
+    patch.setattr(Group, "note_waiter", lambda self: None)
 
 
 @caught_by(with_faults(test_writer.test_a_store_blocks_until_there_is_room))
 def buffer_without_bound(patch: Patch) -> None:
-    patch.setattr(JournalWriter, "_wait_for_room", lambda self, size: self._check_open())
+    patch.setattr(StoreBuffer, "_wait_for_room", lambda self, size: self._check_open())
 
 
 @caught_by(with_stream(test_writer.test_empty_stores_take_no_room))
 def count_the_buffers_of_empty_batches(patch: Patch) -> None:
-    def leaking(self: JournalWriter, store: group.Store) -> None:
+    def leaking(self: StoreBuffer, store: Store) -> None:
         self._buffered += 4
         original(self, store)
 
-    original = JournalWriter._store
-    patch.setattr(JournalWriter, "_store", leaking)
+    original = StoreBuffer._take
+    patch.setattr(StoreBuffer, "_take", leaking)
 
 
 @caught_by(
@@ -230,8 +229,8 @@ def let_nulls_into_required_columns(patch: Patch) -> None:
     )
 )
 def forget_the_position_when_a_block_brings_none(patch: Patch) -> None:
-    load = writer.load_position
-    patch.setattr(writer, "load_position", lambda text, _: load(text, None))
+    load = publisher.load_position
+    patch.setattr(publisher, "load_position", lambda text, _: load(text, None))
 
 
 # -- takeover --

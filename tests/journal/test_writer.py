@@ -34,6 +34,7 @@ from tests.journal.helpers import (
     whole_range,
     write_blocks,
 )
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -48,6 +49,14 @@ def faulty_stream(faulty: FaultyStorage) -> JournalStream:
 
 def block_starts(stream: JournalStream, writer: JournalWriter) -> list[int]:
     return [block.start_offset for block in stream.blocks(writer.id)]
+
+
+def takes_nothing(writer: JournalWriter) -> bool:
+    """Whether a full writer refuses stores for good, rather than for want of room."""
+    try:
+        return writer.append("z" * 100, wait=False)
+    except WriterBrokenError:
+        return True
 
 
 # -- acks and order --
@@ -288,8 +297,7 @@ def test_a_blocked_store_ends_with_the_writer(
             gate.open(StorageError("the disk is gone"))
         else:
             ending = pool.submit(getattr(writer, end))
-            while writer.error is None and not writer._closing:
-                time.sleep(0.001)
+            assert eventually(lambda: takes_nothing(writer))
             gate.open()
             ending.result(WAIT_S)
         if end == "close" and blocked.exception(WAIT_S) is None:

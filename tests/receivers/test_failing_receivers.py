@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import JournalFullError, ReceiverError
-from penstock.journal import Bounds, CommitPolicy, JournalStream, RecordFormat
+from penstock.journal import Bounds, JournalStream, RecordFormat
 from penstock.receivers import (
     Order,
     Receiver,
     ReceiverSettings,
-    ReceiverSupervisor,
-    ReceiverTask,
     Status,
     read_status,
     uncaught_errors_to,
@@ -29,16 +27,10 @@ from penstock.streaming.events import (
     StreamingListenerReceiverStopped,
 )
 from penstock.streaming.scheduler.receiver_events import ReceiverProgress
+from tests.receivers.supervised import HASTY, RUN, order_stop, supervise
 from tests.waiting import eventually
 
-RUN = "run"
-SETTINGS = ReceiverSettings(
-    CommitPolicy(block_interval_ms=20),
-    restart_delay_ms=10,
-    poll_ms=10,
-    start_timeout_ms=200,
-    stop_timeout_ms=200,
-)
+SETTINGS = replace(HASTY, start_timeout_ms=200, stop_timeout_ms=200)
 
 
 class Acting(Receiver):
@@ -71,8 +63,7 @@ class Running:
         storage = open_storage(folder / "journal")
         self.stream = JournalStream.create(storage, "s", RecordFormat("string"))
         write_order(self.stream, "r0", Order(RUN))
-        task = ReceiverTask(receiver, self.stream, "r0", RUN, settings)
-        self.supervisor = ReceiverSupervisor(task, lambda: 1)
+        self.supervisor = supervise(self.stream, receiver, settings)
         self.raised: list[BaseException] = []
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -84,7 +75,7 @@ class Running:
             self.raised.append(e)
 
     def stop(self) -> list[BaseException]:
-        write_order(self.stream, "r0", Order(RUN, stop=True))
+        order_stop(self.stream)
         return self.wait()
 
     def wait(self) -> list[BaseException]:

@@ -12,27 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.journal import (
-    CommitPolicy,
-    JournalStream,
-    RecordFormat,
-    StreamProgress,
-    advance,
-    ranges_between,
-    read_records,
-)
-from penstock.receivers import (
-    Order,
-    Receiver,
-    ReceiverSettings,
-    ReceiverSupervisor,
-    ReceiverTask,
-    write_order,
-)
+from penstock.journal import JournalStream, RecordFormat
+from penstock.receivers import Order, Receiver, write_order
 from penstock.storage import open_storage
+from tests.journal.helpers import read_all
+from tests.receivers.supervised import RUN, ordered
 from tests.waiting import eventually
 
-RUN = "run-1"
 SLOW = Order(RUN, rate=0.01)
 """One record in 100 s: what is let through, is let through at once."""
 
@@ -71,24 +57,11 @@ def running(
     store: Callable[[Receiver], object] = lambda receiver: None,
 ) -> Iterator[Storing]:
     """Run a receiver under an order; in the end order it to stop."""
-    write_order(stream, "r0", order)
     receiver = Storing(store)
-    settings = ReceiverSettings(CommitPolicy(block_interval_ms=20), "none", 10, poll_ms=10)
-    task = ReceiverTask(receiver, stream, "r0", RUN, settings)
-    thread = threading.Thread(target=ReceiverSupervisor(task, lambda: 1).run)
-    thread.start()
-    assert receiver.started.wait(10)
-    try:
+    with ordered(stream, receiver, order) as raised:
+        assert receiver.started.wait(10)
         yield receiver
-    finally:
-        write_order(stream, "r0", Order(RUN, stop=True))
-        thread.join(10)
-        assert not thread.is_alive(), "the supervisor did not end"
-
-
-def stored(stream: JournalStream) -> list[str]:
-    ends = advance({}, StreamProgress(stream).ends({}))
-    return list(read_records(stream, ranges_between({}, ends)))
+    assert not raised, raised
 
 
 def batch(*records: str) -> pa.RecordBatch:
@@ -111,18 +84,18 @@ WAYS: dict[str, Callable[[Receiver], object]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_store_is_charged(stream: JournalStream, way: str) -> None:
     with running(stream, SLOW, WAYS[way]) as receiver:
-        assert eventually(lambda: stored(stream) == ["a"])
+        assert eventually(lambda: read_all(stream) == ["a"])
         assert not receiver.stored.wait(0.1)
     # Once it is stopped, what the receiver holds goes through: its source may not have it any more.
     assert receiver.stored.is_set()
-    assert stored(stream) == ["a", "b"]
+    assert read_all(stream) == ["a", "b"]
 
 
 def test_a_store_with_a_position_is_not_divided(stream: JournalStream) -> None:
     with running(stream, SLOW) as receiver:
         receiver.store(batch("a", "b", "c"), position=3)
         assert receiver.tryStore("d") > 0
-    assert stored(stream) == ["a", "b", "c"]
+    assert read_all(stream) == ["a", "b", "c"]
 
 
 def test_the_ack_of_a_divided_store_comes_last(stream: JournalStream) -> None:
@@ -130,7 +103,7 @@ def test_the_ack_of_a_divided_store_comes_last(stream: JournalStream) -> None:
     with running(stream, Order(RUN, rate=1000.0)) as receiver:  # 20 records a block interval
         records = batch(*map(str, range(100)))
         began_s = time.monotonic()
-        receiver.store(records, ack=lambda: acked.append(len(stored(stream))))
+        receiver.store(records, ack=lambda: acked.append(len(read_all(stream))))
         assert (
             time.monotonic() - began_s >= 0.07
         )  # all but one block interval's worth is waited for
@@ -153,7 +126,7 @@ def test_a_store_that_may_not_wait(stream: JournalStream) -> None:
         assert eventually(lambda: receiver.tryStore(["a", "b"]) == 0)
         assert receiver.tryStore("c") > 100_000
         assert receiver.tryStore(iter(["c", "d"])) > 100_000
-    assert stored(stream) == ["a", "b"]
+    assert read_all(stream) == ["a", "b"]
 
 
 def test_a_pause_and_a_new_rate_are_felt_within_a_poll(stream: JournalStream) -> None:

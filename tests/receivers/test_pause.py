@@ -5,28 +5,19 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.errors import PenstockError, WriterBrokenError
-from penstock.journal import CommitPolicy, JournalStream, RecordFormat
-from penstock.receivers import (
-    Order,
-    Receiver,
-    ReceiverSettings,
-    ReceiverSupervisor,
-    ReceiverTask,
-    read_status,
-    write_order,
-)
+from penstock.journal import JournalStream, RecordFormat
+from penstock.receivers import Order, Receiver, read_status, write_order
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage
+from tests.receivers.supervised import RUN, ordered
 from tests.waiting import eventually
-
-RUN = "run-1"
 
 
 class Open(Receiver):
@@ -67,26 +58,14 @@ def storage(tmp_path: Path) -> FaultyStorage:
     return FaultyStorage(open_storage(tmp_path))
 
 
-def run(supervisor: ReceiverSupervisor) -> None:
-    with suppress(WriterBrokenError):  # of a stop while the journal cannot be written
-        supervisor.run()
-
-
 @contextmanager
 def running(storage: FaultyStorage, receiver: Open) -> Iterator[JournalStream]:
     stream = JournalStream.create(storage, "clicks", RecordFormat("string"))
-    write_order(stream, "r0", Order(RUN))
-    settings = ReceiverSettings(CommitPolicy(block_interval_ms=20), "none", 10, poll_ms=10)
-    task = ReceiverTask(receiver, stream, "r0", RUN, settings)
-    thread = threading.Thread(target=run, args=(ReceiverSupervisor(task, lambda: 1),))
-    thread.start()
-    try:
+    with ordered(stream, receiver) as raised:
         receiver.heard("start")
         yield stream
-    finally:
-        write_order(stream, "r0", Order(RUN, stop=True))
-        thread.join(20)
-        assert not thread.is_alive()
+    # A stop while the journal cannot be written ends with the writer's error.
+    assert all(isinstance(error, WriterBrokenError) for error in raised), raised
 
 
 def break_writer(storage: FaultyStorage, receiver: Open) -> None:

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.errors import FencedError, ReceiverError, UnsharedPathError
-from penstock.journal import (
-    CommitPolicy,
-    JournalStream,
-    JournalWriter,
-    RecordFormat,
-    StreamProgress,
-    advance,
-    ranges_between,
-    read_records,
-)
-from penstock.receivers import (
-    Order,
-    Receiver,
-    ReceiverSettings,
-    ReceiverSupervisor,
-    ReceiverTask,
-    backoff_ms,
-    read_status,
-    write_order,
-)
+from penstock.journal import JournalStream, JournalWriter, RecordFormat
+from penstock.receivers import Order, Receiver, backoff_ms, read_status, write_order
 from penstock.receivers.control import Status, write_status
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage
+from tests.journal.helpers import read_all
+from tests.receivers.supervised import RUN, order_stop, running, supervise
 from tests.waiting import eventually
 
-RUN = "run-1"
 WAIT_S = 10.0
 
 
@@ -70,50 +51,14 @@ def stream(tmp_path: Path) -> JournalStream:
     return stream
 
 
-def make(
-    stream: JournalStream, receiver: Receiver, parent: Callable[[], int] = lambda: 1
-) -> ReceiverSupervisor:
-    settings = ReceiverSettings(CommitPolicy(block_interval_ms=20), "none", 10, poll_ms=10)
-    return ReceiverSupervisor(ReceiverTask(receiver, stream, "r0", RUN, settings), parent)
-
-
-@contextmanager
-def running(supervisor: ReceiverSupervisor) -> Iterator[list[BaseException]]:
-    """Run a supervisor in a thread; gives the list that holds what it raised, once it ended."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            supervisor.run()
-        except BaseException as e:
-            raised.append(e)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield raised
-    finally:
-        thread.join(WAIT_S)
-        assert not thread.is_alive(), "the supervisor did not end"
-
-
-def order_stop(stream: JournalStream) -> None:
-    write_order(stream, "r0", Order(RUN, stop=True))
-
-
-def all_records(stream: JournalStream) -> list[str]:
-    ends = advance({}, StreamProgress(stream).ends({}))
-    return list(read_records(stream, ranges_between({}, ends)))
-
-
 def test_stop_order_publishes_what_is_buffered_and_seals(stream: JournalStream) -> None:
     receiver = Scripted()
-    with running(make(stream, receiver)) as raised:
+    with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         receiver.store("a", position=1)
         order_stop(stream)
     assert raised == []
-    assert all_records(stream) == ["a"]
+    assert read_all(stream) == ["a"]
     assert receiver.stops == 1
     status = read_status(stream, "r0")
     assert status is not None
@@ -123,7 +68,7 @@ def test_stop_order_publishes_what_is_buffered_and_seals(stream: JournalStream) 
 
 def test_restart_continues_after_everything_that_was_stored(stream: JournalStream) -> None:
     receiver = Scripted()
-    with running(make(stream, receiver)) as raised:
+    with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         receiver.store("a", position={"at": 1})
         receiver.restart("connection lost")
@@ -133,13 +78,13 @@ def test_restart_continues_after_everything_that_was_stored(stream: JournalStrea
     assert raised == []
     assert receiver.starts == [None, {"at": 1}]
     assert receiver.stops == 2
-    assert all_records(stream) == ["a", "b"]
+    assert read_all(stream) == ["a", "b"]
     assert len(stream.writers()) == 1  # a restart needs no new writer
 
 
 def test_failing_start_is_tried_again(stream: JournalStream) -> None:
     receiver = Scripted(fail_starts=2)
-    with running(make(stream, receiver)) as raised:
+    with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         status = read_status(stream, "r0")
         order_stop(stream)
@@ -156,7 +101,7 @@ def test_broken_writer_is_replaced_and_loses_nothing_acked(tmp_path: Path) -> No
     write_order(stream, "r0", Order(RUN))
     receiver = Scripted()
     acked: list[str] = []
-    with running(make(stream, receiver)) as raised:
+    with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         receiver.store("a", position=1, ack=lambda: acked.append("a"))
         receiver.store(["b"], position=2)
@@ -170,14 +115,14 @@ def test_broken_writer_is_replaced_and_loses_nothing_acked(tmp_path: Path) -> No
     assert raised == []
     assert receiver.starts == [None, 2]
     assert acked == ["a", "c"]
-    assert all_records(stream) == ["a", "b", "c"]
+    assert read_all(stream) == ["a", "b", "c"]
     assert len(stream.writers()) == 2
 
 
 def test_fenced_receiver_ends_and_publishes_nothing_more(stream: JournalStream) -> None:
     receiver = Scripted()
     acked: list[str] = []
-    with running(make(stream, receiver)) as raised:
+    with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         receiver.store(["a"])
         successor = JournalWriter(stream, "r0")
@@ -185,12 +130,12 @@ def test_fenced_receiver_ends_and_publishes_nothing_more(stream: JournalStream) 
     successor.close()
     assert [type(e) for e in raised] == [FencedError]
     assert acked == []
-    assert all_records(stream) == ["a"]
+    assert read_all(stream) == ["a"]
 
 
 def test_a_later_attempts_status_stands_and_ends_this_one(stream: JournalStream) -> None:
     receiver = Scripted()
-    with running(make(stream, receiver)) as raised:
+    with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         later = Status(RUN, "r0-00000007", "started", "elsewhere", 7, changed_ms=0)
         write_status(stream, "r0", later)
@@ -205,7 +150,7 @@ def test_a_status_that_is_not_its_own_is_written_again(
 ) -> None:
     JournalWriter(stream, "r0").close()  # epoch 0
     receiver = Scripted()
-    with running(make(stream, receiver)):
+    with running(supervise(stream, receiver)):
         receiver.wait_started()
         if by_an_earlier_attempt:
             stopped = Status(RUN, "r0-00000000", "stopped", "elsewhere", 7, changed_ms=0)
@@ -224,7 +169,7 @@ def says(stream: JournalStream, writer: str) -> bool:
 
 def test_order_of_another_run_ends_the_receiver(stream: JournalStream) -> None:
     receiver = Scripted()
-    with running(make(stream, receiver)) as raised:
+    with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         write_order(stream, "r0", Order("run-2"))
     assert raised == []
@@ -233,30 +178,30 @@ def test_order_of_another_run_ends_the_receiver(stream: JournalStream) -> None:
 def test_receiver_whose_executor_is_gone_ends(stream: JournalStream) -> None:
     parents = iter([1])
     receiver = Scripted()
-    with running(make(stream, receiver, lambda: next(parents, 0))) as raised:
+    with running(supervise(stream, receiver, parent=lambda: next(parents, 0))) as raised:
         receiver.wait_started()
     assert [type(e) for e in raised] == [ReceiverError]
 
 
 def test_receiver_that_stops_itself_seals(stream: JournalStream) -> None:
     receiver = Scripted()
-    with running(make(stream, receiver)) as raised:
+    with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         receiver.store("last")
         receiver.stop("end of data")
     assert raised == []
-    assert all_records(stream) == ["last"]
+    assert read_all(stream) == ["last"]
 
 
 def test_order_that_is_not_seen_names_the_unshared_path(stream: JournalStream) -> None:
     stream.storage.delete("clicks/control/r0.order.json")
     with pytest.raises(UnsharedPathError, match="does not see the driver's order"):
-        make(stream, Scripted()).run()
+        supervise(stream, Scripted()).run()
 
 
 def test_stop_during_back_off_ends_at_once(stream: JournalStream) -> None:
     receiver = Scripted()
-    with running(make(stream, receiver)) as raised:
+    with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         receiver.restart("wait long", None, delay_ms=3_600_000)
         order_stop(stream)

@@ -189,7 +189,7 @@ def test_same_events(sc: SparkContext, tmp_path: Path) -> None:
                 with pytest.raises(BatchFailedError):
                     stepper.step()
                 assert eventually(lambda: len(stepper.completed) == 2)
-                ssc._error = None
+                ssc._life._error = None
             else:
                 stepper.step()
 

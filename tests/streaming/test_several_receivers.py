@@ -26,6 +26,7 @@ from penstock.streaming.scheduler.receiver_placement import ReceiverPlacement
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.faults.driver import Driver
+from tests.streaming.test_receiver_streams import Numbers
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -33,26 +34,11 @@ pytestmark = pytest.mark.spark
 START_S = 90.0
 
 
-class Some(Receiver):
-    """Stores the given records once, each with its place as position."""
+class Some(Numbers):
+    """Numbers, as arguments."""
 
-    def __init__(self, *records: str) -> None:
-        self.records = records
-
-    def onStart(self) -> None:
-        threading.Thread(target=self._store, daemon=True).start()
-
-    def onStop(self) -> None:
-        pass
-
-    def _store(self) -> None:
-        done = self.lastPosition() or 0
-        for place, record in enumerate(self.records[done:], start=done + 1):
-            self.store(record, position=place)
-
-
-class Bytes(Some):
-    schema = "binary"
+    def __init__(self, *records: str, schema: str = "string") -> None:
+        super().__init__(list(records), schema)
 
 
 class Names(StreamingListener):
@@ -217,7 +203,11 @@ def test_a_limit_holds_for_all_of_them_together(program: Program) -> None:
 
 @pytest.mark.parametrize(
     ("receivers", "message"),
-    [([], "no receivers"), ([Some(), Bytes()], "one schema"), ([Some(), "b"], "is no receiver")],
+    [
+        ([], "no receivers"),
+        ([Some(), Some(schema="binary")], "one schema"),
+        ([Some(), "b"], "is no receiver"),
+    ],
 )
 def test_what_cannot_share_a_stream(
     ssc: StreamingContext, receivers: list[Any], message: str

@@ -12,7 +12,7 @@ import pytest
 
 PROGRAM = """
 import signal, sys, threading, time
-from penstock.streaming.shutdown import GracefulShutdown
+from penstock.streaming.context.shutdown import GracefulShutdown
 
 {before}
 stopped = threading.Event()

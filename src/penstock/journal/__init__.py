@@ -7,7 +7,6 @@ is past. The format is described byte for byte in docs/journal-format.md.
 
 from penstock.journal.bounds.amounts import Amount, Bounds
 from penstock.journal.bounds.room import JournalRoom
-from penstock.journal.commit_policy import CommitPolicy
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.positions import DeferredPosition
 from penstock.journal.progress import StreamProgress
@@ -17,6 +16,7 @@ from penstock.journal.schema import RecordFormat
 from penstock.journal.stream import JournalStream, stream_names
 from penstock.journal.verify import Verdict, verify_stream
 from penstock.journal.writer import JournalWriter
+from penstock.journal.writer.commit_policy import CommitPolicy
 
 __all__ = [
     "Amount",

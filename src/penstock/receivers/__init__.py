@@ -2,13 +2,16 @@
 
 from penstock.receivers.backoff import backoff_ms
 from penstock.receivers.control import Order, Status, read_order, read_status, write_order
-from penstock.receivers.foreign import uncaught_errors_to
 from penstock.receivers.http import HttpReceiver
 from penstock.receivers.mqtt import MqttReceiver
 from penstock.receivers.own_files import OwnFiles
 from penstock.receivers.receiver import Position, Receiver, ReceiverHost, ReceiverIdentity
 from penstock.receivers.socket import FramedSocketReceiver, SocketReceiver
-from penstock.receivers.supervisor import ReceiverSupervisor, run_receiver
+from penstock.receivers.supervisor import (
+    ReceiverSupervisor,
+    run_receiver,
+    uncaught_errors_to,
+)
 from penstock.receivers.tail import TailReceiver
 from penstock.receivers.task import ReceiverSettings, ReceiverTask, receiver_bounds
 from penstock.receivers.threaded import ThreadedReceiver

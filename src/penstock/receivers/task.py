@@ -65,6 +65,11 @@ class ReceiverTask:
     run: str
     settings: ReceiverSettings
 
+    @property
+    def ids(self) -> dict[str, str]:
+        """What errors name it by."""
+        return {"stream": self.stream.name, "receiver": self.name}
+
 
 def receiver_bounds(max_bytes: int | None, max_lag_records: int | None) -> Bounds:
     """Return the bounds that an operator chose.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.journal.bounds.amounts import NOTHING, Amount, Bounds, is_within
-from penstock.journal.group import Store
+from penstock.journal.store import Store
 
 __all__ = ["Account", "Allowance"]
 

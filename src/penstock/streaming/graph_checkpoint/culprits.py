@@ -17,7 +17,7 @@ from pyspark import RDD, Accumulator, Broadcast, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.streaming.base import BaseDStream
-from penstock.streaming.stream_sources import StreamSources
+from penstock.streaming.sources import StreamSources
 
 if TYPE_CHECKING:
     from penstock.streaming.graph import DStreamGraph

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,38 +10,15 @@ import pyarrow as pa
 
 from penstock.journal.block import BlockFooter
 from penstock.journal.bounds.amounts import NOTHING
-from penstock.journal.commit_policy import GroupFacts
 from penstock.journal.positions import DeferredPosition
+from penstock.journal.store import Ack, Store
+from penstock.journal.writer.commit_policy import GroupFacts
 
-__all__ = ["Ack", "EncodedGroup", "Group", "Store"]
-
-Ack = Callable[[], None]
-
-_OBJECT_OVERHEAD = 64
-"""Bytes that a buffered object takes beside its content: many empty records need memory, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """What one call hands to the writer: checked, and of no further concern to the caller."""
-
-    items: Sequence[Any]
-    """Batches with rows, or single values."""
-    count: int
-    content_bytes: int
-    position: str | DeferredPosition | None
-    """JSON text, so that a source that changes its position object does not change this one."""
-    ack: Ack | None
-
-    @property
-    def size_bytes(self) -> int:
-        """The memory that it takes until it is published; a position alone takes none."""
-        objects = len(self.items) + (self.ack is not None)
-        return self.content_bytes + objects * _OBJECT_OVERHEAD
+__all__ = ["EncodedGroup", "Group"]
 
 
 class Group:
-    """Stores that become durable together. Not thread-safe: the writer's lock guards it."""
+    """Stores that become durable together. Not thread-safe: the buffer fills it under its lock."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []

@@ -5,24 +5,24 @@ Same names and meaning as ``pyspark.streaming.StreamingContext``; the engine is 
 
 from __future__ import annotations
 
-import enum
 import logging
 import os
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import ClassVar, Literal, NoReturn
 
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
-from penstock.conf import WRITE_AHEAD_LOG, StreamingSettings, settings_without_effect
+from penstock.conf import StreamingSettings, settings_without_effect
 from penstock.errors import ConfigError, StreamingError
 from penstock.rate import RateEstimator
+from penstock.streaming.context.life_cycle import LifeCycle, State
+from penstock.streaming.context.rate_control import RateControl
+from penstock.streaming.context.run_location import RunLocation
+from penstock.streaming.context.shutdown import GracefulShutdown
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
 from penstock.streaming.graph_checkpoint.private_files import open_location
@@ -37,10 +37,8 @@ from penstock.streaming.graph_checkpoint.run import (
     keep_graph,
 )
 from penstock.streaming.listener import ListenerBus, StreamingListener
-from penstock.streaming.rate_control import RateControl
 from penstock.streaming.scheduler.engine import Engine
-from penstock.streaming.shutdown import GracefulShutdown
-from penstock.streaming.stream_sources import StreamSources
+from penstock.streaming.sources import StreamSources
 
 __all__ = ["StreamingContext"]
 
@@ -48,14 +46,6 @@ _log = logging.getLogger(__name__)
 
 _Recover = Literal["graph", "program"]
 """Where the graph comes from after a restart: read back, or built by the program again."""
-
-
-class _State(enum.Enum):
-    """initialized -> active -> stopped, or initialized -> stopped."""
-
-    INITIALIZED = "initialized"
-    ACTIVE = "active"
-    STOPPED = "stopped"
 
 
 class StreamingContext(StreamSources, RateControl):
@@ -103,11 +93,9 @@ class StreamingContext(StreamSources, RateControl):
         self._checkpoint_dir: str | None = None
         self._recover: _Recover = "graph"
         self._recreated_from: str | None = None
-        self._temporary: str | None = None
-        self._state = _State.INITIALIZED
-        self._state_lock = threading.RLock()
-        self._ended = threading.Condition()
-        self._error: BaseException | None = None
+        self._location = RunLocation(None)
+        self._life = LifeCycle()
+        self._start_lock = threading.RLock()
         self._engine: Engine | None = None
         self._shutdown = GracefulShutdown(lambda: self.stop(False, stopGraceFully=True))
 
@@ -232,12 +220,7 @@ class StreamingContext(StreamSources, RateControl):
 
     def check_changeable(self, what: str) -> None:
         """Raise StreamingError when the program was started: it cannot change any more."""
-        if self._state is not _State.INITIALIZED:
-            raise StreamingError(
-                f"cannot {what}: the context was already started or stopped",
-                operation=what,
-                hint="set everything up before start(), or make a new StreamingContext",
-            )
+        self._life.check_changeable(what)
 
     def check_extensible(self, what: str) -> None:
         """Raise StreamingError when inputs, streams and outputs are given by a graph checkpoint."""
@@ -266,14 +249,13 @@ class StreamingContext(StreamSources, RateControl):
             RecoveryMismatchError: the checkpoint location was made by a program with an input or
                 stateful operator that this one lacks, or has otherwise.
         """
-        with self._state_lock, StreamingContext._active_lock:
-            self._check_startable()
+        with self._start_lock, StreamingContext._active_lock:
+            self._life.check_startable()
+            _check_no_other_is_active()
             self.graph.validate()
             try:
-                graph_checkpoints = self._make_graph_checkpoints()
-                location = CheckpointLocation(self._location_url())
-                self._engine = self._make_engine(location, graph_checkpoints)
-                self._state = _State.ACTIVE
+                self._engine = self._make_engine()
+                self._life.enter(State.ACTIVE)
                 StreamingContext._active = self
                 self._engine.start()
                 if self._settings.stop_gracefully_on_shutdown:
@@ -289,17 +271,17 @@ class StreamingContext(StreamSources, RateControl):
             stopSparkContext: stop the SparkContext, too.
             stopGraceFully: first process all that was received.
         """
-        with self._state_lock:
+        with self._start_lock:
             engine, self._engine = self._engine, None
             try:
                 if engine is not None:
                     engine.stop(graceful=stopGraceFully)
             finally:
                 self._shutdown.remove()
-                self._clean_up()
-                self._state = _State.STOPPED
-        with self._ended:
-            self._ended.notify_all()
+                if StreamingContext._active is self:
+                    StreamingContext._active = None
+                self._location.remove_temporary()
+                self._life.enter(State.STOPPED)
         if stopSparkContext:
             self._sc.stop()
 
@@ -314,61 +296,12 @@ class StreamingContext(StreamSources, RateControl):
 
     def awaitTerminationOrTimeout(self, timeout: float | None) -> bool:
         """Wait as ``awaitTermination`` does; return whether the program was stopped in time."""
-        with self._ended:
-            self._ended.wait_for(
-                lambda: self._error is not None or self._state is _State.STOPPED, timeout
-            )
-            if self._error is not None:
-                raise self._error
-            stopped = self._state is _State.STOPPED
+        stopped = self._life.wait(timeout)
         if stopped:
             self._shutdown.leave()
         return stopped
 
     # -- inside --
-
-    def _check_startable(self) -> None:
-        if self._state is not _State.INITIALIZED:
-            raise StreamingError(
-                f"the context is {self._state.value} and cannot be started",
-                operation="start",
-                hint="make a new StreamingContext",
-            )
-        if StreamingContext._active is not None:
-            raise StreamingError(
-                "only one StreamingContext may be started in a process at a time",
-                operation="start",
-                hint="stop the other one first; StreamingContext.getActive() returns it",
-            )
-
-    def _location_url(self) -> str:
-        if self._checkpoint_dir is None:
-            if not str(self._sc.master).startswith("local"):
-                raise ConfigError(
-                    f"there is no checkpoint location, and master {self._sc.master} is a cluster",
-                    operation="start",
-                    hint="call checkpoint(dir) with a path that driver and executors share",
-                )
-            if shared := self.graph.shared_journals:
-                raise ConfigError(
-                    f"there is no checkpoint location, and {shared[0].name!r} is a stream of "
-                    "somebody else's journal: its place there would be forgotten, and what it has "
-                    "not read kept for ever",
-                    operation="start",
-                    ids={"stream": shared[0].name},
-                    hint="call checkpoint(dir)",
-                )
-            if self._settings.write_ahead_log:
-                raise ConfigError(
-                    f"there is no checkpoint location, and {WRITE_AHEAD_LOG} is true",
-                    operation="start",
-                    hint="call checkpoint(dir): it is where received records are kept",
-                )
-            self._temporary = tempfile.mkdtemp(prefix="penstock-")
-            return self._temporary
-        if self.graph.has_queue():
-            _log.warning("queueStream is lost when the process ends; use it in tests only")
-        return self._checkpoint_dir
 
     def _make_graph_checkpoints(self) -> RunCheckpoints:
         if self._checkpoint_dir is None or self._recover == "program":
@@ -380,43 +313,35 @@ class StreamingContext(StreamSources, RateControl):
             is_read_back=self._recreated_from == self._checkpoint_dir,
         )
 
-    def _make_engine(
-        self, location: CheckpointLocation, graph_checkpoints: RunCheckpoints
-    ) -> Engine:
+    def _make_engine(self) -> Engine:
+        graph_checkpoints = self._make_graph_checkpoints()
+        self._location = RunLocation(self._checkpoint_dir)
+        url = self._location.open(str(self._sc.master), self.graph, self._settings)
         return Engine(
             self._sc,
             self.graph,
-            location,
+            CheckpointLocation(url),
             self._clock,
             self._bus,
-            self._settings_in_force(),
-            self._fail,
+            self._location.in_force(self._settings),
+            self._life.fail,
             graph_checkpoints,
         )
-
-    def _settings_in_force(self) -> StreamingSettings:
-        if self._checkpoint_dir is not None:
-            return self._settings
-        # The location goes with the process, so nothing in it has to survive a power cut.
-        return replace(self._settings, write_ahead_log=False)
-
-    def _fail(self, error: BaseException) -> None:
-        """Keep the first error for awaitTermination."""
-        with self._ended:
-            self._error = self._error or error
-            self._ended.notify_all()
-
-    def _clean_up(self) -> None:
-        if StreamingContext._active is self:
-            StreamingContext._active = None
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
 
     def __getstate__(self) -> NoReturn:
         raise StreamingError(
             "a StreamingContext belongs to its process and cannot be pickled",
             operation="pickle context",
             hint="do not use it in functions of streams; rdd.context is the SparkContext there",
+        )
+
+
+def _check_no_other_is_active() -> None:
+    if StreamingContext.getActive() is not None:
+        raise StreamingError(
+            "only one StreamingContext may be started in a process at a time",
+            operation="start",
+            hint="stop the other one first; StreamingContext.getActive() returns it",
         )
 
 

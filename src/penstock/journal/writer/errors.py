@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.errors import AlreadyExistsError, FencedError, JournalFullError, WriterBrokenError
+from penstock.errors import (
+    AlreadyExistsError,
+    FencedError,
+    JournalError,
+    JournalFullError,
+    WriterBrokenError,
+)
 from penstock.journal.layout import WriterId
 from penstock.journal.stream import JournalStream
 
@@ -41,6 +47,22 @@ class WriterErrors:
         )
         error.__cause__ = cause
         return error
+
+    def again(self, error: JournalError, operation: str) -> JournalError:
+        """Return the error that ended the writer, as the answer to a later call."""
+        repeated = type(error)(
+            error.message, operation=operation, path=error.path, ids=self.ids, hint=error.hint
+        )
+        repeated.__cause__ = error
+        return repeated
+
+    def closed(self, operation: str) -> WriterBrokenError:
+        """Return the error of a call to a writer that is closed, or being closed."""
+        return WriterBrokenError("the writer is closed", operation=operation, ids=self.ids)
+
+    def abandoned(self) -> WriterBrokenError:
+        """Return the error of every call after the writer was abandoned."""
+        return WriterBrokenError("the writer was abandoned", operation="abandon", ids=self.ids)
 
     def no_room(self, operation: str) -> JournalFullError:
         """Return the error of a store or publish that may not wait for room any longer."""

@@ -1,0 +1,122 @@
+"""The journal's side of a supervisor: a writer that is replaced when it broke."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from penstock.errors import FencedError, JournalError, JournalFullError
+from penstock.journal import JournalWriter
+from penstock.receivers.supervisor.room import WriterRoom
+from penstock.receivers.task import ReceiverTask
+
+__all__ = ["RenewableWriter"]
+
+_log = logging.getLogger(__name__)
+_BLOCKED_STORE_S = 2.0
+"""How long a store may still wait for room in the journal once the receiver is to stop."""
+
+
+class RenewableWriter:
+    """One receiver's writer, and its room within the bounds. Used by the supervisor's thread.
+
+    Args:
+        task: which receiver, and how it writes.
+        on_failure: see JournalWriter; of each writer.
+    """
+
+    current: JournalWriter
+    """The writer to store through, from ``open`` on. Any thread may take it: a store through one
+    that was replaced meanwhile fails, and is not acked."""
+
+    def __init__(self, task: ReceiverTask, on_failure: Callable[[JournalError], None]) -> None:
+        self._task = task
+        self._on_failure = on_failure
+        self._room: WriterRoom
+
+    @property
+    def full(self) -> JournalFullError | None:
+        """Why the receiver has to end, when it is to end rather than to wait for room."""
+        return self._room.failure
+
+    def open(self) -> None:
+        """Open a writer, in place of the current one; that one stays when this fails.
+
+        Raises what JournalWriter raises.
+        """
+        settings, stream = self._task.settings, self._task.stream
+        writer = JournalWriter(
+            stream if settings.sync else stream.without_sync(),
+            self._task.name,
+            policy=settings.commit,
+            compression=settings.compression,
+            bounds=settings.bounds,
+            on_failure=self._on_failure,
+        )
+        self.current, self._room = writer, WriterRoom(writer, settings)
+        self._room.look()
+
+    def renew(self) -> None:
+        """Replace the writer if it broke.
+
+        Raises what JournalWriter raises; the broken writer stays in place then.
+        """
+        if self.current.error is not None:
+            self.current.abandon()
+            self.open()
+
+    def look(self) -> None:
+        """Keep within the bounds; to be called at each poll."""
+        self._room.look()
+
+    def flush(self) -> None:
+        """Make what was stored durable, as far as this writer still can.
+
+        After this its position tells all that was stored, so a restart misses nothing.
+
+        Raises:
+            FencedError: another attempt took over.
+        """
+        if isinstance(self.current.error, FencedError):
+            raise self.current.error
+        try:
+            self.current.flush()
+        except JournalError:
+            _log.warning(
+                "Receiver %s of stream %s restarts with a new writer",
+                self._task.name,
+                self._task.stream.name,
+            )
+
+    def let_wait(self) -> None:
+        """Let stores wait for room, as the receiver receives."""
+        self.current.let_wait(True)
+
+    @contextmanager
+    def letting_go(self) -> Iterator[None]:
+        """While the receiver stops, let no store wait for room longer than a little; none after it.
+
+        A store that waits would have its thread, and so ``onStop``, wait as well.
+        """
+        patience = threading.Timer(_BLOCKED_STORE_S, self.current.let_wait, (False,))
+        patience.daemon = True
+        patience.start()
+        try:
+            yield
+        finally:
+            patience.cancel()
+            self.current.let_wait(False)
+
+    def close(self) -> None:
+        """Publish what is buffered, seal, and give the room back.
+
+        Raises what JournalWriter.close raises.
+        """
+        self.current.close()
+        self._room.leave()
+
+    def abandon(self) -> None:
+        """See JournalWriter.abandon."""
+        self.current.abandon()

@@ -1,0 +1,261 @@
+"""The supervisor: runs one receiver in this process, in front of a journal writer.
+
+It lives as long as the receiver shall: inside a long Spark task on an executor, or in a process of
+its own. All decisions are taken by one thread, the one that called ``run``; receivers only leave
+events for it::
+
+    open writer (seals all earlier epochs) -> onStart -> running
+        restart asked, onStart failed   ->  onStop, flush, back-off, onStart
+        writer broken                   ->  onStop, new writer, back-off, onStart
+                                            (onPause and onResume, if the receiver stays open)
+        onStart hangs, writer fenced,
+        parent gone                     ->  onStop, end, nothing more is published
+        stop asked, by order or by the receiver, or
+        superseded by another run       ->  onStop, publish what is buffered, seal, end
+        journal full, and not to wait   ->  the same, and end with the error
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import time
+from collections.abc import Callable
+
+from penstock.errors import FencedError, JournalFullError, PenstockError
+from penstock.journal.layout import receiver_folder
+from penstock.receivers.backoff import backoff_ms
+from penstock.receivers.control import State
+from penstock.receivers.own_files import OwnFiles, StoredFiles
+from penstock.receivers.receiver import Position, ReceiverIdentity, Records
+from penstock.receivers.supervisor.events import Event
+from penstock.receivers.supervisor.foreign import uncaught_errors_to
+from penstock.receivers.supervisor.hosted import FailedCallError, HostedReceiver
+from penstock.receivers.supervisor.intake import Intake
+from penstock.receivers.supervisor.renewable_writer import RenewableWriter
+from penstock.receivers.supervisor.status import StatusReport
+from penstock.receivers.supervisor.watch import Watch
+from penstock.receivers.task import ReceiverTask
+
+__all__ = ["ReceiverSupervisor", "run_receiver"]
+
+_log = logging.getLogger(__name__)
+_STABLE_S = 60.0
+"""After running this long, a failure counts as the first one again."""
+
+
+def run_receiver(task: ReceiverTask) -> None:
+    """Run a receiver until it is told to stop: what a receiver's Spark task does.
+
+    Raises what ReceiverSupervisor.run raises.
+    """
+    supervisor = ReceiverSupervisor(task)
+    with uncaught_errors_to(supervisor.thread_failed):
+        supervisor.run()
+
+
+class ReceiverSupervisor:
+    """Hosts one receiver; implements ReceiverHost for it.
+
+    Args:
+        task: what to run.
+        parent: tells the process that this one works for; when it changes, nobody waits for the
+            receiver any more, and it ends.
+    """
+
+    def __init__(self, task: ReceiverTask, parent: Callable[[], int] = os.getppid) -> None:
+        self._task = task
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._journal = RenewableWriter(
+            task, lambda error: self._events.put(Event("writer_failed", error.message, error))
+        )
+        self._hosted = HostedReceiver(task, self._journal.look)
+        self._intake = Intake(task.settings.commit.block_interval_ms, task.settings.poll_ms)
+        self._status = StatusReport(task)
+        self._watch = Watch(task, self._status, parent)
+        self._started_s = 0.0
+        self._failures = 0
+
+    def run(self) -> None:
+        """Run the receiver until an order or the receiver itself says stop.
+
+        Raises:
+            UnsharedPathError: this process does not see the driver's files.
+            FencedError: another attempt took over.
+            JournalFullError: there is no room within the bounds, and the receiver is not to wait.
+            ReceiverError: ``onStart`` hangs, or the process that this one works for is gone.
+        """
+        self._intake.limit(self._watch.first_order())
+        self._journal.open()
+        self._task.receiver.attach(self)
+        try:
+            self._start()
+            while not (event := self._next_event()).ends:
+                self._recover(event)
+            self._end(event)
+        except FencedError:
+            raise  # the status file is another attempt's by now
+        except PenstockError as e:
+            self._status.error("ended", e, "stopped")
+            raise
+        finally:
+            self._halt()
+            self._journal.abandon()
+
+    # -- what the receiver calls, from its threads (ReceiverHost) --
+
+    def store(self, records: Records, position: Position, ack: Callable[[], None] | None) -> None:
+        """See Receiver.store."""
+        self._intake.store(self._journal.current, records, position, ack)
+
+    def try_store(
+        self, records: Records, position: Position, ack: Callable[[], None] | None
+    ) -> int:
+        """See Receiver.tryStore."""
+        return self._intake.try_store(self._journal.current, records, position, ack)
+
+    def report_error(self, message: str, error: BaseException | None) -> None:
+        """See Receiver.reportError."""
+        self._status.error(message, error, "restarting" if self.is_stopped() else "started")
+
+    def restart(self, message: str, error: BaseException | None, delay_ms: int | None) -> None:
+        """See Receiver.restart."""
+        self._intake.stopped.set()
+        self._events.put(Event("restart", message, error, delay_ms))
+
+    def stop(self, message: str, error: BaseException | None) -> None:
+        """See Receiver.stop."""
+        self._intake.stopped.set()
+        self._events.put(Event("stop", message, error))
+
+    def is_stopped(self) -> bool:
+        """See Receiver.isStopped."""
+        return self._intake.stopped.is_set()
+
+    def last_position(self) -> Position:
+        """See Receiver.lastPosition."""
+        return self._journal.current.position
+
+    def own_files(self) -> OwnFiles:
+        """See Receiver.ownFiles."""
+        stream = self._task.stream
+        return StoredFiles(stream.storage, receiver_folder(stream.name, self._task.name))
+
+    def identity(self) -> ReceiverIdentity:
+        """See Receiver.identity."""
+        return ReceiverIdentity(self._task.stream.name, self._task.name)
+
+    def thread_failed(self, message: str, error: BaseException | None) -> None:
+        """Restart the receiver because one of its threads ended with an exception."""
+        if not self.is_stopped():
+            self.restart(message, error, None)
+
+    # -- the supervisor's own thread --
+
+    def _next_event(self) -> Event:
+        poll_s = self._task.settings.poll_ms / 1000
+        while (event := self._poll(poll_s)) is None:
+            pass
+        return event
+
+    def _poll(self, timeout_s: float) -> Event | None:
+        """Wait a little for an event; when none comes, look whether the receiver is to go on."""
+        try:
+            return self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            pass
+        order = self._watch.look()
+        if isinstance(order, Event):
+            return order
+        self._intake.limit(order)
+        self._journal.look()
+        if self._journal.full is not None:
+            return Event("stop", self._journal.full.message, self._journal.full)
+        return None
+
+    def _start(self) -> None:
+        self._journal.let_wait()
+        self._intake.stopped.clear()
+        self._started_s = time.monotonic()
+        self._say("started")
+        try:
+            self._hosted.begin()
+        except FailedCallError as e:
+            self.restart(str(e), e.__cause__, None)
+            return
+        receiver = self._task.receiver
+        if receiver.listeningAt is not None:
+            self._say("started")  # again, as now it is known where
+        _log.info(
+            "Receiver %s of stream %s receives: %s, writer %s",
+            *self._names(),
+            receiver.listeningAt or repr(receiver),
+            self._journal.current.id,
+        )
+
+    def _end(self, event: Event) -> None:
+        """Publish what is buffered, and seal."""
+        self._halt()
+        self._journal.close()
+        _log.info("Receiver %s of stream %s stopped: %s", *self._names(), event.message)
+        if isinstance(event.error, JournalFullError):
+            raise event.error
+        if event.error is not None:
+            self._status.error(event.message, event.error, "stopped")
+        elif event.kind != "superseded":  # then the status file is the other's
+            self._say("stopped")
+
+    def _halt(self) -> None:
+        """End receiving, whatever the receiver's ``onStop`` raises."""
+        self._intake.stopped.set()
+        if not self._hosted.has_begun:
+            return
+        try:
+            with self._journal.letting_go():
+                self._hosted.end()
+        except FailedCallError as e:
+            _log.exception("%s of receiver %s of stream %s", e, *self._names())
+            self._status.error(str(e), e.__cause__)
+
+    def _recover(self, event: Event) -> None:
+        """Bring the receiver back after a restart request or a writer's end."""
+        if time.monotonic() - self._started_s > _STABLE_S:
+            self._failures = 0
+        self._failures += 1
+        self._intake.stopped.set()
+        if event.kind != "writer_failed" or not self._hosted.pause(event.error):
+            self._halt()
+        self.report_error(event.message, event.error)
+        delay_ms = event.delay_ms
+        if delay_ms is None:
+            delay_ms = backoff_ms(self._failures, self._task.settings.restart_delay_ms)
+        self._journal.flush()
+        if self._wait(delay_ms) and self._renew_writer():
+            self._start()
+
+    def _wait(self, delay_ms: int) -> bool:
+        """Wait before a start; return False when a stop goes before it."""
+        poll_s = self._task.settings.poll_ms / 1000
+        deadline_s = time.monotonic() + delay_ms / 1000
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            event = self._poll(min(left_s, poll_s))
+            if event is not None and event.ends:
+                self._events.put(event)
+                return False
+        return True
+
+    def _renew_writer(self) -> bool:
+        """Replace a broken writer; return False when that failed and was put off."""
+        try:
+            self._journal.renew()
+        except PenstockError as e:  # still no room, say
+            self._events.put(Event("writer_failed", "the journal cannot be written", e))
+            return False
+        return True
+
+    def _say(self, state: State) -> None:
+        self._status.say(state, str(self._journal.current.id))
+
+    def _names(self) -> tuple[str, str]:
+        return self._task.name, self._task.stream.name

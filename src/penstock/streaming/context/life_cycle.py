@@ -1,0 +1,67 @@
+"""Where a program is between its making and its end, and what ended it."""
+
+from __future__ import annotations
+
+import enum
+import threading
+
+from penstock.errors import StreamingError
+
+__all__ = ["LifeCycle", "State"]
+
+
+class State(enum.Enum):
+    """initialized -> active -> stopped, or initialized -> stopped."""
+
+    INITIALIZED = "initialized"
+    ACTIVE = "active"
+    STOPPED = "stopped"
+
+
+class LifeCycle:
+    """The state of one program. Any thread may fail it, or wait for its end."""
+
+    def __init__(self) -> None:
+        self._state = State.INITIALIZED
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+
+    def check_changeable(self, what: str) -> None:
+        """Raise StreamingError when the program was started: it cannot change any more."""
+        if self._state is not State.INITIALIZED:
+            raise StreamingError(
+                f"cannot {what}: the context was already started or stopped",
+                operation=what,
+                hint="set everything up before start(), or make a new StreamingContext",
+            )
+
+    def check_startable(self) -> None:
+        """Raise StreamingError when the program was started before, or stopped."""
+        if self._state is not State.INITIALIZED:
+            raise StreamingError(
+                f"the context is {self._state.value} and cannot be started",
+                operation="start",
+                hint="make a new StreamingContext",
+            )
+
+    def enter(self, state: State) -> None:
+        """Be in that state from now on, and tell those who wait."""
+        with self._changed:
+            self._state = state
+            self._changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """Keep the first error for those who wait; it does not stop the program."""
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait for the end; return whether it came in time. Raises what the program failed with."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._error is not None or self._state is State.STOPPED, timeout_s
+            )
+            if self._error is not None:
+                raise self._error
+            return self._state is State.STOPPED

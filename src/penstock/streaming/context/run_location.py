@@ -1,0 +1,78 @@
+"""Where a run keeps offsets, commits and journal: the checkpoint location, or a temporary one."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from dataclasses import replace
+
+from penstock.conf import WRITE_AHEAD_LOG, StreamingSettings
+from penstock.errors import ConfigError
+from penstock.streaming.graph import DStreamGraph
+
+__all__ = ["RunLocation"]
+
+_log = logging.getLogger(__name__)
+
+
+class RunLocation:
+    """The location of one program.
+
+    Args:
+        directory: the checkpoint location that it was given; None for a temporary one, which goes
+            with the process: what is in it has to survive neither that nor a power cut.
+    """
+
+    def __init__(self, directory: str | None) -> None:
+        self._directory = directory
+        self._temporary: str | None = None
+
+    def open(self, master: str, graph: DStreamGraph, settings: StreamingSettings) -> str:
+        """Return the path or URL.
+
+        Raises:
+            ConfigError: there is no checkpoint location, and this program cannot do without one.
+        """
+        if self._directory is not None:
+            if graph.has_queue():
+                _log.warning("queueStream is lost when the process ends; use it in tests only")
+            return self._directory
+        _check_temporary_is_enough(master, graph, settings)
+        self._temporary = tempfile.mkdtemp(prefix="penstock-")
+        return self._temporary
+
+    def in_force(self, settings: StreamingSettings) -> StreamingSettings:
+        """Return the settings that count here."""
+        return settings if self._directory else replace(settings, write_ahead_log=False)
+
+    def remove_temporary(self) -> None:
+        """Remove what goes with the process."""
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _check_temporary_is_enough(
+    master: str, graph: DStreamGraph, settings: StreamingSettings
+) -> None:
+    if not master.startswith("local"):
+        raise ConfigError(
+            f"there is no checkpoint location, and master {master} is a cluster",
+            operation="start",
+            hint="call checkpoint(dir) with a path that driver and executors share",
+        )
+    if shared := graph.shared_journals:
+        raise ConfigError(
+            f"there is no checkpoint location, and {shared[0].name!r} is a stream of "
+            "somebody else's journal: its place there would be forgotten, and what it has "
+            "not read kept for ever",
+            operation="start",
+            ids={"stream": shared[0].name},
+            hint="call checkpoint(dir)",
+        )
+    if settings.write_ahead_log:
+        raise ConfigError(
+            f"there is no checkpoint location, and {WRITE_AHEAD_LOG} is true",
+            operation="start",
+            hint="call checkpoint(dir): it is where received records are kept",
+        )
