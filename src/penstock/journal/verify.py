@@ -19,7 +19,7 @@ from penstock.errors import (
 from penstock.journal.block import BlockFooter, read_block
 from penstock.journal.layout import WriterId, block_path
 from penstock.journal.losses.ledger import Lost, lost_ranges, without_lost
-from penstock.journal.retention import consumers
+from penstock.journal.retention.consumer_files import consumers
 from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.model import OffsetRange
 
