@@ -16,12 +16,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import resource
 import time
 from typing import TYPE_CHECKING, Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from penstock.receivers.descriptors import spare_descriptors
 
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
@@ -34,16 +35,12 @@ HEAD_TIMEOUT_S = 10.0
 BODY_TIMEOUT_S = 60.0
 MAX_HEAD_BYTES = 64 << 10
 _MAX_CONNECTIONS = 4096
-_DESCRIPTORS_FOR_OTHERS = 128
 _NEVER = float("inf")
 
 
 def max_connections() -> int:
     """Return how many connections this process takes, so that it has descriptors for the rest."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return _MAX_CONNECTIONS
-    return min(_MAX_CONNECTIONS, max(soft - _DESCRIPTORS_FOR_OTHERS, 16))
+    return min(_MAX_CONNECTIONS, spare_descriptors())
 
 
 class LimitedConnection(HttpToolsProtocol):
