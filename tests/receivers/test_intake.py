@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.journal import Bounds, JournalRoom, JournalWriter
-from penstock.receivers.intake import Intake
+from penstock.receivers.supervisor.intake import Intake
 from penstock.testing import ManualClock
 from tests.journal.helpers import PATIENT, memory_stream
 

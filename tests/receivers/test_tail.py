@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
-from penstock.receivers.tail import look
+from penstock.receivers.tail import follower, look
 from penstock.receivers.tail.follow import Sibling, marks_from_position
 from penstock.receivers.tail.follower import Follower, FollowOptions
 from penstock.receivers.tail.listing import siblings
@@ -332,14 +332,14 @@ class TestReplacement:
     ) -> None:
         log = tmp_path / "app.log"
         append(log, "stored")
-        follower = follow(log)
-        follower.look()
-        assert lines_of_a_round(follower) == ["stored"]
+        running = follow(log)
+        running.look()
+        assert lines_of_a_round(running) == ["stored"]
         append(log, "only in the copy")
         copytruncate(log, tmp_path / "app.log.1", then=after)
-        assert lines_of_a_round(follower) == []
-        restarted = follow(log, follower.position())
-        for each in (follower, restarted):
+        assert lines_of_a_round(running) == []
+        restarted = follow(log, running.position())
+        for each in (running, restarted):
             each.look()
             lines = lines_of_a_round(each) + lines_of_a_round(each)
             assert lines == ["only in the copy", *after.split()]
@@ -566,3 +566,38 @@ class TestTrouble:
         before = len(os.listdir("/proc/self/fd"))
         run_until(tail(tmp_path / "*.log"), 20)
         assert len(os.listdir("/proc/self/fd")) == before
+
+    def test_many_files_are_stored_together(self, tmp_path: Path) -> None:
+        for i in range(300):
+            append(tmp_path / f"{i:03}.log", f"line {i}")
+        receiver = tail(tmp_path / "*.log")
+        stores: list[Any] = []
+        store = receiver.store
+        receiver.store = lambda *given: (stores.append(given), store(*given))  # type: ignore
+        host = run_until(receiver, 300)
+        assert host.records == [f"line {i}" for i in range(300)]
+        assert len(stores) == 1, "each position holds all files: one for each file is a square"
+        assert run_until(tail(tmp_path / "*.log"), 0, host.last_position()).records == []
+
+    def test_files_beyond_the_descriptors_are_told_once_and_read_when_there_are_some(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(follower, "spare_descriptors", lambda: 2)
+        logs = [tmp_path / f"{i}.log" for i in range(4)]
+        for log in logs:
+            append(log, f"line of {log.name}")
+        host = RecordingHost(expect_errors=True)
+        with host.run(tail(tmp_path / "*.log")):
+            assert host.wait_for_records(2) == ["line of 0.log", "line of 1.log"]
+            host.wait_until(lambda: bool(host.errors))
+            append(logs[1], "more")
+            host.wait_for_records(3)
+            logs[0].unlink()
+            assert host.wait_for_records(4)[3] == "line of 2.log"
+        assert [error.message.partition(":")[0] for error in host.errors] == [
+            "2 files are not read"
+        ]
+        assert "ulimit -n" in host.errors[0].message
+        monkeypatch.undo()
+        rest = run_until(tail(tmp_path / "*.log"), 1, host.last_position())
+        assert rest.records == ["line of 3.log"]

@@ -30,6 +30,7 @@ from penstock.receivers import (
     uncaught_errors_to,
     write_order,
 )
+from penstock.receivers.descriptors import raise_descriptor_limit
 from penstock.storage import open_storage
 
 __all__ = ["run_ingest"]
@@ -48,6 +49,7 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
         PenstockError: whatever else ended it.
     """
     log_to_stderr()
+    raise_descriptor_limit()
     storage = open_storage(options.journal)
     stream = JournalStream.create(storage, options.stream, RecordFormat(receiver.schema))
     settings = ReceiverSettings(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.receivers.lines import complete_before_long_line, line_too_long, split_lines
 from penstock.receivers.tail.follow import FINGERPRINT_BYTES, FileId, Mark, Place, fingerprint
+from penstock.receivers.tail.open_files import OpenFiles
 
 __all__ = ["FollowedFile", "file_id"]
 
@@ -43,14 +44,23 @@ class FollowedFile:
     Args:
         mark: where to read on.
         max_line_bytes: a longer line stops the reading of this file.
+        open_files: counts this one while it is open.
         begin_at_end: whether to move the mark behind the last line end when the file is opened.
     """
 
-    def __init__(self, mark: Mark, max_line_bytes: int, *, begin_at_end: bool = False) -> None:
+    def __init__(
+        self,
+        mark: Mark,
+        max_line_bytes: int,
+        open_files: OpenFiles,
+        *,
+        begin_at_end: bool = False,
+    ) -> None:
         self.mark = mark
         self.place = Place.FOLLOWED
         self.idle_since_s = time.monotonic()
         self._max_line_bytes = max_line_bytes
+        self._open_files = open_files
         self._begin_at_end = begin_at_end
         self._descriptor: int | None = None
         self._reset()
@@ -77,15 +87,20 @@ class FollowedFile:
         """Open the file; return False when ``path`` is another file by now.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: it cannot be opened; TooManyFilesError when others have to be closed first.
         """
-        # Not blocking, should the path have become a FIFO since it was looked at.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._open_files.add()
+        try:
+            # Not blocking, should the path have become a FIFO since it was looked at.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            self._open_files.remove()
+            raise
+        self._descriptor = descriptor
         facts = os.fstat(descriptor)
         if file_id(facts) != self.mark.file_id or not stat.S_ISREG(facts.st_mode):
-            os.close(descriptor)
+            self.close()
             return False
-        self._descriptor = descriptor
         if self._begin_at_end:
             try:
                 self._skip_to_end(facts)
@@ -100,6 +115,7 @@ class FollowedFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+            self._open_files.remove()
 
     def facts(self) -> os.stat_result:
         """Return what the file system says of the open file."""

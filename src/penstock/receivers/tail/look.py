@@ -21,6 +21,7 @@ from penstock.receivers.tail.follow import (
 )
 from penstock.receivers.tail.followed_file import FollowedFile
 from penstock.receivers.tail.listing import Found, siblings
+from penstock.receivers.tail.open_files import OpenFiles, TooManyFilesError
 from penstock.receivers.tail.problems import Problems
 
 __all__ = ["Look"]
@@ -65,6 +66,7 @@ class Look:
         found: what the patterns name now, by real paths.
         start: where to begin with a found file that no mark knows.
         max_line_bytes: for the files that are new.
+        open_files: counts what is held open.
         problems: where trouble is told.
     """
 
@@ -74,12 +76,15 @@ class Look:
         found: Iterable[Found],
         start: Start,
         max_line_bytes: int,
+        open_files: OpenFiles,
         problems: Problems,
     ) -> None:
         self._files = files
         self._found = {file.file_id: file for file in found}
         self._start = start
         self._max_line_bytes = max_line_bytes
+        self._open_files = open_files
+        self._unopened = 0
         self._problems = problems
         self._marked = {file.mark.file_id for file in files}
         self._known = self._marked | set(self._found)
@@ -104,6 +109,7 @@ class Look:
             if found.file_id not in self._marked:
                 mark = _new_mark(found.path, found)
                 followed.append(self._begin(mark, found.path, self._start))
+        self._tell_unopened()
         return followed
 
     # Seeing and deciding: nothing from here down to _apply changes a mark.
@@ -182,7 +188,7 @@ class Look:
 
     def _begins_as(self, crc: int, size: int, sibling: Sibling) -> bool:
         mark = Mark(sibling.path, sibling.file_id, size, crc, sibling.mtime_ns)
-        file = FollowedFile(mark, self._max_line_bytes)
+        file = FollowedFile(mark, self._max_line_bytes, OpenFiles(1))  # for a moment only
         try:
             return self._open(file, sibling.path) and file.is_intact()
         finally:
@@ -235,7 +241,7 @@ class Look:
 
     def _begin(self, mark: Mark, path: str, start: Start = Start.BEGINNING) -> FollowedFile:
         at_end = start is Start.END
-        file = FollowedFile(mark, self._max_line_bytes, begin_at_end=at_end)
+        file = FollowedFile(mark, self._max_line_bytes, self._open_files, begin_at_end=at_end)
         self._open(file, path)  # if this fails, the next looks try again
         return file
 
@@ -244,11 +250,25 @@ class Look:
             opened = file.open(path)
         except FileNotFoundError:
             return False  # renamed since it was listed: the next look finds it by its inode
+        except TooManyFilesError:
+            self._unopened += 1
+            return False
         except OSError as error:
             self._problems.tell(("open", path), f"cannot open {path}: {error}", error)
             return False
         self._problems.settle(("open", path))
         return opened
+
+    def _tell_unopened(self) -> None:
+        if not self._unopened:
+            self._problems.settle("unopened")
+            return
+        self._problems.tell(
+            "unopened",
+            f"{self._unopened} files are not read: this process may hold {self._open_files.most} "
+            "open beside the journal's; raise its limit (ulimit -n, LimitNOFILE=) and restart it, "
+            "or follow fewer files",
+        )
 
     def _tell_lost(self, seen: _Seen) -> None:
         mark = seen.file.mark
