@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from penstock.journal import (
     retire,
 )
 from penstock.journal.layout import WriterId
+from penstock.receivers import Status
+from penstock.receivers.control import write_status
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.journal.helpers import path_of, rewrite, write_blocks
@@ -95,15 +98,17 @@ def test_ls_tells_of_writers_and_consumers(
                 "lost": 0,
             },
         ],
+        "receivers": [],
         "consumers": [
             {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}},
             {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}},
         ],
+        "damage": [],
         "bounds": None,
         "findings": 0,
     }
     table = succeed("ls", journal)
-    assert "r0-00000000 │ sealed │      1 │     100 │ 200..300" in table
+    assert "r0-00000000  sealed       1      100  200..300" in table
     assert "consumer job is 101 records behind" in table
 
 
@@ -125,6 +130,40 @@ def test_ls_hides_writers_without_records(lines: JournalStream, journal: str) ->
     table = succeed("ls", journal)
     assert "r0-00000000" not in table
     assert "and 3 sealed, with no records left" in table
+
+
+def test_ls_tells_what_receivers_said(lines: JournalStream, journal: str) -> None:
+    said = Status("run", "r0-00000000", "restarting", "worker-7", 4711, 1_795_000_000_000)
+    write_status(lines, "r0", said)
+    line = "receiver r0 said at 2026-11-18 11:06:40+00:00: restarting as r0-00000000, process 4711"
+    assert f"{line} on worker-7\n" in succeed("ls", journal)
+    write_status(lines, "r0", replace(said, errors=2, last_error="no route\nto host"))
+    assert f"{line} on worker-7; 2 errors, the last: no route to host\n" in succeed("ls", journal)
+
+
+def test_ls_cuts_no_name_on_a_narrow_terminal(tmp_path: Path) -> None:
+    stream = JournalStream.create(open_storage(tmp_path), "s" * 128, RecordFormat("string"))
+    writer = write_blocks(stream, [["a"]], receiver="r" * 128)
+    listed = Commands("journal", columns=40).succeed("ls", str(tmp_path)).splitlines()
+    assert f"{stream.name} (string)" in listed
+    assert f"{writer}  sealed       1        1     0..1" in "".join(listed)
+
+
+@pytest.mark.parametrize("damaged", ["consumers/job.json", "control/r0.status.json"])
+def test_a_damaged_file_beside_the_blocks_hides_nothing_else(
+    lines: JournalStream, writer: WriterId, journal: str, damaged: str
+) -> None:
+    lines.storage.create(f"lines/{damaged}", b"{")
+    listed = succeed("ls", journal)
+    assert str(writer) in listed
+    assert "DAMAGED: a con" in listed
+    assert f"{lines.storage.uri('lines')}/{damaged}" in listed
+    assert len(succeed("cat", journal, "lines").splitlines()) == 300
+
+
+@pytest.mark.parametrize("before", ["file:", "FILE://", "file://localhost"])
+def test_urls_are_taken_as_elsewhere(writer: WriterId, tmp_path: Path, before: str) -> None:
+    assert str(writer) in succeed("ls", f"{before}{tmp_path}")
 
 
 def test_ls_of_a_checkpoint_location_looks_into_its_journal(

@@ -9,14 +9,19 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 
-from penstock.cli.journal_facts import StreamFacts, WriterFacts, look_at_stream
+from penstock.cli.journal_facts import (
+    ReceiverFacts,
+    StreamFacts,
+    WriterFacts,
+    look_at_stream,
+    look_at_writers,
+)
 from penstock.cli.journal_losses import list_losses, skip_records
 from penstock.cli.journal_places import (
     JsonOption,
@@ -28,6 +33,7 @@ from penstock.cli.journal_places import (
 )
 from penstock.cli.journal_records import as_json, as_text, records
 from penstock.cli.journal_replay import replay_dead_letters
+from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
 from penstock.journal.losses.ledger import skip_command
@@ -43,6 +49,7 @@ app.command("replay")(replay_dead_letters)
 app.command("skip")(skip_records)
 app.command("losses")(list_losses)
 
+_WRITER_COLUMNS = ("writer", "state", "blocks", "records", "offsets", "size")
 _Stream = Annotated[str | None, typer.Argument(help="Only this stream.", show_default="all")]
 
 
@@ -57,11 +64,10 @@ def list_journal(
         listing = {"journal": journal.url, "streams": [asdict(each) for each in facts]}
         typer.echo(json.dumps(listing))
         return
-    console = Console(markup=False, highlight=False)
     for each in facts:
-        _print_stream(console, each)
+        _print_stream(each)
     if not facts:
-        console.print(f"{journal.url} holds no streams")
+        typer.echo(f"{journal.url} holds no streams")
 
 
 @app.command("cat")
@@ -82,7 +88,7 @@ def print_records(
 ) -> None:
     """Print a stream's records, one a line, by writer and offset."""
     found = open_stream(open_journal(path), stream)
-    ranges = _ranges(look_at_stream(found).writers, writer, start, end)
+    ranges = _ranges(list(look_at_writers(found).values()), writer, start, end)
     for partition, offset, record in itertools.islice(_read(found, ranges), limit):
         if as_json_lines:
             typer.echo(as_json(partition, offset, record))
@@ -113,33 +119,57 @@ def verify_journal(path: PathArgument, stream: _Stream = None) -> None:
 # -- ls --
 
 
-def _print_stream(console: Console, facts: StreamFacts) -> None:
-    console.print(f"{facts.stream} ({facts.schema})")
-    table = Table("writer", "state", "blocks", "records", "offsets", "size")
-    for column in table.columns[2:]:
-        column.justify = "right"
+def _print_stream(facts: StreamFacts) -> None:
+    typer.echo(f"{facts.stream} ({facts.schema})")
     shown = [each for each in facts.writers if each.records or each.state != "sealed"]
-    for each in shown:
-        offsets = f"{each.start_offset}..{each.end_offset}"
-        size = decimal(each.size_bytes)
-        table.add_row(each.writer, each.state, str(each.blocks), str(each.records), offsets, size)
-    console.print(table)
+    if shown:
+        rows = map(_writer_row, shown)
+        for line in table_lines(_WRITER_COLUMNS, rows, right=_WRITER_COLUMNS[2:]):
+            typer.echo(line)
+    else:
+        typer.echo("no records")
     if hidden := len(facts.writers) - len(shown):
-        console.print(f"and {hidden} sealed, with no records left")
+        typer.echo(f"and {hidden} sealed, with no records left")
+    for line in _notes(facts):
+        typer.echo(line)
+    typer.echo()
+
+
+def _writer_row(facts: WriterFacts) -> tuple[object, ...]:
+    offsets = f"{facts.start_offset}..{facts.end_offset}"
+    size = decimal(facts.size_bytes)
+    return (facts.writer, facts.state, facts.blocks, facts.records, offsets, size)
+
+
+def _notes(facts: StreamFacts) -> Iterator[str]:
+    """Yield what there is to say of a stream beside its writers."""
+    yield from map(_receiver_line, facts.receivers)
     for consumer in facts.consumers:
-        console.print(f"consumer {consumer.consumer} is {consumer.lag} records behind")
+        yield f"consumer {consumer.consumer} is {consumer.lag} records behind"
     if facts.bounds is not None:
-        console.print(_bound_line(facts, facts.bounds))
+        yield _bound_line(facts, facts.bounds)
     if facts.findings:
-        console.print(
+        yield (
             f"{facts.findings} files of dead letters wait for the next batch, or a replay, "
             "to bring them in here"
         )
     if lost := sum(each.lost for each in facts.writers):
-        console.print(f"{lost} records were given up: see `penstock journal losses`")
+        yield f"{lost} records were given up: see `penstock journal losses`"
     if any(each.state == "damaged" for each in facts.writers):
-        console.print("a newest block is damaged: run `penstock journal verify`")
-    console.print()
+        yield "a newest block is damaged: run `penstock journal verify`"
+    for damage in facts.damage:
+        yield f"DAMAGED: {damage}"
+
+
+def _receiver_line(facts: ReceiverFacts) -> str:
+    said = facts.status
+    when = datetime.fromtimestamp(said.changed_ms // 1000, timezone.utc).isoformat(" ")
+    line = (
+        f"receiver {facts.receiver} said at {when}: {said.state} as {said.writer}, "
+        f"process {said.pid} on {said.host}"
+    )
+    error = " ".join((said.last_error or "").split())
+    return f"{line}; {said.errors} errors, the last: {error}" if said.errors else line
 
 
 def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:

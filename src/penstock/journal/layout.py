@@ -26,6 +26,7 @@ __all__ = [
     "claim_path",
     "consumer_path",
     "parse_block_start",
+    "parse_consumer",
     "parse_writer",
     "receiver_folder",
     "room_path",
@@ -104,3 +105,13 @@ def receiver_folder(stream: str, receiver: str) -> str:
 def consumer_path(stream: str, consumer: str) -> str:
     """Return the path of a consumer's committed offsets."""
     return f"{stream}/consumers/{check_name('consumer', consumer)}.json"
+
+
+def parse_consumer(name: str) -> str | None:
+    """Return the consumer whose file has this name, None for any other file."""
+    try:
+        return (
+            check_name("consumer", name.removesuffix(".json")) if name.endswith(".json") else None
+        )
+    except ConfigError:
+        return None
