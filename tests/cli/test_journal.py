@@ -25,6 +25,8 @@ from penstock.journal import (
     retire,
 )
 from penstock.journal.layout import WriterId
+from penstock.journal.losses.skip import skip
+from penstock.model import OffsetRange
 from penstock.receivers import Status
 from penstock.receivers.control import write_status
 from penstock.storage import open_storage
@@ -368,7 +370,28 @@ def test_verify_finds_a_missing_block(lines: JournalStream, writer: WriterId, jo
     lines.storage.delete(path_of(lines, writer, 100))
     done = run("verify", journal)
     assert done.exit_code == 1
-    assert "[100, 200) are missing" in done.output
+    assert "MISSING lines/r0-00000000 records [100, 200)" in done.output
+    assert f"file: {lines.storage.uri(f'lines/{writer}')}\n" in done.output
+    assert "3 blocks, 200 records" in done.output
+
+
+def test_verify_finds_a_damaged_file_beside_the_blocks(
+    lines: JournalStream, writer: WriterId, journal: str
+) -> None:
+    lines.storage.create("lines/consumers/job.json", b"{")
+    done = run("verify", journal)
+    assert done.exit_code == 1
+    assert f"file: {lines.storage.uri('lines/consumers/job.json')}" in done.output
+    assert "4 blocks, 300 records" in done.output
+
+
+def test_verify_offers_to_give_up_just_what_is_left(
+    lines: JournalStream, writer: WriterId, journal: str
+) -> None:
+    lines.storage.delete(path_of(lines, writer, 100))
+    skip(lines, OffsetRange(str(writer), 120, 130), "a first part")
+    offered = [line for line in run("verify", journal).output.splitlines() if "give up" in line]
+    assert [line.split()[8] for line in offered] == [f"{writer}:100-120", f"{writer}:130-200"]
 
 
 def test_verify_finds_a_damaged_description_and_goes_on(

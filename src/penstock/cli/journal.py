@@ -34,9 +34,10 @@ from penstock.cli.journal_places import (
 from penstock.cli.journal_records import as_json, as_text, records
 from penstock.cli.journal_replay import replay_dead_letters
 from penstock.cli.tables import table_lines
-from penstock.errors import ConfigError, LogFormatError, PenstockError
+from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
 from penstock.journal.losses.ledger import skip_command
+from penstock.journal.verify import verify_files
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 
@@ -104,13 +105,17 @@ def verify_journal(path: PathArgument, stream: _Stream = None) -> None:
     totals = _Totals()
     for name in found:
         try:
-            for verdict in verify_stream(JournalStream.open(journal, name)):
+            opened = JournalStream.open(journal, name)
+            for verdict in verify_stream(opened):
                 totals.add(verdict)
                 if verdict.error is not None and not verdict.given_up:
-                    _print_damage(journal, name, verdict)
+                    _print_verdict(journal, name, verdict)
+            for error in verify_files(opened):
+                totals.damaged += 1
+                _print_damage(name, error)
         except LogFormatError as error:
             totals.damaged += 1
-            typer.echo(f"DAMAGED {name}\n  {error}")
+            _print_damage(name, error)
     typer.echo(f"{len(found)} streams, {totals}")
     if totals.damaged:
         raise typer.Exit(1)
@@ -230,9 +235,10 @@ class _Totals:
         self.blocks = self.records = self.size_bytes = self.damaged = self.given_up = 0
 
     def add(self, verdict: Verdict) -> None:
-        """Count one block."""
-        self.blocks += 1
-        self.size_bytes += verdict.block.size
+        """Count one verdict."""
+        if verdict.block is not None:
+            self.blocks += 1
+            self.size_bytes += verdict.block.size
         self.records += verdict.footer.count if verdict.footer else 0
         self.given_up += verdict.given_up
         self.damaged += verdict.error is not None and not verdict.given_up
@@ -240,17 +246,23 @@ class _Totals:
     def __str__(self) -> str:
         found = f"{self.damaged} DAMAGED" if self.damaged else "all sound"
         if self.given_up:
-            found += f", but {self.given_up} given up (see `penstock journal losses`)"
+            found += f", {self.given_up} given up (see `penstock journal losses`)"
         return f"{self.blocks} blocks, {self.records} records, {decimal(self.size_bytes)}: {found}"
 
 
-def _print_damage(journal: Storage, stream: str, verdict: Verdict) -> None:
-    error = verdict.error
+def _print_verdict(journal: Storage, stream: str, verdict: Verdict) -> None:
+    error, records = verdict.error, verdict.unreadable
     assert isinstance(error, PenstockError)
-    end = "?" if verdict.next_start is None else verdict.next_start
-    typer.echo(
-        f"DAMAGED {stream}/{verdict.writer} records [{verdict.block.start_offset}, {end})\n"
-        f"  file: {error.path}\n  {error.message}\n  mend: {error.hint}"
-    )
-    if verdict.unreadable is not None:
-        typer.echo(f"  or give up: {skip_command(journal, stream, verdict.unreadable)}")
+    what = f"{stream}/{verdict.writer}"
+    if records is not None:
+        what += f" records [{records.start_offset}, {records.end_offset})"
+    elif verdict.block is not None:
+        what += f" records from {verdict.block.start_offset} on"
+    _print_damage(what, error)
+    for left in verdict.left:
+        typer.echo(f"  or give up: {skip_command(journal, stream, left)}")
+
+
+def _print_damage(what: str, error: PenstockError) -> None:
+    found = "MISSING" if isinstance(error, MissingBlockError) else "DAMAGED"
+    typer.echo(f"{found} {what}\n  file: {error.path}\n  {error.message}\n  mend: {error.hint}")
