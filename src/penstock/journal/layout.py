@@ -29,6 +29,7 @@ __all__ = [
     "consumers_folder",
     "notice_path",
     "parse_block_start",
+    "parse_consumer",
     "parse_writer",
     "receiver_folder",
     "room_path",
@@ -117,3 +118,13 @@ def consumer_path(stream: str, consumer: str) -> str:
 def notice_path(stream: str, name: str) -> str:
     """Return the path of the announcement of a retirement by somebody who is no consumer."""
     return f"{consumers_folder(stream)}/{name}.retiring"
+
+
+def parse_consumer(name: str) -> str | None:
+    """Return the consumer whose file has this name, None for any other file."""
+    try:
+        return (
+            check_name("consumer", name.removesuffix(".json")) if name.endswith(".json") else None
+        )
+    except ConfigError:
+        return None
