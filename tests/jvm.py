@@ -1,7 +1,7 @@
 """Makes the JVMs of the tests start fast: many tests start some, and then mostly wait for them.
 
 Spark loads some ten thousand classes before its first job. They come, parsed and verified, out of
-archive (class data sharing), which is made once for a Java and a pyspark and kept with pytest's
+an archive (class data sharing), which is made once for a Java and a pyspark and kept by pytest's
 cache. And a JVM that lives for seconds never earns back what its optimizing compiler costs.
 """
 
