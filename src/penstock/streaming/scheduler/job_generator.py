@@ -144,8 +144,10 @@ class JobGenerator:
         done = True
         if wait_idle is not None:
             done = wait_idle()
-            while done and self._plans_rest(next_ms):
-                done = wait_idle()
+            rest = True
+            while done and rest:
+                rest = self._plans_rest(next_ms)
+                done = wait_idle()  # also without a rest: ticks that were due were planned
                 next_ms += self._graph.batch_interval_ms
         else:
             self._halted = True
