@@ -346,7 +346,7 @@ class ReceiverSupervisor:
             compression=settings.compression,
             bounds=settings.bounds,
             on_failure=lambda error: self._events.put(
-                _Event("writer_failed", error.message, error)
+                _Event("writer_failed", "the journal cannot be written", error)
             ),
         )
         self._writer, self._room = writer, WriterRoom(writer, settings)
