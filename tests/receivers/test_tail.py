@@ -567,6 +567,48 @@ class TestTrouble:
         run_until(tail(tmp_path / "*.log"), 20)
         assert len(os.listdir("/proc/self/fd")) == before
 
+    @pytest.mark.parametrize("seen", [["seen 1", "seen 2"], []])
+    def test_what_was_copied_away_before_its_first_read_is_read_from_the_copy(
+        self, tmp_path: Path, seen: list[str]
+    ) -> None:
+        log = tmp_path / "app.log"
+        append(log, *seen)
+        os.utime(log, (1, 1))
+        follower = follow(log)
+        follower.look()
+        append(log, "unseen")
+        copytruncate(log, tmp_path / "app.log.1")
+        append(log, "after", "a longer line than all of those that were there before it")
+        assert lines_of_a_round(follower) == []
+        follower.look()
+        assert lines_of_a_round(follower) == [*seen, "unseen"]
+        assert lines_of_a_round(follower)[0] == "after"
+        follower.close()
+
+    def test_a_log_that_grows_all_the_time_is_read(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        log.touch()
+        os.utime(log, (1, 1))
+        follower = follow(log)
+        found: list[str] = []
+        for i in range(3):
+            follower.look()
+            append(log, f"line {i}")
+            found += lines_of_a_round(follower)
+        assert found == ["line 0", "line 1", "line 2"]
+        follower.close()
+
+    def test_an_unfinished_line_may_be_replaced_by_a_shorter_one(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        log.write_text("an unfinished line")
+        follower = follow(log)
+        follower.look()
+        assert lines_of_a_round(follower) == []
+        log.write_text("short\n")
+        follower.look()
+        assert lines_of_a_round(follower) == ["short"]
+        follower.close()
+
     def test_many_files_are_stored_together(self, tmp_path: Path) -> None:
         for i in range(300):
             append(tmp_path / f"{i:03}.log", f"line {i}")

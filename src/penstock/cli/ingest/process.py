@@ -3,7 +3,7 @@
 Its life::
 
     order of its own run -> take over (seal earlier epochs) -> receive
-        SIGTERM, SIGINT, or an order to stop -> stop the source, publish, ack, seal   status 0
+        a signal, or an order to stop        -> stop the source, publish, ack, seal         status 0
         a second signal                      -> end at once, as kill -9      status 128 + signal
         another process of that name         -> end, that one goes on                 status 3
         no room, and not to wait             -> publish, seal                         status 4

@@ -10,7 +10,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from penstock.receivers.lines import complete_before_long_line, line_too_long, split_lines
-from penstock.receivers.tail.follow import FINGERPRINT_BYTES, FileId, Mark, Place, fingerprint
+from penstock.receivers.tail.follow import (
+    FINGERPRINT_BYTES,
+    FileId,
+    Glance,
+    Mark,
+    Place,
+    fingerprint,
+)
 from penstock.receivers.tail.open_files import OpenFiles
 
 __all__ = ["FollowedFile", "file_id"]
@@ -27,8 +34,10 @@ class FollowedFile:
     """A file, known by its inode, of which everything before ``mark.offset`` is stored.
 
     Invariant: a read that moves the mark is taken only if the bytes before the mark were still
-    intact *after* it, so lines never come from two contents of one file. The fingerprint of the new
-    mark is made of bytes in memory, so it speaks of what was stored, whatever the disk holds then.
+    intact *after* it, so lines never come from two contents of one file. Where there are none,
+    those that the last look saw count: a content that came after it may have had one before that
+    only a copy holds. The fingerprint of the new mark is made of bytes in memory, so it speaks of
+    what was stored, whatever the disk holds then.
 
     An unfinished line is not kept in memory: the mark stays before it, and once its end has come it
     is read as a whole. ``_searched`` remembers how much of it holds no line end, so a long line
@@ -70,6 +79,7 @@ class FollowedFile:
         self._tail = b""
         self._searched = 0
         self._verified: tuple[int, int] | None = None
+        self._glance: Glance | None = None
         self.at_end = False
         self.is_stuck = False
 
@@ -135,19 +145,29 @@ class FollowedFile:
         self._verified = (facts.st_size, facts.st_mtime_ns)
         return True
 
+    def glance(self) -> Glance:
+        """Return what the file holds now, as far as ``read`` may need it."""
+        facts = self.facts()
+        if 0 < self.mark.offset <= facts.st_size:
+            return Glance(facts.st_mtime_ns)
+        return Glance(facts.st_mtime_ns, facts.st_size, self.fingerprint_at(facts.st_size))
+
     def fingerprint_at(self, offset: int) -> int:
         """Return the fingerprint of the bytes before ``offset``, as they are on disk now."""
         return fingerprint(*self._window(offset))
 
-    def start_over(self, mtime_ns: int) -> None:
-        """Take the file for a new one, to be read from 0; ``mtime_ns`` as of the look."""
+    def start_over(self, glance: Glance) -> None:
+        """Take the file for a new one, to be read from 0, as of a look."""
         self._reset()
-        self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""), mtime_ns=mtime_ns)
+        self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""))
+        self.note_look(glance)
 
-    def note_look(self, mtime_ns: int) -> None:
-        """Note the time of the last write as of a look that found out what became of it."""
-        if mtime_ns != self.mark.mtime_ns:
-            self.mark = replace(self.mark, mtime_ns=mtime_ns)
+    def note_look(self, glance: Glance) -> None:
+        """Note what a look saw that found out what became of content before that."""
+        self._glance = glance
+        if glance.size < self._searched:
+            self._searched = 0  # that was in another content
+        self._set_time(glance.mtime_ns)
 
     def read(self) -> pa.RecordBatch | None:
         """Return the next whole lines and move the mark behind them; None when there are none.
@@ -165,7 +185,7 @@ class FollowedFile:
             return None
         self.idle_since_s = time.monotonic()
         lines = self._next_lines()
-        if not lines or not self.is_intact():
+        if not lines or not self._is_continued():
             return None
         self._advance(lines, len(lines), facts)
         return split_lines(lines)
@@ -176,10 +196,19 @@ class FollowedFile:
             return None
         facts = self.facts()
         rest = os.pread(self._descriptor, self._searched, self.mark.offset)
-        if not rest or not self.is_intact():
+        if not rest or not self._is_continued():
             return None
         self._advance(rest, len(rest), facts)
         return split_lines(rest + b"\n")
+
+    def _is_continued(self) -> bool:
+        """Whether what was just read goes on with what is stored, or what the last look saw."""
+        if self.mark.offset:
+            return self.is_intact()
+        facts, seen = self.facts(), self._glance
+        if seen is None or not seen.size:
+            return facts.st_mtime_ns == self.mark.mtime_ns
+        return facts.st_size >= seen.size and self.fingerprint_at(seen.size) == seen.crc
 
     def _next_lines(self) -> bytes:
         """Return whole lines after the mark, at least one if there is one."""
@@ -224,7 +253,11 @@ class FollowedFile:
         # time of a truncation is not the mark's: the copy made before it would look like an older
         # one, and what only the copy holds would never be read.
         if self.mark.offset and self.is_intact():
-            self.note_look(facts.st_mtime_ns)
+            self._set_time(facts.st_mtime_ns)
+
+    def _set_time(self, mtime_ns: int) -> None:
+        if mtime_ns != self.mark.mtime_ns:
+            self.mark = replace(self.mark, mtime_ns=mtime_ns)
 
     def _skip_to_end(self, facts: os.stat_result) -> None:
         offset = self._after_last_line_end(facts.st_size)

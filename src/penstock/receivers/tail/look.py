@@ -10,6 +10,7 @@ from functools import partial
 from penstock.receivers.tail.follow import (
     Action,
     Decision,
+    Glance,
     Mark,
     Place,
     Sibling,
@@ -32,14 +33,14 @@ class _Seen:
     """Where a followed file is, and whether its stored part is still there.
 
     ``path`` is its name where that is known or needed; ``intact`` is None when it cannot be read.
-    ``mtime_ns`` was taken before its directory was listed.
+    ``glance`` was taken before the listing in which rotated files are looked for.
     """
 
     file: FollowedFile
     place: Place
     path: str | None
     intact: bool | None
-    mtime_ns: int
+    glance: Glance
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,8 @@ class Look:
         intact = self._is_intact(file, path)
         if place is Place.MISSING or (intact is False and place is not Place.FOLLOWED):
             self._known.discard(file.mark.file_id)
-        mtime_ns = file.facts().st_mtime_ns if file.is_open else file.mark.mtime_ns
-        return _Seen(file, place, path, intact, mtime_ns)
+        glance = file.glance() if file.is_open else Glance(file.mark.mtime_ns)
+        return _Seen(file, place, path, intact, glance)
 
     def _locate(self, file: FollowedFile) -> tuple[Place, str | None]:
         found = self._found.get(file.mark.file_id)
@@ -164,7 +165,7 @@ class Look:
         mark = seen.file.mark
         if seen.path != mark.path or seen.intact is False:
             return True
-        return mark.offset == 0 and seen.mtime_ns != mark.mtime_ns
+        return mark.offset == 0 and seen.glance.mtime_ns != mark.mtime_ns
 
     def _is_copy_of(self, sibling: Sibling, seen: _Seen) -> bool:
         """Whether the sibling is a copy, complete or not, of what the file itself still holds.
@@ -220,9 +221,9 @@ class Look:
             file.close()
             return taken_in
         if action is Action.START_OVER:
-            file.start_over(seen.mtime_ns)
+            file.start_over(seen.glance)
         elif file.mark.offset == 0:
-            file.note_look(seen.mtime_ns)
+            file.note_look(seen.glance)
         if seen.place is Place.FOLLOWED and seen.path is not None:
             file.mark = replace(file.mark, path=seen.path)
             return [*taken_in, file]
