@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.jvm import java_options, stop_jvm, use_archive
 from tests.processes import mark_this_run, processes_left
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # A killed JVM leaves what it unpacked (native libraries, its folders) in its temporary folder.
 _JVM_FILES = tempfile.mkdtemp(prefix="penstock-tests-")
 atexit.register(shutil.rmtree, _JVM_FILES, ignore_errors=True)
-os.environ["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={_JVM_FILES}"
+os.environ["JAVA_TOOL_OPTIONS"] = java_options(_JVM_FILES)
 os.environ["SPARK_LOCAL_DIRS"] = _JVM_FILES
 mark_this_run()
 
@@ -41,6 +42,13 @@ def no_process_left() -> Iterator[None]:
     yield
     left = processes_left(patience_s=10)
     assert not left, "the tests left processes behind:\n" + "\n".join(left)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def archive_of_classes(request: pytest.FixtureRequest) -> None:
+    """Make the archive before the first of the tests that start JVMs."""
+    if any(item.get_closest_marker("spark") for item in request.session.items):
+        use_archive(request.config.rootpath / ".pytest_cache" / "spark-classes")
 
 
 @pytest.fixture(scope="session")
@@ -65,15 +73,4 @@ def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
     context.setLogLevel("ERROR")
     yield context
     context.stop()
-    _stop_jvm()
-
-
-def _stop_jvm() -> None:
-    """End the JVM now, so that its shutdown hooks delete its files and it is not left behind."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    SparkContext._gateway = SparkContext._jvm = None
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # the JVM ends when its standard input does
-    gateway.proc.wait(timeout=60)
+    stop_jvm()

@@ -54,7 +54,7 @@ def held(journal: Path) -> list[str]:
     return records(journal) if (journal / "s" / "stream.json").exists() else []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_drains(tmp_path: Path, journal: Path, log: Path, number: signal.Signals) -> None:
     lines = append(log, 0, 1000)
     with ingest(tmp_path, "one", *following(log, journal)) as process:
@@ -68,6 +68,20 @@ def test_a_signal_drains(tmp_path: Path, journal: Path, log: Path, number: signa
     assert is_sealed(journal, "ingest-00000000")
     assert status is not None
     assert status.state == "stopped"
+
+
+def test_nohup_is_kept_to(tmp_path: Path, journal: Path, log: Path) -> None:
+    lines = append(log, 0, 10)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the process inherits that
+    try:
+        with ingest(tmp_path, "one", *following(log, journal)) as process:
+            process.wait_receiving()
+            process.signal(signal.SIGHUP)
+            lines += append(log, 10, 10)
+            assert eventually(lambda: held(journal) == lines)
+            assert process.drain() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_what_is_held_at_a_signal_becomes_durable_and_is_acked(
@@ -298,6 +312,7 @@ def _free(disk: Path) -> int:
         (["http", "--schema", "id integer"], "is no schema"),
         (["tail", "x", "--max-journal-bytes", "5"], "journal's bytes is 5"),
         (["tail", "x", "--max-journal-bytes", "much"], "is no size"),
+        (["tail", "x", "--receiver", "x" * 300], "is not allowed"),
     ],
 )
 def test_wrong_options_have_status_2(journal: Path, arguments: list[str], message: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,10 @@ from penstock.journal import (
     retire,
 )
 from penstock.journal.layout import WriterId
+from penstock.journal.losses.skip import skip
+from penstock.model import OffsetRange
+from penstock.receivers import Status
+from penstock.receivers.control import write_status
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.journal.helpers import path_of, rewrite, write_blocks
@@ -84,15 +90,17 @@ def test_ls_tells_of_writers_and_consumers(
                 "lost": 0,
             },
         ],
+        "receivers": [],
         "consumers": [
             {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}},
             {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}},
         ],
+        "damage": [],
         "bounds": None,
         "findings": 0,
     }
     table = succeed("ls", journal)
-    assert "r0-00000000 │ sealed │      1 │     100 │ 200..300" in table
+    assert "r0-00000000  sealed       1      100  200..300" in table
     assert "consumer job is 101 records behind" in table
 
 
@@ -114,6 +122,40 @@ def test_ls_hides_writers_without_records(lines: JournalStream, journal: str) ->
     table = succeed("ls", journal)
     assert "r0-00000000" not in table
     assert "and 3 sealed, with no records left" in table
+
+
+def test_ls_tells_what_receivers_said(lines: JournalStream, journal: str) -> None:
+    said = Status("run", "r0-00000000", "restarting", "worker-7", 4711, 1_795_000_000_000)
+    write_status(lines, "r0", said)
+    line = "receiver r0 said at 2026-11-18 11:06:40+00:00: restarting as r0-00000000, process 4711"
+    assert f"{line} on worker-7\n" in succeed("ls", journal)
+    write_status(lines, "r0", replace(said, errors=2, last_error="no route\nto host"))
+    assert f"{line} on worker-7; 2 errors, the last: no route to host\n" in succeed("ls", journal)
+
+
+def test_ls_cuts_no_name_on_a_narrow_terminal(tmp_path: Path) -> None:
+    stream = JournalStream.create(open_storage(tmp_path), "s" * 128, RecordFormat("string"))
+    writer = write_blocks(stream, [["a"]], receiver="r" * 128)
+    listed = Commands("journal", columns=40).succeed("ls", str(tmp_path)).splitlines()
+    assert f"{stream.name} (string)" in listed
+    assert f"{writer}  sealed       1        1     0..1" in "".join(listed)
+
+
+@pytest.mark.parametrize("damaged", ["consumers/job.json", "control/r0.status.json"])
+def test_a_damaged_file_beside_the_blocks_hides_nothing_else(
+    lines: JournalStream, writer: WriterId, journal: str, damaged: str
+) -> None:
+    lines.storage.create(f"lines/{damaged}", b"{")
+    listed = succeed("ls", journal)
+    assert str(writer) in listed
+    assert "DAMAGED: a con" in listed
+    assert f"{lines.storage.uri('lines')}/{damaged}" in listed
+    assert len(succeed("cat", journal, "lines").splitlines()) == 300
+
+
+@pytest.mark.parametrize("before", ["file:", "FILE://", "file://localhost"])
+def test_urls_are_taken_as_elsewhere(writer: WriterId, journal: str, before: str) -> None:
+    assert str(writer) in succeed("ls", f"{before}{journal}")
 
 
 def test_ls_of_a_checkpoint_location_looks_into_its_journal(writer: WriterId, journal: str) -> None:
@@ -317,7 +359,29 @@ def test_verify_finds_a_missing_block(lines: JournalStream, writer: WriterId, jo
     lines.storage.delete(path_of(lines, writer, 100))
     done = run("verify", journal)
     assert done.exit_code == 1
-    assert "[100, 200) are missing" in done.output
+    assert "MISSING lines/r0-00000000 records [100, 200)" in done.output
+    assert f"file: {lines.storage.uri(f'lines/{writer}')}\n" in done.output
+    assert "3 blocks, 200 records" in done.output
+
+
+def test_verify_finds_a_damaged_file_beside_the_blocks(
+    lines: JournalStream, writer: WriterId, journal: str
+) -> None:
+    lines.storage.create("lines/consumers/job.json", b"{")
+    done = run("verify", journal)
+    assert done.exit_code == 1
+    assert f"file: {lines.storage.uri('lines/consumers/job.json')}" in done.output
+    assert "4 blocks, 300 records" in done.output
+
+
+def test_verify_offers_to_give_up_just_what_is_left(
+    lines: JournalStream, writer: WriterId, journal: str
+) -> None:
+    lines.storage.delete(path_of(lines, writer, 100))
+    skip(lines, OffsetRange(str(writer), 120, 130), "a first part")
+    offered = [line for line in run("verify", journal).output.splitlines() if "give up" in line]
+    left = [re.findall(rf"{writer}:\S+", line) for line in offered]
+    assert left == [[f"{writer}:100-120"], [f"{writer}:130-200"]]
 
 
 def test_verify_finds_a_damaged_description_and_goes_on(

@@ -27,10 +27,26 @@ def stream(tmp_path: Path) -> JournalStream:
 
 def test_ls(stream: JournalStream, tmp_path: Path) -> None:
     rows = run("ls", str(tmp_path)).output.splitlines()
-    assert [row.split("│")[1:4] for row in rows if "clicks" in row] == [
-        [" clicks ", " job      ", "              2 "],
-        [" clicks ", " query    ", "              1 "],
+    assert rows == [
+        "stream  consumer  records behind",
+        "clicks  job                    2",
+        "clicks  query                  1",
     ]
+
+
+def test_ls_of_none(tmp_path: Path) -> None:
+    assert run("ls", str(tmp_path)).output == "no consumers\n"
+
+
+def test_one_whose_file_is_damaged_is_named_and_can_be_removed(
+    stream: JournalStream, tmp_path: Path
+) -> None:
+    stream.storage.create("clicks/consumers/job.json", b"{", overwrite=True)
+    listed = run("ls", str(tmp_path)).output
+    assert "DAMAGED" in listed
+    assert "consumers/job.json" in listed
+    assert "removed job" in run("rm", str(tmp_path), "clicks", "job").output
+    assert list(consumers(stream)) == ["query"]
 
 
 def test_ls_as_json(stream: JournalStream, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Registered consumers: where they begin, what they hold back, whose a name is; retirement."""
+"""Registered consumers: where they begin, what they hold back, whose a name is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 from penstock.errors import ConfigError, LogFormatError, StorageError
 from penstock.journal import (
     JournalStream,
-    RecordFormat,
     StreamProgress,
     advance,
     commit_consumer,
@@ -17,10 +16,8 @@ from penstock.journal import (
     remove_consumer,
     retire,
 )
-from penstock.journal.consumer import Consumer, StartingOffsets, register_consumer
 from penstock.journal.layout import WriterId, consumer_path
-from penstock.journal.retirement import Retirement
-from penstock.storage import open_storage
+from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
 from penstock.testing import FaultyStorage
 from tests.journal.helpers import memory_stream, write_blocks
 
@@ -105,7 +102,8 @@ def test_a_name_is_its_owners(begun: bool) -> None:
 
 def test_what_belongs_to_a_place_is_taken_over() -> None:
     stream, writer = retired_stream()
-    register_consumer(stream, "streaming", "a location that was emptied")
+    emptied = register_consumer(stream, "streaming", "a location that was emptied")
+    emptied.commit({str(writer): 7})
     taken = register_consumer(stream, "streaming", "its successor", take_over=True)
     assert taken.begin == {str(writer): 3}
 
@@ -149,45 +147,5 @@ def test_registration_cut_off_at_each_step(
 def test_a_damaged_registration_is_refused() -> None:
     stream = memory_stream()
     stream.storage.create(consumer_path(stream.name, "job"), b'{"offsets": 3}')
-    with pytest.raises(LogFormatError, match="registration cannot be read"):
+    with pytest.raises(LogFormatError, match="file cannot be read"):
         register_consumer(stream, "job", "me")
-
-
-def test_retirement_follows_a_slower_consumer_behind_the_driver() -> None:
-    """A writer that the driver left is looked at until the slower one is past it, too."""
-    inner = memory_stream()
-    storage = FaultyStorage(inner.storage)
-    stream = JournalStream(storage, inner.name, inner.format)
-    first = write_blocks(inner, BLOCKS)
-    second = write_blocks(inner, [["h"], ["i"]], close=False)
-    commit_consumer(inner, "slow", {})
-    retirement = Retirement(stream)
-    commit_consumer(inner, "driver", {str(second): 1})
-    retirement.run([second])
-    assert len(inner.blocks(first)) == 5
-
-    def listed() -> int:
-        return sum(o.kind == "list" and o.path.endswith(str(first)) for o in storage.operations)
-
-    before = listed()
-    retirement.run([second])
-    assert listed() == before  # nobody has moved: nothing is looked at
-    commit_consumer(inner, "slow", {str(first): 3})
-    retirement.run([second])
-    assert [b.start_offset for b in inner.blocks(first)] == [3, 6, 7]
-    commit_consumer(inner, "slow", {str(second): 1})
-    retirement.run([second])
-    assert [b.start_offset for b in inner.blocks(first)] == [7]
-    assert [b.start_offset for b in inner.blocks(second)] == [1]
-    before = listed()
-    retirement.run([second])
-    assert listed() == before
-
-
-def test_retirement_sweeps_at_first(tmp_path: object) -> None:
-    stream = JournalStream.create(open_storage(f"{tmp_path}/j"), "s", RecordFormat("string"))
-    first = write_blocks(stream, BLOCKS)
-    second = write_blocks(stream, [["h"]], close=False)
-    commit_consumer(stream, "driver", {str(second): 1})
-    Retirement(stream).run([second])
-    assert [b.start_offset for b in stream.blocks(first)] == [7]

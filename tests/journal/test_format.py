@@ -11,10 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.journal import JournalStream, JournalWriter, RecordFormat, commit_consumer
+from penstock.errors import StorageError
+from penstock.journal import JournalStream, JournalWriter, RecordFormat, commit_consumer, retire
 from penstock.journal.block import BlockFooter, encode_block, read_block, tail_size
+from penstock.journal.retention.registration import register_consumer
+from penstock.journal.retention.retirer import Retirer
 from penstock.storage import Storage
-from tests.journal.helpers import PATIENT, path_of
+from penstock.testing import FaultyStorage
+from tests.journal.helpers import PATIENT, path_of, write_blocks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "journal-format.md").read_text()
 
@@ -113,6 +117,26 @@ def test_files_are_as_stated(storage: Storage, verify: Any) -> None:
             "position": 7,
             "sealed": (writer, start) != (first.id, 0),
         }
+
+
+def test_what_is_announced_is_as_stated(storage: Storage) -> None:
+    faulty = FaultyStorage(storage)
+    stream = JournalStream.create(faulty, "clicks", RecordFormat("string"))
+    writer = write_blocks(stream, [["a"], ["b"]])
+    consumer = register_consumer(stream, "job", "me")
+    path = "clicks/consumers/job.json"
+    begun = b'{"offsets":{"r0-00000000":0},"owner":"me","begin":{"r0-00000000":0}'
+    assert storage.read(path) == begun + b"}"
+    committed = begun.replace(b":0}", b":1}", 1)
+    Retirer(consumer).commit({str(writer): 1}, [writer])
+    assert storage.read(path) == committed + b',"retiring":{"r0-00000000":1}}'
+    consumer.commit({str(writer): 2})
+    faulty.fail("delete")
+    with pytest.raises(StorageError):
+        retire(stream)
+    (notice,) = (e.name for e in storage.list("clicks/consumers") if e.name != "job.json")
+    assert re.fullmatch(r"[0-9a-f]{16}\.retiring", notice)
+    assert storage.read(f"clicks/consumers/{notice}") == b'{"retiring":{"r0-00000000":2}}'
 
 
 def test_an_arrow_schema_is_as_stated(storage: Storage) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,10 +32,12 @@ from penstock.journal import (
     offsets,
     progress,
     reader,
-    retention,
 )
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
+from penstock.journal.retention import registration, retirement, retirer
+from penstock.journal.retention.consumer_files import ConsumerEntry
+from penstock.journal.retention.retirement import Doomed
 from penstock.journal.store import Store
 from penstock.journal.writer import publisher
 from penstock.journal.writer.buffer import StoreBuffer
@@ -55,6 +58,8 @@ from tests.journal import (
     test_schema,
     test_writer,
 )
+from tests.journal import test_registration_races as races
+from tests.journal.interleaving import Side
 from tests.journal.power_cut import check_power_cuts
 
 pytestmark = pytest.mark.slow
@@ -357,7 +362,7 @@ def trust_the_listing_for_a_blocks_end(patch: Patch) -> None:
 
 
 def patch_all(patch: Patch, name: str, value: Any) -> None:
-    for module in (offsets, progress, retention):
+    for module in (offsets, progress, retirement):
         if hasattr(module, name):
             patch.setattr(module, name, value)
 
@@ -399,13 +404,13 @@ def take_a_shrunken_journal_for_one_without_news(patch: Patch) -> None:
 
 @caught_by(alone(test_retention.test_blocks_before_the_committed_offset_go, 5, [3, 6], False))
 def retire_one_record_too_far(patch: Patch) -> None:
-    floor = retention.floor_of
+    floor = retirement.floor_of
 
     def generous(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
         found = floor(writer, committed)
         return found if found is None else found + 1
 
-    patch.setattr(retention, "floor_of", generous)
+    patch.setattr(retirement, "floor_of", generous)
 
 
 @caught_by(alone(test_retention.test_the_fence_outlives_retention))
@@ -413,12 +418,53 @@ def retire_the_last_file_too(patch: Patch) -> None:
     def pairs(starts: Sequence[int]) -> Iterator[tuple[int, int]]:
         return zip(starts, [*starts[1:], *starts[-1:]], strict=True)
 
-    patch.setattr(retention, "itertools", SimpleNamespace(pairwise=pairs))
+    patch.setattr(retirement, "itertools", SimpleNamespace(pairwise=pairs))
 
 
 @caught_by(alone(test_retention.test_the_slowest_consumer_holds_blocks_back))
 def retire_by_the_fastest_consumer(patch: Patch) -> None:
-    patch.setattr(retention, "min", max, raising=False)
+    patch.setattr(retirement, "min", max, raising=False)
+
+
+def the_races(retiring: Callable[[JournalStream], Side], held: str) -> Check:
+    test = races.test_a_new_consumer_reads_on_whatever_comes_between
+    return alone(test, retiring, held, "earliest")
+
+
+@caught_by(the_races(races.by_retire, "retirement"))
+def begin_without_a_look_at_what_is_announced(patch: Patch) -> None:
+    patch.setattr(registration, "retiring_offsets", lambda stream: {})
+
+
+@caught_by(the_races(races.by_retire, "registration"))
+def announce_nothing(patch: Patch) -> None:
+    patch.setattr(retirement, "publish_notice", lambda stream, retiring: "none")
+
+
+@caught_by(the_races(races.by_batches, "registration"))
+def announce_nothing_from_batch_to_batch(patch: Patch) -> None:
+    patch.setattr(retirer, "announcement", lambda doomed: {})
+
+
+@caught_by(the_races(races.by_retire, "retirement"))
+def look_at_the_consumers_only_before_the_announcement(patch: Patch) -> None:
+    delete = retirement.delete_blocks
+
+    def trusting(stream: JournalStream, doomed: Doomed, committed: Mapping[str, Offsets]) -> int:
+        return delete(stream, doomed, {"any": {str(writer): 1 << 62 for writer in doomed}})
+
+    patch.setattr(retirement, "delete_blocks", trusting)
+
+
+@caught_by(alone(races.test_a_name_that_is_taken_over_is_held_back_like_a_new_one, "registration"))
+def take_a_name_over_without_holding_back(patch: Patch) -> None:
+    read = registration.read_consumer
+
+    def without_offsets(stream: JournalStream, consumer: str) -> ConsumerEntry | None:
+        entry = read(stream, consumer)
+        return entry and replace(entry, offsets={})
+
+    patch.setattr(registration, "read_consumer", without_offsets)
 
 
 def note_writers(patch: Patch) -> list[JournalWriter]:

@@ -32,8 +32,9 @@ from penstock.journal import (
 )
 from penstock.journal.epochs import claim_writer
 from penstock.journal.layout import WriterId, claim_path
-from penstock.journal.losses.ledger import OffsetRange, lost_ranges, read_losses, without_lost
+from penstock.journal.losses.ledger import lost_ranges, read_losses, without_lost
 from penstock.journal.losses.skip import skip
+from penstock.model import OffsetRange
 from penstock.storage import Storage
 from penstock.testing import FaultyStorage
 from tests.journal.helpers import PATIENT, memory_stream, path_of, read_all, rewrite, write_blocks
@@ -158,11 +159,23 @@ def test_sound_records_are_never_given_up(stream: JournalStream, writer: WriterI
     assert "all of it can be read" in refused(stream, records(0, 2))
     flip(stream, writer, 2)
     said = refused(stream, records(1, 4))
-    assert "records [1, 2) of them are sound" in said
+    assert "records [1, 2), [3, 4) of them are sound" in said
     assert "penstock journal skip" in said
     assert "no such writer" in refused(stream, records(0, 1, "r0"))
     assert "no such writer" in refused(stream, records(0, 1, "r0-00000007"))
     assert "empty" in refused(stream, records(2, 2))
+
+
+def test_a_refusal_names_commands_for_just_what_cannot_be_read(stream: JournalStream) -> None:
+    writer = write_blocks(stream, [["a"], ["b"], ["c"], ["d"], ["e"], ["f"]])
+    for at in (2, 5):
+        flip(stream, writer, at)
+    said = refused(stream, records(0, 60))
+    commands = [line for line in said.split("`") if line.startswith("penstock journal skip")]
+    assert [re.search(r"r0-00000000:(\S+)", each)[1] for each in commands] == ["2-3", "5-6"]  # type: ignore[index]
+    assert "records [0, 2), [3, 5) of them are sound" in refused(stream, records(0, 5))
+    for start in (2, 5):
+        assert skip(stream, records(start, start + 1), "as the commands say")
 
 
 def test_a_reason_is_asked_for(stream: JournalStream, writer: WriterId) -> None:
@@ -201,6 +214,21 @@ def test_what_an_open_writer_has_not_written_is_not_given_up(stream: JournalStre
     empty = JournalWriter(stream, "empty", policy=PATIENT)
     assert "still to be written" in refused(stream, records(0, 1, str(empty.id)))
     empty.close()
+
+
+def test_a_lost_end_of_an_open_writer_is_given_up_as_far_as_consumers_were(
+    stream: JournalStream,
+) -> None:
+    writer = write_blocks(stream, BLOCKS, close=False)
+    commit_consumer(stream, "job", {WRITER: 5})
+    stream.storage.delete(path_of(stream, writer, 3))
+    assert "ends at 5: what follows is still to be written" in refused(stream, records(3, 6))
+    assert skip(stream, records(3, 5), "gone") is not None
+    later = write_blocks(stream, [["x"]])  # seals it behind the loss
+    assert read_all(stream) == ["a", "b", "c", "x"]
+    assert StreamProgress(stream).ends({WRITER: 5})[writer].end_offset == 5
+    assert StreamProgress(stream).ends({WRITER: 5})[writer].sealed
+    assert later.epoch == 1
 
 
 def test_a_range_does_not_run_over_the_end_of_a_sealed_writer(

@@ -124,10 +124,25 @@ def test_a_silent_broker_is_left(monkeypatch: pytest.MonkeyPatch, answers: list[
     assert isinstance(error.cause, TimeoutError)
 
 
-def test_a_missing_password_file_is_tried_again() -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"username": "spark", "password_file": "/nowhere/file"},
+        {"tls_ca": "/nowhere/file"},
+        {"tls_certificate": "/nowhere/file"},
+    ],
+)
+def test_a_missing_file_is_named_and_tried_again(options: dict[str, str]) -> None:
     with scripted() as port:
-        error = first_error(port, username="spark", password_file="/nowhere/secret")
+        error = first_error(port, **options)
     assert isinstance(error.cause, FileNotFoundError)
+    assert error.path == "/nowhere/file"
+    assert "readable by its user" in str(error)
+
+
+def test_a_broker_without_tls_is_told_from_one_that_is_away() -> None:
+    with scripted(b"this is no TLS") as port:
+        assert "with TLS" in str(first_error(port, tls=True))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ import pytest
 
 from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
-from penstock.receivers.tail.follow import marks_from_position
+from penstock.receivers.tail import follower, look
+from penstock.receivers.tail.follow import Sibling, marks_from_position
 from penstock.receivers.tail.follower import Follower, FollowOptions
+from penstock.receivers.tail.listing import siblings
 from penstock.testing import RecordingHost
 
 
@@ -27,9 +29,12 @@ def append(path: Path, *lines: str) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def copytruncate(path: Path, copy: Path) -> None:
+def copytruncate(path: Path, copy: Path, then: str = "") -> None:
+    """Copy and truncate a log, to which something may be written then, a clock's tick later."""
     shutil.copyfile(path, copy)
-    os.truncate(path, 0)
+    path.write_text(then)
+    later_ns = copy.stat().st_mtime_ns + 4_000_000
+    os.utime(path, ns=(later_ns, later_ns))
 
 
 def run_until(
@@ -327,21 +332,42 @@ class TestReplacement:
     ) -> None:
         log = tmp_path / "app.log"
         append(log, "stored")
-        follower = follow(log)
-        follower.look()
-        assert lines_of_a_round(follower) == ["stored"]
+        running = follow(log)
+        running.look()
+        assert lines_of_a_round(running) == ["stored"]
         append(log, "only in the copy")
-        copytruncate(log, tmp_path / "app.log.1")
-        log.write_text(after)
-        later_ns = (tmp_path / "app.log.1").stat().st_mtime_ns + 4_000_000  # a tick of the clock
-        os.utime(log, ns=(later_ns, later_ns))
-        assert lines_of_a_round(follower) == []
-        restarted = follow(log, follower.position())
-        for each in (follower, restarted):
+        copytruncate(log, tmp_path / "app.log.1", then=after)
+        assert lines_of_a_round(running) == []
+        restarted = follow(log, running.position())
+        for each in (running, restarted):
             each.look()
             lines = lines_of_a_round(each) + lines_of_a_round(each)
             assert lines == ["only in the copy", *after.split()]
             each.close()
+
+    def test_copytruncate_in_the_middle_of_a_look(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = tmp_path / "app.log"
+        append(log, "stored")
+        before = run_until(tail(log), 1)
+        for i in range(2):
+            append(log, f"unread {i}")
+            copytruncate(log, tmp_path / f"app.log.{i}")
+        append(log, "current")
+        host = run_until(tail(log), 3, before.last_position())
+        killed_after_one = host.stores[0].position  # a file beside the log waits to be read from 0
+
+        def list_and_rotate(*args: Any) -> list[Sibling]:
+            listed = siblings(*args)
+            rotated_only = "app.log" not in {sibling.name for sibling in listed}
+            if rotated_only and not (tmp_path / "app.log.2").exists():
+                append(log, "late")
+                copytruncate(log, tmp_path / "app.log.2")
+            return listed
+
+        monkeypatch.setattr(look, "siblings", list_and_rotate)
+        assert run_until(tail(log), 3, killed_after_one).records == ["unread 1", "current", "late"]
 
     def test_copytruncate_of_a_file_of_which_nothing_was_stored(self, tmp_path: Path) -> None:
         log, other = tmp_path / "app.log", tmp_path / "other.log"
@@ -540,3 +566,80 @@ class TestTrouble:
         before = len(os.listdir("/proc/self/fd"))
         run_until(tail(tmp_path / "*.log"), 20)
         assert len(os.listdir("/proc/self/fd")) == before
+
+    @pytest.mark.parametrize("seen", [["seen 1", "seen 2"], []])
+    def test_what_was_copied_away_before_its_first_read_is_read_from_the_copy(
+        self, tmp_path: Path, seen: list[str]
+    ) -> None:
+        log = tmp_path / "app.log"
+        append(log, *seen)
+        os.utime(log, (1, 1))
+        follower = follow(log)
+        follower.look()
+        append(log, "unseen")
+        copytruncate(log, tmp_path / "app.log.1")
+        append(log, "after", "a longer line than all of those that were there before it")
+        assert lines_of_a_round(follower) == []
+        follower.look()
+        assert lines_of_a_round(follower) == [*seen, "unseen"]
+        assert lines_of_a_round(follower)[0] == "after"
+        follower.close()
+
+    def test_a_log_that_grows_all_the_time_is_read(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        log.touch()
+        os.utime(log, (1, 1))
+        follower = follow(log)
+        found: list[str] = []
+        for i in range(3):
+            follower.look()
+            append(log, f"line {i}")
+            found += lines_of_a_round(follower)
+        assert found == ["line 0", "line 1", "line 2"]
+        follower.close()
+
+    def test_an_unfinished_line_may_be_replaced_by_a_shorter_one(self, tmp_path: Path) -> None:
+        log = tmp_path / "app.log"
+        log.write_text("an unfinished line")
+        follower = follow(log)
+        follower.look()
+        assert lines_of_a_round(follower) == []
+        log.write_text("short\n")
+        follower.look()
+        assert lines_of_a_round(follower) == ["short"]
+        follower.close()
+
+    def test_many_files_are_stored_together(self, tmp_path: Path) -> None:
+        for i in range(300):
+            append(tmp_path / f"{i:03}.log", f"line {i}")
+        receiver = tail(tmp_path / "*.log")
+        stores: list[Any] = []
+        store = receiver.store
+        receiver.store = lambda *given: (stores.append(given), store(*given))  # type: ignore
+        host = run_until(receiver, 300)
+        assert host.records == [f"line {i}" for i in range(300)]
+        assert len(stores) == 1, "each position holds all files: one for each file is a square"
+        assert run_until(tail(tmp_path / "*.log"), 0, host.last_position()).records == []
+
+    def test_files_beyond_the_descriptors_are_told_once_and_read_when_there_are_some(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(follower, "spare_descriptors", lambda: 2)
+        logs = [tmp_path / f"{i}.log" for i in range(4)]
+        for log in logs:
+            append(log, f"line of {log.name}")
+        host = RecordingHost(expect_errors=True)
+        with host.run(tail(tmp_path / "*.log")):
+            assert host.wait_for_records(2) == ["line of 0.log", "line of 1.log"]
+            host.wait_until(lambda: bool(host.errors))
+            append(logs[1], "more")
+            host.wait_for_records(3)
+            logs[0].unlink()
+            assert host.wait_for_records(4)[3] == "line of 2.log"
+        assert [error.message.partition(":")[0] for error in host.errors] == [
+            "2 files are not read"
+        ]
+        assert "ulimit -n" in host.errors[0].message
+        monkeypatch.undo()
+        rest = run_until(tail(tmp_path / "*.log"), 1, host.last_position())
+        assert rest.records == ["line of 3.log"]

@@ -57,7 +57,11 @@ def test_a_failed_batch_runs_again_without_what_was_given_up(
     ):
         stepper.step()
     sc.setLogLevel("ERROR")
-    (command,) = re.findall(r"`(penstock journal skip [^`]*)`", str(caught.value.cause))
+    told = str(caught.value)
+    assert "\n" not in told
+    assert hurt in told or "not in the journal" in told
+    assert block.name in told or hurt == "missing"
+    (command,) = re.findall(r"`(penstock journal skip [^`]*)`", told)
     arguments = shlex.split(command.replace("TEXT", "gone"))[1:]
     done = CliRunner().invoke(app, [*arguments, "--yes"])
     assert done.exit_code == 0, done.output

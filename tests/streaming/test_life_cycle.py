@@ -7,6 +7,7 @@ import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from pyspark import RDD, SparkContext
@@ -19,6 +20,7 @@ from penstock.errors import (
     StreamingError,
 )
 from penstock.streaming import StreamingContext
+from penstock.streaming.scheduler.job_scheduler import JobScheduler
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.waiting import eventually
@@ -63,6 +65,30 @@ def test_stop_twice_and_before_start(ssc: StreamingContext) -> None:
     ssc.stop(stopSparkContext=False)
     ssc.stop(stopSparkContext=False, stopGraceFully=True)
     assert ssc.awaitTerminationOrTimeout(0) is True
+
+
+def test_graceful_stop_does_what_is_planned_while_it_looks(
+    ssc: StreamingContext, clock: ManualClock
+) -> None:
+    seen: list[int] = []
+    looked, wait_idle = threading.Event(), JobScheduler.wait_idle
+
+    def look(scheduler: JobScheduler, timeout_s: float) -> bool:
+        idle = wait_idle(scheduler, timeout_s)
+        looked.set()
+        return idle
+
+    def plan(rdd: RDD[int]) -> RDD[int]:
+        looked.wait(60.0)  # so it finds nothing that runs, and three batches are not yet submitted
+        return rdd
+
+    source = ssc.queueStream([[1], [2], [3]]).transform(plan)
+    source.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+    ssc.start()
+    clock.advance(3000)
+    with mock.patch.object(JobScheduler, "wait_idle", look):
+        ssc.stop(stopSparkContext=False, stopGraceFully=True)
+    assert seen == [1, 2, 3]
 
 
 def test_second_active_context(ssc: StreamingContext, sc: SparkContext) -> None:

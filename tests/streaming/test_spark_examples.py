@@ -34,6 +34,17 @@ TESTED = {
     "sql_network_wordcount",
     "stateful_network_wordcount",
 }
+SETTINGS = " ".join(
+    f"--conf {setting}"
+    for setting in (
+        "spark.master=local[2]",
+        "spark.default.parallelism=2",
+        "spark.sql.shuffle.partitions=1",
+        "spark.streaming.gracefulStopTimeout=2min",  # slow machines
+        "spark.ui.enabled=false",
+        "spark.ui.showConsoleProgress=false",
+    )
+)
 IMPORT = re.compile(r"^from pyspark\.streaming import", re.MULTILINE)
 
 
@@ -93,11 +104,6 @@ def running(name: str, folder: Path, *args: str) -> Iterator[Example]:
     )
     assert changed == 1
     (folder / f"{name}.py").write_text(source)
-    (folder / "spark-defaults.conf").write_text(
-        "spark.ui.enabled false\nspark.ui.showConsoleProgress false\nspark.master local[2]\n"
-        "spark.sql.shuffle.partitions 1\nspark.default.parallelism 2\n"
-        "spark.streaming.gracefulStopTimeout 2min\n"  # slow machines
-    )
     output = folder / f"{name}.out"
     with output.open("wb") as file:
         process = subprocess.Popen(
@@ -105,7 +111,7 @@ def running(name: str, folder: Path, *args: str) -> Iterator[Example]:
             cwd=folder,
             env={
                 **os.environ,
-                "SPARK_CONF_DIR": str(folder),
+                "PYSPARK_SUBMIT_ARGS": f"{SETTINGS} pyspark-shell",
                 "PYTHONUNBUFFERED": "1",
             },
             stdout=file,

@@ -17,6 +17,7 @@ from rich.table import Table
 from penstock.cli import disk, machine
 from penstock.cli.machine import Finding
 from penstock.errors import ConfigError
+from penstock.storage.opening import local_root
 
 __all__ = ["doctor"]
 
@@ -55,15 +56,15 @@ def _examine(folder: Path, master: str | None) -> list[Finding]:
 
 
 def _local_folder(path: str) -> Path:
-    path = path.removeprefix("file://")
-    if "://" in path:
+    root = local_root(path)
+    if root is None:
         raise ConfigError(
             f"{path} is not a folder of this machine",
             operation="examine path",
             path=path,
             hint="doctor measures local and mounted folders: give one with --path",
         )
-    return Path(path)
+    return Path(root)
 
 
 def _print_report(findings: Sequence[Finding]) -> None:

@@ -9,14 +9,19 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 
-from penstock.cli.journal_facts import StreamFacts, WriterFacts, look_at_stream
+from penstock.cli.journal_facts import (
+    ReceiverFacts,
+    StreamFacts,
+    WriterFacts,
+    look_at_stream,
+    look_at_writers,
+)
 from penstock.cli.journal_losses import list_losses, skip_records
 from penstock.cli.journal_places import (
     JsonOption,
@@ -28,9 +33,11 @@ from penstock.cli.journal_places import (
 )
 from penstock.cli.journal_records import as_json, as_text, records
 from penstock.cli.journal_replay import replay_dead_letters
-from penstock.errors import ConfigError, LogFormatError, PenstockError
+from penstock.cli.tables import table_lines
+from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
 from penstock.journal.losses.ledger import skip_command
+from penstock.journal.verify import verify_files
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 
@@ -43,6 +50,7 @@ app.command("replay")(replay_dead_letters)
 app.command("skip")(skip_records)
 app.command("losses")(list_losses)
 
+_WRITER_COLUMNS = ("writer", "state", "blocks", "records", "offsets", "size")
 _Stream = Annotated[str | None, typer.Argument(help="Only this stream.", show_default="all")]
 
 
@@ -57,11 +65,10 @@ def list_journal(
         listing = {"journal": journal.url, "streams": [asdict(each) for each in facts]}
         typer.echo(json.dumps(listing))
         return
-    console = Console(markup=False, highlight=False)
     for each in facts:
-        _print_stream(console, each)
+        _print_stream(each)
     if not facts:
-        console.print(f"{journal.url} holds no streams")
+        typer.echo(f"{journal.url} holds no streams")
 
 
 @app.command("cat")
@@ -82,7 +89,7 @@ def print_records(
 ) -> None:
     """Print a stream's records, one a line, by writer and offset."""
     found = open_stream(open_journal(path), stream)
-    ranges = _ranges(look_at_stream(found).writers, writer, start, end)
+    ranges = _ranges(list(look_at_writers(found).values()), writer, start, end)
     for partition, offset, record in itertools.islice(_read(found, ranges), limit):
         if as_json_lines:
             typer.echo(as_json(partition, offset, record))
@@ -98,13 +105,17 @@ def verify_journal(path: PathArgument, stream: _Stream = None) -> None:
     totals = _Totals()
     for name in found:
         try:
-            for verdict in verify_stream(JournalStream.open(journal, name)):
+            opened = JournalStream.open(journal, name)
+            for verdict in verify_stream(opened):
                 totals.add(verdict)
                 if verdict.error is not None and not verdict.given_up:
-                    _print_damage(journal, name, verdict)
+                    _print_verdict(journal, name, verdict)
+            for error in verify_files(opened):
+                totals.damaged += 1
+                _print_damage(name, error)
         except LogFormatError as error:
             totals.damaged += 1
-            typer.echo(f"DAMAGED {name}\n  {error}")
+            _print_damage(name, error)
     typer.echo(f"{len(found)} streams, {totals}")
     if totals.damaged:
         raise typer.Exit(1)
@@ -113,33 +124,57 @@ def verify_journal(path: PathArgument, stream: _Stream = None) -> None:
 # -- ls --
 
 
-def _print_stream(console: Console, facts: StreamFacts) -> None:
-    console.print(f"{facts.stream} ({facts.schema})")
-    table = Table("writer", "state", "blocks", "records", "offsets", "size")
-    for column in table.columns[2:]:
-        column.justify = "right"
+def _print_stream(facts: StreamFacts) -> None:
+    typer.echo(f"{facts.stream} ({facts.schema})")
     shown = [each for each in facts.writers if each.records or each.state != "sealed"]
-    for each in shown:
-        offsets = f"{each.start_offset}..{each.end_offset}"
-        size = decimal(each.size_bytes)
-        table.add_row(each.writer, each.state, str(each.blocks), str(each.records), offsets, size)
-    console.print(table)
+    if shown:
+        rows = map(_writer_row, shown)
+        for line in table_lines(_WRITER_COLUMNS, rows, right=_WRITER_COLUMNS[2:]):
+            typer.echo(line)
+    else:
+        typer.echo("no records")
     if hidden := len(facts.writers) - len(shown):
-        console.print(f"and {hidden} sealed, with no records left")
+        typer.echo(f"and {hidden} sealed, with no records left")
+    for line in _notes(facts):
+        typer.echo(line)
+    typer.echo()
+
+
+def _writer_row(facts: WriterFacts) -> tuple[object, ...]:
+    offsets = f"{facts.start_offset}..{facts.end_offset}"
+    size = decimal(facts.size_bytes)
+    return (facts.writer, facts.state, facts.blocks, facts.records, offsets, size)
+
+
+def _notes(facts: StreamFacts) -> Iterator[str]:
+    """Yield what there is to say of a stream beside its writers."""
+    yield from map(_receiver_line, facts.receivers)
     for consumer in facts.consumers:
-        console.print(f"consumer {consumer.consumer} is {consumer.lag} records behind")
+        yield f"consumer {consumer.consumer} is {consumer.lag} records behind"
     if facts.bounds is not None:
-        console.print(_bound_line(facts, facts.bounds))
+        yield _bound_line(facts, facts.bounds)
     if facts.findings:
-        console.print(
+        yield (
             f"{facts.findings} files of dead letters wait for the next batch, or a replay, "
             "to bring them in here"
         )
     if lost := sum(each.lost for each in facts.writers):
-        console.print(f"{lost} records were given up: see `penstock journal losses`")
+        yield f"{lost} records were given up: see `penstock journal losses`"
     if any(each.state == "damaged" for each in facts.writers):
-        console.print("a newest block is damaged: run `penstock journal verify`")
-    console.print()
+        yield "a newest block is damaged: run `penstock journal verify`"
+    for damage in facts.damage:
+        yield f"DAMAGED: {damage}"
+
+
+def _receiver_line(facts: ReceiverFacts) -> str:
+    said = facts.status
+    when = datetime.fromtimestamp(said.changed_ms // 1000, timezone.utc).isoformat(" ")
+    line = (
+        f"receiver {facts.receiver} said at {when}: {said.state} as {said.writer}, "
+        f"process {said.pid} on {said.host}"
+    )
+    error = " ".join((said.last_error or "").split())
+    return f"{line}; {said.errors} errors, the last: {error}" if said.errors else line
 
 
 def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:
@@ -200,9 +235,10 @@ class _Totals:
         self.blocks = self.records = self.size_bytes = self.damaged = self.given_up = 0
 
     def add(self, verdict: Verdict) -> None:
-        """Count one block."""
-        self.blocks += 1
-        self.size_bytes += verdict.block.size
+        """Count one verdict."""
+        if verdict.block is not None:
+            self.blocks += 1
+            self.size_bytes += verdict.block.size
         self.records += verdict.footer.count if verdict.footer else 0
         self.given_up += verdict.given_up
         self.damaged += verdict.error is not None and not verdict.given_up
@@ -210,17 +246,23 @@ class _Totals:
     def __str__(self) -> str:
         found = f"{self.damaged} DAMAGED" if self.damaged else "all sound"
         if self.given_up:
-            found += f", but {self.given_up} given up (see `penstock journal losses`)"
+            found += f", {self.given_up} given up (see `penstock journal losses`)"
         return f"{self.blocks} blocks, {self.records} records, {decimal(self.size_bytes)}: {found}"
 
 
-def _print_damage(journal: Storage, stream: str, verdict: Verdict) -> None:
-    error = verdict.error
+def _print_verdict(journal: Storage, stream: str, verdict: Verdict) -> None:
+    error, records = verdict.error, verdict.unreadable
     assert isinstance(error, PenstockError)
-    end = "?" if verdict.next_start is None else verdict.next_start
-    typer.echo(
-        f"DAMAGED {stream}/{verdict.writer} records [{verdict.block.start_offset}, {end})\n"
-        f"  file: {error.path}\n  {error.message}\n  mend: {error.hint}"
-    )
-    if verdict.unreadable is not None:
-        typer.echo(f"  or give up: {skip_command(journal, stream, verdict.unreadable)}")
+    what = f"{stream}/{verdict.writer}"
+    if records is not None:
+        what += f" records [{records.start_offset}, {records.end_offset})"
+    elif verdict.block is not None:
+        what += f" records from {verdict.block.start_offset} on"
+    _print_damage(what, error)
+    for left in verdict.left:
+        typer.echo(f"  or give up: {skip_command(journal, stream, left)}")
+
+
+def _print_damage(what: str, error: PenstockError) -> None:
+    found = "MISSING" if isinstance(error, MissingBlockError) else "DAMAGED"
+    typer.echo(f"{found} {what}\n  file: {error.path}\n  {error.message}\n  mend: {error.hint}")

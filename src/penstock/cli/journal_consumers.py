@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from penstock.cli.journal_facts import look_at_stream
 from penstock.cli.journal_places import (
@@ -18,14 +17,17 @@ from penstock.cli.journal_places import (
     open_stream,
     open_streams,
 )
+from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
-from penstock.journal import consumers, remove_consumer
+from penstock.journal import remove_consumer
+from penstock.journal.layout import parse_consumer
 
 __all__ = ["app"]
 
 app = typer.Typer(
     name="consumers", no_args_is_help=True, help="List a journal's consumers, remove one."
 )
+_COLUMNS = ("stream", "consumer", "records behind")
 
 
 @app.command("ls")
@@ -42,12 +44,11 @@ def list_consumers(
         listing = {each.stream: [asdict(consumer) for consumer in each.consumers] for each in facts}
         typer.echo(json.dumps(listing))
         return
-    table = Table("stream", "consumer", "records behind")
-    table.columns[2].justify = "right"
-    for each in facts:
-        for consumer in each.consumers:
-            table.add_row(each.stream, consumer.consumer, str(consumer.lag))
-    Console(markup=False, highlight=False).print(table)
+    rows = [(each.stream, one.consumer, one.lag) for each in facts for one in each.consumers]
+    for line in table_lines(_COLUMNS, rows, right=_COLUMNS[2:]) if rows else ["no consumers"]:
+        typer.echo(line)
+    for damage in itertools.chain.from_iterable(each.damage for each in facts):
+        typer.echo(f"DAMAGED: {damage}")
 
 
 @app.command("rm")
@@ -62,7 +63,9 @@ def remove(
     first.
     """
     found = open_stream(open_journal(path), stream)
-    known = consumers(found)
+    # By the files' names: one that cannot be read can be removed, too.
+    listed = (parse_consumer(entry.name) for entry in found.storage.list(f"{stream}/consumers"))
+    known = [name for name in listed if name is not None]
     if consumer not in known:
         raise ConfigError(
             f"stream {stream!r} has no consumer {consumer!r}",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.errors import DamagedBlockError
+from penstock.errors import DamagedBlockError, LogFormatError
 from penstock.journal import Bounds, JournalStream, consumers
 from penstock.journal.bad_records.dead_letters import pending_findings
 from penstock.journal.bounds.usage import read_claim
@@ -14,10 +14,19 @@ from penstock.journal.layout import WriterId
 from penstock.journal.losses.ledger import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
 from penstock.model import OffsetRange, Offsets
+from penstock.receivers import Status, read_status
 
-__all__ = ["ConsumerFacts", "StreamFacts", "WriterFacts", "look_at_stream"]
+__all__ = [
+    "ConsumerFacts",
+    "ReceiverFacts",
+    "StreamFacts",
+    "WriterFacts",
+    "look_at_stream",
+    "look_at_writers",
+]
 
 State = Literal["open", "sealed", "damaged"]
+_STATUS_FILE = ".status.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +57,24 @@ class ConsumerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ReceiverFacts:
+    """One receiver: what it last said of itself, which a killed one cannot take back."""
+
+    receiver: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
 class StreamFacts:
     """One stream."""
 
     stream: str
     schema: str
     writers: list[WriterFacts]
+    receivers: list[ReceiverFacts]
     consumers: list[ConsumerFacts]
+    damage: list[str]
+    """What cannot be read of the files beside the blocks; those are left out here."""
     bounds: Bounds | None
     """What the open writers keep to, None when nobody bounds the stream."""
     findings: int
@@ -62,26 +82,51 @@ class StreamFacts:
 
 
 def look_at_stream(stream: JournalStream) -> StreamFacts:
-    """Look at all writers and consumers of a stream; reads one footer for each writer.
-
-    Raises:
-        LogFormatError: a consumer's file is damaged.
-    """
-    lost = lost_ranges(stream.storage, stream.name)
-    writers = {writer: _look_at_writer(stream, writer, lost) for writer in stream.writers()}
-    found = [
-        ConsumerFacts(name, _lag(writers, offsets), offsets)
-        for name, offsets in consumers(stream).items()
-    ]
+    """Look at all of a stream but the records; reads one footer for each writer."""
+    writers = look_at_writers(stream)
+    damage: list[str] = []
     open_writers = [writer for writer, one in writers.items() if one.state == "open"]
     return StreamFacts(
         stream=stream.name,
         schema=repr(stream.format),
         writers=list(writers.values()),
-        consumers=found,
+        receivers=_look_at_receivers(stream, damage),
+        consumers=_look_at_consumers(stream, writers, damage),
+        damage=damage,
         bounds=_bounds(stream, open_writers),
         findings=len(pending_findings(stream)),
     )
+
+
+def look_at_writers(stream: JournalStream) -> dict[WriterId, WriterFacts]:
+    """Look at all writers of a stream; reads one footer for each."""
+    lost = lost_ranges(stream.storage, stream.name)
+    return {writer: _look_at_writer(stream, writer, lost) for writer in stream.writers()}
+
+
+def _look_at_receivers(stream: JournalStream, damage: list[str]) -> list[ReceiverFacts]:
+    found: list[ReceiverFacts] = []
+    for entry in stream.storage.list(f"{stream.name}/control"):
+        if not entry.name.endswith(_STATUS_FILE):
+            continue
+        receiver = entry.name.removesuffix(_STATUS_FILE)
+        try:
+            if (status := read_status(stream, receiver)) is not None:
+                found.append(ReceiverFacts(receiver, status))
+        except LogFormatError as error:
+            damage.append(str(error))
+    return found
+
+
+def _look_at_consumers(
+    stream: JournalStream, writers: Mapping[WriterId, WriterFacts], damage: list[str]
+) -> list[ConsumerFacts]:
+    try:
+        committed = consumers(stream)
+    except LogFormatError as error:
+        damage.append(str(error))
+        return []
+    return [ConsumerFacts(name, _lag(writers, each), each) for name, each in committed.items()]
 
 
 def _bounds(stream: JournalStream, open_writers: list[WriterId]) -> Bounds | None:

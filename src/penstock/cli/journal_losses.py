@@ -8,10 +8,9 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from penstock.cli.journal_places import JsonOption, PathArgument, names, open_journal, open_stream
+from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal.losses.ledger import Loss, read_losses
 from penstock.journal.losses.skip import check_skip, skip
@@ -19,6 +18,7 @@ from penstock.model import OffsetRange
 
 __all__ = ["list_losses", "skip_records"]
 
+_COLUMNS = ("stream", "writer", "offsets", "records", "when", "who", "reason")
 _RANGE = re.compile(r"(.+):([0-9]{1,19})-([0-9]{1,19})")
 
 
@@ -61,12 +61,9 @@ def list_losses(
         entries = [_as_json(name, loss) for name, losses in ledgers.items() for loss in losses]
         typer.echo(json.dumps({"journal": journal.url, "losses": entries}))
         return
-    table = Table("stream", "writer", "offsets", "records", "when", "who", "reason")
-    for name, losses in ledgers.items():
-        for loss in losses:
-            table.add_row(name, *_as_row(loss))
-    console = Console(markup=False, highlight=False)
-    console.print(table if table.row_count else "nothing was given up")
+    rows = [_as_row(name, loss) for name, losses in ledgers.items() for loss in losses]
+    for line in table_lines(_COLUMNS, rows) if rows else ["nothing was given up"]:
+        typer.echo(line)
 
 
 def _parse(text: str) -> OffsetRange:
@@ -80,12 +77,13 @@ def _parse(text: str) -> OffsetRange:
     return OffsetRange(match[1], int(match[2]), int(match[3]))
 
 
-def _as_row(loss: Loss) -> tuple[str, ...]:
+def _as_row(stream: str, loss: Loss) -> tuple[object, ...]:
     records = loss.records
     return (
+        stream,
         records.partition,
         f"{records.start_offset}..{records.end_offset}",
-        str(records.count),
+        records.count,
         loss.when,
         f"{loss.who}@{loss.host}",
         loss.reason,

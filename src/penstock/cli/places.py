@@ -7,6 +7,7 @@ import os
 from penstock.errors import ConfigError
 from penstock.storage import Storage, open_storage
 from penstock.storage.local import LocalStorage
+from penstock.storage.opening import local_root
 
 __all__ = ["open_existing"]
 
@@ -15,12 +16,13 @@ def open_existing(path: str, *, operation: str, hint: str) -> Storage:
     """Open a folder that must be there, or a URL.
 
     Raises:
-        ConfigError: there is no such place; ``hint`` says which one to give.
+        ConfigError: there is no such place, or the URL is not understood; ``hint`` says which one
+            to give.
     """
-    local = path.removeprefix("file://")
-    if "://" in local:
+    root = local_root(path)
+    if root is None:
         return open_storage(path)
-    if not os.path.isdir(local):
-        raise ConfigError(f"there is no folder {local}", operation=operation, path=path, hint=hint)
+    if not os.path.isdir(root):
+        raise ConfigError(f"there is no folder {root}", operation=operation, path=path, hint=hint)
     # Not open_storage, which tries the place out by writing to it.
-    return LocalStorage.attach(os.path.abspath(local))
+    return LocalStorage.attach(os.path.abspath(root))

@@ -11,7 +11,12 @@ from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.positions import DeferredPosition
 from penstock.journal.progress import StreamProgress
 from penstock.journal.reader import read_batches, read_records
-from penstock.journal.retention import commit_consumer, consumers, remove_consumer, retire
+from penstock.journal.retention.consumer_files import (
+    commit_consumer,
+    consumers,
+    remove_consumer,
+)
+from penstock.journal.retention.retirement import retire
 from penstock.journal.schema import RecordFormat
 from penstock.journal.stream import JournalStream, stream_names
 from penstock.journal.verify import Verdict, verify_stream

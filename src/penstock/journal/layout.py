@@ -5,6 +5,7 @@
     <stream>/<receiver>-<epoch>/_room.json        what it may hold, while it is open and bounded
     <stream>/<receiver>-<epoch>/<start>.parquet   a block or the seal; start in 20 digits
     <stream>/consumers/<name>.json
+    <stream>/consumers/<16 hex>.retiring          what somebody is about to delete
     <stream>/control/...                          between driver and receivers
     <stream>/receivers/<receiver>/...             a receiver's own small files
 
@@ -25,7 +26,10 @@ __all__ = [
     "block_path",
     "claim_path",
     "consumer_path",
+    "consumers_folder",
+    "notice_path",
     "parse_block_start",
+    "parse_consumer",
     "parse_writer",
     "receiver_folder",
     "room_path",
@@ -101,6 +105,26 @@ def receiver_folder(stream: str, receiver: str) -> str:
     return f"{stream}/receivers/{check_name('receiver', receiver)}"
 
 
+def consumers_folder(stream: str) -> str:
+    """Return the folder of the consumers' files."""
+    return f"{stream}/consumers"
+
+
 def consumer_path(stream: str, consumer: str) -> str:
-    """Return the path of a consumer's committed offsets."""
-    return f"{stream}/consumers/{check_name('consumer', consumer)}.json"
+    """Return the path of a consumer's file."""
+    return f"{consumers_folder(stream)}/{check_name('consumer', consumer)}.json"
+
+
+def notice_path(stream: str, name: str) -> str:
+    """Return the path of the announcement of a retirement by somebody who is no consumer."""
+    return f"{consumers_folder(stream)}/{name}.retiring"
+
+
+def parse_consumer(name: str) -> str | None:
+    """Return the consumer whose file has this name, None for any other file."""
+    try:
+        return (
+            check_name("consumer", name.removesuffix(".json")) if name.endswith(".json") else None
+        )
+    except ConfigError:
+        return None

@@ -65,7 +65,7 @@ def slice_range(stream: str, blocks: Sequence[BlockEntry], wanted: OffsetRange) 
     if not starts or starts[0] > wanted.start_offset:
         held = f"begins at {starts[0]}" if starts else "holds nothing of this writer"
         hole = replace(wanted, end_offset=min([wanted.end_offset, *starts[:1]]))
-        raise _missing(stream, wanted, hole, f"it {held}")
+        raise _missing(stream, hole, hole, f"it {held}")
     slices = []
     for block, following in zip(blocks, [*starts[1:], None], strict=True):
         end = wanted.end_offset if following is None else min(following, wanted.end_offset)
@@ -144,14 +144,14 @@ def pack_slices(slices: Iterable[BlockSlice], max_tasks: int) -> list[list[Block
     return tasks
 
 
-def _missing(stream: str, wanted: OffsetRange, hole: OffsetRange, why: str) -> MissingBlockError:
-    """Return the error for a wanted range, and ids that tell all that is missing there."""
+def _missing(stream: str, gap: OffsetRange, hole: OffsetRange, why: str) -> MissingBlockError:
+    """Return the error for what a reader misses, with ids that tell all that is missing there."""
     return MissingBlockError(
-        f"records [{wanted.start_offset}, {wanted.end_offset}) are not in the journal: {why}",
+        f"records [{gap.start_offset}, {gap.end_offset}) are not in the journal: {why}",
         operation="read range",
         ids={
             "stream": stream,
-            "writer": wanted.partition,
+            "writer": gap.partition,
             "start": hole.start_offset,
             "end": hole.end_offset,
         },

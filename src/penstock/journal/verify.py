@@ -1,9 +1,14 @@
-"""Verify a stream: every byte of every block, and that no block is missing between two others."""
+"""Verify a stream: every byte of every block, and that no block is missing.
+
+One is missing between two others when the one before does not reach the next; before the first, or
+after the last, when a consumer has yet to read there, or was there already. So no consumer, no such
+finding: what lies before the first block may have been retired.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,32 +19,46 @@ from penstock.errors import (
     MissingBlockError,
     NewerBlockError,
     NotFoundError,
+    PenstockError,
     StorageError,
 )
+from penstock.journal.bad_records.dead_letters import DEAD_LETTER_FORMAT, uncollected
 from penstock.journal.block import BlockFooter, read_block
-from penstock.journal.layout import WriterId, block_path
-from penstock.journal.losses.ledger import Lost, lost_ranges, without_lost
-from penstock.journal.retention import consumers
+from penstock.journal.layout import WriterId, block_path, writer_folder
+from penstock.journal.losses.ledger import (
+    Lost,
+    end_after_losses,
+    lost_ranges,
+    read_losses,
+    without_lost,
+)
+from penstock.journal.retention.consumer_files import consumers
 from penstock.journal.stream import BlockEntry, JournalStream
-from penstock.model import OffsetRange
+from penstock.model import OffsetRange, Offsets
 
-__all__ = ["Verdict", "check_block", "known_end", "verify_stream"]
+__all__ = ["Verdict", "check_block", "known_end", "reached_end", "verify_files", "verify_stream"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What verification found of one block: its footer, or the error that names the damage."""
+    """What verification found of one block: its footer, or the error that names the damage.
+
+    Or that blocks are missing: then ``block`` is None.
+    """
 
     writer: WriterId
-    block: BlockEntry
-    next_start: int | None
-    """Where the next block starts, so where this one should end; None for the newest."""
+    block: BlockEntry | None
     footer: BlockFooter | None
     error: JournalError | StorageError | None
     unreadable: OffsetRange | None = None
     """The records that cannot be read, where that is known; of the newest block perhaps not all."""
-    given_up: bool = False
-    """Whether the ledger of losses has all of them, so that readers leave them out."""
+    left: Sequence[OffsetRange] = ()
+    """What of them is not in the ledger of losses."""
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the ledger of losses has all of them, so that readers leave them out."""
+        return self.unreadable is not None and not self.left
 
 
 def verify_stream(stream: JournalStream) -> Iterator[Verdict]:
@@ -48,21 +67,89 @@ def verify_stream(stream: JournalStream) -> Iterator[Verdict]:
     Can run while the stream is written and retired: blocks that are retired meanwhile are left out.
     """
     lost = lost_ranges(stream.storage, stream.name)
+    reached = _committed(stream)  # before blocks are listed: as far as that they must reach
+    listed: dict[WriterId, list[BlockEntry]] = {}
     for writer in stream.writers():
-        blocks = stream.blocks(writer)
-        starts = [block.start_offset for block in blocks]
-        for block, next_start in itertools.zip_longest(blocks, starts[1:]):
-            try:
-                footer = check_block(stream, writer, block, next_start)
-                _check_gap(stream, writer, footer, next_start, lost)
-                yield Verdict(writer, block, next_start, footer, None)
-            except NotFoundError as e:
-                if not _is_retired(stream, writer, block):
-                    yield Verdict(writer, block, next_start, None, e)
-            except (JournalError, StorageError) as e:
-                unreadable = _unreadable(stream, writer, block, next_start, e)
-                given_up = unreadable is not None and not without_lost([unreadable], lost)
-                yield Verdict(writer, block, next_start, None, e, unreadable, given_up)
+        listed[writer] = stream.blocks(writer)
+        yield from _verify_blocks(stream, writer, listed[writer], lost)
+    needed = _committed(stream)  # after that: blocks were retired up to there at most
+    for writer, blocks in listed.items():
+        for hole in _holes_around(stream, writer, blocks, needed, reached, lost):
+            yield _missing(stream, writer, hole, lost)
+
+
+def _verify_blocks(
+    stream: JournalStream, writer: WriterId, blocks: Sequence[BlockEntry], lost: Lost
+) -> Iterator[Verdict]:
+    starts = [block.start_offset for block in blocks]
+    for block, next_start in itertools.zip_longest(blocks, starts[1:]):
+        try:
+            footer = check_block(stream, writer, block, next_start)
+            yield Verdict(writer, block, footer, None)
+        except NotFoundError as e:
+            if not _is_retired(stream, writer, block):
+                yield Verdict(writer, block, None, e)
+        except (JournalError, StorageError) as e:
+            unreadable = _unreadable(stream, writer, block, next_start, e)
+            left = without_lost([unreadable], lost) if unreadable else ()
+            yield Verdict(writer, block, None, e, unreadable, left)
+        else:
+            if next_start is not None and footer.end_offset < next_start:
+                hole = OffsetRange(str(writer), footer.end_offset, next_start)
+                yield _missing(stream, writer, hole, lost)
+
+
+def _holes_around(
+    stream: JournalStream,
+    writer: WriterId,
+    blocks: Sequence[BlockEntry],
+    needed: Sequence[Offsets],
+    reached: Sequence[Offsets],
+    lost: Lost,
+) -> Iterator[OffsetRange]:
+    """Yield what a writer's blocks lack before the first and after the last, as consumers tell."""
+    name = str(writer)
+    begin = blocks[0].start_offset if blocks else 0
+    first = min((offsets[name] for offsets in needed if name in offsets), default=begin)
+    if first < begin:
+        yield OffsetRange(name, first, begin)
+    try:
+        newest = stream.footer(writer, blocks[-1].start_offset) if blocks else None
+    except (JournalError, StorageError):
+        return  # it has a verdict of its own, and its end is unknown
+    end = end_after_losses(name, newest.end_offset if newest else 0, lost)
+    last = max((offsets[name] for offsets in reached if name in offsets), default=end)
+    if end < last:
+        yield OffsetRange(name, end, last)
+
+
+def _committed(stream: JournalStream) -> list[Offsets]:
+    """Return where consumers are; nothing when that cannot be told, which `verify_files` says."""
+    with suppress(LogFormatError):
+        return list(consumers(stream).values())
+    return []
+
+
+def verify_files(stream: JournalStream) -> Iterator[PenstockError]:
+    """Yield an error for each file beside the blocks that is damaged: consumers, losses, findings.
+
+    Of each kind the first one.
+    """
+    for read in (consumers, _ledger, _findings):
+        try:
+            read(stream)
+        except (LogFormatError, DamagedBlockError) as error:
+            yield error
+
+
+def _ledger(stream: JournalStream) -> None:
+    read_losses(stream.storage, stream.name)
+
+
+def _findings(stream: JournalStream) -> None:
+    if stream.format == DEAD_LETTER_FORMAT:
+        for _ in uncollected(stream):
+            pass
 
 
 def known_end(stream: JournalStream, writer: WriterId, start_offset: int) -> int:
@@ -72,10 +159,12 @@ def known_end(stream: JournalStream, writer: WriterId, start_offset: int) -> int
     """
     with suppress(DamagedBlockError, StorageError):
         return stream.footer(writer, start_offset).end_offset
-    taken: list[int] = []
-    with suppress(LogFormatError):
-        taken = [offsets.get(str(writer), 0) for offsets in consumers(stream).values()]
-    return max([start_offset + 1, *taken])
+    return max(start_offset + 1, reached_end(stream, writer))
+
+
+def reached_end(stream: JournalStream, writer: WriterId) -> int:
+    """Return how far consumers are in a writer's records, which were durable then; 0 at least."""
+    return max((offsets.get(str(writer), 0) for offsets in _committed(stream)), default=0)
 
 
 def check_block(
@@ -114,26 +203,18 @@ def check_block(
     return footer
 
 
-def _check_gap(
-    stream: JournalStream,
-    writer: WriterId,
-    footer: BlockFooter,
-    next_start: int | None,
-    lost: Lost,
-) -> None:
-    """Raise MissingBlockError unless a block reaches the next one, but for what was given up."""
-    if next_start is None:
-        return
-    gap = OffsetRange(str(writer), footer.end_offset, next_start)
-    for hole in without_lost([gap], lost)[:1]:
-        start, end = hole.start_offset, hole.end_offset
-        raise MissingBlockError(
-            f"records [{start}, {end}) are missing: no block after this one holds them",
-            operation="verify block",
-            path=stream.storage.uri(block_path(stream.name, writer, footer.start_offset)),
-            ids={"stream": stream.name, "writer": str(writer), "start": start, "end": end},
-            hint=f"restore {start:020d}.parquet, and what follows it, from a copy",
-        )
+def _missing(stream: JournalStream, writer: WriterId, hole: OffsetRange, lost: Lost) -> Verdict:
+    """Return the verdict on records that no block holds."""
+    start, end = hole.start_offset, hole.end_offset
+    error = MissingBlockError(
+        f"records [{start}, {end}) are missing: no block holds them",
+        operation="verify block",
+        path=stream.storage.uri(writer_folder(stream.name, writer)),
+        ids={"stream": stream.name, "writer": str(writer), "start": start, "end": end},
+        hint="restore the files with these records from a copy; a file's name is the offset of its "
+        "first record",
+    )
+    return Verdict(writer, None, None, error, hole, without_lost([hole], lost))
 
 
 def _unreadable(
@@ -144,8 +225,6 @@ def _unreadable(
     error: JournalError | StorageError,
 ) -> OffsetRange | None:
     """Return which records an error keeps from being read; None when they may be sound."""
-    if isinstance(error, MissingBlockError):
-        return OffsetRange(str(writer), error.ids["start"], error.ids["end"])
     if isinstance(error, NewerBlockError) or not isinstance(error, DamagedBlockError):
         return None
     start = block.start_offset

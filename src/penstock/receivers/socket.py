@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from abc import abstractmethod
@@ -18,6 +19,8 @@ from penstock.receivers.tcp import connect, read_available, wait_readable
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = ["FramedSocketReceiver", "SocketReceiver"]
+
+_log = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 4 * 1024 * 1024
 _STABLE_S = 10.0
@@ -73,6 +76,7 @@ class _SocketSource(ThreadedReceiver):
         except OSError as error:
             return f"Error connecting to {server}", error
         with connection:
+            _log.info("Connected to %s", server)
             try:
                 received = self._store_from(connection)
             except (OSError, ReceiverError) as error:

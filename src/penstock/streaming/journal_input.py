@@ -19,12 +19,12 @@ from penstock.journal import (
     ranges_between,
     read_batches,
 )
-from penstock.journal.consumer import Consumer
 from penstock.journal.layout import parse_writer
 from penstock.journal.offsets import is_finished
 from penstock.journal.reader import readable_ranges, slice_ranges
-from penstock.journal.retention import consumers
-from penstock.journal.retirement import Retirement
+from penstock.journal.retention.consumer_files import consumers
+from penstock.journal.retention.registration import Consumer
+from penstock.journal.retention.retirer import Retirer
 from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
 from penstock.model import OffsetRange, Offsets
 from penstock.rate import Carry, Lane, RangeLimits, cut_range
@@ -102,7 +102,7 @@ class JournalInputDStream(InputDStream):
         stream = self.open_stream(place)
         check_spark_schema(stream)
         consumer = self.register(stream, place, begun=start is not None)
-        self._opened = _Opened(stream, consumer, StreamProgress(stream), Retirement(stream))
+        self._opened = _Opened(stream, consumer, StreamProgress(stream), Retirer(consumer))
 
     def has_columns(self) -> bool:
         """Pickled objects have no columns; everything else has."""
@@ -180,10 +180,9 @@ class JournalInputDStream(InputDStream):
     def on_committed(self, done: SourceRange) -> None:
         """Tell the journal, and retire the blocks that no consumer needs."""
         start, end = self._at(done.start), self._at(done.end)
-        self._open.consumer.commit(end)
         # A writer leaves the offsets in the batch after its last one, so look at both ends.
         writers = map(parse_writer, start.keys() | end.keys())
-        self._open.retirement.run(filter(None, writers))
+        self._open.retirer.commit(end, filter(None, writers))
 
     def ranges(self, wanted: SourceRange) -> list[OffsetRange]:
         """Return the offset ranges of the journal between two offsets of this input."""
@@ -210,7 +209,7 @@ class _Opened:
     stream: JournalStream
     consumer: Consumer
     progress: StreamProgress
-    retirement: Retirement
+    retirer: Retirer
 
 
 def _lane(writer: str) -> Lane:

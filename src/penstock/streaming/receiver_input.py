@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
-from penstock.journal.consumer import Consumer, register_consumer
+from penstock.journal.retention.registration import Consumer, register_consumer
 from penstock.receivers import Receiver
 from penstock.streaming.journal_input import JournalInputDStream, JournalPlace
 

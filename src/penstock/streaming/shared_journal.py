@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, stream_names
-from penstock.journal.consumer import Consumer, StartingOffsets, register_consumer
+from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
 from penstock.model import check_name
 from penstock.storage import open_storage
 from penstock.storage.opening import local_root

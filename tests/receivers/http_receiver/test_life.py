@@ -242,6 +242,29 @@ def test_a_head_without_end_is_refused(tmp_path: Path) -> None:
         assert served.post(b"x").status_code == 200
 
 
+def test_trailers_without_end_are_refused(tmp_path: Path) -> None:
+    with serving(tmp_path) as served, raw(served) as endless:
+        endless.sendall(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+        )
+        with pytest.raises(ConnectionError):
+            endless.sendall(b"X-Long: " + b"x" * 100_000_000)
+        assert served.post(b"x").status_code == 200
+        assert served.records() == ["x"]
+
+
+def test_bytes_that_begin_no_request_do_not_hold_a_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.5)
+    with serving(tmp_path) as served, raw(served) as idle:
+        idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert idle.recv(1000).startswith(b"HTTP/1.1 200 ")
+        idle.sendall(b"\r\n")
+        assert read_all(idle).startswith(b"HTTP/1.1 408 ")
+
+
 def test_connections_beyond_the_most_are_told_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +137,15 @@ def test_gzip_stops_at_the_cap(served: Served) -> None:
     refused(served, 413, body, **{"content-encoding": "gzip"})
 
 
+def test_gzip_of_many_short_members_takes_no_longer_than_of_one(served: Served) -> None:
+    body = gzip.compress(b"") * 4_500 + gzip.compress(b"a\n" * 40_000)
+    assert len(body) > 90_000
+    began_s = time.monotonic()
+    for _ in range(20):
+        assert served.post(body, **{"content-encoding": "gzip"}).status_code == 200
+    assert time.monotonic() - began_s < 5, "time must not grow with the square of the members"
+
+
 @pytest.mark.parametrize("cut", [5, -5, -1])
 def test_gzip_that_is_cut_off_is_refused(served: Served, cut: int) -> None:
     refused(served, 400, gzip.compress(b"text" * 99)[:cut], **{"content-encoding": "gzip"})
@@ -222,6 +232,8 @@ def test_a_client_that_leaves_in_its_body_is_not_stored(served: Served) -> None:
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST / HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\na",
+        b"POST / HTTP/1.1\r\nHost: x\r\nHost: y\r\nContent-Length: 1\r\n\r\na",
     ],
 )
 def test_what_is_no_http_is_answered_with_400_and_closed(served: Served, sent: bytes) -> None:
@@ -230,6 +242,105 @@ def test_what_is_no_http_is_answered_with_400_and_closed(served: Served, sent: b
         connection.sendall(sent)
         assert answers(connection, 2)[0].startswith((b"400 ", b"415 "))
     assert served.records() == before
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        b"GARBAGE\r\n\r\n",
+        b" and a body that is longer than its Content-Length\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n",
+    ],
+)
+def test_what_follows_a_whole_request_does_not_change_its_answer(
+    served: Served, after: bytes
+) -> None:
+    before = served.records()
+    with raw(served) as connection:
+        connection.sendall(request(b"first") + request(b"second") + after)
+        found = answers(connection, 3)
+        assert connection.recv(1000) == b""
+    assert [answer[:4] for answer in found] == [b"200 ", b"200 "]
+    assert served.records() == [*before, "first", "second"]
+
+
+def test_refusals_that_need_no_request_are_json_too(served: Served) -> None:
+    with raw(served) as connection:
+        connection.sendall(b"nonsense\r\n\r\n")
+        head, _, body = answers(connection, 1)[0].partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head
+    assert "cannot be parsed" in json.loads(body)["error"]
+
+
+@pytest.mark.parametrize(
+    "trailer", [b"Content-Encoding: br", b"Idempotency-Key: \xff", b"Origin: https://a.example"]
+)
+def test_trailers_are_no_headers(served: Served, trailer: bytes) -> None:
+    chunked = (
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n" + trailer + b"\r\n\r\n"
+    )
+    with raw(served) as connection:
+        connection.sendall(chunked)
+        assert answers(connection, 1)[0].startswith(b"200 ")
+
+
+@pytest.mark.parametrize(("protocol", "pieces"), [("h2c", 1), ("h2c", 7), ("websocket", 2)])
+def test_an_offer_to_upgrade_is_declined_and_the_request_served(
+    served: Served, protocol: str, pieces: int
+) -> None:
+    # As Java's HttpClient, which offers HTTP/2 with its first request.
+    offer = request(
+        b"upgrade?",
+        "Connection: Upgrade, HTTP2-Settings",
+        f"Upgrade: {protocol}",
+        "HTTP2-Settings: A",
+    )
+    with raw(served) as connection:
+        size = len(offer) // pieces + 1
+        for start in range(0, len(offer), size):
+            connection.sendall(offer[start : start + size])
+            time.sleep(0.01)
+        (first,) = answers(connection, 1)
+        connection.sendall(request(b"next"))
+        (second,) = answers(connection, 1)
+    assert first.startswith(b"200 ")
+    assert second.startswith(b"200 ")
+    assert served.records()[-2:] == ["upgrade?", "next"]
+
+
+@pytest.mark.parametrize(
+    "header", ["Idempotency-Key: a", "Content-Type: text/plain", "Content-Encoding: identity"]
+)
+def test_a_header_that_says_two_things_is_refused(served: Served, header: str) -> None:
+    before = served.records()
+    with raw(served) as connection:
+        connection.sendall(request(b"x", header, header))
+        assert answers(connection, 1)[0].startswith(b"400 ")
+    assert served.records() == before
+
+
+def test_a_byte_order_mark_is_named(served: Served) -> None:
+    mark = b"\xef\xbb\xbf"
+    assert "byte order mark" in refused(served, 400, mark + b'{"a":1}\n{}\n', NDJSON).text
+    assert "byte order mark" in refused(served, 400, mark + b"[1]", JSON).text
+
+
+def test_many_offers_to_upgrade_may_be_pipelined(served: Served) -> None:
+    with raw(served) as connection:
+        offer = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+        connection.sendall(offer * 1500)
+        assert len(answers(connection, 1500)) == 1500
+
+
+@pytest.mark.parametrize(("target", "status"), [(b"a.example:443", b"400 "), (b"/", b"405 ")])
+def test_a_tunnel_is_refused_and_the_connection_closed(
+    served: Served, target: bytes, status: bytes
+) -> None:
+    with raw(served) as connection:
+        connection.sendall(b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\nwhat follows")
+        assert answers(connection, 1)[0].startswith(status)
+        assert connection.recv(1000) == b""
 
 
 def test_pages_in_a_browser_cannot_post_without_a_token(served: Served) -> None:

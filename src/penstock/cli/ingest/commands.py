@@ -25,9 +25,9 @@ app = typer.Typer(
     name="ingest",
     no_args_is_help=True,
     help="Receive into a journal without Spark, so that ingestion goes on while Spark restarts. "
-    "SIGTERM or SIGINT ends it: what it holds becomes durable first. Exit status 0 after a stop, "
-    "1 after an error, 2 for wrong options, 3 when another process took over, 4 when the journal "
-    "is full and --when-full is fail.",
+    "SIGTERM, SIGINT or SIGHUP ends it: what it holds becomes durable first. Exit status 0 after "
+    "a stop, 1 after an error, 2 for wrong options, 3 when another process took over, 4 when the "
+    "journal is full and --when-full is fail.",
 )
 _ingest = with_ingest_options(run_ingest)
 

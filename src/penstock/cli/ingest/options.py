@@ -13,7 +13,7 @@ import typer
 
 from penstock.cli.ingest.exit_status import exit_status
 from penstock.journal import Bounds
-from penstock.model import COMPRESSIONS, parse_size
+from penstock.model import COMPRESSIONS, check_name, parse_size
 from penstock.receivers import Receiver, receiver_bounds
 
 __all__ = ["IngestOptions", "WhenFullOption", "size_option", "with_ingest_options"]
@@ -32,7 +32,11 @@ class WhenFullOption(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """Where records go, and what bounds them."""
+    """Where records go, and what bounds them.
+
+    Raises:
+        ConfigError: a name is not allowed.
+    """
 
     journal: str
     stream: str
@@ -40,6 +44,10 @@ class IngestOptions:
     bounds: Bounds
     when_full: WhenFullOption
     compression: str
+
+    def __post_init__(self) -> None:
+        check_name("stream", self.stream)
+        check_name("receiver", self.receiver)
 
 
 def size_option(text: str | int) -> int:

@@ -3,7 +3,7 @@
 Its life::
 
     order of its own run -> take over (seal earlier epochs) -> receive
-        SIGTERM, SIGINT, or an order to stop -> stop the source, publish, ack, seal   status 0
+        a signal, or an order to stop        -> stop the source, publish, ack, seal         status 0
         a second signal                      -> end at once, as kill -9      status 128 + signal
         another process of that name         -> end, that one goes on                 status 3
         no room, and not to wait             -> publish, seal                         status 4
@@ -30,6 +30,7 @@ from penstock.receivers import (
     uncaught_errors_to,
     write_order,
 )
+from penstock.receivers.descriptors import raise_descriptor_limit
 from penstock.storage import open_storage
 
 __all__ = ["run_ingest"]
@@ -48,6 +49,7 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
         PenstockError: whatever else ended it.
     """
     log_to_stderr()
+    raise_descriptor_limit()
     storage = open_storage(options.journal)
     stream = JournalStream.create(storage, options.stream, RecordFormat(receiver.schema))
     settings = ReceiverSettings(

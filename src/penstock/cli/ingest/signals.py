@@ -1,4 +1,6 @@
-"""SIGTERM and SIGINT: the first begins the drain, the second ends the process at once.
+"""SIGTERM, SIGINT and SIGHUP: the first begins the drain, the second ends the process at once.
+
+SIGHUP is what a closed terminal sends; under nohup it stays ignored.
 
 Signals are read from a pipe by a thread, so the process reacts whatever its main thread is doing:
 a handler in Python would run only between two of its steps, and might interrupt it while it holds a
@@ -17,7 +19,7 @@ from contextlib import contextmanager
 __all__ = ["drain_on_signals"]
 
 _log = logging.getLogger(__name__)
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @contextmanager
@@ -26,7 +28,9 @@ def drain_on_signals(drain: Callable[[str], None]) -> Iterator[None]:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    before = {each: signal.signal(each, lambda *_: None) for each in _SIGNALS}
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    watched = [each for each in _SIGNALS if not (nohup and each is signal.SIGHUP)]
+    before = {each: signal.signal(each, lambda *_: None) for each in watched}
     watcher = threading.Thread(
         target=_watch, args=(reading, drain), name="penstock-signals", daemon=True
     )

@@ -36,7 +36,8 @@ from penstock.journal.layout import parse_writer
 from penstock.journal.offsets import advance, ranges_between
 from penstock.journal.progress import StreamProgress
 from penstock.journal.reader import read_batches, readable_ranges
-from penstock.journal.retention import commit_consumer, consumers, retire
+from penstock.journal.retention.consumer_files import commit_consumer, consumers
+from penstock.journal.retention.retirement import retire
 from penstock.journal.stream import JournalStream
 from penstock.journal.writer import JournalWriter
 from penstock.model import OffsetRange, Offsets

@@ -13,7 +13,8 @@ from penstock.errors import LogFormatError, NotFoundError
 from penstock.journal.block import BlockFooter
 from penstock.journal.bounds.amounts import NOTHING, Amount, Bounds
 from penstock.journal.layout import WriterId, room_path
-from penstock.journal.retention import consumers, floor_of
+from penstock.journal.retention.consumer_files import consumers
+from penstock.journal.retention.retirement import floor_of
 from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.model import Offsets
 

@@ -4,7 +4,8 @@ Nothing that can be read, now or later, may be given up:
 
 - a block that is sound, or of a newer format, or that cannot be read for another reason than damage
   (its disk is away, say);
-- what an open writer has not written yet. A writer is over when it is sealed, or when a later epoch
+- what an open writer has not written yet: what lies behind its newest block and beyond all that
+  consumers were told of. A writer is over when it is sealed, or when a later epoch
   of its receiver has blocks. Where the newest block of one that is not over is damaged, its end is
   unknown. Then nobody may be writing any more: the end that is chosen here is where the next epoch
   seals it, and a writer that lived on would publish elsewhere.
@@ -19,6 +20,7 @@ import itertools
 import json
 import os
 import socket
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -39,7 +41,7 @@ from penstock.journal.losses.ledger import (
     without_lost,
 )
 from penstock.journal.stream import BlockEntry, JournalStream
-from penstock.journal.verify import check_block, known_end
+from penstock.journal.verify import check_block, known_end, reached_end
 from penstock.model import OffsetRange
 
 __all__ = ["check_skip", "skip"]
@@ -64,10 +66,8 @@ def check_skip(stream: JournalStream, wanted: OffsetRange) -> bool:
             stream, wanted, "some of these records are given up already", _commands(stream, left)
         )
     blocks = stream.blocks(writer)
-    starts = [block.start_offset for block in blocks]
-    for block, next_start in itertools.zip_longest(blocks, starts[1:]):
-        _check_unreadable(stream, writer, block, next_start, wanted)
-    if not any(start >= wanted.end_offset for start in starts):
+    _check_unreadable(stream, writer, blocks, wanted)
+    if not any(block.start_offset >= wanted.end_offset for block in blocks):
         _check_end(stream, writer, blocks, wanted)
     return True
 
@@ -108,54 +108,76 @@ def _writer(stream: JournalStream, wanted: OffsetRange) -> WriterId:
 
 
 def _check_unreadable(
-    stream: JournalStream,
-    writer: WriterId,
-    block: BlockEntry,
-    next_start: int | None,
-    wanted: OffsetRange,
+    stream: JournalStream, writer: WriterId, blocks: Sequence[BlockEntry], wanted: OffsetRange
 ) -> None:
-    """Check that a block, if it is within the range, is damaged; and that no seal is."""
-    starts_before_end = block.start_offset < wanted.end_offset
-    if not starts_before_end or (next_start is not None and next_start <= wanted.start_offset):
+    """Check that all blocks within the range are damaged, and that it ends before a seal."""
+    sound: list[OffsetRange] = []
+    end = wanted.end_offset
+    for block, next_start in _blocks_of(blocks, wanted):
+        try:
+            footer = check_block(stream, writer, block, next_start)
+        except NewerBlockError:
+            raise
+        except DamagedBlockError:
+            continue
+        if footer.sealed:
+            if wanted.start_offset < footer.start_offset:
+                end = footer.start_offset
+            continue
+        start = max(wanted.start_offset, footer.start_offset)
+        held = OffsetRange(wanted.partition, start, min(end, max(start, footer.end_offset)))
+        if held.count:
+            sound.append(held)
+    if end < wanted.end_offset:
+        why = f"the writer ended at {end}"
+    elif sound:
+        why = f"records {_listed(sound)} of them are sound"
+    else:
         return
-    try:
-        footer = check_block(stream, writer, block, next_start)
-    except NewerBlockError:
-        raise
-    except DamagedBlockError:
-        return
-    if footer.sealed and wanted.start_offset < footer.start_offset:
-        upto = replace(wanted, end_offset=footer.start_offset)
-        why = f"the writer ended at {footer.start_offset}"
-        raise _refusal(stream, wanted, why, _commands(stream, [upto]))
-    start = max(wanted.start_offset, footer.start_offset)
-    end = min(wanted.end_offset, footer.end_offset)
-    if start < end:
-        rest = OffsetRange(wanted.partition, start, end)
-        unread = without_lost([wanted], {wanted.partition: [rest]})
-        raise _refusal(
-            stream,
-            wanted,
-            f"records [{start}, {end}) of them are sound",
-            "nothing was given up; " + (_commands(stream, unread) or "all of it can be read"),
-        )
+    unread = without_lost([replace(wanted, end_offset=end)], {wanted.partition: sound})
+    hint = _commands(stream, unread) or "all of it can be read"
+    raise _refusal(stream, wanted, why, f"nothing was given up; {hint}")
+
+
+def _blocks_of(
+    blocks: Sequence[BlockEntry], wanted: OffsetRange
+) -> Iterator[tuple[BlockEntry, int | None]]:
+    """Yield the blocks that may have records of the range, and where the one after each starts."""
+    starts = [block.start_offset for block in blocks]
+    for block, next_start in itertools.zip_longest(blocks, starts[1:]):
+        ends_before = next_start is not None and next_start <= wanted.start_offset
+        if block.start_offset < wanted.end_offset and not ends_before:
+            yield block, next_start
+
+
+def _listed(ranges: Iterable[OffsetRange]) -> str:
+    """Return ascending ranges in words, with those that touch as one."""
+    joined: list[tuple[int, int]] = []
+    for each in ranges:
+        start = each.start_offset
+        if joined and joined[-1][1] == start:
+            start, _ = joined.pop()
+        joined.append((start, each.end_offset))
+    return ", ".join(f"[{start}, {end})" for start, end in joined)
 
 
 def _check_end(
-    stream: JournalStream, writer: WriterId, blocks: list[BlockEntry], wanted: OffsetRange
+    stream: JournalStream, writer: WriterId, blocks: Sequence[BlockEntry], wanted: OffsetRange
 ) -> None:
     """Check a range that reaches the end of a writer's newest block, or goes beyond it."""
     if _is_over(stream, writer):
         return
-    if not blocks:
-        raise _unwritten(stream, wanted, 0)
-    try:
-        newest = stream.footer(writer, blocks[-1].start_offset)
-    except DamagedBlockError:
-        _check_unknown_end(stream, writer, blocks[-1], wanted)
-        return
-    if wanted.end_offset > newest.end_offset:
-        raise _unwritten(stream, wanted, newest.end_offset)
+    end = 0
+    if blocks:
+        try:
+            end = stream.footer(writer, blocks[-1].start_offset).end_offset
+        except DamagedBlockError:
+            _check_unknown_end(stream, writer, blocks[-1], wanted)
+            return
+    # What consumers were told of was durable once: it is lost, not unwritten.
+    end = max(end, reached_end(stream, writer))
+    if wanted.end_offset > end:
+        raise _unwritten(stream, wanted, end)
 
 
 def _check_unknown_end(
@@ -210,7 +232,8 @@ def _unwritten(stream: JournalStream, wanted: OffsetRange, end: int) -> ConfigEr
         stream,
         wanted,
         f"the writer is open and ends at {end}: what follows is still to be written",
-        "choose a range up to that end, or stop the receiver, so that the writer is sealed",
+        "choose a range up to that end, or have the writer sealed, as its receiver does when it "
+        "stops, and when it starts again",
     )
 
 

@@ -54,6 +54,7 @@ _MAX_BACKLOG_BYTES = 64 << 20
 """Of bodies that are being received or not yet durable; one request may exceed it on its own."""
 _BUSY_RETRY_S = 1
 _OUTAGE_RETRY_S = 5
+_NO_MORE_NOW = "the stream takes no more now: its rate limit, or a consumer that is behind"
 
 _T = TypeVar("_T")
 
@@ -215,7 +216,7 @@ class Application:
             else:
                 wait_ms = await self._in_thread(self._parse_and_store, kind, body, pending)
             if wait_ms:
-                raise RefusedError(429, "too fast", retry_after_s=math.ceil(wait_ms / 1000))
+                raise RefusedError(429, _NO_MORE_NOW, retry_after_s=math.ceil(wait_ms / 1000))
             return await pending.settled()
         except RefusedError as refusal:
             pending.settle(refusal)  # the same for requests that came again meanwhile

@@ -59,7 +59,10 @@ def read_head(headers: Iterable[tuple[bytes, bytes]], accepted: tuple[Kind, ...]
     Raises:
         RefusedError: 415 for a type or encoding that is not ``accepted``, 400 for other nonsense.
     """
-    found = {name: value for name, value in headers if name in _WANTED}
+    wanted = [header for header in headers if header[0] in _WANTED]
+    found = dict(wanted)
+    if len(found) < len(wanted):
+        raise RefusedError(400, "a header that may come once came twice")
     return Head(
         kind=_kind(found.get(b"content-type", b""), accepted),
         is_gzip=_is_gzip(found.get(b"content-encoding")),

@@ -45,6 +45,7 @@ _SPACE = b" \t\r\n"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
 _NOT_NUMBERS = (re.compile(b"NaN"), re.compile(b"Inf"))
 _BEFORE_VALUES = b":,[- \t\r\n"
+_BYTE_ORDER_MARK = "\ufeff"
 _NO_COLUMNS = pa.schema([])
 
 _skip_space = re.compile(r"[ \t\r\n]*").match
@@ -222,5 +223,7 @@ def _after_space(text: str, at: int) -> int:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
+        if error.doc.startswith(_BYTE_ORDER_MARK):
+            return "it begins with a byte order mark"
         return f"{error.msg}, column {error.colno}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

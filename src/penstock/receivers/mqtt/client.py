@@ -110,7 +110,8 @@ class BrokerClient(paho.Client):
         """Connect, and send CONNECT; what the broker answers comes with ``read``.
 
         Raises:
-            OSError: no connection, or a file of a secret cannot be read.
+            OSError: no connection.
+            ReceiverError: a file of a secret cannot be used.
         """
         options = self._options
         if options.username is not None:

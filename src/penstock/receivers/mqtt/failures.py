@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
+
 from penstock.errors import ReceiverError
 
-__all__ = ["refused"]
+__all__ = ["lost", "refused"]
 
 _HINTS = {
     "Bad user name or password": "check username and the content of password_file",
@@ -26,7 +29,28 @@ _HINTS = {
     "Unsupported protocol version": "pass another version: '3.1.1' or '5'",
     "Wildcard subscription not supported": "name each topic: the broker knows no wildcards",
 }
+_LOST: tuple[tuple[type[BaseException], str], ...] = (
+    (socket.gaierror, "check host: this machine does not know the name"),
+    (ssl.SSLError, "check that this port is one with TLS, and that tls_ca is what its owner gave"),
+    (ConnectionRefusedError, "check host and port, and that the broker runs"),
+)
+_CLOSED = (
+    "check that the broker runs, that the port is one with TLS just if TLS is set, that no other "
+    "client has the same id (it would take the session over), and the broker's log"
+)
 _OTHER = "the broker's log says more; connecting is tried again"
+
+
+def lost(failure: Exception | None) -> ReceiverError:
+    """Return the error for a connection that failed, or that the broker just closed."""
+    hints = (hint for kind, hint in _LOST if isinstance(failure, kind))
+    error = ReceiverError(
+        "the broker closed the connection" if failure is None else "no connection",
+        operation="receive from MQTT broker",
+        hint=next(hints, _CLOSED),
+    )
+    error.__cause__ = failure
+    return error
 
 
 def refused(what: str, reason: str) -> ReceiverError:

@@ -6,6 +6,7 @@ stored meanwhile, or is not.
 
 from __future__ import annotations
 
+import logging
 import select
 import threading
 import time
@@ -17,11 +18,14 @@ from penstock.receivers.backoff import Backoff
 from penstock.receivers.mqtt.buffer import MessageBuffer
 from penstock.receivers.mqtt.client import KEEPALIVE_S, BrokerClient
 from penstock.receivers.mqtt.deliveries import Deliveries, Receipt
+from penstock.receivers.mqtt.failures import lost
 from penstock.receivers.mqtt.options import MqttOptions
 from penstock.receivers.mqtt.packets import Messages
 from penstock.receivers.mqtt.wakeup import Wakeup
 
 __all__ = ["Network"]
+
+_log = logging.getLogger(__name__)
 
 _POLL_MS = 100
 _BROKEN = select.POLLERR | select.POLLHUP | select.POLLNVAL
@@ -186,18 +190,9 @@ class Network:
     def _described(self, failure: Exception | None) -> ReceiverError:
         address = f"{self._options.host}:{self._options.port}"
         ids = {"broker": address, "client_id": self._client_id}
-        if isinstance(failure, ReceiverError):
-            failure.ids.update(ids)
-            return failure
-        lost = ReceiverError(
-            "the broker closed the connection" if failure is None else "no connection",
-            operation="receive from MQTT broker",
-            ids=ids,
-            hint="check that the broker runs, that no other client has the same id (it would take "
-            "the session over), and the broker's log",
-        )
-        lost.__cause__ = failure
-        return lost
+        error = failure if isinstance(failure, ReceiverError) else lost(failure)
+        error.ids.update(ids)
+        return error
 
     # -- what the client tells --
 
@@ -209,6 +204,13 @@ class Network:
                 "connection broke may be missing",
                 None,
             )
+        _log.info(
+            "Connected to MQTT broker %s:%d as %s, %s",
+            self._options.host,
+            self._options.port,
+            self._client_id,
+            "whose session goes on" if session_present else "with a new session",
+        )
 
     def on_messages(self, messages: Messages) -> None:
         """See client.Listener."""

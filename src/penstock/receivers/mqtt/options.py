@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, ReceiverError
 
 __all__ = ["MESSAGES_SCHEMA", "MqttOptions", "require_paho"]
 
@@ -105,23 +105,34 @@ class MqttOptions:
         """Read the password, without the line end of its file.
 
         Raises:
-            OSError: the file cannot be read.
+            ReceiverError: the file cannot be read.
         """
         if self.password_file is None:
             return None
-        return Path(self.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+        try:
+            return Path(self.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as e:
+            raise _unusable("the password file cannot be read", self.password_file) from e
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Read the certificates; None for a connection without TLS.
 
         Raises:
-            OSError: a file cannot be read or is no certificate or key (ssl.SSLError).
+            ReceiverError: a file cannot be read or is no certificate or key.
         """
         if not (self.tls or self.tls_ca or self.tls_certificate):
             return None
-        context = ssl.create_default_context(cafile=self.tls_ca)
+        try:
+            context = ssl.create_default_context(cafile=self.tls_ca)
+        except OSError as e:
+            raise _unusable("the certificates to trust cannot be used", self.tls_ca) from e
         if self.tls_certificate is not None:
-            context.load_cert_chain(self.tls_certificate, self.tls_key)
+            try:
+                context.load_cert_chain(self.tls_certificate, self.tls_key)
+            except OSError as e:
+                raise _unusable(
+                    "the certificate or its key cannot be used", self.tls_certificate
+                ) from e
         return context
 
 
@@ -156,6 +167,15 @@ def _check_filter(topic: str) -> None:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != "" and "\0" not in value
+
+
+def _unusable(what: str, path: str | None) -> ReceiverError:
+    return ReceiverError(
+        what,
+        operation="connect to MQTT broker",
+        path=path,
+        hint="put the file, as PEM if it is of TLS, where the receiver runs, readable by its user",
+    )
 
 
 def _check(holds: object, problem: str, hint: str) -> None:

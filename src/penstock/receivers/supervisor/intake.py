@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 
 import pyarrow as pa
 
+from penstock.clock import Clock, SystemClock
 from penstock.journal import JournalWriter
 from penstock.rate import RateLimiter
 from penstock.receivers.control import Order
@@ -16,6 +17,7 @@ __all__ = ["Intake"]
 
 Ack = Callable[[], None]
 
+_LONGEST_ABSENCE_MS = 30_000
 _SINGLE_RECORDS = (str, bytes, bytearray, memoryview, dict, tuple)
 _TABLES = (pa.RecordBatch, pa.Table)
 
@@ -25,12 +27,15 @@ class Intake:
 
     Args:
         block_interval_ms: what the rate limit evens out to.
-        poll_ms: how long a source that may not wait is to stay away when the journal has no room.
+        poll_ms: how often the journal is looked at for room.
+        clock: what time it is.
     """
 
-    def __init__(self, block_interval_ms: int, poll_ms: int) -> None:
-        self._limiter = RateLimiter(None, block_interval_ms)
+    def __init__(self, block_interval_ms: int, poll_ms: int, clock: Clock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._limiter = RateLimiter(None, block_interval_ms, clock=self._clock)
         self._poll_ms = poll_ms
+        self._full_since_ms: int | None = None
         self.stopped = threading.Event()
         """Set while the receiver shall not receive: then the rate does not hold it back either."""
         self.stopped.set()
@@ -60,10 +65,21 @@ class Intake:
         """Take records if that needs no wait; see Receiver.tryStore."""
         taken, count = _counted(records)
         wait_ms = 0 if self.stopped.is_set() else self._limiter.try_acquire(count)
-        if wait_ms or _append(writer, taken, position, ack, wait=False):
+        if wait_ms:
             return wait_ms
+        if _append(writer, taken, position, ack, wait=False):
+            self._full_since_ms = None
+            return 0
         self._limiter.give_back(count)
-        return self._poll_ms
+        return self._until_room_ms()
+
+    def _until_room_ms(self) -> int:
+        """Guess when a consumer makes room: not before as long again as there has been none."""
+        now_ms = self._clock.time_ms()
+        since_ms = self._full_since_ms
+        if since_ms is None or since_ms > now_ms:  # the first time, or the clock was set back
+            self._full_since_ms = since_ms = now_ms
+        return min(max(now_ms - since_ms, self._poll_ms), _LONGEST_ABSENCE_MS)
 
     def _charge(self, count: int) -> None:
         """Wait until the limit lets records through, or the receiver is stopped.

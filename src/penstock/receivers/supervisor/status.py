@@ -59,12 +59,7 @@ class StatusReport:
             self._errors += 1
             self._last_error = message if error is None else f"{message}: {error}"
             self._state = state or self._state
-            _log.warning(
-                "Receiver %s of stream %s: %s",
-                self._task.name,
-                self._task.stream.name,
-                self._last_error,
-            )
+            _log.warning("%s: %s", self._who(), self._last_error)
             self._write()
 
     def _write(self) -> None:
@@ -83,12 +78,13 @@ class StatusReport:
             found = self._read()
             if found is None or _epoch(found.writer) <= _epoch(self._writer):
                 write_status(self._task.stream, self._task.name, status)
+        except PenstockError as e:  # a disk is full, say, and the log has enough of that
+            _log.warning("%s could not say its status: %s", self._who(), e)
         except Exception:
-            _log.exception(
-                "Receiver %s of stream %s could not say its status",
-                self._task.name,
-                self._task.stream.name,
-            )
+            _log.exception("%s could not say its status", self._who())
+
+    def _who(self) -> str:
+        return f"Receiver {self._task.name} of stream {self._task.stream.name}"
 
     def _read(self) -> Status | None:
         try:

@@ -68,7 +68,10 @@ class ReceiverSupervisor:
         self._task = task
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._journal = RenewableWriter(
-            task, lambda error: self._events.put(Event("writer_failed", error.message, error))
+            task,
+            lambda error: self._events.put(
+                Event("writer_failed", "the journal cannot be written", error)
+            ),
         )
         self._hosted = HostedReceiver(task, self._journal.look)
         self._intake = Intake(task.settings.commit.block_interval_ms, task.settings.poll_ms)

@@ -36,6 +36,7 @@ __all__ = [
     "FINGERPRINT_BYTES",
     "Action",
     "FileId",
+    "Glance",
     "Mark",
     "Place",
     "Sibling",
@@ -79,6 +80,19 @@ class Mark:
     offset: int
     crc: int
     mtime_ns: int
+
+
+class Glance(NamedTuple):
+    """What a look saw of a file.
+
+    While nothing of a file is stored, no fingerprint tells whether its content is still the one for
+    which rotated copies were looked for. So it is read only if the content begins as at the look.
+    """
+
+    mtime_ns: int
+    size: int = 0
+    crc: int = 0
+    """Fingerprint of all that was there."""
 
 
 def fingerprint(head: bytes, tail: bytes) -> int:

@@ -10,7 +10,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from penstock.receivers.lines import complete_before_long_line, line_too_long, split_lines
-from penstock.receivers.tail.follow import FINGERPRINT_BYTES, FileId, Mark, Place, fingerprint
+from penstock.receivers.tail.follow import (
+    FINGERPRINT_BYTES,
+    FileId,
+    Glance,
+    Mark,
+    Place,
+    fingerprint,
+)
+from penstock.receivers.tail.open_files import OpenFiles
 
 __all__ = ["FollowedFile", "file_id"]
 
@@ -26,8 +34,10 @@ class FollowedFile:
     """A file, known by its inode, of which everything before ``mark.offset`` is stored.
 
     Invariant: a read that moves the mark is taken only if the bytes before the mark were still
-    intact *after* it, so lines never come from two contents of one file. The fingerprint of the new
-    mark is made of bytes in memory, so it speaks of what was stored, whatever the disk holds then.
+    intact *after* it, so lines never come from two contents of one file. Where there are none,
+    those that the last look saw count: a content that came after it may have had one before that
+    only a copy holds. The fingerprint of the new mark is made of bytes in memory, so it speaks of
+    what was stored, whatever the disk holds then.
 
     An unfinished line is not kept in memory: the mark stays before it, and once its end has come it
     is read as a whole. ``_searched`` remembers how much of it holds no line end, so a long line
@@ -43,14 +53,23 @@ class FollowedFile:
     Args:
         mark: where to read on.
         max_line_bytes: a longer line stops the reading of this file.
+        open_files: counts this one while it is open.
         begin_at_end: whether to move the mark behind the last line end when the file is opened.
     """
 
-    def __init__(self, mark: Mark, max_line_bytes: int, *, begin_at_end: bool = False) -> None:
+    def __init__(
+        self,
+        mark: Mark,
+        max_line_bytes: int,
+        open_files: OpenFiles,
+        *,
+        begin_at_end: bool = False,
+    ) -> None:
         self.mark = mark
         self.place = Place.FOLLOWED
         self.idle_since_s = time.monotonic()
         self._max_line_bytes = max_line_bytes
+        self._open_files = open_files
         self._begin_at_end = begin_at_end
         self._descriptor: int | None = None
         self._reset()
@@ -60,6 +79,7 @@ class FollowedFile:
         self._tail = b""
         self._searched = 0
         self._verified: tuple[int, int] | None = None
+        self._glance: Glance | None = None
         self.at_end = False
         self.is_stuck = False
 
@@ -77,15 +97,20 @@ class FollowedFile:
         """Open the file; return False when ``path`` is another file by now.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: it cannot be opened; TooManyFilesError when others have to be closed first.
         """
-        # Not blocking, should the path have become a FIFO since it was looked at.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._open_files.add()
+        try:
+            # Not blocking, should the path have become a FIFO since it was looked at.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            self._open_files.remove()
+            raise
+        self._descriptor = descriptor
         facts = os.fstat(descriptor)
         if file_id(facts) != self.mark.file_id or not stat.S_ISREG(facts.st_mode):
-            os.close(descriptor)
+            self.close()
             return False
-        self._descriptor = descriptor
         if self._begin_at_end:
             try:
                 self._skip_to_end(facts)
@@ -100,6 +125,7 @@ class FollowedFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+            self._open_files.remove()
 
     def facts(self) -> os.stat_result:
         """Return what the file system says of the open file."""
@@ -119,19 +145,29 @@ class FollowedFile:
         self._verified = (facts.st_size, facts.st_mtime_ns)
         return True
 
+    def glance(self) -> Glance:
+        """Return what the file holds now, as far as ``read`` may need it."""
+        facts = self.facts()
+        if 0 < self.mark.offset <= facts.st_size:
+            return Glance(facts.st_mtime_ns)
+        return Glance(facts.st_mtime_ns, facts.st_size, self.fingerprint_at(facts.st_size))
+
     def fingerprint_at(self, offset: int) -> int:
         """Return the fingerprint of the bytes before ``offset``, as they are on disk now."""
         return fingerprint(*self._window(offset))
 
-    def start_over(self, mtime_ns: int) -> None:
-        """Take the file for a new one, to be read from 0; ``mtime_ns`` as of the look."""
+    def start_over(self, glance: Glance) -> None:
+        """Take the file for a new one, to be read from 0, as of a look."""
         self._reset()
-        self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""), mtime_ns=mtime_ns)
+        self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""))
+        self.note_look(glance)
 
-    def note_look(self, mtime_ns: int) -> None:
-        """Note the time of the last write as of a look that found out what became of it."""
-        if mtime_ns != self.mark.mtime_ns:
-            self.mark = replace(self.mark, mtime_ns=mtime_ns)
+    def note_look(self, glance: Glance) -> None:
+        """Note what a look saw that found out what became of content before that."""
+        self._glance = glance
+        if glance.size < self._searched:
+            self._searched = 0  # that was in another content
+        self._set_time(glance.mtime_ns)
 
     def read(self) -> pa.RecordBatch | None:
         """Return the next whole lines and move the mark behind them; None when there are none.
@@ -149,7 +185,7 @@ class FollowedFile:
             return None
         self.idle_since_s = time.monotonic()
         lines = self._next_lines()
-        if not lines or not self.is_intact():
+        if not lines or not self._is_continued():
             return None
         self._advance(lines, len(lines), facts)
         return split_lines(lines)
@@ -160,10 +196,19 @@ class FollowedFile:
             return None
         facts = self.facts()
         rest = os.pread(self._descriptor, self._searched, self.mark.offset)
-        if not rest or not self.is_intact():
+        if not rest or not self._is_continued():
             return None
         self._advance(rest, len(rest), facts)
         return split_lines(rest + b"\n")
+
+    def _is_continued(self) -> bool:
+        """Whether what was just read goes on with what is stored, or what the last look saw."""
+        if self.mark.offset:
+            return self.is_intact()
+        facts, seen = self.facts(), self._glance
+        if seen is None or not seen.size:
+            return facts.st_mtime_ns == self.mark.mtime_ns
+        return facts.st_size >= seen.size and self.fingerprint_at(seen.size) == seen.crc
 
     def _next_lines(self) -> bytes:
         """Return whole lines after the mark, at least one if there is one."""
@@ -208,7 +253,11 @@ class FollowedFile:
         # time of a truncation is not the mark's: the copy made before it would look like an older
         # one, and what only the copy holds would never be read.
         if self.mark.offset and self.is_intact():
-            self.note_look(facts.st_mtime_ns)
+            self._set_time(facts.st_mtime_ns)
+
+    def _set_time(self, mtime_ns: int) -> None:
+        if mtime_ns != self.mark.mtime_ns:
+            self.mark = replace(self.mark, mtime_ns=mtime_ns)
 
     def _skip_to_end(self, facts: os.stat_result) -> None:
         offset = self._after_last_line_end(facts.st_size)

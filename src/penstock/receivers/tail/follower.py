@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import ReceiverError
+from penstock.receivers.descriptors import spare_descriptors
 from penstock.receivers.tail.follow import (
     FileId,
     Mark,
@@ -23,6 +24,7 @@ from penstock.receivers.tail.follow import (
 from penstock.receivers.tail.followed_file import FollowedFile, file_id
 from penstock.receivers.tail.listing import Found, expand
 from penstock.receivers.tail.look import Look
+from penstock.receivers.tail.open_files import OpenFiles
 from penstock.receivers.tail.problems import Problems, Report
 
 __all__ = ["FollowOptions", "Follower"]
@@ -55,7 +57,10 @@ class Follower:
         self._options = options
         self._resumed = marks is not None
         self._first_look = True
-        self._files = [FollowedFile(mark, options.max_line_bytes) for mark in marks or []]
+        self._open_files = OpenFiles(spare_descriptors())
+        self._files = [
+            FollowedFile(mark, options.max_line_bytes, self._open_files) for mark in marks or []
+        ]
         self._problems = Problems(report)
         self._real_paths: dict[tuple[str, FileId], str] = {}
 
@@ -80,8 +85,8 @@ class Follower:
             if self._first_look:
                 found = self._settle(found)
                 self._leave_out_abandoned(found)
-            limit = self._options.max_line_bytes
-            self._files = Look(self._files, found, start, limit, self._problems).take()
+            limit, held = self._options.max_line_bytes, self._open_files
+            self._files = Look(self._files, found, start, limit, held, self._problems).take()
         except OSError as error:
             self._problems.tell("look", f"cannot look for files: {error}", error)
             return

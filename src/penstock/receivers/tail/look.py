@@ -10,6 +10,7 @@ from functools import partial
 from penstock.receivers.tail.follow import (
     Action,
     Decision,
+    Glance,
     Mark,
     Place,
     Sibling,
@@ -21,6 +22,7 @@ from penstock.receivers.tail.follow import (
 )
 from penstock.receivers.tail.followed_file import FollowedFile
 from penstock.receivers.tail.listing import Found, siblings
+from penstock.receivers.tail.open_files import OpenFiles, TooManyFilesError
 from penstock.receivers.tail.problems import Problems
 
 __all__ = ["Look"]
@@ -31,14 +33,14 @@ class _Seen:
     """Where a followed file is, and whether its stored part is still there.
 
     ``path`` is its name where that is known or needed; ``intact`` is None when it cannot be read.
-    ``mtime_ns`` was taken before its directory was listed.
+    ``glance`` was taken before the listing in which rotated files are looked for.
     """
 
     file: FollowedFile
     place: Place
     path: str | None
     intact: bool | None
-    mtime_ns: int
+    glance: Glance
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Look:
         found: what the patterns name now, by real paths.
         start: where to begin with a found file that no mark knows.
         max_line_bytes: for the files that are new.
+        open_files: counts what is held open.
         problems: where trouble is told.
     """
 
@@ -74,12 +77,15 @@ class Look:
         found: Iterable[Found],
         start: Start,
         max_line_bytes: int,
+        open_files: OpenFiles,
         problems: Problems,
     ) -> None:
         self._files = files
         self._found = {file.file_id: file for file in found}
         self._start = start
         self._max_line_bytes = max_line_bytes
+        self._open_files = open_files
+        self._unopened = 0
         self._problems = problems
         self._marked = {file.mark.file_id for file in files}
         self._known = self._marked | set(self._found)
@@ -95,12 +101,16 @@ class Look:
         # All are seen before the first is decided: only then is it known which of the marked inodes
         # belong to other files by now, and so may be rotated files that were missed.
         seen = [self._see(file) for file in self._files]
+        # Whoever truncates a file has copied it before: a listing from before it was seen truncated
+        # may lack the copy.
+        self._listings.clear()
         cases = [self._decide(each) for each in seen]
         followed = [file for case in cases for file in self._apply(case)]
         for found in self._found.values():
             if found.file_id not in self._marked:
                 mark = _new_mark(found.path, found)
                 followed.append(self._begin(mark, found.path, self._start))
+        self._tell_unopened()
         return followed
 
     # Seeing and deciding: nothing from here down to _apply changes a mark.
@@ -110,8 +120,8 @@ class Look:
         intact = self._is_intact(file, path)
         if place is Place.MISSING or (intact is False and place is not Place.FOLLOWED):
             self._known.discard(file.mark.file_id)
-        mtime_ns = file.facts().st_mtime_ns if file.is_open else file.mark.mtime_ns
-        return _Seen(file, place, path, intact, mtime_ns)
+        glance = file.glance() if file.is_open else Glance(file.mark.mtime_ns)
+        return _Seen(file, place, path, intact, glance)
 
     def _locate(self, file: FollowedFile) -> tuple[Place, str | None]:
         found = self._found.get(file.mark.file_id)
@@ -155,7 +165,7 @@ class Look:
         mark = seen.file.mark
         if seen.path != mark.path or seen.intact is False:
             return True
-        return mark.offset == 0 and seen.mtime_ns != mark.mtime_ns
+        return mark.offset == 0 and seen.glance.mtime_ns != mark.mtime_ns
 
     def _is_copy_of(self, sibling: Sibling, seen: _Seen) -> bool:
         """Whether the sibling is a copy, complete or not, of what the file itself still holds.
@@ -179,7 +189,7 @@ class Look:
 
     def _begins_as(self, crc: int, size: int, sibling: Sibling) -> bool:
         mark = Mark(sibling.path, sibling.file_id, size, crc, sibling.mtime_ns)
-        file = FollowedFile(mark, self._max_line_bytes)
+        file = FollowedFile(mark, self._max_line_bytes, OpenFiles(1))  # for a moment only
         try:
             return self._open(file, sibling.path) and file.is_intact()
         finally:
@@ -211,9 +221,9 @@ class Look:
             file.close()
             return taken_in
         if action is Action.START_OVER:
-            file.start_over(seen.mtime_ns)
+            file.start_over(seen.glance)
         elif file.mark.offset == 0:
-            file.note_look(seen.mtime_ns)
+            file.note_look(seen.glance)
         if seen.place is Place.FOLLOWED and seen.path is not None:
             file.mark = replace(file.mark, path=seen.path)
             return [*taken_in, file]
@@ -232,7 +242,7 @@ class Look:
 
     def _begin(self, mark: Mark, path: str, start: Start = Start.BEGINNING) -> FollowedFile:
         at_end = start is Start.END
-        file = FollowedFile(mark, self._max_line_bytes, begin_at_end=at_end)
+        file = FollowedFile(mark, self._max_line_bytes, self._open_files, begin_at_end=at_end)
         self._open(file, path)  # if this fails, the next looks try again
         return file
 
@@ -241,11 +251,25 @@ class Look:
             opened = file.open(path)
         except FileNotFoundError:
             return False  # renamed since it was listed: the next look finds it by its inode
+        except TooManyFilesError:
+            self._unopened += 1
+            return False
         except OSError as error:
             self._problems.tell(("open", path), f"cannot open {path}: {error}", error)
             return False
         self._problems.settle(("open", path))
         return opened
+
+    def _tell_unopened(self) -> None:
+        if not self._unopened:
+            self._problems.settle("unopened")
+            return
+        self._problems.tell(
+            "unopened",
+            f"{self._unopened} files are not read: this process may hold {self._open_files.most} "
+            "open beside the journal's; raise its limit (ulimit -n, LimitNOFILE=) and restart it, "
+            "or follow fewer files",
+        )
 
     def _tell_lost(self, seen: _Seen) -> None:
         mark = seen.file.mark

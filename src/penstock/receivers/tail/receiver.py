@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Iterable
 
+import pyarrow as pa
+
 from penstock.errors import ConfigError
 from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES, check_max_line_bytes
 from penstock.receivers.tail.follow import marks_from_position
@@ -15,6 +17,11 @@ from penstock.receivers.threaded import ThreadedReceiver
 __all__ = ["TailReceiver"]
 
 Paths = str | os.PathLike[str]
+
+_STORE_BYTES = 4 << 20
+"""Lines of several files are stored together up to here: a position takes the time of all files."""
+_LOOK_PART = 10
+"""A look takes at most one part in so many of the time, however many files there are."""
 
 
 class TailReceiver(ThreadedReceiver):
@@ -43,6 +50,9 @@ class TailReceiver(ThreadedReceiver):
     left alone for ``rotate_wait_ms``, or deleted. A file that cannot be read, or whose next line is
     too long, is reported once, and the others are followed meanwhile.
 
+    Each file is held open. Those for which the process has no descriptors are reported, and read
+    when it has; a new file is seen a little later the more there are, some seconds with 10,000.
+
     A file is told from a rewritten one by the first and last 256 bytes before the offset; content
     that is equal there and at least as long is taken for the same file.
 
@@ -52,7 +62,8 @@ class TailReceiver(ThreadedReceiver):
         from_beginning: whether files that exist at the very first start are read from 0, or from
             their last line end on. Files that appear later are always read from 0, and after the
             first store the stored position counts alone.
-        poll_interval_ms: how often to look for new bytes and files.
+        poll_interval_ms: how often to look for new bytes and files; where a look takes long, as
+            with thousands of files, ten times what it takes.
         rotate_wait_ms: see above.
         max_line_bytes: a longer line stops the reading of its file.
 
@@ -87,25 +98,39 @@ class TailReceiver(ThreadedReceiver):
         follower = Follower(self._options, marks, self.reportError)
         try:
             while not self.shallEnd():
+                began_s = time.thread_time()
                 follower.look()
-                if not self._store_new_lines(follower):
-                    self.pause(self._poll_interval_s)
+                look_s = time.thread_time() - began_s
+                interval_s = max(self._poll_interval_s, _LOOK_PART * look_s)
+                if not self._store_new_lines(follower, interval_s):
+                    self.pause(interval_s)
         finally:
             follower.close()
 
-    def _store_new_lines(self, follower: Follower) -> bool:
-        """Store what is there, for one poll interval at most; return whether more may be there."""
-        look_again_s = time.monotonic() + self._poll_interval_s
+    def _store_new_lines(self, follower: Follower, interval_s: float) -> bool:
+        """Store what is there, for one interval at most; return whether more may be there."""
+        look_again_s = time.monotonic() + interval_s
         while time.monotonic() < look_again_s:
-            idle = True
-            for batch in follower.read_round():
-                if self.shallEnd():
-                    return False
-                self.store(batch, follower.position())
-                idle = False
-            if idle:
+            if not self._store_round(follower):
                 return False
         return True
+
+    def _store_round(self, follower: Follower) -> bool:
+        """Store what is there in each file, up to a size; return whether there was anything."""
+        read: list[pa.RecordBatch] = []
+        idle, size = True, 0
+        for batch in follower.read_round():
+            if self.shallEnd():
+                return False
+            idle = False
+            read.append(batch)
+            size += batch.nbytes
+            if size >= _STORE_BYTES:
+                self.store(pa.Table.from_batches(read), follower.position())
+                read, size = [], 0
+        if read:
+            self.store(pa.Table.from_batches(read), follower.position())
+        return not idle
 
 
 def _patterns(paths: Paths | Iterable[Paths]) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from penstock.streaming.batch import Batch, InputLimit
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.scheduler.batch_log import BatchLog
 from penstock.streaming.scheduler.due_ticks import DueTick, DueTicks
+from penstock.streaming.scheduler.failures import batch_failed
 from penstock.streaming.scheduler.jobs import Job, JobSet, jobs_after
 from penstock.streaming.scheduler.rate_manager import BatchPlan, RateManager
 from penstock.streaming.scheduler.recurring_timer import RecurringTimer
@@ -143,8 +144,10 @@ class JobGenerator:
         done = True
         if wait_idle is not None:
             done = wait_idle()
-            while done and self._plans_rest(next_ms):
-                done = wait_idle()
+            rest = True
+            while done and rest:
+                rest = self._plans_rest(next_ms)
+                done = wait_idle()  # also without a rest: ticks that were due were planned
                 next_ms += self._graph.batch_interval_ms
         else:
             self._halted = True
@@ -255,13 +258,8 @@ class JobGenerator:
                 jobs = jobs_after(update, batch, jobs)
             inputs = self._graph.input_infos(batch)
         except Exception as e:  # a user's function of RDDs runs in here
-            raise BatchFailedError(
-                f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made",
-                operation="make jobs",
-                ids={"batch": batch.id},
-                hint="the batch stays uncommitted and runs again, with the same records, when the "
-                "program is started again",
-            ) from e
+            what = f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made"
+            raise batch_failed(what, batch, e, "make jobs") from e
         self._submit(JobSet(batch, jobs, inputs, due_ms, self._clock.time_ms(), limits))
         self._room -= 1
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import logging
 import queue
-import re
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from pyspark import SparkContext
 
 from penstock.clock import Clock
-from penstock.errors import BatchFailedError, PenstockError
+from penstock.errors import PenstockError
 from penstock.streaming.batch import Batch
 from penstock.streaming.events import (
     StreamingListenerBatchCompleted,
@@ -29,14 +29,12 @@ from penstock.streaming.events import (
     StreamingListenerOutputOperationStarted,
 )
 from penstock.streaming.listener import ListenerBus
+from penstock.streaming.scheduler.failures import batch_failed, reason_of
 from penstock.streaming.scheduler.jobs import Job, JobSet
 
 __all__ = ["JobScheduler"]
 
 _log = logging.getLogger(__name__)
-_UNREADABLE = re.compile(
-    r"FAILED_READ_FILE|FileNotFound|InvalidInputException|DamagedBlockError|MissingBlockError"
-)
 
 
 class JobScheduler:
@@ -155,23 +153,6 @@ class JobScheduler:
             self._idle.notify_all()
 
     def _report(self, job: Job, error: BaseException) -> None:
-        _log.error("Error running job %s", job, exc_info=error)
-        failure = BatchFailedError(
-            f"job {job} failed",
-            operation="run batch",
-            ids={"batch": job.batch.id},
-            hint="the batch stays uncommitted and runs again, with the same records, when the "
-            "program is started again",
-        )
-        failure.__cause__ = self._explain(job.batch, error)
-        self._on_error(failure)
-
-    def _explain(self, batch: Batch, error: BaseException) -> BaseException:
-        """Return the damage behind an error that Spark raised when it read the batch's records."""
-        if not _UNREADABLE.search(str(error)):
-            return error
-        damage = self._find_damage(batch)
-        if damage is None:
-            return error
-        damage.__cause__ = error
-        return damage
+        reason = reason_of(error, partial(self._find_damage, job.batch))
+        _log.error("Error running job %s", job, exc_info=reason)
+        self._on_error(batch_failed(f"job {job} failed", job.batch, reason))

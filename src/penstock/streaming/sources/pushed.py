@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 
 from penstock.errors import ConfigError
-from penstock.journal.consumer import StartingOffsets
+from penstock.journal.retention.registration import StartingOffsets
 from penstock.receivers import (
     FramedSocketReceiver,
     HttpReceiver,

@@ -1,0 +1,1 @@
+"""Who still needs which blocks, and the deletion of those that nobody needs."""

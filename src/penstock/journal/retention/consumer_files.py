@@ -1,0 +1,197 @@
+"""The files of a stream's consumers: their format, and nothing of what follows from it.
+
+    consumers/<name>.json            a consumer: how far it is, and what it is about to delete
+    consumers/<16 hex>.retiring      what somebody is about to delete who is no consumer
+
+Each is replaced as a whole, by one owner. See docs/journal-format.md.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.errors import LogFormatError, NotFoundError
+from penstock.journal.layout import consumer_path, consumers_folder, notice_path
+from penstock.journal.stream import JournalStream
+from penstock.model import Offsets
+
+__all__ = [
+    "ConsumerEntry",
+    "commit_consumer",
+    "consumers",
+    "create_consumer",
+    "publish_notice",
+    "read_consumer",
+    "read_notices",
+    "remove_consumer",
+    "remove_notice",
+    "retiring_offsets",
+    "write_consumer",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerEntry:
+    """What a consumer's file says. Plain readers write the offsets alone."""
+
+    offsets: Offsets
+    """It needs no records before these."""
+    owner: str | None = None
+    """Who has the name."""
+    begin: Offsets | None = None
+    """Where it began, once that is known."""
+    retiring: Offsets = field(default_factory=dict)
+    """Up to where it may be deleting blocks just now; see penstock.journal.retention.retirement."""
+
+
+def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> None:
+    """Record that a consumer is done with all records before ``offsets``; registers it, too.
+
+    Beside a retirement that is under way, what a *new* consumer finds held may be deleted still.
+    One that is to begin there is registered by ``register_consumer``.
+    """
+    write_consumer(stream, consumer, ConsumerEntry(offsets))
+
+
+def remove_consumer(stream: JournalStream, consumer: str) -> None:
+    """Forget a consumer, which must not be running: it holds nothing back any more."""
+    stream.storage.delete(consumer_path(stream.name, consumer))
+
+
+def consumers(stream: JournalStream) -> dict[str, Offsets]:
+    """Return every registered consumer's committed offsets.
+
+    Raises:
+        LogFormatError: a consumer's file is damaged; nothing may be retired until it is mended.
+    """
+    return {name: entry.offsets for name, entry in _read_consumers(stream)}
+
+
+def create_consumer(stream: JournalStream, consumer: str, entry: ConsumerEntry) -> None:
+    """Take a name; raises AlreadyExistsError when somebody has it."""
+    stream.storage.create(consumer_path(stream.name, consumer), _encode(entry))
+
+
+def write_consumer(stream: JournalStream, consumer: str, entry: ConsumerEntry) -> None:
+    """Put an entry in the place of the one that the consumer had, if any."""
+    stream.storage.create(consumer_path(stream.name, consumer), _encode(entry), overwrite=True)
+
+
+def read_consumer(stream: JournalStream, consumer: str) -> ConsumerEntry | None:
+    """Return a consumer's entry, None when it is not registered.
+
+    Raises:
+        LogFormatError: its file is damaged.
+    """
+    path = consumer_path(stream.name, consumer)
+    try:
+        return _decode(stream.storage.read(path))
+    except NotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise LogFormatError(
+            "a consumer's file cannot be read",
+            operation="read consumer",
+            path=stream.storage.uri(path),
+            ids={"stream": stream.name, "consumer": consumer},
+            hint="delete the file if the consumer is gone for good; if it is not, delete it while "
+            "the stream's other consumers are stopped, and start this one first: until then "
+            "nothing holds back what it needs",
+        ) from e
+
+
+def publish_notice(stream: JournalStream, retiring: Offsets) -> str:
+    """Announce, under a name of its own, up to where blocks may be deleted; return the name."""
+    name = secrets.token_hex(8)
+    stream.storage.create(notice_path(stream.name, name), _to_json({"retiring": retiring}))
+    return name
+
+
+def read_notices(stream: JournalStream) -> dict[str, Offsets]:
+    """Return the announcements of those that are no consumers, by name.
+
+    Raises:
+        LogFormatError: one is damaged.
+    """
+    found: dict[str, Offsets] = {}
+    for name in _names(stream, "retiring"):
+        path = notice_path(stream.name, name)
+        try:
+            found[name] = _offsets(json.loads(stream.storage.read(path))["retiring"])
+        except NotFoundError:  # that retirement is over
+            continue
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise LogFormatError(
+                "the announcement of a retirement cannot be read",
+                operation="read announcement",
+                path=stream.storage.uri(path),
+                ids={"stream": stream.name},
+                hint="delete the file when nobody is retiring blocks of the stream",
+            ) from e
+    return found
+
+
+def remove_notice(stream: JournalStream, name: str) -> None:
+    """Take an announcement back: nothing of it will be deleted any more."""
+    stream.storage.delete(notice_path(stream.name, name))
+
+
+def retiring_offsets(stream: JournalStream) -> dict[str, int]:
+    """Return up to where somebody may be deleting blocks just now, by writer.
+
+    Raises:
+        LogFormatError: a consumer's file, or an announcement, is damaged.
+    """
+    announced = [entry.retiring for _, entry in _read_consumers(stream)]
+    furthest: dict[str, int] = {}
+    for retiring in [*announced, *read_notices(stream).values()]:
+        for writer, end in retiring.items():
+            furthest[writer] = max(end, furthest.get(writer, 0))
+    return furthest
+
+
+def _read_consumers(stream: JournalStream) -> Iterator[tuple[str, ConsumerEntry]]:
+    for name in _names(stream, "json"):
+        if (entry := read_consumer(stream, name)) is not None:  # None: removed since it was listed
+            yield name, entry
+
+
+def _names(stream: JournalStream, suffix: str) -> list[str]:
+    parts = (
+        each.name.rpartition(".") for each in stream.storage.list(consumers_folder(stream.name))
+    )
+    return [name for name, dot, found in parts if dot and found == suffix]
+
+
+def _encode(entry: ConsumerEntry) -> bytes:
+    fields: dict[str, Any] = {"offsets": dict(entry.offsets)}
+    if entry.owner is not None:
+        fields["owner"] = entry.owner
+    if entry.begin is not None:
+        fields["begin"] = dict(entry.begin)
+    if entry.retiring:
+        fields["retiring"] = dict(entry.retiring)
+    return _to_json(fields)
+
+
+def _to_json(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _decode(data: bytes) -> ConsumerEntry:
+    fields = json.loads(data)
+    owner, begin = fields.get("owner"), fields.get("begin")
+    return ConsumerEntry(
+        _offsets(fields["offsets"]),
+        None if owner is None else str(owner),
+        None if begin is None else _offsets(begin),
+        _offsets(fields.get("retiring", {})),
+    )
+
+
+def _offsets(found: Any) -> dict[str, int]:
+    return {str(writer): int(end) for writer, end in found.items()}

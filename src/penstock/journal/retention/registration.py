@@ -1,0 +1,132 @@
+"""A registered consumer: it holds blocks back from before its first batch on.
+
+Invariants:
+
+1. A consumer is registered, holding back everything, before it looks where it begins: first at what
+   is announced to be deleted, then at the blocks, of which it takes none before that. So what it
+   begins at stays until it commits past it; ``retirement``, invariant 4, has both sides.
+2. Where it began is durable before it takes anything, and never changes: a first batch that runs
+   again, after whatever crash, takes the same records.
+3. A name belongs to one owner, and its file to one process. A second owner is refused, as each
+   would give free what the other has yet to read.
+
+A crash between the steps leaves a consumer that holds back everything, which the next call of its
+owner goes on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from penstock.errors import AlreadyExistsError, ConfigError
+from penstock.journal.layout import WriterId, consumer_path
+from penstock.journal.offsets import WriterEnd, begin_at
+from penstock.journal.progress import StreamProgress
+from penstock.journal.retention.consumer_files import (
+    ConsumerEntry,
+    create_consumer,
+    read_consumer,
+    retiring_offsets,
+    write_consumer,
+)
+from penstock.journal.stream import JournalStream
+from penstock.model import Offsets
+
+__all__ = ["Consumer", "StartingOffsets", "register_consumer"]
+
+StartingOffsets = Literal["earliest", "latest"]
+"""Where a new consumer begins: at the oldest blocks that stay, or after all that is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A registration in force."""
+
+    stream: JournalStream
+    name: str
+    owner: str
+    begin: Offsets
+    """The offsets at which it began; writers that are not in it begin at 0."""
+
+    def commit(self, offsets: Offsets, retiring: Offsets | None = None) -> None:
+        """Record that it needs no records before ``offsets`` any more.
+
+        ``retiring`` announces up to where it may delete blocks until its next commit.
+        """
+        entry = ConsumerEntry(offsets, self.owner, self.begin, retiring or {})
+        write_consumer(self.stream, self.name, entry)
+
+
+def register_consumer(
+    stream: JournalStream,
+    name: str,
+    owner: str,
+    *,
+    starting: StartingOffsets = "earliest",
+    begun: bool = False,
+    take_over: bool = False,
+) -> Consumer:
+    """Register a consumer, or return it as it was registered by the same owner before.
+
+    Args:
+        stream: what it reads.
+        name: its name.
+        owner: who it is, over restarts.
+        starting: where it begins when it is new.
+        begun: whether it has taken records before; then it is not sent to another place, also
+            when its registration is gone.
+        take_over: whether a registration of that name is its own, whoever the owner was.
+
+    Raises:
+        ConfigError: another owner has that name.
+        LogFormatError: a consumer's file is damaged.
+        StorageError: the journal cannot be reached; the call can be repeated.
+    """
+    entry = read_consumer(stream, name) or _claim(stream, name, owner)
+    if entry.owner != owner and not take_over:
+        raise ConfigError(
+            f"consumer {name!r} of the stream belongs to somebody else",
+            operation="register consumer",
+            path=stream.storage.uri(consumer_path(stream.name, name)),
+            ids={"stream": stream.name, "consumer": name},
+            hint="choose another name (consumer=); if that consumer is gone for good, "
+            f"run `penstock journal consumers rm {stream.storage.url} {stream.name} {name}`",
+        )
+    if entry.begin is not None and entry.owner == owner:
+        return Consumer(stream, name, owner, entry.begin)
+    if begun:  # by an earlier release, or its registration was removed
+        begin: Offsets = {}
+        write_consumer(stream, name, replace(entry, owner=owner, begin=begin))
+        return Consumer(stream, name, owner, begin)
+    if entry.offsets:  # its predecessor gave free what is to be held back from now on
+        entry = replace(entry, offsets={}, owner=owner, begin=None)
+        write_consumer(stream, name, entry)
+    begin = _earliest(stream) if starting == "earliest" else _latest(stream)
+    write_consumer(stream, name, replace(entry, offsets=begin, owner=owner, begin=begin))
+    return Consumer(stream, name, owner, begin)
+
+
+def _claim(stream: JournalStream, name: str, owner: str) -> ConsumerEntry:
+    """Take a name that is free, holding back everything; return what stands there then."""
+    entry = ConsumerEntry({}, owner)
+    try:
+        create_consumer(stream, name, entry)
+    except AlreadyExistsError:
+        return read_consumer(stream, name) or _claim(stream, name, owner)  # None: removed since
+    return entry
+
+
+def _earliest(stream: JournalStream) -> dict[str, int]:
+    retiring = retiring_offsets(stream)  # before the blocks: what it leaves out is deleted by then
+    ends = StreamProgress(stream).ends({})
+    held = {writer: blocks[0].start_offset for writer in ends if (blocks := stream.blocks(writer))}
+    starts = {writer: max(start, retiring.get(str(writer), 0)) for writer, start in held.items()}
+    return begin_at(starts, ends)
+
+
+def _latest(stream: JournalStream) -> dict[str, int]:
+    # What is retired was committed, so all that is announced is before the ends.
+    ends: Mapping[WriterId, WriterEnd] = StreamProgress(stream).ends({})
+    return begin_at({writer: end.end_offset for writer, end in ends.items()}, ends)

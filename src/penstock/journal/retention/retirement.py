@@ -1,0 +1,126 @@
+"""Retirement: old blocks are deleted when every registered consumer is past them.
+
+Invariants:
+
+1. A block goes only when every consumer has committed past its end.
+2. The newest file of a writer never goes: an open writer's end, and a sealed writer's fence and
+   position, are read from it. So a seal outlives any zombie.
+3. No registered consumer, no retirement.
+4. A new consumer never begins at a block that is deleted after it looked. Each side first makes
+   itself known, then looks at the other one:
+
+       retire:    plan -> announce up to where -> look at the consumers -> delete
+       register:  claim, holding back everything -> look at what is announced -> begin after that
+
+   Whoever looks second looks after both made themselves known. So the one that retires sees the
+   claim, and keeps the blocks, or the new consumer sees what is announced, and begins behind it.
+
+What is announced stands in the consumer's own file, which a commit writes anyway (``retirer``), or
+in a file of its own (``retire``). It must stay until its last block is deleted; that a file has one
+owner takes care of it. What was announced and not deleted does no harm: every consumer was past it.
+
+A crash between two deletions leaves blocks that the next call deletes, and an announcement, which
+the owner's next commit replaces, or the next ``retire`` removes. Needs a storage whose listings
+show what was created before, in whatever process. Prior art: Dekker's algorithm.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+
+from penstock.journal.layout import WriterId, block_path
+from penstock.journal.offsets import is_finished
+from penstock.journal.retention.consumer_files import (
+    consumers,
+    publish_notice,
+    read_notices,
+    remove_notice,
+)
+from penstock.journal.stream import JournalStream
+from penstock.model import OffsetRange, Offsets
+
+__all__ = ["Doomed", "announcement", "delete_blocks", "floor_of", "plan_blocks", "retire"]
+
+Doomed = Mapping[WriterId, list[OffsetRange]]
+"""The blocks of each writer that a retirement means to delete, oldest first."""
+
+
+def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> int:
+    """Delete the blocks that every consumer is past; return how many were deleted.
+
+    ``writers`` narrows it down; all of them by default. Who goes on from batch to batch uses
+    penstock.journal.retention.retirer, whose cost does not grow with the number of sealed writers.
+
+    Raises:
+        LogFormatError: a consumer's file is damaged.
+        StorageError: a file could not be read or deleted; the call can be repeated.
+    """
+    committed = consumers(stream)
+    if not committed:
+        return 0
+    chosen = stream.writers() if writers is None else writers
+    doomed = plan_blocks(stream, {writer: floor_of(writer, committed) for writer in chosen})
+    retired = 0
+    if doomed:
+        notice = publish_notice(stream, announcement(doomed))
+        retired = delete_blocks(stream, doomed, consumers(stream))
+        remove_notice(stream, notice)
+    _remove_stale_notices(stream)
+    return retired
+
+
+def plan_blocks(stream: JournalStream, floors: Mapping[WriterId, int | None]) -> Doomed:
+    """Return the blocks up to the floors; those of writers without a floor but for the newest."""
+    doomed: dict[WriterId, list[OffsetRange]] = {}
+    for writer, floor in floors.items():
+        # A block ends where the next one starts; the newest one has no next and stays.
+        for block, following in itertools.pairwise(stream.blocks(writer)):
+            end = following.start_offset
+            if floor is None or end <= floor:
+                blocks = doomed.setdefault(writer, [])
+                blocks.append(OffsetRange(str(writer), block.start_offset, end))
+    return doomed
+
+
+def announcement(doomed: Doomed) -> dict[str, int]:
+    """Return what has to be announced, and be durable, before ``delete_blocks``."""
+    return {str(writer): blocks[-1].end_offset for writer, blocks in doomed.items()}
+
+
+def delete_blocks(stream: JournalStream, doomed: Doomed, committed: Mapping[str, Offsets]) -> int:
+    """Delete planned blocks, unless a consumer needs them; return how many were deleted.
+
+    ``committed`` are the consumers as they were found after the announcement.
+    """
+    if not committed:
+        return 0
+    retired = 0
+    for writer, blocks in doomed.items():
+        floor = floor_of(writer, committed)
+        for block in blocks:
+            if floor is None or block.end_offset <= floor:
+                stream.storage.delete(block_path(stream.name, writer, block.start_offset))
+                retired += 1
+    return retired
+
+
+def floor_of(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
+    """Return the offset that all consumers are past; None when the writer is finished for all."""
+    ends = [
+        offsets.get(str(writer), 0)
+        for offsets in committed.values()
+        if not is_finished(writer, offsets)
+    ]
+    return min(ends, default=None)
+
+
+def _remove_stale_notices(stream: JournalStream) -> None:
+    """Remove what killed retirements announced, once nothing of it is left to delete."""
+    for name, retiring in read_notices(stream).items():
+        if not any(_holds_before(stream, writer, end) for writer, end in retiring.items()):
+            remove_notice(stream, name)
+
+
+def _holds_before(stream: JournalStream, writer: str, offset: int) -> bool:
+    return any(block.start_offset < offset for block in stream.blocks(writer)[:1])

@@ -1,0 +1,34 @@
+"""The file descriptors of this process: each connection and each followed file takes one.
+
+A process without any left can neither write the journal nor say so. So receivers that open as many
+as their sources have keep to what ``spare_descriptors`` leaves them.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from contextlib import suppress
+
+__all__ = ["raise_descriptor_limit", "spare_descriptors"]
+
+_FOR_OTHERS = 128
+_LEAST = 16
+
+
+def spare_descriptors() -> int:
+    """Return how many descriptors this process may spend on what its sources ask for."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(soft - _FOR_OTHERS, _LEAST)
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit to the hard one, as Java and Go programs do.
+
+    The soft limit is low (1,024, usually) for programs that wait with select(), as none here does.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError):  # macOS: what it calls unlimited it does not take
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,103 @@
+"""Makes the JVMs of the tests start fast: many tests start some, and then mostly wait for them.
+
+Spark loads some ten thousand classes before its first job. They come, parsed and verified, out of
+an archive (class data sharing), which is made once for a Java and a pyspark and kept by pytest's
+cache. And a JVM that lives for seconds never earns back what its optimizing compiler costs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# Other JVMs than HotSpot do without what they do not know. One that cannot use the archive (as
+# Spark's launcher: its class path differs) would say so on standard output, which scripts read.
+_FAST_START = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr"
+)
+
+
+def java_options(temporary: str) -> str:
+    """Return the options of every JVM that this run starts; its files go to ``temporary``."""
+    return f"-Djava.io.tmpdir={temporary} {_FAST_START}"
+
+
+def use_archive(folder: Path) -> None:
+    """Let every JVM that starts from now on use the archive in ``folder``; make it if need be.
+
+    Without one the tests are slower and prove the same, so that none could be made is no failure.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = folder / f"{_fingerprint()}.jsa"
+    if archive.exists() or _make(archive):
+        os.environ["JAVA_TOOL_OPTIONS"] += f" -XX:SharedArchiveFile={archive}"
+
+
+def stop_jvm() -> None:
+    """End this process's JVM now, so that its shutdown hooks run and it is not left behind."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends when its standard input does
+    gateway.proc.wait(timeout=60)
+
+
+def _make(archive: Path) -> bool:
+    """Make the archive; the JVM writes it when it ends, with the classes that it has loaded."""
+    for outdated in archive.parent.glob("*.jsa"):
+        outdated.unlink()
+    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+        unfinished = Path(folder, archive.name)
+        made = subprocess.run(
+            [sys.executable, "-m", __name__, str(unfinished)],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        if made.returncode == 0 and unfinished.exists():
+            unfinished.replace(archive)
+    return archive.exists()
+
+
+def _fingerprint() -> str:
+    """Name the Java that Spark starts, and the Spark: an archive is of use to these alone."""
+    import pyspark
+
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else "java"
+    version = subprocess.run([java, "-version"], capture_output=True, check=False).stderr
+    # The version stands behind what Java says of its options, where this run's folder is.
+    parts = (version[version.find(b" version ") :], pyspark.__file__.encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _load_classes(archive: str) -> None:
+    """Do once what the tests' programs do, in a JVM that writes the archive when it ends."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    conf = SparkConf().setMaster("local[2]").setAppName("archive").setAll(settings.items())
+    context = SparkContext(conf=conf)
+    context.parallelize([(1, 1)], 2).reduceByKey(max).collect()
+    spark = SparkSession(context)
+    spark.range(2).selectExpr("id", "cast(id as string) as text").write.parquet("written")
+    spark.read.parquet("written").groupBy("text").count().collect()
+    context.stop()
+    stop_jvm()
+
+
+if __name__ == "__main__":
+    _load_classes(*sys.argv[1:])
