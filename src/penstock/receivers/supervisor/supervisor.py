@@ -9,7 +9,7 @@ events for it::
         writer broken                   ->  onStop, new writer, back-off, onStart
                                             (onPause and onResume, if the receiver stays open)
         onStart hangs, writer fenced,
-        parent gone                     ->  onStop, end, nothing more is published
+        parent or order gone            ->  onStop, end, nothing more is published
         stop asked, by order or by the receiver, or
         superseded by another run       ->  onStop, publish what is buffered, seal, end
         journal full, and not to wait   ->  the same, and end with the error
