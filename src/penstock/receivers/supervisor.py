@@ -193,7 +193,15 @@ class ReceiverSupervisor:
                 hint="nothing to do: the driver starts the receiver on another executor",
             )
         order = read_order(self._task.stream, self._task.name)
-        if order is None or order.stop:
+        if order is None:
+            raise ReceiverError(
+                "the order that this receiver runs by is gone",
+                operation="run receiver",
+                path=self._task.stream.storage.uri(f"{self._task.stream.name}/control"),
+                ids=self._ids(),
+                hint="leave the folder alone; who starts the receiver again writes the order anew",
+            )
+        if order.stop:
             return _Event("stop", "ordered")
         if order.run != self._task.run:
             return _Event("superseded", "another process runs this receiver")
