@@ -8,6 +8,7 @@ is past. The format is described byte for byte in docs/journal-format.md.
 from penstock.journal.bounds.amounts import Amount, Bounds
 from penstock.journal.bounds.room import JournalRoom
 from penstock.journal.commit_policy import CommitPolicy
+from penstock.journal.consumer import Consumer, register_consumer
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.positions import DeferredPosition
 from penstock.journal.progress import StreamProgress
@@ -22,6 +23,7 @@ __all__ = [
     "Amount",
     "Bounds",
     "CommitPolicy",
+    "Consumer",
     "DeferredPosition",
     "JournalRoom",
     "JournalStream",
@@ -36,6 +38,7 @@ __all__ = [
     "ranges_between",
     "read_batches",
     "read_records",
+    "register_consumer",
     "remove_consumer",
     "retire",
     "stream_names",
