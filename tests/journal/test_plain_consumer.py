@@ -1,4 +1,4 @@
-"""The reader without Spark in docs/several-receivers.md runs as it stands, and goes on after a kill."""
+"""The reader without Spark of docs/several-receivers.md: it runs as it stands, and goes on."""
 
 from __future__ import annotations
 
