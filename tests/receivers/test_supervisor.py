@@ -199,6 +199,16 @@ def test_order_that_is_not_seen_names_the_unshared_path(stream: JournalStream) -
         supervise(stream, Scripted()).run()
 
 
+def test_an_order_that_is_gone_is_none_to_stop(stream: JournalStream) -> None:
+    receiver = Scripted()
+    with running(make(stream, receiver)) as raised:
+        receiver.wait_started()
+        stream.storage.delete("clicks/control/r0.order.json")
+        assert eventually(lambda: bool(raised))
+    assert isinstance(raised[0], ReceiverError)
+    assert "the order that this receiver runs by is gone" in str(raised[0])
+
+
 def test_stop_during_back_off_ends_at_once(stream: JournalStream) -> None:
     receiver = Scripted()
     with running(supervise(stream, receiver)) as raised:

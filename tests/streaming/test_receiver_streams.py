@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -244,6 +244,20 @@ def test_a_receiver_whose_process_dies_is_started_again(program: Program) -> Non
     assert sorted(row.value for row in program.rows) == ["first", "second"]
     assert status is not None
     assert status.writer == "r0-00000001"
+
+
+@pytest.mark.parametrize("hurt", [Path.unlink, lambda path: path.write_bytes(b"{")])
+def test_a_receiver_whose_order_is_lost_is_started_again(
+    program: Program, hurt: Callable[[Path], object]
+) -> None:
+    program.sc.setLogLevel("OFF")
+    with program.running(Numbers(["a"])) as stepper:
+        program.wait_durable(1)
+        hurt(program.root / "journal" / "numbers" / "control" / "r0.order.json")
+        assert eventually(lambda: len(program.journal().writers()) == 2)
+        stepper.step()
+    program.sc.setLogLevel("ERROR")
+    assert [row.value for row in program.rows] == ["a"]
 
 
 def test_socket_text_stream_over_a_union(sc: SparkContext) -> None:

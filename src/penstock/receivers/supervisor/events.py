@@ -26,9 +26,9 @@ class Event:
         return self.kind in ("stop", "superseded")
 
 
-def in_force(order: Order | None, run: str) -> Order | Event:
+def in_force(order: Order, run: str) -> Order | Event:
     """Return the order that a receiver of this run keeps to, or the event that it is to end."""
-    if order is None or order.stop:
+    if order.stop:
         return Event("stop", "ordered")
     if order.run != run:
         return Event("superseded", "another process runs this receiver")

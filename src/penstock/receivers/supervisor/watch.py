@@ -49,7 +49,8 @@ class Watch:
         """Return the order in force, or the event that it ends the receiver.
 
         Raises:
-            ReceiverError: the parent is gone, nobody waits for this receiver any more.
+            ReceiverError: the parent is gone, nobody waits for this receiver any more; or the order
+                is.
             FencedError: a later attempt runs.
         """
         if self._parent() != self._parent_pid:
@@ -59,7 +60,16 @@ class Watch:
                 ids=self._task.ids,
                 hint="nothing to do: the driver starts the receiver on another executor",
             )
-        order = in_force(read_order(self._task.stream, self._task.name), self._task.run)
+        found = read_order(self._task.stream, self._task.name)
+        if found is None:
+            raise ReceiverError(
+                "the order that this receiver runs by is gone",
+                operation="run receiver",
+                path=self._task.stream.storage.uri(f"{self._task.stream.name}/control"),
+                ids=self._task.ids,
+                hint="leave the folder alone; who starts the receiver again writes the order anew",
+            )
+        order = in_force(found, self._task.run)
         if isinstance(order, Event):
             return order
         if self._status.look():

@@ -60,7 +60,8 @@ class ReceiverRunner(threading.Thread):
         self.task = ReceiverTask(receiver, stream, name, run.id, run.settings)
         self._stopping = threading.Event()
         self._group = f"penstock-receiver-{self.id}-{run.id}"
-        self._limit = limit
+        self._ordering = threading.Lock()
+        """Held while an order to go on is written, so that none follows the one to stop."""
         self._order(limit)
 
     def run(self) -> None:
@@ -68,6 +69,8 @@ class ReceiverRunner(threading.Thread):
         failures = 0
         while not self._stopping.is_set():
             try:
+                if failures:  # whoever deleted or damaged the order may be why it ended
+                    self._order(self._limit)
                 self._run_task()
             except Exception as e:
                 if self._stopping.is_set():
@@ -81,13 +84,13 @@ class ReceiverRunner(threading.Thread):
 
     def limit(self, limit: ReceiveLimit) -> None:
         """Order a limit; called by the thread that ends before ``order_stop``."""
-        if limit.differs_noticeably(self._limit) and not self._stopping.is_set():
+        if limit.differs_noticeably(self._limit):
             self._order(limit)
-            self._limit = limit
 
     def order_stop(self) -> None:
         """Tell the receiver to publish what it holds, seal and end."""
-        self._stopping.set()
+        with self._ordering:
+            self._stopping.set()
         try:
             write_order(self.task.stream, self.task.name, Order(self._run.id, stop=True))
         except StorageError as e:
@@ -108,7 +111,10 @@ class ReceiverRunner(threading.Thread):
 
     def _order(self, limit: ReceiveLimit) -> None:
         order = Order(self._run.id, rate=limit.rate, paused=limit.paused)
-        write_order(self.task.stream, self.task.name, order)
+        with self._ordering:
+            if not self._stopping.is_set():
+                write_order(self.task.stream, self.task.name, order)
+                self._limit = limit
 
     def _run_task(self) -> None:
         sc = self._run.sc
