@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,27 @@ WITHOUT_SPARK = [
     if name.startswith(("penstock.journal", "penstock.receivers", "penstock.storage"))
     if name != "penstock.journal.spark"
 ]
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(ROOT.glob("src/**/*.py"))
+DOCS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+FULL_NAME = re.compile(r"(?<![\w.])penstock(?:\.\w+)+")
+SHORT_NAME = re.compile(r"`((?:checkpoint|journal|rate|receivers|state|streaming)(?:\.\w+)+)`")
+"""What docs/architecture.md calls modules: their path within the package."""
+KEYS = {"penstock.crc", "penstock.position"}
+"""In the footer of a block, so no names."""
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    module, _, inner = name, "", ""
+    while module not in MODULES:
+        module, _, last = module.rpartition(".")
+        inner = f"{last}.{inner}".rstrip(".")
+    found: object = importlib.import_module(module)
+    for part in filter(None, inner.split(".")):
+        found = getattr(found, part, None)
+    return found is not None
 
 
 def reading_order(name: str) -> tuple[int, str]:
@@ -43,3 +66,14 @@ def test_what_runs_in_workers_imports_no_pyspark() -> None:
     done = subprocess.run([sys.executable, "-c", program], check=False)
 
     assert done.returncode == 0, "importing receivers, journal or storage imports pyspark"
+
+
+def test_names_that_texts_mention_exist() -> None:
+    unknown = []
+    for path in [*DOCS, *SOURCES]:
+        text = path.read_text(encoding="utf-8")
+        names = set(FULL_NAME.findall(text)) - KEYS
+        if path.name == "architecture.md":
+            names |= {f"penstock.{name}" for name in SHORT_NAME.findall(text)}
+        unknown += [(path.name, name) for name in sorted(names) if not exists(name)]
+    assert unknown == []

@@ -201,7 +201,7 @@ def test_order_that_is_not_seen_names_the_unshared_path(stream: JournalStream) -
 
 def test_an_order_that_is_gone_is_none_to_stop(stream: JournalStream) -> None:
     receiver = Scripted()
-    with running(make(stream, receiver)) as raised:
+    with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         stream.storage.delete("clicks/control/r0.order.json")
         assert eventually(lambda: bool(raised))

@@ -28,7 +28,10 @@ from weakref import WeakSet
 
 from penstock.errors import ConcurrentDriverError, ConfigError
 
-__all__ = ["DriverLock"]
+__all__ = ["LOCK_NAME", "DriverLock"]
+
+LOCK_NAME = "driver.lock"
+"""In the checkpoint location."""
 
 
 class DriverLock:

@@ -31,7 +31,7 @@ from types import TracebackType
 
 from penstock.checkpoint.checksum import ChecksummedFiles
 from penstock.checkpoint.commit_log import CommitLog, CommitMetadata
-from penstock.checkpoint.driver_lock import DriverLock
+from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.checkpoint.ledger import BatchLedger
 from penstock.checkpoint.local_files import local_path
 from penstock.checkpoint.log_format import MalformedLogError, dump_json, parse_fields
@@ -67,7 +67,7 @@ class CheckpointLocation:
         self.offsets = OffsetLog(self.storage)
         self.commits = CommitLog(self.storage)
         self._files = ChecksummedFiles(self.storage)
-        lock_path = local_path(self.storage, "driver.lock")
+        lock_path = local_path(self.storage, LOCK_NAME)
         self._driver_lock = DriverLock(lock_path) if lock_path is not None else None
         self._mutex = threading.Lock()
         self._retiring = threading.Lock()

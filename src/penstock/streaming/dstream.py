@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 from penstock.errors import ConfigError
 from penstock.streaming import transforms
 from penstock.streaming.operators import Operator
+from penstock.streaming.sliding_windows import SlidingWindows
 from penstock.streaming.windows import WindowOperations
 
 if TYPE_CHECKING:
@@ -140,13 +141,11 @@ class UnionDStream(TransformedDStream):
         return reduce(DataFrame.unionByName, frames)
 
 
-class WindowedDStream(DStream):
+class WindowedDStream(SlidingWindows, DStream):
     """All records of the batches in each window. Several windows use a batch, so it is persisted.
 
     Source: ``org.apache.spark.streaming.dstream.WindowedDStream``.
     """
-
-    needs_every_tick = True
 
     def __init__(self, parent: DStream, window_ms: int, slide_ms: int) -> None:
         super().__init__(parent.ssc)
@@ -160,16 +159,6 @@ class WindowedDStream(DStream):
     def parents(self) -> tuple[DStream, ...]:
         """The stream that the windows lie over."""
         return (self._parent,)
-
-    @property
-    def slide_ms(self) -> int:
-        """How far apart windows are."""
-        return self._slide_ms
-
-    @property
-    def parent_remember_ms(self) -> int:
-        """Longer by a window than this stream itself is remembered."""
-        return self.remember_ms + self._window_ms
 
     def parents_needed_after(self, after_ms: int, done_ms: int) -> int:
         """Return the begin of the oldest window."""

@@ -10,13 +10,14 @@ from pyspark import RDD
 from penstock.streaming import transforms
 from penstock.streaming.dstream import DStream
 from penstock.streaming.operators import Operator
+from penstock.streaming.sliding_windows import SlidingWindows
 from penstock.streaming.state_in_rdds import RddStateDStream
 from penstock.streaming.window_times import step_window
 
 __all__ = ["ReducedWindowDStream"]
 
 
-class ReducedWindowDStream(RddStateDStream):
+class ReducedWindowDStream(SlidingWindows, RddStateDStream):
     """Each window's values by key, made from the window before it.
 
     The parent holds each batch's values, merged by key. The first window is made of all its
@@ -24,8 +25,6 @@ class ReducedWindowDStream(RddStateDStream):
 
     Source: ``org.apache.spark.streaming.api.python.PythonReducedWindowedDStream``.
     """
-
-    needs_every_tick = True
 
     def __init__(
         self,
@@ -46,16 +45,6 @@ class ReducedWindowDStream(RddStateDStream):
         self._inverse = inverse
         self._filter = keep
         self._partitions = partitions
-
-    @property
-    def slide_ms(self) -> int:
-        """How far apart windows are."""
-        return self._slide_ms
-
-    @property
-    def parent_remember_ms(self) -> int:
-        """Longer by a window than this stream itself is remembered."""
-        return self.remember_ms + self._window_ms
 
     def parents_needed_after(self, after_ms: int, done_ms: int) -> int:
         """Return the begin of the window that a restart goes on from."""

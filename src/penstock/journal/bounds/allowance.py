@@ -33,7 +33,7 @@ class Account:
 
 
 class Allowance:
-    """Counts for one writer. Not thread-safe: the writer's lock guards it."""
+    """Counts for one writer. Not thread-safe: the lock of the writer's buffer guards it."""
 
     def __init__(self, bounds: Bounds, columns: int) -> None:
         self.is_bounded = bounds.is_set

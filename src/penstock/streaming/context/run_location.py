@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import shutil
-import tempfile
 from dataclasses import replace
 
 from penstock.conf import WRITE_AHEAD_LOG, StreamingSettings
 from penstock.errors import ConfigError
+from penstock.streaming.context.temporary_location import make_temporary_location
 from penstock.streaming.graph import DStreamGraph
 
 __all__ = ["RunLocation"]
@@ -39,7 +39,7 @@ class RunLocation:
                 _log.warning("queueStream is lost when the process ends; use it in tests only")
             return self._directory
         _check_temporary_is_enough(master, graph, settings)
-        self._temporary = tempfile.mkdtemp(prefix="penstock-")
+        self._temporary = make_temporary_location()
         return self._temporary
 
     def in_force(self, settings: StreamingSettings) -> StreamingSettings:
