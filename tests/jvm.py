@@ -16,14 +16,15 @@ from pathlib import Path
 
 # Other JVMs than HotSpot do without what they do not know. One that cannot use the archive (as
 # Spark's launcher: its class path differs) would say so on standard output, which scripts read.
-_FAST_START = (
+_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr"
+    " -XX:-UsePerfData"  # its file in /tmp would outlive a kill
 )
 
 
 def java_options(temporary: str) -> str:
     """Return the options of every JVM that this run starts; its files go to ``temporary``."""
-    return f"-Djava.io.tmpdir={temporary} {_FAST_START}"
+    return f"-Djava.io.tmpdir={temporary} {_OPTIONS}"
 
 
 def use_archive(folder: Path) -> None:

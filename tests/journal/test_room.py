@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import ConfigError, JournalError, JournalFullError, StorageFullError
+from penstock.errors import (
+    ConfigError,
+    JournalError,
+    JournalFullError,
+    StorageError,
+    StorageFullError,
+)
 from penstock.journal import (
     Bounds,
     CommitPolicy,
@@ -224,6 +231,135 @@ def test_of_two_that_claim_at_once_one_gives_way() -> None:
     first.flush()
     second.flush()
     assert block_bytes(world.stream) <= BOUND
+    world.close()
+
+
+def before_next(
+    member: Member, kind: str, path: str, act: Callable[[], None]
+) -> Callable[[], bool]:
+    """Act once, before the member's next such operation; return what tells whether it came."""
+    to_come = [True]
+
+    def before(operation: Operation) -> None:
+        if to_come and operation.kind == kind and fnmatchcase(operation.path, path):
+            to_come.clear()
+            act()
+
+    member.storage.before = before
+    return lambda: not to_come
+
+
+def fill_up(*members: Member, upto: int = BOUND) -> None:
+    """Let each take all that it is ever allowed, or so much."""
+    for member in members:
+        for _ in range(12):
+            member.room.look()
+            while sum(b.size for b in member.stream.blocks(member.writer.id)) < upto:
+                if not member.store(RECORD):
+                    break
+                member.flush()
+
+
+def test_blocks_that_a_look_counts_twice_give_no_room() -> None:
+    """They are published after the writer was asked, and before its folder is listed."""
+    world = World(2, iter(()))
+    first, second = world.members
+
+    def publish() -> None:
+        for _ in range(3):
+            assert first.store(155_000)
+            first.flush()
+        before_next(first, "create", "*_room.json", wait_for_the_others_claim)
+
+    def wait_for_the_others_claim() -> None:
+        before_next(first, "read", "*r1*_room.json", wait_for_its_blocks)
+
+    def wait_for_its_blocks() -> None:  # from here on the other one claims unseen
+        before_next(first, "list", "*r1*", lambda: fill_up(second, upto=220_000))
+
+    before_next(first, "list", "*", publish)
+    first.room.look()
+    assert second.writer.end_offset, "nothing came between"
+    assert not first.store(230_000), "it has to ask for room"
+    first.room.look()
+    assert first.store(230_000)
+    first.flush()
+    first.use_up()
+    second.use_up()
+    assert block_bytes(world.stream) <= BOUND
+    world.close()
+
+
+def test_what_is_stored_while_a_claim_is_lowered_stays_claimed() -> None:
+    world = World(2, iter(()))
+    first, second = world.members
+    fill_up(second)
+    may_publish = threading.Event()
+
+    def before(operation: Operation) -> None:
+        if operation.path.endswith(".parquet") and operation.kind == "create":
+            assert may_publish.wait(20)
+        elif operation.kind == "list" and not first.writer.account().taken.records:
+            assert first.store(250_000)
+
+    first.storage.before = before
+    first.room.look()  # there is less for it now than it had claimed
+    fill_up(second)
+    may_publish.set()
+    first.flush()
+    assert block_bytes(world.stream) <= BOUND
+    world.close()
+
+
+def test_a_writer_that_is_being_replaced_keeps_its_claim_until_it_is_sealed() -> None:
+    """Its successor has an epoch by then, and no claim."""
+    world = World(2, iter(()))
+    first, second = world.members
+    zombie = first.writer
+
+    def act() -> None:
+        fill_up(second)
+        first.use_up()
+
+    came = before_next(first, "create", "*.parquet", act)
+    first.open()
+    assert came()
+    assert block_bytes(world.stream) <= BOUND
+    world.close()
+    zombie.abandon()
+
+
+def test_a_lowered_claim_counts_although_its_write_failed() -> None:
+    """It took effect, so the room may be another one's by the time that it is wanted again."""
+    world = World(2, iter(()))
+    first, second = world.members
+    fill_up(second)
+    first.storage.fail("create", path="*_room.json", after=True)
+    with pytest.raises(StorageError):
+        first.room.look()  # there is less for it now than it had claimed
+    commit_all(world.stream)
+    second.room.look()
+    assert not first.store(250_000), "it has to ask for room"
+    came = before_next(first, "create", "*_room.json", lambda: fill_up(second))
+    first.room.look()
+    assert came()
+    first.store(250_000)
+    first.flush()
+    first.use_up()
+    assert block_bytes(world.stream) <= BOUND
+    world.close()
+
+
+def test_a_claim_whose_lowering_failed_is_lowered_by_a_later_look() -> None:
+    world = World(2, iter(()))
+    first, second = world.members
+    fill_up(second)
+    first.storage.fail("create", path="*_room.json")
+    with pytest.raises(StorageError):
+        first.room.look()  # there is less for it now than it had claimed
+    first.room.look()
+    fill_up(second)
+    assert block_bytes(world.stream) > BOUND * 0.6
     world.close()
 
 

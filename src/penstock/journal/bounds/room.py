@@ -9,7 +9,8 @@ Invariants:
    reads second reads after both wrote. So all that is usable is never more than the bound.
 3. A claim is lowered only after the writer was held to less.
 4. Each epoch has a claim file of its own, so a zombie cannot change its successor's. The successor
-   has sealed it, so what the zombie holds is final.
+   has sealed it before it claims, so what the zombie holds is final; others count a claim until its
+   writer is sealed.
 
 No lock and no clock: a look (at each poll of the supervisor) reads files and writes at most two.
 Prior art: Dekker's algorithm; bounded counters by escrow (O'Neil 1986).
@@ -49,7 +50,8 @@ class JournalRoom:
         self._stream = writer.stream
         self._bounds = bounds
         self._usage = StreamUsage(self._stream, count_records=bounds.max_lag_records is not None)
-        self._claim = NOTHING  # what the file says
+        self._claim: Amount | None = NOTHING
+        """What the file says; None when a write of it failed, which may have taken effect."""
         self._usable = NOTHING
 
     def look(self) -> JournalFullError | None:
@@ -73,7 +75,8 @@ class JournalRoom:
         others, open_receivers = self._others(usage)
         target = ceiling(self._bounds.amount, taken, wanted, others, open_receivers)
         waits = wanted is not None and not is_within(wanted, self._usable)
-        if waits or not is_near(self._usable, target, taken):
+        is_settled = self._claim == self._usable
+        if waits or not is_settled or not is_near(self._usable, target, taken):
             self._move(target, base)
         else:
             self._writer.allow(self._usable - base)
@@ -88,8 +91,8 @@ class JournalRoom:
 
     def _move(self, target: Amount, base: Amount) -> None:
         """Claim ``target``; use what the others leave of it."""
-        if not is_within(target, self._claim):
-            self._write(target.at_least(self._claim))
+        if self._claim is None or not is_within(target, self._claim):
+            self._write(target.at_least(self._usable))
             others, _ = self._others(self._usage.look())
             target = target.at_most(self._bounds.amount - others).at_least(NOTHING)
         # What the writer has taken it has taken; by invariant 1 that is within what was usable,
@@ -100,6 +103,7 @@ class JournalRoom:
             self._write(self._usable)
 
     def _write(self, claim: Amount) -> None:
+        self._claim = None
         write_claim(self._stream, self._writer.id, Claim(claim, self._bounds))
         self._claim = claim
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from penstock.errors import LogFormatError, NotFoundError
 from penstock.journal.block import BlockFooter
@@ -35,13 +35,24 @@ class ReceiverUsage:
 
     held: Amount = NOTHING
     claimed: Amount = NOTHING
-    """0 for a receiver whose newest writer is sealed: what it holds is final."""
+    """The largest claim of a writer that is not sealed; what sealed ones hold is final."""
     is_open: bool = False
 
     @property
     def reserved(self) -> Amount:
         """What it holds or may come to hold."""
         return self.held.at_least(self.claimed)
+
+    def with_later(self, later: ReceiverUsage) -> ReceiverUsage:
+        """Return both together: these are earlier epochs of the receiver, that is a later one.
+
+        Until the later writer has sealed the earlier one, that one may go on up to its claim.
+        """
+        return ReceiverUsage(
+            self.held + later.held,
+            self.claimed.at_least(later.claimed),
+            self.is_open or later.is_open,
+        )
 
 
 class StreamUsage:
@@ -62,12 +73,9 @@ class StreamUsage:
         committed = consumers(self._stream) if self._count_records else {}
         usage: dict[str, ReceiverUsage] = {}
         for writer in self._stream.writers():
-            before = usage.get(writer.receiver, ReceiverUsage())
-            if writer in self._empty:
-                usage[writer.receiver] = replace(before, is_open=False)
-                continue
-            one = self._look_at(writer, committed)
-            usage[writer.receiver] = replace(one, held=before.held + one.held)
+            before = usage.setdefault(writer.receiver, ReceiverUsage())
+            if writer not in self._empty:
+                usage[writer.receiver] = before.with_later(self._look_at(writer, committed))
         return usage
 
     def _look_at(self, writer: WriterId, committed: Mapping[str, Offsets]) -> ReceiverUsage:

@@ -9,7 +9,7 @@ events for it::
         writer broken                   ->  onStop, new writer, back-off, onStart
                                             (onPause and onResume, if the receiver stays open)
         onStart hangs, writer fenced,
-        parent or order gone            ->  onStop, end, nothing more is published
+        parent gone                     ->  onStop, end, nothing more is published
         stop asked, by order or by the receiver, or
         superseded by another run       ->  onStop, publish what is buffered, seal, end
         journal full, and not to wait   ->  the same, and end with the error
@@ -67,12 +67,7 @@ class ReceiverSupervisor:
     def __init__(self, task: ReceiverTask, parent: Callable[[], int] = os.getppid) -> None:
         self._task = task
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._journal = RenewableWriter(
-            task,
-            lambda error: self._events.put(
-                Event("writer_failed", "the journal cannot be written", error)
-            ),
-        )
+        self._journal = RenewableWriter(task, self._on_writer_failure)
         self._hosted = HostedReceiver(task, self._journal.look)
         self._intake = Intake(task.settings.commit.block_interval_ms, task.settings.poll_ms)
         self._status = StatusReport(task)
@@ -253,9 +248,12 @@ class ReceiverSupervisor:
         try:
             self._journal.renew()
         except PenstockError as e:  # still no room, say
-            self._events.put(Event("writer_failed", "the journal cannot be written", e))
+            self._on_writer_failure(e)
             return False
         return True
+
+    def _on_writer_failure(self, error: PenstockError) -> None:
+        self._events.put(Event("writer_failed", "the journal cannot be written", error))
 
     def _say(self, state: State) -> None:
         self._status.say(state, str(self._journal.current.id))

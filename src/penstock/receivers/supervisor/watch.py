@@ -50,7 +50,7 @@ class Watch:
 
         Raises:
             ReceiverError: the parent is gone, nobody waits for this receiver any more; or the order
-                is gone, which only who starts the receiver again can write anew.
+                is.
             FencedError: a later attempt runs.
         """
         if self._parent() != self._parent_pid:
@@ -60,8 +60,8 @@ class Watch:
                 ids=self._task.ids,
                 hint="nothing to do: the driver starts the receiver on another executor",
             )
-        order = read_order(self._task.stream, self._task.name)
-        if order is None:
+        found = read_order(self._task.stream, self._task.name)
+        if found is None:
             raise ReceiverError(
                 "the order that this receiver runs by is gone",
                 operation="run receiver",
@@ -69,9 +69,9 @@ class Watch:
                 ids=self._task.ids,
                 hint="leave the folder alone; who starts the receiver again writes the order anew",
             )
-        found = in_force(order, self._task.run)
-        if isinstance(found, Event):
-            return found
+        order = in_force(found, self._task.run)
+        if isinstance(order, Event):
+            return order
         if self._status.look():
             raise FencedError(
                 "a later attempt of this receiver runs",
