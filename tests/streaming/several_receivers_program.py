@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from pyspark import SparkConf, SparkContext
 
 from penstock.receivers import Receiver
 from penstock.streaming import StreamingContext
+from penstock.streaming.scheduler.receiver_placement import live_executors
 
 COUNT = 4
+EXECUTORS = 2
 
 
 class Placed(Receiver):
@@ -36,12 +39,15 @@ def main(checkpoint: str) -> None:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "512m",
+        "spark.locality.wait": "300s",  # a slot that is offered late is still the preferred one
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    conf = SparkConf().setMaster("local-cluster[2,3,512]").setAll(settings.items())
+    conf = SparkConf().setMaster(f"local-cluster[{EXECUTORS},3,512]").setAll(settings.items())
     sc = SparkContext(conf=conf, appName="several receivers")
     sc.setLogLevel("OFF")
+    while len(live_executors(sc)) < EXECUTORS:  # longer than a program waits, on a busy machine
+        time.sleep(0.1)
     ssc = StreamingContext.getOrCreate(
         checkpoint, lambda: StreamingContext(sc, 0.3), recover="program"
     )
