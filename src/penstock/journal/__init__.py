@@ -17,6 +17,7 @@ from penstock.journal.retention.consumer_files import (
     consumers,
     remove_consumer,
 )
+from penstock.journal.retention.registration import Consumer, register_consumer
 from penstock.journal.retention.retirement import retire
 from penstock.journal.schema import RecordFormat
 from penstock.journal.stream import JournalStream, stream_names
@@ -27,6 +28,7 @@ __all__ = [
     "Amount",
     "Bounds",
     "CommitPolicy",
+    "Consumer",
     "DeferredPosition",
     "JournalRoom",
     "JournalStream",
@@ -41,6 +43,7 @@ __all__ = [
     "ranges_between",
     "read_batches",
     "read_records",
+    "register_consumer",
     "remove_consumer",
     "retire",
     "stream_names",
