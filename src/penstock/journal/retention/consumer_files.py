@@ -51,8 +51,8 @@ class ConsumerEntry:
 def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> None:
     """Record that a consumer is done with all records before ``offsets``; registers it, too.
 
-    Beside a retirement that is under way, what a *new* consumer finds held may be deleted still.
-    One that is to begin there is registered by ``register_consumer``.
+    What a *new* consumer finds then may still be deleted by a retirement that began before. One
+    that begins beside others uses ``register_consumer``, which tells it where to begin.
     """
     write_consumer(stream, consumer, ConsumerEntry(offsets))
 
