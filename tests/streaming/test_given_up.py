@@ -11,9 +11,13 @@ from pyspark import SparkContext
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.errors import BatchFailedError
+from penstock.errors import BatchFailedError, MissingBlockError
+from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.layout import block_path
+from penstock.storage import open_storage
 from penstock.streaming import DStream
+from tests.journal.helpers import write_blocks
+from tests.streaming.test_journal_streams import Reader
 from tests.streaming.test_receiver_streams import Numbers, Program
 from tests.waiting import eventually
 
@@ -61,10 +65,7 @@ def test_a_failed_batch_runs_again_without_what_was_given_up(
     assert "\n" not in told
     assert hurt in told or "not in the journal" in told
     assert block.name in told or hurt == "missing"
-    (command,) = re.findall(r"`(penstock journal skip [^`]*)`", told)
-    arguments = shlex.split(command.replace("TEXT", "gone"))[1:]
-    done = CliRunner().invoke(app, [*arguments, "--yes"])
-    assert done.exit_code == 0, done.output
+    run_command(told)
 
     program.rows, program.from_rdd, program.parsed = [], [], []
     with program.running(Numbers(["0", "1", "2", "3"])) as stepper:
@@ -73,3 +74,29 @@ def test_a_failed_batch_runs_again_without_what_was_given_up(
         assert eventually(lambda: program.parsed == [0, 2, 3])  # the last output of both batches
     assert [row.value for row in program.rows] == ["0", "2", "3"]
     assert program.from_rdd == ["0", "2", "3"]
+
+
+def test_a_lost_end_stops_the_program_with_a_command_that_works(
+    sc: SparkContext, tmp_path: Path
+) -> None:
+    stream = JournalStream.create(open_storage(tmp_path / "a j"), "clicks", RecordFormat("string"))
+    writer = write_blocks(stream, [["a"], ["b"]], close=False)  # killed: nobody seals it
+    reader = Reader(sc, tmp_path / "checkpoint", stream)
+    with reader.running() as stepper:
+        stepper.step()
+    stream.storage.delete(block_path(stream.name, writer, 1))
+    with reader.running() as stepper, pytest.raises(MissingBlockError) as caught:
+        stepper.step()
+    write_blocks(stream, [["c"]])  # its receiver starts again, and seals
+    run_command(str(caught.value))
+    with reader.running() as stepper:
+        stepper.step()
+    assert reader.seen == [["a", "b"], ["c"]]
+
+
+def run_command(told: str) -> None:
+    """Give up what an error names, by its command as it stands."""
+    (command,) = re.findall(r"`(penstock journal skip [^`]*)`", told)
+    arguments = shlex.split(command.replace("TEXT", "gone"))[1:]
+    done = CliRunner().invoke(app, [*arguments, "--yes"])
+    assert done.exit_code == 0, done.output

@@ -267,6 +267,25 @@ def test_placement_waits_for_executors_that_are_to_come() -> None:
     assert placement.choose("r1", stop) == "e0"  # does not wait when it shall stop
 
 
+def test_placement_waits_for_the_first_executor_however_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    live: list[str] = []
+
+    def look() -> list[str]:
+        nonlocal now_s
+        now_s += 1.0 if live else 30.0  # the machine is slow
+        if now_s > 60.0:
+            live.append(f"e{len(live)}")
+        return live
+
+    placement = ReceiverPlacement(look, expected=3)
+    assert placement.choose("r0", threading.Event()) == "e0"
+    assert live == ["e0", "e1", "e2"]
+
+
 CLUSTER_PROGRAM = Path(__file__).with_name("several_receivers_program.py")
 
 

@@ -58,7 +58,7 @@ _Stream = Annotated[str | None, typer.Argument(help="Only this stream.", show_de
 def list_journal(
     path: PathArgument, stream: _Stream = None, as_json_object: JsonOption = False
 ) -> None:
-    """List streams, their writers and blocks, and how far behind each consumer is."""
+    """List streams: writers and their blocks, what receivers say, how far behind consumers are."""
     journal = open_journal(path)
     facts = [look_at_stream(each) for each in open_streams(journal, stream)]
     if as_json_object:

@@ -33,8 +33,9 @@ def skip_records(
 ) -> None:
     """Give records up that are damaged or missing, for good; readers leave them out from then on.
 
-    Refused for records that can be read, or that may still be written. The loss is written to the
-    stream's ledger, with who, when and why; see ``penstock journal losses``.
+    Refused for records that can be read, or that may still be written.
+
+    The loss stands in the stream's ledger, which `penstock journal losses` prints.
     """
     found = open_stream(open_journal(path), stream)
     wanted = _parse(records)

@@ -74,15 +74,13 @@ def _check_not_behind(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> Non
     held = {str(writer): end.end_offset for writer, end in ends.items()}
     for writer, offset in start.items():
         if offset > held.get(writer, -1):
-            lost = f"{writer}:{held.get(writer, 0)}-{offset}"
             raise MissingBlockError(
                 f"offset {offset} was reached, and the journal holds only "
                 f"{held.get(writer, 'other writers')}",
                 operation="plan range",
-                ids={"writer": writer},
+                ids={"writer": writer, "start": held.get(writer, 0), "end": offset},
                 hint="restore the journal, which is older than the checkpoint location, or not the "
-                "one that belongs to it; or give what is missing up: `penstock journal skip "
-                f"JOURNAL STREAM {lost} --reason TEXT`",
+                "one that belongs to it",
             )
 
 

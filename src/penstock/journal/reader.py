@@ -32,7 +32,10 @@ __all__ = [
     "readable_ranges",
     "slice_footer",
     "slice_ranges",
+    "with_command",
 ]
+
+_RESTORE = "restore the blocks from a copy (`penstock journal verify` finds all that is damaged)"
 
 
 def readable_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
@@ -59,7 +62,7 @@ def slice_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> list[B
         try:
             slices += slice_range(stream.name, stream.blocks(wanted.partition), wanted)
         except MissingBlockError as e:
-            raise _with_command(stream, e) from None
+            raise with_command(stream, e) from None
     return slices
 
 
@@ -119,9 +122,9 @@ def _explained(stream: JournalStream, part: BlockSlice) -> Iterator[None]:
         _, writer, _ = part.path.split("/")
         end = part.block_end or _end_of_damaged(stream, part)
         e.ids |= {"stream": stream.name, "writer": writer, "start": part.block_start, "end": end}
-        raise _with_command(stream, e) from e.__cause__
+        raise with_command(stream, e) from e.__cause__
     except MissingBlockError as e:
-        raise _with_command(stream, e) from None
+        raise with_command(stream, e) from None
 
 
 def _gone(stream: JournalStream, part: BlockSlice) -> PenstockError:
@@ -134,7 +137,7 @@ def _gone(stream: JournalStream, part: BlockSlice) -> PenstockError:
         path=stream.storage.uri(part.path),
         ids={"stream": stream.name, "writer": writer, "start": part.block_start, "end": end},
     )
-    return _with_command(stream, error)
+    return with_command(stream, error)
 
 
 def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
@@ -145,12 +148,12 @@ def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
         return part.end_offset
 
 
-def _with_command(stream: JournalStream, error: PenstockError) -> PenstockError:
-    """Give an error the hint that mends it; its ids tell the records."""
+def with_command(
+    stream: JournalStream, error: PenstockError, restore: str = _RESTORE
+) -> PenstockError:
+    """Give an error whose ids tell the records the hint that mends it; ``restore`` comes first."""
     records = OffsetRange(error.ids["writer"], error.ids["start"], error.ids["end"])
     left = without_lost([records], lost_ranges(stream.storage, stream.name))
-    error.hint = (
-        "nothing was skipped; restore the blocks from a copy (`penstock journal verify` finds all "
-        f"that is damaged), or give records up: {skip_commands(stream.storage, stream.name, left)}"
-    )
+    commands = skip_commands(stream.storage, stream.name, left)
+    error.hint = f"nothing was skipped; {restore}, or give records up: {commands}"
     return error

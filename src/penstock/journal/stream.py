@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -175,9 +176,10 @@ class JournalStream:
                 raise
             except DamagedBlockError as e:
                 if (given_up := self._given_up(str(writer), blocks)) is None:
+                    command = f"penstock journal verify {shlex.quote(self.storage.url)} {self.name}"
                     e.hint = (
-                        "restore the file from a copy; if there is none, `penstock journal verify "
-                        f"{self.storage.url} {self.name}` shows how to give its records up"
+                        f"restore the file from a copy; if there is none, `{command}` shows how to "
+                        "give its records up"
                     )
                     raise
                 return given_up

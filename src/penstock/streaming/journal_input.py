@@ -21,7 +21,7 @@ from penstock.journal import (
 )
 from penstock.journal.layout import parse_writer
 from penstock.journal.offsets import is_finished
-from penstock.journal.reader import readable_ranges, slice_ranges
+from penstock.journal.reader import readable_ranges, slice_ranges, with_command
 from penstock.journal.retention.consumer_files import consumers
 from penstock.journal.retention.registration import Consumer
 from penstock.journal.retention.retirer import Retirer
@@ -130,7 +130,10 @@ class JournalInputDStream(InputDStream):
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of all that is durable now."""
         committed = self._at(start)
-        return {self.name: advance(committed, self._open.progress.ends(committed))}
+        try:
+            return {self.name: advance(committed, self._open.progress.ends(committed))}
+        except MissingBlockError as e:
+            raise with_command(self.journal, e, restore=str(e.hint)) from None
 
     def cut(
         self, wanted: SourceRange, limits: RangeLimits, carry: Carry

@@ -10,6 +10,7 @@ Source: ``org.apache.spark.streaming.scheduler.ReceiverSchedulingPolicy``.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -22,7 +23,7 @@ from pyspark.serializers import CPickleSerializer
 __all__ = ["ReceiverPlacement", "live_executors", "placed_rdd"]
 
 _PATIENCE_S = 10.0
-"""How long a start waits for executors that are to come."""
+"""How long a start waits for further executors when the first one is there."""
 _LOOK_S = 0.1
 
 
@@ -39,21 +40,16 @@ class ReceiverPlacement:
         self._expected = expected
         self._lock = threading.Lock()
         self._chosen: dict[str, str] = {}
-        self._patient_until_s = time.monotonic() + _PATIENCE_S
+        self._patient_until_s = math.inf
 
     def choose(self, receiver: str, stopping: threading.Event) -> str | None:
         """Return the executor for a receiver, None when there are none to choose from.
 
-        Waits for executors at the program's start, until ``stopping``. A receiver that is started
-        again is placed anew: its executor may be gone.
+        Waits for executors at the program's start, until ``stopping``; for the first one however
+        long it takes, as no task can run before. A receiver that is started again is placed anew:
+        its executor may be gone.
         """
-        live = self._live()
-        while (
-            len(live) < self._expected
-            and time.monotonic() < self._patient_until_s
-            and not stopping.wait(_LOOK_S)
-        ):
-            live = self._live()
+        live = self._wait_for_executors(stopping)
         with self._lock:
             self._chosen.pop(receiver, None)
             if not live:
@@ -61,6 +57,16 @@ class ReceiverPlacement:
             held = Counter(self._chosen.values())
             chosen = self._chosen[receiver] = min(live, key=lambda executor: held[executor])
             return chosen
+
+    def _wait_for_executors(self, stopping: threading.Event) -> Sequence[str]:
+        live = self._live()
+        while len(live) < self._expected and time.monotonic() < self._patient_until_s:
+            if live:
+                self._patient_until_s = min(self._patient_until_s, time.monotonic() + _PATIENCE_S)
+            if stopping.wait(_LOOK_S):
+                break
+            live = self._live()
+        return live
 
 
 def live_executors(sc: SparkContext) -> list[str]:
