@@ -34,7 +34,7 @@ bench: setup ## run every benchmark beside its peer
 	@scripts/bench.sh $(ARGS)
 
 soak: setup ## the tests that take minutes
-	@scripts/tools.sh mosquitto strace
+	@scripts/tools.sh mosquitto strace buildah debootstrap
 	@$(BIN)/pytest -m soak $(ARGS)
 
 lock: ## write requirements.lock again (ARGS=--upgrade for newer versions)

@@ -53,7 +53,6 @@ class LimitedConnection(HttpToolsProtocol):
         self._extra_bytes = 0
         """Since the last head or piece of a body began: of a long head, trailers or such."""
         self._has_progress = False
-        self._is_in_head = True
         self._is_offer = False
         self._is_over = False
         """Whether nothing that still comes counts."""
@@ -113,18 +112,12 @@ class LimitedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Wait for the rest of the head."""
         super().on_message_begin()
-        self._is_in_head, self._is_offer = True, False
+        self._is_offer = False
         self._progress()
         self.due_s = time.monotonic() + HEAD_TIMEOUT_S
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, and no trailer."""
-        if self._is_in_head:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         """Wait for the rest of the body."""
-        self._is_in_head = False
         self._check_host()
         method = self.parser.get_method()
         if self.parser.should_upgrade() and method != b"CONNECT":
@@ -132,6 +125,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.scope["method"] = method.decode("ascii")
             self.scope["http_version"] = self.parser.get_http_version()
             return
+        self.scope["headers"] = self.headers.copy()  # trailers will be added to the other list
         self.due_s = time.monotonic() + BODY_TIMEOUT_S
         super().on_headers_complete()
 
