@@ -35,7 +35,7 @@ def use_archive(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     archive = folder / f"{_fingerprint()}.jsa"
     if archive.exists() or _make(archive):
-        os.environ["JAVA_TOOL_OPTIONS"] += f" -XX:SharedArchiveFile={archive}"
+        os.environ["JAVA_TOOL_OPTIONS"] += f' "-XX:SharedArchiveFile={archive}"'
 
 
 def stop_jvm() -> None:
@@ -86,7 +86,7 @@ def _load_classes(archive: str) -> None:
 
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}",
+        "spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={archive}"',
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
     }
