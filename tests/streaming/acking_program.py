@@ -79,6 +79,7 @@ def create(port: int, sink: Path) -> StreamingContext:
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.streaming.gracefulStopTimeout": "2min",  # its 10 batches are 3 s
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

@@ -54,6 +54,7 @@ def create(log: str, sink: str) -> StreamingContext:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-Dpenstock.kept=yes",
         "spark.driver.host": "127.0.0.1",
+        "spark.streaming.gracefulStopTimeout": "2min",  # its 10 batches are 3 s
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
