@@ -63,9 +63,6 @@ class Copied(Log):
     rotations = 0
 
     def rotate(self) -> None:
-        # A program writes for a while before its log is rotated. That nothing of an emptied log was
-        # looked at before it is filled, copied and emptied again is more than can be followed.
-        time.sleep(0.05)
         self.rotations += 1
         shutil.copyfile(self.path, f"{self.path}.{self.rotations}")
         os.ftruncate(self._descriptor, 0)
