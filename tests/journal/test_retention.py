@@ -158,3 +158,13 @@ def test_consumers_are_read_back() -> None:
     commit_consumer(stream, "c", {})
     stream.storage.create("s/consumers/notes.txt", b"not a consumer")
     assert consumers(stream) == {"a.b": {"r0-00000000": 3}, "c": {}}
+
+
+@pytest.mark.parametrize("name", ["c (copy).json", "c.json.bak", ".json", "notes.txt"])
+def test_files_of_others_beside_the_consumers_files_register_nobody(name: str) -> None:
+    stream = memory_stream()
+    writer = write_blocks(stream, [["a"], ["b"]])
+    stream.storage.create(f"s/consumers/{name}", b'{"offsets":{}}')
+    assert consumers(stream) == {}
+    commit_consumer(stream, "c", {str(writer): 1})
+    assert retire(stream) == 1

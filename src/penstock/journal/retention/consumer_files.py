@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import LogFormatError, NotFoundError
-from penstock.journal.layout import consumer_path, consumers_folder, notice_path
+from penstock.journal.layout import consumer_path, consumers_folder, notice_path, parse_consumer
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
+from penstock.storage import Entry
 
 __all__ = [
     "ConsumerEntry",
@@ -118,7 +119,10 @@ def read_notices(stream: JournalStream) -> dict[str, Offsets]:
         LogFormatError: one is damaged.
     """
     found: dict[str, Offsets] = {}
-    for name in _names(stream, "retiring"):
+    for file in _list(stream):
+        name, dot, suffix = file.name.rpartition(".")
+        if not dot or suffix != "retiring":
+            continue
         path = notice_path(stream.name, name)
         try:
             found[name] = _offsets(json.loads(stream.storage.read(path))["retiring"])
@@ -155,16 +159,14 @@ def retiring_offsets(stream: JournalStream) -> dict[str, int]:
 
 
 def _read_consumers(stream: JournalStream) -> Iterator[tuple[str, ConsumerEntry]]:
-    for name in _names(stream, "json"):
+    listed = (parse_consumer(each.name) for each in _list(stream))
+    for name in filter(None, listed):  # who keeps a copy of a file there registers nobody
         if (entry := read_consumer(stream, name)) is not None:  # None: removed since it was listed
             yield name, entry
 
 
-def _names(stream: JournalStream, suffix: str) -> list[str]:
-    parts = (
-        each.name.rpartition(".") for each in stream.storage.list(consumers_folder(stream.name))
-    )
-    return [name for name, dot, found in parts if dot and found == suffix]
+def _list(stream: JournalStream) -> Sequence[Entry]:
+    return stream.storage.list(consumers_folder(stream.name))
 
 
 def _encode(entry: ConsumerEntry) -> bytes:

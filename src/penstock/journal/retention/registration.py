@@ -16,6 +16,7 @@ owner goes on with.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -92,7 +93,8 @@ def register_consumer(
             path=stream.storage.uri(consumer_path(stream.name, name)),
             ids={"stream": stream.name, "consumer": name},
             hint="choose another name (consumer=); if that consumer is gone for good, "
-            f"run `penstock journal consumers rm {stream.storage.url} {stream.name} {name}`",
+            f"run `penstock journal consumers rm {shlex.quote(stream.storage.url)} {stream.name} "
+            f"{name}`",
         )
     if entry.begin is not None and entry.owner == owner:
         return Consumer(stream, name, owner, entry.begin)
