@@ -20,6 +20,8 @@ _OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr"
     " -XX:-UsePerfData"  # its file in /tmp would outlive a kill
 )
+_ARCHIVE_WITHIN_S = 300.0
+"""Some seconds on an idle machine; to give up costs every later run as much again."""
 
 
 def java_options(temporary: str) -> str:
@@ -38,15 +40,24 @@ def use_archive(folder: Path) -> None:
         os.environ["JAVA_TOOL_OPTIONS"] += f' "-XX:SharedArchiveFile={archive}"'
 
 
-def stop_jvm() -> None:
-    """End this process's JVM now, so that its shutdown hooks run and it is not left behind."""
+def stop_jvm(within_s: float = 60.0) -> None:
+    """End this process's JVM now, so that its shutdown hooks run and it is not left behind.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end in time, and was killed.
+    """
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
     gateway.proc.stdin.close()  # the JVM ends when its standard input does
-    gateway.proc.wait(timeout=60)
+    try:
+        gateway.proc.wait(within_s)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+        raise
 
 
 def _make(archive: Path) -> bool:
@@ -97,7 +108,7 @@ def _load_classes(archive: str) -> None:
     spark.range(2).selectExpr("id", "cast(id as string) as text").write.parquet("written")
     spark.read.parquet("written").groupBy("text").count().collect()
     context.stop()
-    stop_jvm()
+    stop_jvm(_ARCHIVE_WITHIN_S)
 
 
 if __name__ == "__main__":
