@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -54,10 +55,23 @@ def held(journal: Path) -> list[str]:
     return records(journal) if (journal / "s" / "stream.json").exists() else []
 
 
+@contextmanager
+def hangups(disposition: signal.Handlers) -> Iterator[None]:
+    """Let processes that are started inherit that, however this one was started itself."""
+    before = signal.signal(signal.SIGHUP, disposition)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_drains(tmp_path: Path, journal: Path, log: Path, number: signal.Signals) -> None:
     lines = append(log, 0, 1000)
-    with ingest(tmp_path, "one", *following(log, journal)) as process:
+    with (
+        hangups(signal.SIG_DFL),
+        ingest(tmp_path, "one", *following(log, journal)) as process,
+    ):
         process.wait_receiving()
         assert eventually(lambda: held(journal) == lines)
         lines += append(log, 1000, 10)
@@ -72,16 +86,15 @@ def test_a_signal_drains(tmp_path: Path, journal: Path, log: Path, number: signa
 
 def test_nohup_is_kept_to(tmp_path: Path, journal: Path, log: Path) -> None:
     lines = append(log, 0, 10)
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the process inherits that
-    try:
-        with ingest(tmp_path, "one", *following(log, journal)) as process:
-            process.wait_receiving()
-            process.signal(signal.SIGHUP)
-            lines += append(log, 10, 10)
-            assert eventually(lambda: held(journal) == lines)
-            assert process.drain() == 0
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with (
+        hangups(signal.SIG_IGN),
+        ingest(tmp_path, "one", *following(log, journal)) as process,
+    ):
+        process.wait_receiving()
+        process.signal(signal.SIGHUP)
+        lines += append(log, 10, 10)
+        assert eventually(lambda: held(journal) == lines)
+        assert process.drain() == 0
 
 
 def test_what_is_held_at_a_signal_becomes_durable_and_is_acked(
