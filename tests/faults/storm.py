@@ -254,20 +254,22 @@ class Storm:
     def kill_driver(self) -> None:
         assert eventually(lambda: self._site.spark.process.poll() is None, _PATIENCE_S)
         self._site.pid("spark")  # noted: it has to end before the site has recovered
-        self._site.spark.process.kill()
+        driver = self._site.spark.process  # another one may soon be there instead
+        driver.kill()
+        driver.wait()
 
     def kill_executor(self) -> None:
-        _until_struck(lambda: os.kill(executor_of(self._site.wait_pid("spark")), signal.SIGKILL))
+        _until_struck(self._kill_executor)
 
     def kill_worker(self) -> None:
-        _until_struck(lambda: os.kill(self._site.wait_pid("spark"), signal.SIGKILL))
+        _until_struck(lambda: _kill(self._site.wait_pid("spark")))
 
     def stop_worker(self) -> None:
         """Stop a receiver in an executor, kill its executor, and wake it beside its successor."""
         _until_struck(self._stop_worker)
 
     def kill_ingest(self) -> None:
-        _until_struck(lambda: os.kill(self._site.wait_pid("ingest"), signal.SIGKILL))
+        _until_struck(lambda: _kill(self._site.wait_pid("ingest")))
 
     def stop_ingest(self) -> None:
         """Stop the ingest process, start another one, and wake the first beside it."""
@@ -278,6 +280,12 @@ class Storm:
 
     def cut(self) -> None:
         self._site.source.cut()
+
+    def _kill_executor(self) -> None:
+        receiver = self._site.wait_pid("spark")
+        executor = executor_of(receiver)
+        os.kill(executor, signal.SIGKILL)
+        assert eventually(lambda: not descends_from(receiver, executor), _PATIENCE_S)
 
     def _stop_worker(self) -> None:
         zombie = self._site.wait_pid("spark")
@@ -295,6 +303,12 @@ class Storm:
         self._site.wait_pid(place, but=zombie)
         with suppress(ProcessLookupError):
             os.kill(zombie, signal.SIGCONT)
+
+
+def _kill(pid: int) -> None:
+    """SIGKILL a process and see it die: until then it would count as one that recovered."""
+    os.kill(pid, signal.SIGKILL)
+    assert eventually(lambda: not is_alive(pid), _PATIENCE_S)
 
 
 def _until_struck(fault: Callable[[], None]) -> None:
