@@ -20,7 +20,7 @@ from penstock.cli.journal_places import (
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal import remove_consumer
-from penstock.journal.layout import parse_consumer
+from penstock.journal.retention.consumer_files import consumer_names
 
 __all__ = ["app"]
 
@@ -64,8 +64,7 @@ def remove(
     """
     found = open_stream(open_journal(path), stream)
     # By the files' names: one that cannot be read can be removed, too.
-    listed = (parse_consumer(entry.name) for entry in found.storage.list(f"{stream}/consumers"))
-    known = [name for name in listed if name is not None]
+    known = consumer_names(found)
     if consumer not in known:
         raise ConfigError(
             f"stream {stream!r} has no consumer {consumer!r}",

@@ -23,6 +23,7 @@ from penstock.storage import Entry
 __all__ = [
     "ConsumerEntry",
     "commit_consumer",
+    "consumer_names",
     "consumers",
     "create_consumer",
     "publish_notice",
@@ -61,6 +62,12 @@ def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> N
 def remove_consumer(stream: JournalStream, consumer: str) -> None:
     """Forget a consumer, which must not be running: it holds nothing back any more."""
     stream.storage.delete(consumer_path(stream.name, consumer))
+
+
+def consumer_names(stream: JournalStream) -> list[str]:
+    """Return who is registered, by the files' names: also those whose file cannot be read."""
+    listed = (parse_consumer(each.name) for each in _list(stream))
+    return [name for name in listed if name is not None]
 
 
 def consumers(stream: JournalStream) -> dict[str, Offsets]:
@@ -159,8 +166,7 @@ def retiring_offsets(stream: JournalStream) -> dict[str, int]:
 
 
 def _read_consumers(stream: JournalStream) -> Iterator[tuple[str, ConsumerEntry]]:
-    listed = (parse_consumer(each.name) for each in _list(stream))
-    for name in filter(None, listed):  # who keeps a copy of a file there registers nobody
+    for name in consumer_names(stream):
         if (entry := read_consumer(stream, name)) is not None:  # None: removed since it was listed
             yield name, entry
 
