@@ -15,6 +15,7 @@ from penstock.journal.losses.ledger import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
 from penstock.model import OffsetRange, Offsets
 from penstock.receivers import Status, read_status
+from penstock.receivers.control import receivers_with_status
 
 __all__ = [
     "ConsumerFacts",
@@ -26,7 +27,6 @@ __all__ = [
 ]
 
 State = Literal["open", "sealed", "damaged"]
-_STATUS_FILE = ".status.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,7 @@ def look_at_writers(stream: JournalStream) -> dict[WriterId, WriterFacts]:
 
 def _look_at_receivers(stream: JournalStream, damage: list[str]) -> list[ReceiverFacts]:
     found: list[ReceiverFacts] = []
-    for entry in stream.storage.list(f"{stream.name}/control"):
-        if not entry.name.endswith(_STATUS_FILE):
-            continue
-        receiver = entry.name.removesuffix(_STATUS_FILE)
+    for receiver in receivers_with_status(stream):
         try:
             if (status := read_status(stream, receiver)) is not None:
                 found.append(ReceiverFacts(receiver, status))

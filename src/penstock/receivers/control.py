@@ -14,9 +14,20 @@ from typing import Any, Literal
 from penstock.errors import LogFormatError, NotFoundError
 from penstock.journal import JournalStream
 
-__all__ = ["Order", "State", "Status", "read_order", "read_status", "write_order", "write_status"]
+__all__ = [
+    "Order",
+    "State",
+    "Status",
+    "control_folder",
+    "read_order",
+    "read_status",
+    "receivers_with_status",
+    "write_order",
+    "write_status",
+]
 
 State = Literal["started", "restarting", "stopped"]
+_STATUS = ".status.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,17 @@ class Status:
     """The URL at which it can be reached, where others connect to it."""
 
 
+def control_folder(stream: JournalStream) -> str:
+    """Return the folder of a stream's control files, within its storage."""
+    return f"{stream.name}/control"
+
+
+def receivers_with_status(stream: JournalStream) -> list[str]:
+    """Return the receivers that said a status at some time."""
+    listed = [entry.name for entry in stream.storage.list(control_folder(stream))]
+    return [name.removesuffix(_STATUS) for name in listed if name.endswith(_STATUS)]
+
+
 def write_order(stream: JournalStream, receiver: str, order: Order) -> None:
     """Make the order known to the receiver, at its next poll."""
     _write(stream, f"{receiver}.order.json", asdict(order))
@@ -61,23 +83,23 @@ def read_order(stream: JournalStream, receiver: str) -> Order | None:
 
 def write_status(stream: JournalStream, receiver: str, status: Status) -> None:
     """Make the receiver's status known to the driver."""
-    _write(stream, f"{receiver}.status.json", asdict(status))
+    _write(stream, f"{receiver}{_STATUS}", asdict(status))
 
 
 def read_status(stream: JournalStream, receiver: str) -> Status | None:
     """Return the receiver's last status, None when it never said one."""
-    values = _read(stream, f"{receiver}.status.json")
+    values = _read(stream, f"{receiver}{_STATUS}")
     return None if values is None else Status(**values)
 
 
 def _write(stream: JournalStream, name: str, values: dict[str, Any]) -> None:
     stream.storage.create(
-        f"{stream.name}/control/{name}", json.dumps(values).encode(), overwrite=True
+        f"{control_folder(stream)}/{name}", json.dumps(values).encode(), overwrite=True
     )
 
 
 def _read(stream: JournalStream, name: str) -> dict[str, Any] | None:
-    path = f"{stream.name}/control/{name}"
+    path = f"{control_folder(stream)}/{name}"
     try:
         values: dict[str, Any] = json.loads(stream.storage.read(path))
     except NotFoundError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.errors import FencedError, ReceiverError, UnsharedPathError
-from penstock.receivers.control import Order, read_order
+from penstock.receivers.control import Order, control_folder, read_order
 from penstock.receivers.supervisor.events import Event, in_force
 from penstock.receivers.supervisor.status import StatusReport
 from penstock.receivers.task import ReceiverTask
@@ -65,7 +65,7 @@ class Watch:
             raise ReceiverError(
                 "the order that this receiver runs by is gone",
                 operation="run receiver",
-                path=self._task.stream.storage.uri(f"{self._task.stream.name}/control"),
+                path=self._task.stream.storage.uri(control_folder(self._task.stream)),
                 ids=self._task.ids,
                 hint="leave the folder alone; who starts the receiver again writes the order anew",
             )
