@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,19 +14,17 @@ from penstock.receivers import (
     HttpReceiver,
     Order,
     ReceiverSettings,
-    ReceiverSupervisor,
-    ReceiverTask,
     Status,
     read_status,
     write_order,
 )
 from penstock.storage import Storage
 from tests.receivers.http_receiver.stream import journal_records, open_stream
+from tests.receivers.supervised import RUN, ordered
 from tests.waiting import eventually
 
-__all__ = ["JSON", "NDJSON", "RUN", "TEXT", "Served", "serving"]
+__all__ = ["JSON", "NDJSON", "TEXT", "Served", "serving"]
 
-RUN = "run-1"
 NDJSON = {"content-type": "application/x-ndjson"}
 TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}
@@ -59,30 +56,13 @@ def serving(
     """Run a receiver (on a free port) under its supervisor, for the length of a block."""
     receiver = HttpReceiver(port=0) if receiver is None else receiver
     stream = open_stream(root, receiver.schema)
-    write_order(stream, "r0", Order(RUN))
     timing = {"restart_delay_ms": 50, "poll_ms": 10, **settings}
     commit = CommitPolicy(block_interval_ms=50)
-    task = ReceiverTask(receiver, stream, "r0", RUN, ReceiverSettings(commit, **timing))
     earlier = read_status(stream, "r0")
-    failures: list[BaseException] = []
-    supervisor = ReceiverSupervisor(task, lambda: 1)
-
-    def run() -> None:
-        try:
-            supervisor.run()
-        except BaseException as e:
-            failures.append(e)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with ordered(stream, receiver, settings=ReceiverSettings(commit, **timing)) as failures:
         url = _listening_at(stream, earlier)
         with httpx.Client(base_url=url, timeout=20, verify=False) as client:
             yield Served(stream, url, client)
-    finally:
-        write_order(stream, "r0", Order(RUN, stop=True))
-        thread.join(20)
-        assert not thread.is_alive(), "the receiver did not stop"
     assert not failures, failures
 
 

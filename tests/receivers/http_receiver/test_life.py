@@ -17,7 +17,8 @@ from penstock.receivers import HttpReceiver, Order, read_status, write_order
 from penstock.receivers.http import connection
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage, Operation
-from tests.receivers.http_receiver.serving import RUN, Served, serving
+from tests.receivers.http_receiver.serving import Served, serving
+from tests.receivers.supervised import RUN
 from tests.waiting import eventually
 
 
