@@ -171,6 +171,10 @@ class _Kept:
     def process(self) -> subprocess.Popen[str]:
         return self._all[-1].process
 
+    def kill(self) -> None:
+        """Kill the process that is there now, and see it die."""
+        self._all[-1].kill()
+
     def is_alone(self) -> bool:
         """Whether all that were replaced have ended."""
         return all(driver.process.poll() is not None for driver in self._all[:-1])
@@ -254,9 +258,7 @@ class Storm:
     def kill_driver(self) -> None:
         assert eventually(lambda: self._site.spark.process.poll() is None, _PATIENCE_S)
         self._site.pid("spark")  # noted: it has to end before the site has recovered
-        driver = self._site.spark.process  # another one may soon be there instead
-        driver.kill()
-        driver.wait()
+        self._site.spark.kill()
 
     def kill_executor(self) -> None:
         _until_struck(self._kill_executor)
