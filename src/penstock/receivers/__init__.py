@@ -13,7 +13,12 @@ from penstock.receivers.supervisor import (
     uncaught_errors_to,
 )
 from penstock.receivers.tail import TailReceiver
-from penstock.receivers.task import ReceiverSettings, ReceiverTask, receiver_bounds
+from penstock.receivers.task import (
+    ReceiverSettings,
+    ReceiverTask,
+    poll_interval_ms,
+    receiver_bounds,
+)
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = [
@@ -34,6 +39,7 @@ __all__ = [
     "TailReceiver",
     "ThreadedReceiver",
     "backoff_ms",
+    "poll_interval_ms",
     "read_order",
     "read_status",
     "receiver_bounds",

@@ -26,6 +26,7 @@ from penstock.receivers import (
     ReceiverSettings,
     ReceiverSupervisor,
     ReceiverTask,
+    poll_interval_ms,
     read_order,
     uncaught_errors_to,
     write_order,
@@ -34,9 +35,6 @@ from penstock.receivers.descriptors import raise_descriptor_limit
 from penstock.storage import open_storage
 
 __all__ = ["run_ingest"]
-
-_LOCAL_POLL_MS = 200
-_REMOTE_POLL_MS = 1000
 
 
 def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
@@ -54,9 +52,9 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
     stream = JournalStream.create(storage, options.stream, RecordFormat(receiver.schema))
     settings = ReceiverSettings(
         compression=options.compression,
-        poll_ms=_LOCAL_POLL_MS if storage.url.startswith("file:") else _REMOTE_POLL_MS,
+        poll_ms=poll_interval_ms(storage.url),
         bounds=options.bounds,
-        when_full=options.when_full.value,
+        when_full=options.when_full,
     )
     run = uuid.uuid4().hex
     task = ReceiverTask(receiver, stream, options.receiver, run, settings)
