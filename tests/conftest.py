@@ -15,6 +15,7 @@ import pytest
 
 from tests.jvm import java_options, stop_jvm, use_archive
 from tests.processes import mark_this_run, processes_left
+from tests.sharing import share
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -34,6 +35,11 @@ atexit.register(shutil.rmtree, _JVM_FILES, ignore_errors=True)
 os.environ["JAVA_TOOL_OPTIONS"] = java_options(_JVM_FILES)
 os.environ["SPARK_LOCAL_DIRS"] = _JVM_FILES
 mark_this_run()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
+        share(items)
 
 
 @pytest.fixture(scope="session", autouse=True)
