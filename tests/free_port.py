@@ -15,5 +15,8 @@ So no connection of another test takes the port before its server does, or while
 
 def free_port() -> int:
     while True:
-        with suppress(OSError), socket.create_server(("127.0.0.1", random.choice(_PORTS))) as server:
+        with (
+            suppress(OSError),
+            socket.create_server(("127.0.0.1", random.choice(_PORTS))) as server,
+        ):
             return int(server.getsockname()[1])
