@@ -37,10 +37,13 @@ os.environ["SPARK_LOCAL_DIRS"] = _JVM_FILES
 mark_this_run()
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist, which notes what is to stay together
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)  # before pytest-xdist, which notes what is to stay together
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         share(items)
+    return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)
