@@ -25,7 +25,7 @@ from typing import Any
 
 from penstock.errors import AlreadyExistsError
 from penstock.journal.block import BlockFooter, encode_block
-from penstock.journal.layout import WriterId, block_path, claim_path
+from penstock.journal.layout import WriterId, block_path, claim_path, writer_folder
 from penstock.journal.stream import JournalStream
 
 __all__ = ["claim_writer", "publish_seal", "seal_receiver"]
@@ -100,7 +100,9 @@ def _seal_before(stream: JournalStream, writer: WriterId) -> Any:
     """Seal all epochs before ``writer``; return the source's last durable position."""
     position = None
     for epoch in range(_last_with_files(stream, writer), writer.epoch):
-        position = _seal(stream, WriterId(writer.receiver, epoch), position).position
+        sealed = WriterId(writer.receiver, epoch)
+        position = _seal(stream, sealed, position).position
+        stream.storage.sweep(writer_folder(stream.name, sealed))  # of a block it was writing
     return position
 
 

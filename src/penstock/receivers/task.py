@@ -35,7 +35,7 @@ class ReceiverSettings:
     compression: str = "none"
     restart_delay_ms: int = 2000
     poll_ms: int = 200
-    """How often orders are read and the bounds looked at: the delay of a stop or a new limit."""
+    """How often commands are read and the bounds looked at: the delay of a stop or a new limit."""
     sync: bool = True
     """Whether what is received is fsynced before it is acked."""
     bounds: Bounds = field(default_factory=Bounds)
@@ -63,6 +63,7 @@ class ReceiverTask:
     stream: JournalStream
     name: str
     run: str
+    """The run that commands the receiver, from penstock.receivers.control.claim_run."""
     settings: ReceiverSettings
 
     @property
