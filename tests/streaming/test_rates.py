@@ -27,7 +27,7 @@ from penstock.rate import (
     RateOrders,
     decode_rates,
 )
-from penstock.receivers import Command, SocketReceiver
+from penstock.receivers import Command, Receiver, SocketReceiver, TailReceiver
 from penstock.storage import open_storage
 from penstock.streaming import BatchInfo, StreamingContext
 from penstock.streaming.receiver_input import ReceiverInputDStream
@@ -413,17 +413,27 @@ class Elsewhere(RateController):
 
 
 class WithController(ReceiverInputDStream):
-    """An input with a controller of its own."""
+    """An input with a receiver and a controller of its own, as they are written for Spark."""
 
-    def rateController(self, estimator: RateEstimator, **limits: Any) -> RateController:
-        return Elsewhere(self.name, estimator, **limits)
+    def __init__(self, ssc: StreamingContext, path: str) -> None:
+        super().__init__(ssc, name="numbers")
+        self.path = path
+
+    def getReceiver(self) -> Receiver:
+        return TailReceiver(self.path)
+
+    def rateController(self, estimator: RateEstimator, **limits: Any) -> RateController | None:
+        if not RateController.isBackPressureEnabled(self.ssc.conf):
+            return None
+        usual = RateEstimator.create(self.ssc.conf, self.ssc.graph.batch_interval_ms)
+        assert type(usual) is type(estimator)
+        return Elsewhere(self.name, usual, **limits)
 
 
-def test_a_controller_of_ones_own(program: Program, script: type[Scripted]) -> None:
-    from penstock.receivers import TailReceiver
-
+def test_a_receiver_and_a_controller_of_ones_own(program: Program, script: type[Scripted]) -> None:
     def define() -> None:
-        stream = WithController(program.ssc, TailReceiver(str(program.log)), "numbers")
+        stream = WithController(program.ssc, str(program.log))
+        assert stream.has_columns()
         stream.foreachRDD(program.collect)
 
     Elsewhere.published = []
@@ -432,6 +442,22 @@ def test_a_controller_of_ones_own(program: Program, script: type[Scripted]) -> N
     with program.running(BACKPRESSURE) as stepper:
         stepper.step(2)
     assert Elsewhere.published == [70.0, 80.0]
+
+
+class Uncontrolled(WithController):
+    def rateController(self, estimator: RateEstimator, **limits: Any) -> None:
+        return None
+
+
+def test_an_input_without_a_controller_keeps_its_highest_rate(program: Program) -> None:
+    def define() -> None:
+        Uncontrolled(program.ssc, str(program.log)).foreachRDD(program.collect)
+
+    program.define = define  # type: ignore[method-assign]
+    program.write(20)
+    with program.running({**BACKPRESSURE, "spark.streaming.receiver.maxRate": "5"}) as stepper:
+        assert eventually(lambda: bool(stepper.step()) and len(program.records) == 20)
+        assert max(info.num_records for info in stepper.completed) == 5
 
 
 def test_trace_logging_shows_what_pid_saw(

@@ -22,7 +22,12 @@ from penstock.receivers.supervisor import (
     uncaught_errors_to,
 )
 from penstock.receivers.tail import TailReceiver
-from penstock.receivers.task import ReceiverSettings, ReceiverTask, receiver_bounds
+from penstock.receivers.task import (
+    ReceiverSettings,
+    ReceiverTask,
+    poll_interval_ms,
+    receiver_bounds,
+)
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = [
@@ -47,6 +52,7 @@ __all__ = [
     "claim_run",
     "give_command",
     "newest_run",
+    "poll_interval_ms",
     "read_command",
     "read_status",
     "receiver_bounds",

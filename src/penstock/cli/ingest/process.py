@@ -27,15 +27,13 @@ from penstock.receivers import (
     ReceiverSupervisor,
     ReceiverTask,
     claim_run,
+    poll_interval_ms,
     uncaught_errors_to,
 )
 from penstock.receivers.descriptors import raise_descriptor_limit
 from penstock.storage import open_storage
 
 __all__ = ["run_ingest"]
-
-_LOCAL_POLL_MS = 200
-_REMOTE_POLL_MS = 1000
 
 
 def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
@@ -53,9 +51,9 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
     stream = JournalStream.create(storage, options.stream, RecordFormat(receiver.schema))
     settings = ReceiverSettings(
         compression=options.compression,
-        poll_ms=_LOCAL_POLL_MS if storage.url.startswith("file:") else _REMOTE_POLL_MS,
+        poll_ms=poll_interval_ms(storage.url),
         bounds=options.bounds,
-        when_full=options.when_full.value,
+        when_full=options.when_full,
     )
     run = claim_run(stream, options.receiver, uuid.uuid4().hex, Command())
     task = ReceiverTask(receiver, stream, options.receiver, run, settings)
