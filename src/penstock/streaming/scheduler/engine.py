@@ -87,7 +87,7 @@ class Engine:
             )
             graph.open_journals(place, log.ends)
             if graph.writes_rdds:
-                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage))
+                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
             self._rates = RateManager(
                 graph.inputs,
                 graph.batch_interval_ms,
