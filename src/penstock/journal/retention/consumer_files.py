@@ -208,14 +208,14 @@ def _list(stream: JournalStream) -> Sequence[Entry]:
 
 def _encode(entry: ConsumerEntry) -> bytes:
     fields: dict[str, Any] = {"offsets": dict(entry.offsets)}
-    if entry.retained is not None:
-        fields["retained"] = dict(entry.retained)
     if entry.owner is not None:
         fields["owner"] = entry.owner
     if entry.begin is not None:
         fields["begin"] = dict(entry.begin)
     if entry.retiring:
         fields["retiring"] = dict(entry.retiring)
+    if entry.retained is not None:
+        fields["retained"] = dict(entry.retained)
     if entry.swept:
         fields["swept"] = dict(entry.swept)
     return _to_json(fields)
