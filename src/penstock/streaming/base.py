@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD, StorageLevel
@@ -45,6 +46,9 @@ class BaseDStream(ABC):
 
     needs_every_tick = False
     """Whether ticks that come late must have batches of their own."""
+
+    has_windows = False
+    """Whether each RDD is made of the batches within a time, so that slides that passed matter."""
 
     def __init__(self, ssc: StreamingContext) -> None:
         ssc.check_extensible("add a stream")
@@ -125,6 +129,13 @@ class BaseDStream(ABC):
     def parents_needed_after(self, after_ms: int, done_ms: int) -> int:
         """Return what ``needed_after`` is for parents, where it is ``after_ms`` for this stream."""
         return self.restarts_from(after_ms, done_ms)
+
+    def times_with_records(self, parents_ms: Sequence[int], until_ms: int) -> Sequence[int]:
+        """Return the times, up to ``until_ms``, at which this stream has records; ascending.
+
+        Parents have records at ``parents_ms``; for an input that is when it takes some.
+        """
+        return parents_ms
 
     # -- durations --
 

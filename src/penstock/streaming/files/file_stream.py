@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -129,6 +130,16 @@ class FileInputDStream(InputDStream):
         self._found = self._taken.select(listing, window, self._filter or _any)
         self._planned = {self.name: self._found.to_json()}
         return self._planned
+
+    def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
+        """Return the window up to that time, as ``latest_offset``; nothing before the first one."""
+        return start if start is None else self.latest_offset(start, time_ms)
+
+    def missed_times(self, start: SourceOffset, ticks: range) -> Collection[int]:
+        """Return the ticks in whose time new files were modified."""
+        offset = self.missed_offset(start, ticks[-1])
+        files = self._files(SourceRange(start, offset))
+        return {ticks[bisect_left(ticks, file.modified_ms)] for file in files}
 
     def has_records(self, planned: SourceRange) -> bool:
         """Whether there are new files."""

@@ -11,9 +11,9 @@ Invariants:
    directory and not with the number of batches. What was taken before is found in the entries of
    the batches within the remember duration.
 
-Source: ``org.apache.spark.streaming.dstream.FileInputDStream``. It makes up for the ticks of a
-downtime one by one, and so looks back from each; here the one batch that stands for all of them
-looks back from the first.
+Source: ``org.apache.spark.streaming.dstream.FileInputDStream``. It has a batch for each tick of a
+downtime, and so looks back from each; a batch that stands for several of them looks back from the
+first.
 """
 
 from __future__ import annotations
