@@ -287,6 +287,23 @@ def test_files_before_during_and_after_downtime_count_once(
     assert seen == [f"{name}{number}" for name in "abc" for number in (1, 2, 3)]
 
 
+def test_files_are_taken_when_the_clock_was_a_year_ahead_once(
+    program: Any, inbox: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    year_ms = 365 * 86_400_000
+    seen = []
+    for name, set_by_ms in (("a", year_ms), ("b", -year_ms), ("c", 0)):
+        with program() as run:
+            for number in (1, 2):
+                put(inbox / f"{name}{number}", f"{name}{number}", clock.time_ms() / 1000 + 0.5)
+                run.stepper.step()
+        seen += [record for records in run.seen for record in records]
+        clock.advance(120_000)
+        clock.set_wall(set_by_ms)
+    assert seen == ["a1", "a2", "b1", "b2", "c1", "c2"]
+    assert "Stream in: the clock of this machine was set back" in caplog.text
+
+
 def fail_once(ssc: StreamingContext, lines: DStream, flag: Path) -> None:
     def output(rdd: Any) -> None:
         if not flag.exists():

@@ -227,14 +227,48 @@ def test_logs_that_a_window_needs_are_kept(program: Program) -> None:
 
 
 @pytest.mark.spark
-def test_a_program_whose_batch_interval_changed_starts_its_slides_anew(program: Program) -> None:
+def test_a_program_whose_batch_interval_changed_goes_on_with_its_slides(program: Program) -> None:
     def windows(lines: DStream) -> DStream:
         return lines.window(6, 6)
 
     run_batches(program, program.start(windows), "a", "b")
     program.stop()
     run_batches(program, program.start(windows, interval=3), "c", "d")
-    assert program.seen == [(1008, ["c", "d"])]
+    program.stop()
+    run_batches(program, program.start(windows, interval=1.5), "e", "f", "g", "h")
+    assert program.seen == [(1006, ["a", "b", "c", "d"]), (1012, ["e", "f", "g", "h"])]
+
+
+YEAR_S = 31_536_000
+
+
+@pytest.mark.spark
+def test_windows_slide_on_when_the_clock_was_a_year_ahead_once(
+    program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    def windows(lines: DStream) -> DStream:
+        return lines.window(4, 2)
+
+    stepper = program.start(windows)
+    run_batches(program, stepper, "a", "b", "c")
+    program.clock.set_wall(YEAR_S * 1000)
+    program.feed("d")
+    program.clock.advance(1000)
+    stepper.wait_completed(6)  # of the year only what holds lines has batches
+    run_batches(program, stepper, "e")
+    program.stop()
+    program.clock.set_wall(-YEAR_S * 1000)
+    assert "ahead of the clock of this machine" not in caplog.text
+    run_batches(program, program.start(windows), "f", "g")
+    assert "ahead of the clock of this machine" in caplog.text
+    later = 1004 + YEAR_S
+    assert program.seen == [
+        (1002, ["a", "b"]),
+        (1004, ["a", "b", "c"]),
+        (1006, ["c"]),
+        (later, ["d"]),
+        (later + 2, ["d", "e", "f"]),
+    ]
 
 
 @pytest.fixture

@@ -107,9 +107,12 @@ class FileInputDStream(InputDStream):
         A directory that cannot be listed leaves the offset where it was: nothing is passed over,
         the next batch looks at the whole time again.
         """
+        previous, now_ms = self._parse(start), self.ssc.clock.time_ms()
+        if previous is not None and now_ms < previous.until_ms:
+            self._warn_of_clock(previous.until_ms - now_ms)
         window = next_offset(
-            self._parse(start),
-            time_ms,
+            previous,
+            min(time_ms, now_ms),
             interval_ms=self.slide_ms,
             remember_ms=self.recall_ms,
             oldest_ms=self._oldest_ms,
@@ -130,6 +133,16 @@ class FileInputDStream(InputDStream):
         self._found = self._taken.select(listing, window, self._filter or _any)
         self._planned = {self.name: self._found.to_json()}
         return self._planned
+
+    def _warn_of_clock(self, back_ms: int) -> None:
+        _log.warning(
+            "Stream %s: the clock of this machine was set back by at least %.1f s. Files are taken "
+            "that were modified within the last %g s by it; one that was taken before may be taken "
+            "again, and an earlier one that was not is passed over (touch it to have it taken)",
+            self.name,
+            back_ms / 1000,
+            self.recall_ms / 1000,
+        )
 
     def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the window up to that time, as ``latest_offset``; nothing before the first one."""

@@ -98,8 +98,7 @@ class JobGenerator:
             RecoveryMismatchError: what was planned does not fit the program's inputs.
         """
         again = [self._log.read(batch_id) for batch_id in rerun]
-        # Batch times only ever grow, also when the clock was set back between two runs.
-        first_ms = self._timer.first_tick_after(max(self._clock.time_ms(), self._newest_ms))
+        first_ms = self._first_tick()
         self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
         self._restore(again)
         self._due.put_first(self._missed_before(first_ms))
@@ -158,6 +157,22 @@ class JobGenerator:
         if self._loop.ident is not None:  # None: the program failed before it came to that
             self._loop.join()
         return done
+
+    def _first_tick(self) -> int:
+        """Return the time of the first batch: after the run before, whatever the clock says."""
+        now_ms, interval_ms = self._clock.time_ms(), self._graph.batch_interval_ms
+        after_ms = max(now_ms, self._newest_ms)
+        first_ms = self._timer.first_tick_after(after_ms, self._log.zero_ms or 0)
+        if first_ms - now_ms > interval_ms:
+            _log.warning(
+                "The newest batch is of %d ms, %.0f s ahead of the clock of this machine, which "
+                "was ahead once, or is behind now. Batches go on after that one, one each %g s, "
+                "with times ahead of the clock; windows and timeouts of state go by them",
+                self._newest_ms,
+                (self._newest_ms - now_ms) / 1000,
+                interval_ms / 1000,
+            )
+        return first_ms
 
     def _restore(self, again: Sequence[Batch]) -> None:
         """Take up the run before: its state, what is committed already, what is looked back to."""
