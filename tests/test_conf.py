@@ -59,6 +59,7 @@ def test_sizes(text: str, expected: int) -> None:
         ("spark.files.ignoreMissingFiles", ""),
         ("spark.sql.streaming.minBatchesToRetain", "none"),
         ("spark.penstock.journal.compression", "rar"),
+        ("spark.streaming.checkpoint.directory", " "),
         ("spark.streaming.backpressure.enabled", "yes"),
         ("spark.streaming.backpressure.rateEstimator", "PID"),
         ("spark.streaming.backpressure.rateEstimator", "my module"),
@@ -93,6 +94,11 @@ def test_settings_of_sparks_write_ahead_logs_have_no_effect() -> None:
     assert settings_without_effect(conf) == names
     assert StreamingSettings.from_conf(conf).write_ahead_log is True
     assert StreamingSettings.from_conf({}).write_ahead_log is None
+
+
+def test_a_misspelt_setting_is_one_without_effect() -> None:
+    conf = {"spark.penstock.journal.maxByte": "1g", "spark.streaming.blockInterval": "1s"}
+    assert settings_without_effect(conf) == ["spark.penstock.journal.maxByte"]
 
 
 def test_rate_settings_are_sparks() -> None:

@@ -5,13 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from penstock.errors import ConfigError
 
-__all__ = ["COMPRESSIONS", "OffsetRange", "Offsets", "check_name", "parse_size"]
+__all__ = [
+    "COMPRESSIONS",
+    "WHEN_FULL",
+    "OffsetRange",
+    "Offsets",
+    "WhenFull",
+    "check_name",
+    "parse_size",
+]
 
 COMPRESSIONS = ("none", "lz4", "snappy", "zstd")
 """How the blocks of a journal may be compressed."""
+
+WhenFull = Literal["block", "fail"]
+"""At a bound of a journal's stream the source waits, or the receiver ends with an error."""
+WHEN_FULL: tuple[WhenFull, ...] = get_args(WhenFull)
 
 Offsets = Mapping[str, int]
 """Partition (a journal's writer, a Kafka partition) -> end offset, exclusive."""

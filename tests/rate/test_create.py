@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.rate import FitRateEstimator, PIDRateEstimator, RateEstimator
+from penstock.rate import FitRateEstimator, PIDRateEstimator, RateController, RateEstimator
 
 BACKPRESSURE = "spark.streaming.backpressure"
 BATCHES = [(1000, 500, 250, 0), (2000, 500, 500, 100), (3000, 900, 600, 0)]
@@ -36,6 +36,25 @@ def estimates(estimator: RateEstimator) -> list[float | None]:
 def test_pid_is_the_default() -> None:
     assert isinstance(RateEstimator.create({}, 1000), PIDRateEstimator)
     assert estimates(RateEstimator.create({}, 1000)) == estimates(PIDRateEstimator(1000))
+
+
+class SparksConf:
+    """A SparkConf, as far as it is asked."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = values
+
+    def getAll(self) -> list[tuple[str, str]]:
+        return [(name.replace("_", "."), value) for name, value in self.values.items()]
+
+
+def test_a_spark_conf_is_a_configuration() -> None:
+    conf = SparksConf(spark_streaming_backpressure_enabled="true", own_rate="2")
+    assert RateController.isBackPressureEnabled(conf)
+    assert not RateController.isBackPressureEnabled({})
+    assert isinstance(RateEstimator.create(conf, 1000), PIDRateEstimator)
+    conf.values["spark_streaming_backpressure_rateEstimator"] = f"{__name__}.Own"
+    assert estimates(RateEstimator.create(conf, 1000)) == [2000.0] * 3
 
 
 def test_pid_with_its_settings() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyspark import SparkContext
 
 from penstock.errors import ConfigError, StreamingError
-from penstock.streaming import ConstantInputDStream, StreamingContext
+from penstock.streaming import ConstantInputDStream, ReceiverInputDStream, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.waiting import eventually
@@ -81,6 +81,15 @@ def test_a_receiver_s_stream(
     ssc.start()
     assert eventually(lambda: bool(stepper.step()) and len(seen) == 2)
     assert seen == ["hello", "again"]
+
+
+def test_a_receiver_s_stream_without_a_receiver_is_refused(ssc: StreamingContext) -> None:
+    with pytest.raises(ConfigError, match="has no receiver"):
+        ReceiverInputDStream(ssc)
+    for wrong in ("a receiver", [1]):
+        with pytest.raises(ConfigError, match="is no receiver"):
+            ssc.receiverStream(wrong)  # type: ignore[arg-type]
+    assert ssc.graph.inputs == []
 
 
 def test_a_constant_is_in_every_batch(

@@ -27,12 +27,13 @@ from penstock.rate import (
     RateOrders,
     decode_rates,
 )
-from penstock.receivers import Order, SocketReceiver, read_order
+from penstock.receivers import Command, Receiver, SocketReceiver, TailReceiver
 from penstock.storage import open_storage
 from penstock.streaming import BatchInfo, StreamingContext
 from penstock.streaming.receiver_input import ReceiverInputDStream
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.receivers.supervised import newest_command
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -136,10 +137,8 @@ class Program:
 
         assert eventually(lambda: durable() >= count), f"{durable()} of {count} arrived"
 
-    def receiver_order(self) -> Order:
-        order = read_order(self.journal(), "r0")
-        assert order is not None
-        return order
+    def receiver_command(self) -> Command:
+        return newest_command(self.journal(), "r0")
 
     def kept(self) -> dict[str, Any]:
         """What the newest entry of the offset log keeps of the rates."""
@@ -191,7 +190,7 @@ def test_the_rate_comes_back_after_a_restart(program: Program, script: type[Scri
         program.wait_durable(400)
         assert stepper.step(2)[1].limits["numbers"].records == 30.0
     with program.running(settings) as stepper:
-        assert program.receiver_order().rate == pytest.approx(33.0)  # a tenth faster at first
+        assert program.receiver_command().rate == pytest.approx(33.0)  # a tenth faster at first
         assert sizes(stepper.step(1)) == [30]
         assert json.loads(program.kept()["numbers"].controller)["rate"] == 30.0
 
@@ -294,15 +293,15 @@ def test_orders_while_it_runs_act_at_once_and_survive_a_restart(program: Program
         assert sizes(stepper.step(1)) == [4]
         program.ssc.pause(stream)
         assert sizes(stepper.step(1)) == [0]
-        assert eventually(lambda: program.receiver_order().paused)
+        assert eventually(lambda: program.receiver_command().paused)
     with program.running({}) as stepper:
-        assert program.receiver_order().paused  # from the receiver's start on
+        assert program.receiver_command().paused  # from the receiver's start on
         assert sizes(stepper.step(1)) == [0]
         program.ssc.resume("numbers")
         assert sizes(stepper.step(1)) == [4]
         program.ssc.setMaxRate("numbers", None)
         assert sizes(stepper.step(1)) == [92]
-        assert eventually(lambda: not program.receiver_order().paused)
+        assert eventually(lambda: not program.receiver_command().paused)
     assert program.records == written
 
 
@@ -317,10 +316,10 @@ def test_orders_from_outside_act_within_a_poll(program: Program) -> None:
     with program.running(BACKPRESSURE) as stepper:
         program.wait_durable(100)
         order("set", "6")
-        assert eventually(lambda: program.receiver_order().rate == 6.0)
+        assert eventually(lambda: program.receiver_command().rate == 6.0)
         assert sizes(stepper.step(1)) == [6]
         order("pause")
-        assert eventually(lambda: program.receiver_order().paused)
+        assert eventually(lambda: program.receiver_command().paused)
         assert sizes(stepper.step(1)) == [0]
         assert "as told" in order()
 
@@ -414,17 +413,27 @@ class Elsewhere(RateController):
 
 
 class WithController(ReceiverInputDStream):
-    """An input with a controller of its own."""
+    """An input with a receiver and a controller of its own, as they are written for Spark."""
 
-    def rateController(self, estimator: RateEstimator, **limits: Any) -> RateController:
-        return Elsewhere(self.name, estimator, **limits)
+    def __init__(self, ssc: StreamingContext, path: str) -> None:
+        super().__init__(ssc, name="numbers")
+        self.path = path
+
+    def getReceiver(self) -> Receiver:
+        return TailReceiver(self.path)
+
+    def rateController(self, estimator: RateEstimator, **limits: Any) -> RateController | None:
+        if not RateController.isBackPressureEnabled(self.ssc.conf):
+            return None
+        usual = RateEstimator.create(self.ssc.conf, self.ssc.graph.batch_interval_ms)
+        assert type(usual) is type(estimator)
+        return Elsewhere(self.name, usual, **limits)
 
 
-def test_a_controller_of_ones_own(program: Program, script: type[Scripted]) -> None:
-    from penstock.receivers import TailReceiver
-
+def test_a_receiver_and_a_controller_of_ones_own(program: Program, script: type[Scripted]) -> None:
     def define() -> None:
-        stream = WithController(program.ssc, TailReceiver(str(program.log)), "numbers")
+        stream = WithController(program.ssc, str(program.log))
+        assert stream.has_columns()
         stream.foreachRDD(program.collect)
 
     Elsewhere.published = []
@@ -433,6 +442,22 @@ def test_a_controller_of_ones_own(program: Program, script: type[Scripted]) -> N
     with program.running(BACKPRESSURE) as stepper:
         stepper.step(2)
     assert Elsewhere.published == [70.0, 80.0]
+
+
+class Uncontrolled(WithController):
+    def rateController(self, estimator: RateEstimator, **limits: Any) -> None:
+        return None
+
+
+def test_an_input_without_a_controller_keeps_its_highest_rate(program: Program) -> None:
+    def define() -> None:
+        Uncontrolled(program.ssc, str(program.log)).foreachRDD(program.collect)
+
+    program.define = define  # type: ignore[method-assign]
+    program.write(20)
+    with program.running({**BACKPRESSURE, "spark.streaming.receiver.maxRate": "5"}) as stepper:
+        assert eventually(lambda: bool(stepper.step()) and len(program.records) == 20)
+        assert max(info.num_records for info in stepper.completed) == 5
 
 
 def test_trace_logging_shows_what_pid_saw(

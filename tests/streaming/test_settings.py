@@ -152,3 +152,12 @@ def test_settings_of_sparks_own_logs_are_warned_of(
 ) -> None:
     make("spark.streaming.receiver.writeAheadLog.rollingIntervalSecs", "60")
     assert "writeAheadLog.rollingIntervalSecs has no effect" in caplog.text
+
+
+def test_the_checkpoint_location_may_be_a_setting(
+    make: Callable[[str, str], StreamingContext], tmp_path: Path
+) -> None:
+    ssc = make("spark.streaming.checkpoint.directory", str(tmp_path / "c"))
+    ssc.queueStream([[1]]).foreachRDD(lambda rdd: None)
+    ssc.start()
+    assert (tmp_path / "c" / "metadata").exists()

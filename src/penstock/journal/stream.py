@@ -8,8 +8,10 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.errors import (
     AlreadyExistsError,
@@ -157,7 +159,8 @@ class JournalStream:
         """Return the footer of a writer's newest block or seal, None when it has neither.
 
         Of a damaged one whose records were given up, it is what can be said of it: it ends where
-        the loss does. ``seen`` is an earlier answer: while it holds, no footer is read.
+        the loss does, with the newest position that any earlier block or seal of its receiver has.
+        ``seen`` is an earlier answer: while it holds, no footer is read.
 
         Raises:
             DamagedBlockError: its footer is damaged, so the writer's end is unknown.
@@ -186,19 +189,37 @@ class JournalStream:
         return None
 
     def _given_up(self, writer: str, blocks: list[BlockEntry]) -> BlockFooter | None:
-        """Return what stands for a damaged newest block that was given up; None if it was not.
-
-        The source's position after it is lost with it, so the one before it holds.
-        """
+        """Return what stands for a damaged newest block that was given up; None if it was not."""
         start = blocks[-1].start_offset
         end = end_after_losses(writer, start, lost_ranges(self.storage, self.name))
         if end == start:
             return None
-        for block in reversed(blocks[:-1]):
-            with suppress(DamagedBlockError, NotFoundError):
-                position = self.footer(writer, block.start_offset).position
-                return BlockFooter(start, end - start, position)
-        return BlockFooter(start, end - start)
+        return BlockFooter(start, end - start, self._position_before(writer, blocks[:-1]))
+
+    def _position_before(self, writer: str, blocks: list[BlockEntry]) -> Any:
+        """Return the newest position in these blocks, else in the epochs before; None without one.
+
+        A block carries its position on from the one before, so the first footer that can be read
+        nearly always has it.
+        """
+        for name, start in self._backwards(writer, blocks):
+            try:
+                position = self.footer(name, start).position
+            except NewerBlockError:
+                raise
+            except (DamagedBlockError, NotFoundError):
+                continue
+            if position is not None:
+                return position
+        return None
+
+    def _backwards(self, writer: str, blocks: list[BlockEntry]) -> Iterator[tuple[str, int]]:
+        """Yield the blocks and seals of a receiver, newest first: these, then earlier epochs'."""
+        yield from ((writer, block.start_offset) for block in reversed(blocks))
+        if latest := parse_writer(writer):
+            for epoch in range(latest.epoch - 1, -1, -1):
+                earlier = str(replace(latest, epoch=epoch))
+                yield from ((earlier, block.start_offset) for block in self.blocks(earlier)[::-1])
 
     def _epochs_missing(self, writer: WriterId) -> LogFormatError:
         path = self.storage.uri(writer_folder(self.name, writer))

@@ -7,7 +7,7 @@ import math
 import threading
 from dataclasses import dataclass
 
-from penstock.conf import DEFAULT_INITIAL_RATE
+from penstock.conf import DEFAULT_INITIAL_RATE, Conf, RateSettings
 from penstock.errors import ConfigError, LogFormatError
 from penstock.rate.checks import positive
 from penstock.rate.estimator import RateEstimator
@@ -71,6 +71,15 @@ class RateController:
         self._min_rate = positive("min_rate", min_rate)
         self._max_rate = _limit(max_rate)
         self._estimator.limited_to(self.latest_rate)
+
+    @staticmethod
+    def isBackPressureEnabled(conf: Conf) -> bool:  # noqa: N802 (Spark's name)
+        """Return whether ``spark.streaming.backpressure.enabled`` is set in Spark's configuration.
+
+        Raises:
+            ConfigError: a setting of rates is wrong; names it.
+        """
+        return RateSettings.from_conf(conf).backpressure_enabled
 
     @property
     def latest_rate(self) -> float:

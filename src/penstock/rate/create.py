@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 from typing import Any
 
-from penstock.conf import RateSettings
+from penstock.conf import Conf, RateSettings, settings_of
 from penstock.errors import ConfigError
 from penstock.rate.estimator import RateEstimator
 from penstock.rate.fit import FitRateEstimator
@@ -17,7 +16,7 @@ __all__ = ["create_estimator"]
 _SETTING = "spark.streaming.backpressure.rateEstimator"
 
 
-def create_estimator(conf: Mapping[str, str], batch_interval_ms: int) -> RateEstimator:
+def create_estimator(conf: Conf, batch_interval_ms: int) -> RateEstimator:
     """See RateEstimator.create."""
     settings = RateSettings.from_conf(conf)
     if settings.estimator == "fit":
@@ -30,10 +29,10 @@ def create_estimator(conf: Mapping[str, str], batch_interval_ms: int) -> RateEst
             settings.derivative,
             settings.min_rate,
         )
-    return _imported(settings.estimator, conf, batch_interval_ms)
+    return _imported(settings.estimator, settings_of(conf), batch_interval_ms)
 
 
-def _imported(path: str, conf: Mapping[str, str], batch_interval_ms: int) -> RateEstimator:
+def _imported(path: str, conf: Conf, batch_interval_ms: int) -> RateEstimator:
     module, _, name = path.rpartition(".")
     try:
         make: Any = getattr(importlib.import_module(module), name)

@@ -10,7 +10,8 @@ Prior art: Spark's ``org.apache.spark.streaming.scheduler.rate.RateEstimator``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+
+from penstock.conf import Conf
 
 __all__ = ["RateEstimator"]
 
@@ -50,11 +51,15 @@ class RateEstimator(ABC):
         return ""
 
     @staticmethod
-    def create(conf: Mapping[str, str], batch_interval_ms: int) -> RateEstimator:
+    def create(conf: Conf, batch_interval_ms: int) -> RateEstimator:
         """Make the estimator that ``spark.streaming.backpressure.rateEstimator`` names.
 
         ``pid`` (the default), ``fit``, or the import path of a callable that takes
-        ``(conf, batch_interval_ms)`` and returns a RateEstimator.
+        ``(conf, batch_interval_ms)``, the configuration as a mapping, and returns a RateEstimator.
+
+        Args:
+            conf: Spark's configuration, ``ssc.conf`` or a mapping of names to values.
+            batch_interval_ms: length of a batch; ``ssc.graph.batch_interval_ms`` of a program.
 
         Source: ``org.apache.spark.streaming.scheduler.rate.RateEstimator.create``.
 

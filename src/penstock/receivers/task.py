@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from penstock.errors import ConfigError
 from penstock.journal import Bounds, CommitPolicy, JournalStream
+from penstock.model import WHEN_FULL, WhenFull
 from penstock.receivers.receiver import Receiver
 
-__all__ = [
-    "WHEN_FULL",
-    "ReceiverSettings",
-    "ReceiverTask",
-    "WhenFull",
-    "receiver_bounds",
-]
+__all__ = ["ReceiverSettings", "ReceiverTask", "poll_interval_ms", "receiver_bounds"]
 
-WhenFull = Literal["block", "fail"]
-WHEN_FULL: tuple[WhenFull, ...] = ("block", "fail")
+_LOCAL_POLL_MS = 200
+_REMOTE_POLL_MS = 1000  # each poll is a request that an object store bills
 _LEAST_BYTES = 64 << 20
 """What the built-in receivers store at once (4 MiB of a file, a body of 16 MiB) fits in this."""
 
@@ -34,8 +28,8 @@ class ReceiverSettings:
     commit: CommitPolicy = field(default_factory=CommitPolicy)
     compression: str = "none"
     restart_delay_ms: int = 2000
-    poll_ms: int = 200
-    """How often orders are read and the bounds looked at: the delay of a stop or a new limit."""
+    poll_ms: int = _LOCAL_POLL_MS
+    """How often commands are read and the bounds looked at: the delay of a stop or a new limit."""
     sync: bool = True
     """Whether what is received is fsynced before it is acked."""
     bounds: Bounds = field(default_factory=Bounds)
@@ -63,12 +57,18 @@ class ReceiverTask:
     stream: JournalStream
     name: str
     run: str
+    """The run that commands the receiver, from penstock.receivers.control.claim_run."""
     settings: ReceiverSettings
 
     @property
     def ids(self) -> dict[str, str]:
         """What errors name it by."""
         return {"stream": self.stream.name, "receiver": self.name}
+
+
+def poll_interval_ms(journal_url: str) -> int:
+    """Return how often control files are to be read where that journal is."""
+    return _LOCAL_POLL_MS if journal_url.startswith("file:") else _REMOTE_POLL_MS
 
 
 def receiver_bounds(max_bytes: int | None, max_lag_records: int | None) -> Bounds:

@@ -31,8 +31,6 @@ class InputDStream(DStream):
     kind = "input"
     takes_limits = False
     """Whether ``cut`` keeps to limits. Other inputs can be paused, and no more."""
-    receiver_count = 1
-    """How many receivers share the input's rate."""
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
@@ -54,6 +52,11 @@ class InputDStream(DStream):
     def slide_ms(self) -> int:
         """The batch interval."""
         return self.ssc.graph.batch_interval_ms
+
+    @property
+    def receiver_count(self) -> int:
+        """How many receivers share the input's rate."""
+        return 1
 
     @abstractmethod
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
@@ -98,10 +101,13 @@ class InputDStream(DStream):
         initial_rate: float,
         min_rate: float,
         max_rate: float | None,
-    ) -> RateController:
+    ) -> RateController | None:
         """Return what keeps this input's rate when back pressure is on; override it for one's own.
 
-        Called once, at start. Source: ``org.apache.spark.streaming.dstream.InputDStream``.
+        Called once, at start, and only when ``RateController.isBackPressureEnabled(ssc.conf)``.
+        None has the input's rate fixed at its highest one.
+
+        Source: ``org.apache.spark.streaming.dstream.InputDStream``.
         """
         return RateController(
             self.name, estimator, initial_rate=initial_rate, min_rate=min_rate, max_rate=max_rate

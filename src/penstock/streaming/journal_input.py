@@ -59,12 +59,14 @@ class JournalInputDStream(InputDStream):
     kind = "journal"
     takes_limits = True
 
-    def __init__(
-        self, ssc: StreamingContext, record_format: RecordFormat, name: str | None = None
-    ) -> None:
-        self.format = record_format
+    def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc, name)
         self._opened: _Opened | None = None
+
+    @property
+    @abstractmethod
+    def format(self) -> RecordFormat:
+        """How the stream's records are stored."""
 
     @property
     def journal(self) -> JournalStream:

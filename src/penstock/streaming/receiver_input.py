@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
@@ -22,10 +23,13 @@ _CONSUMER = "streaming"
 class ReceiverInputDStream(JournalInputDStream):
     """Records that receivers push into the journal of the program's checkpoint location.
 
+    A subclass implements ``getReceiver``, or gives the receivers to this constructor.
+
     Args:
         ssc: the program.
         receiver: one receiver, or several that share the stream; each has a writer (``r0``, ``r1``,
-            ...) and a Spark task of its own. The same instance may be given several times.
+            ...) and a Spark task of its own. The same instance may be given several times. None
+            for what ``getReceiver`` returns.
         name: the stream's name in the journal and in the offsets.
 
     Raises:
@@ -37,14 +41,55 @@ class ReceiverInputDStream(JournalInputDStream):
     def __init__(
         self,
         ssc: StreamingContext,
-        receiver: Receiver | Sequence[Receiver],
+        receiver: Receiver | Sequence[Receiver] | None = None,
         name: str | None = None,
     ) -> None:
-        several = (receiver,) if isinstance(receiver, Receiver) else tuple(receiver)
-        self.receivers = {f"r{place}": each for place, each in enumerate(several)}
+        self._given = receiver
+        if type(self).getReceiver is ReceiverInputDStream.getReceiver:
+            _ = self.format  # refuses what is wrong here, where it was given
+        super().__init__(ssc, name)
+
+    def getReceiver(self) -> Receiver | Sequence[Receiver]:
+        """Return what receives: one receiver, or several that share the stream.
+
+        Called once on the driver, when the program first needs it, at the latest at its start; so
+        an override may use what its constructor sets. Several receivers must be of one schema.
+
+        Source: ``org.apache.spark.streaming.dstream.ReceiverInputDStream``.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if self._given is None:
+            raise ConfigError(
+                f"{type(self).__name__} has no receiver",
+                operation="make receiver stream",
+                hint="implement getReceiver(), or give a receiver to the constructor",
+            )
+        return self._given
+
+    @cached_property
+    def receivers(self) -> dict[str, Receiver]:
         """The receivers, by the names of their writers."""
-        self.receiver_count = len(several)
-        super().__init__(ssc, _shared_format(several), name)
+        found = self.getReceiver()
+        several = [found] if isinstance(found, Receiver) else found
+        if not isinstance(several, Sequence) or not all(isinstance(r, Receiver) for r in several):
+            raise ConfigError(
+                f"{found!r} is no receiver",
+                operation="make receiver stream",
+                hint="give an instance of a subclass of penstock.receivers.Receiver",
+            )
+        return {f"r{place}": each for place, each in enumerate(several)}
+
+    @property
+    def receiver_count(self) -> int:
+        """How many receivers share the input's rate."""
+        return len(self.receivers)
+
+    @cached_property
+    def format(self) -> RecordFormat:
+        """How the receivers' records are stored."""
+        return _shared_format(list(self.receivers.values()))
 
     def open_stream(self, place: JournalPlace) -> JournalStream:
         """Return the stream in the checkpoint location, made if it is not there yet."""

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
-from penstock.journal import JournalStream, stream_names
+from penstock.journal import JournalStream, RecordFormat, stream_names
 from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
 from penstock.model import check_name
 from penstock.storage import open_storage
@@ -40,11 +40,17 @@ class SharedJournalDStream(JournalInputDStream):
         if consumer is not None:
             check_name("consumer", consumer)
         found = _open_existing(journal, stream)
-        super().__init__(ssc, found.format, stream if name is None else name)
+        super().__init__(ssc, stream if name is None else name)
+        self._format = found.format
         self._stream = stream
         self._url = found.storage.url  # absolute, also after a restart from another folder
         self._consumer = consumer
         self._starting = starting
+
+    @property
+    def format(self) -> RecordFormat:
+        """As it was when the program was defined."""
+        return self._format
 
     def open_stream(self, place: JournalPlace) -> JournalStream:
         """Return the stream, which must be as it was when the program was defined.

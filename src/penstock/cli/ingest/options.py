@@ -13,21 +13,16 @@ import typer
 
 from penstock.cli.ingest.exit_status import exit_status
 from penstock.journal import Bounds
-from penstock.model import COMPRESSIONS, check_name, parse_size
+from penstock.model import COMPRESSIONS, WHEN_FULL, WhenFull, check_name, parse_size
 from penstock.receivers import Receiver, receiver_bounds
 
-__all__ = ["IngestOptions", "WhenFullOption", "size_option", "with_ingest_options"]
+__all__ = ["IngestOptions", "size_option", "with_ingest_options"]
 
 Compression = Enum("Compression", {name: name for name in COMPRESSIONS}, type=str)  # type: ignore[misc]
+WhenFullOption = Enum("WhenFullOption", {name: name for name in WHEN_FULL}, type=str)  # type: ignore[misc]
 
 _UNCOMPRESSED = Compression("none")
-
-
-class WhenFullOption(str, Enum):
-    """What happens at a bound."""
-
-    block = "block"
-    fail = "fail"
+_BLOCK = WhenFullOption("block")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +37,7 @@ class IngestOptions:
     stream: str
     receiver: str
     bounds: Bounds
-    when_full: WhenFullOption
+    when_full: WhenFull
     compression: str
 
     def __post_init__(self) -> None:
@@ -93,7 +88,7 @@ def _common(
     when_full: Annotated[
         WhenFullOption,
         typer.Option(help="At a bound: let the source wait, or end with status 4."),
-    ] = WhenFullOption.block,
+    ] = _BLOCK,
     compression: Annotated[Compression, typer.Option(help="Of the blocks.")] = _UNCOMPRESSED,
 ) -> IngestOptions:
     """Gather the options; its signature is what the commands show."""
@@ -102,7 +97,7 @@ def _common(
         stream,
         receiver,
         receiver_bounds(max_journal_bytes, max_lag),
-        when_full,
+        when_full.value,
         compression.value,
     )
 

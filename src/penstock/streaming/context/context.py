@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable
 from typing import ClassVar, Literal, NoReturn
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
-from penstock.conf import StreamingSettings, settings_without_effect
+from penstock.conf import StreamingSettings, settings_of, settings_without_effect
 from penstock.errors import ConfigError, StreamingError
 from penstock.rate import RateEstimator
 from penstock.streaming.context.life_cycle import LifeCycle, State
@@ -77,15 +77,19 @@ class StreamingContext(StreamSources, RateControl):
             self._recreate(require_checkpoint(sparkContext), sparkContext, clock)
         else:
             self._set_up(sparkContext, DStreamGraph(_interval_ms(batchDuration)), clock)
+            if self._settings.checkpoint_directory is not None:
+                self.checkpoint(self._settings.checkpoint_directory)
 
     def _set_up(self, sc: SparkContext, graph: DStreamGraph, clock: Clock | None) -> None:
         self._sc = sc
         _use_this_python(sc)
         self._clock = clock or SystemClock()
-        conf = dict(sc.getConf().getAll())
+        conf = settings_of(sc.getConf())
         self._settings = StreamingSettings.from_conf(conf)
         for name in settings_without_effect(conf):
-            _log.warning("The setting %s has no effect: blocks of the journal need none", name)
+            _log.warning(
+                "The setting %s has no effect; docs/settings.md lists those that have", name
+            )
         self.graph = graph
         if self._settings.rate.backpressure_enabled:
             RateEstimator.create(conf, graph.batch_interval_ms)  # refuses what cannot be made
@@ -110,6 +114,11 @@ class StreamingContext(StreamSources, RateControl):
     def sparkContext(self) -> SparkContext:
         """Return the SparkContext of this program."""
         return self._sc
+
+    @property
+    def conf(self) -> SparkConf:
+        """Return a copy of the SparkContext's configuration."""
+        return self._sc.getConf()
 
     @property
     def clock(self) -> Clock:

@@ -13,7 +13,7 @@ from penstock.clock import Clock
 from penstock.conf import StreamingSettings
 from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOrder, RateOrders
-from penstock.receivers import ReceiverSettings, receiver_bounds
+from penstock.receivers import ReceiverSettings, poll_interval_ms, receiver_bounds
 from penstock.storage import open_storage
 from penstock.storage.trust import check_trusted
 from penstock.streaming.events import StreamingListenerStreamingStarted
@@ -34,8 +34,6 @@ __all__ = ["Engine"]
 
 _log = logging.getLogger(__name__)
 _RECEIVER_STOP_S = 10.0
-_LOCAL_POLL_MS = 200
-_REMOTE_POLL_MS = 1000  # each poll is a request that an object store bills
 
 
 class Engine:
@@ -85,7 +83,7 @@ class Engine:
             place = JournalPlace(open_storage(f"{location.url}/journal"), location.read_id())
             graph.open_journals(place, log.ends)
             if graph.writes_rdds:
-                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage))
+                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
             self._rates = RateManager(
                 graph.inputs,
                 graph.batch_interval_ms,
@@ -175,7 +173,7 @@ def _receiver_settings(
         compression=settings.journal_compression,
         restart_delay_ms=settings.receiver_restart_delay_ms,
         sync=settings.write_ahead_log is not False,
-        poll_ms=_LOCAL_POLL_MS if location.url.startswith("file:") else _REMOTE_POLL_MS,
+        poll_ms=poll_interval_ms(location.url),
         bounds=receiver_bounds(settings.journal_max_bytes, settings.journal_max_lag),
-        when_full="fail" if settings.journal_when_full == "fail" else "block",
+        when_full=settings.journal_when_full,
     )

@@ -275,7 +275,7 @@ def _make_entry(
     controller = None
     if own.backpressure_enabled and stream.takes_limits:
         controller = _make_controller(stream, batch_interval_ms, own, conf)
-        if kept is not None and kept.controller is not None:
+        if controller is not None and kept is not None and kept.controller is not None:
             _restore(controller, kept.controller)
     rate = InputRate(batch_interval_ms, own, controller, stream.receiver_count)
     entry = _Entry(stream, rate)
@@ -285,7 +285,7 @@ def _make_entry(
 
 def _make_controller(
     stream: InputDStream, batch_interval_ms: int, settings: RateSettings, conf: Mapping[str, str]
-) -> RateController:
+) -> RateController | None:
     assert settings.first_rate is not None  # back pressure is on
     return stream.rateController(
         RateEstimator.create(conf, batch_interval_ms),

@@ -40,14 +40,10 @@ class PushedStreams(ContextPart):
                 name, offsets and rate limit. Their number may change between runs.
             name: the stream's name in the journal and in the offsets; give one to keep a stream's
                 data when the program's inputs change order.
+
+        Raises:
+            ConfigError: these are no receivers, or their schemas differ.
         """
-        several = [receiver] if isinstance(receiver, Receiver) else receiver
-        if not isinstance(several, Sequence) or not all(isinstance(r, Receiver) for r in several):
-            raise ConfigError(
-                f"{receiver!r} is no receiver",
-                operation="receiverStream",
-                hint="give an instance of a subclass of penstock.receivers.Receiver",
-            )
         return ReceiverInputDStream(self._context, receiver, name)
 
     def socketTextStream(
