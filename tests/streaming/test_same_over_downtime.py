@@ -29,12 +29,15 @@ RUNS: list[tuple[Script, int, Script]] = [
     # What comes before each batch, seconds of downtime, what comes meanwhile.
     (
         [[("a", b"a", 0.5)], [("b", b"b\na", 1.5)], [("c", b"c", 2.9)]],
-        6,
-        [("d", b"d\nb", 4.5), ("e", b"e", 7.2), ("late", b"f", 5), ("f", b"g\na", 8)],
+        5,
+        [("d", b"d\nb", 4.5), ("e", b"e", 6.2), ("late", b"f", 5), ("f", b"g\na", 8)],
     ),
-    ([[("h", b"h", 9.9)]], 8, []),
-    ([[], [("i", b"i", 19.5)]], 0, []),
+    ([[("h", b"h", 8.9)]], 6, []),
+    ([[("i", b"i", 15.5)]], 0, []),
 ]
+
+
+WAIT_S = 180.0
 
 
 def total(values: Any, state: Any) -> Any:
@@ -52,7 +55,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "with an inverse": lambda lines: ones(lines).reduceByKeyAndWindow(
         operator.add, operator.sub, 5, 1, 1, lambda pair: pair[1] > 0
     ),
-    "state of windows": lambda lines: ones(lines.window(4, 2)).updateStateByKey(total, 1),
+    "state of windows": lambda lines: ones(lines.window(2, 2)).updateStateByKey(total, 1),
     "batches": lambda lines: lines,  # the last one to run
 }
 
@@ -100,7 +103,7 @@ def run_ours(sc: SparkContext, root: Path) -> None:
             put(root / "in", files)
             clock.advance(1000)
             wanted = clock.time_ms() / 1000
-            assert eventually(lambda wanted=wanted: last_time() == wanted, 60.0)  # type: ignore[misc]
+            assert eventually(lambda wanted=wanted: last_time() == wanted, WAIT_S)  # type: ignore[misc]
         ssc.stop(stopSparkContext=False)
         clock.advance(downtime_s * 1000)
         put(root / "in", meanwhile)
@@ -125,7 +128,7 @@ def run_theirs(sc: SparkContext, root: Path) -> None:
             put(root / "in", files)
             ssc._jssc.ssc().scheduler().clock().advance(1000)
             wanted = begin + step
-            assert eventually(lambda wanted=wanted: last_time() == wanted, 60.0)  # type: ignore[misc]
+            assert eventually(lambda wanted=wanted: last_time() == wanted, WAIT_S)  # type: ignore[misc]
         ssc.stop(stopSparkContext=False)
         downtime_s = next_downtime_s
         put(root / "in", meanwhile)

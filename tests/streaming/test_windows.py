@@ -235,8 +235,8 @@ def test_a_program_whose_batch_interval_changed_goes_on_with_its_slides(program:
     program.stop()
     run_batches(program, program.start(windows, interval=3), "c", "d")
     program.stop()
-    run_batches(program, program.start(windows, interval=1.5), "e", "f", "g", "h")
-    assert program.seen == [(1006, ["a", "b", "c", "d"]), (1012, ["e", "f", "g", "h"])]
+    run_batches(program, program.start(windows, interval=1.5), "e", "f", "g")
+    assert program.seen == [(1006, ["a", "b", "c", "d"]), (1012, ["e", "f", "g"])]
 
 
 YEAR_S = 31_536_000
