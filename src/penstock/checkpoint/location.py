@@ -240,8 +240,8 @@ def _encode_id(location_id: str) -> bytes:
 
 def _decode_id(data: bytes) -> str:
     try:
-        location_id = str(uuid.UUID(parse_fields(data.decode(), ("id",))["id"]))
-    except (AttributeError, TypeError, ValueError) as error:
+        location_id = str(uuid.UUID(parse_fields(data.decode())["id"]))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise MalformedLogError(f"the file holds no id: {data!r}") from error
     if _encode_id(location_id) != data:
         raise MalformedLogError(f"the file is not in the form that Spark writes: {data!r}")

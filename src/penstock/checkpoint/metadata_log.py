@@ -20,7 +20,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from penstock.checkpoint.batch_ids import MAX_BATCH_ID, describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.checksum import ChecksummedFiles, sidecar_name
-from penstock.checkpoint.log_format import MalformedLogError, decode_log, encode_log
+from penstock.checkpoint.log_format import MalformedLogError, encode_log
 from penstock.errors import (
     AlreadyExistsError,
     ConcurrentDriverError,
@@ -58,8 +58,8 @@ class MetadataLog(ABC, Generic[T]):
         """Return the lines of an entry, without the version line."""
 
     @abstractmethod
-    def decode(self, lines: Sequence[str]) -> T:
-        """Return the entry in ``lines``; raises ValueError, saying what is wrong with them."""
+    def decode(self, data: bytes) -> T:
+        """Return the entry in a file; raises MalformedLogError, saying what is wrong with it."""
 
     def add(self, batch_id: int, entry: T) -> None:
         """Write an entry if its batch id is not taken yet.
@@ -167,7 +167,7 @@ class MetadataLog(ABC, Generic[T]):
         return f"{self._folder}/{batch_id}"
 
     def _parse(self, data: bytes) -> T:
-        entry = self.decode(decode_log(data, self.version))
+        entry = self.decode(data)
         if encode_log(self.version, self.encode(entry)) != data:
             raise MalformedLogError("Log file was malformed: Spark writes this entry otherwise")
         return entry
