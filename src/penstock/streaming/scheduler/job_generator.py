@@ -103,7 +103,7 @@ class JobGenerator:
         self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
         committed_ms = self._log.newest_time_ms(but=rerun)
         for stream in self._graph.stored_state:
-            stream.begin_state(again[0].time_ms if again else first_ms, committed_ms)
+            stream.begin_state(again[0].time_ms if again else first_ms, committed_ms, last_ms)
         self._restore(again)
         for batch in again:
             _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
