@@ -146,7 +146,7 @@ def _from_fields(fields: Mapping[str, Any]) -> RddMark | None:
         and _are_counts(list(shape.values()))
         and isinstance(sizes, list)
         and _are_counts(sizes)
-        and (isinstance(file, str) if sizes else file is None)
+        and (isinstance(file, str) or (file is None and not sizes))
     )
     return RddMark(kind, shape, file, tuple(sizes)) if right else None
 

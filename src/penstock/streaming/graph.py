@@ -39,6 +39,9 @@ class DStreamGraph:
         self.operators = Operators()
         self._remember_ms: int | None = None  # what the program asked for
         self._batches: dict[int, Batch] = {}  # by time, ascending; those that are remembered
+        self._rdds: RddCheckpoints | None = None
+        self.is_kept = False
+        """Whether the graph is read back after a restart, so inputs must not depend on memory."""
 
     @property
     def needs_every_tick(self) -> bool:
@@ -48,7 +51,7 @@ class DStreamGraph:
     @property
     def writes_rdds(self) -> bool:
         """Whether RDD checkpoints are written."""
-        return any(s.must_checkpoint or s.checkpoint_ms is not None for s in self.streams())
+        return any(stream.writes_rdds for stream in self.streams())
 
     @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
@@ -180,17 +183,18 @@ class DStreamGraph:
         return update if changing else None
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
-        """Tell every stateful stream where RDD checkpoints are."""
-        for stream in self._rdd_states():
-            stream.checkpoint_data.open(place)
+        """Tell every stream where RDD checkpoints are."""
+        self._rdds = place
+        for stream in self.streams():
+            stream.open_rdd_checkpoints(place)
 
     def restore_checkpoint_data(self, done_ms: int) -> None:
-        """Have every stateful stream take up its state; batches up to ``done_ms`` are committed.
+        """Have streams take up what a run before left; batches up to ``done_ms`` are committed.
 
         Raises:
             CheckpointError: it cannot; says why.
         """
-        for stream in self._rdd_states():
+        for stream in self.streams():
             stream.restore_checkpoint_data(done_ms)
 
     def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
@@ -261,16 +265,18 @@ class DStreamGraph:
         Raises:
             StorageError: it cannot be written.
         """
-        for stream in self._rdd_states():
-            stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
+        for stream in self.streams():
+            if stream.checkpoint_data is not None:
+                stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
 
     def clear_metadata(self, committed_ms: int) -> None:
         """Forget and give free what no batch needs any more when those up to that time are done."""
         needed = needed_after(self.streams(), committed_ms)
+        if self._rdds is not None:
+            self._rdds.sweep(committed_ms, self.operators.is_abandoned)
         for stream in self.streams():
             stream.clear_metadata(committed_ms)
-        for stateful in self._rdd_states():
-            stateful.clear_checkpoint_data(committed_ms, needed[stateful])
+            stream.clear_checkpoint_data(committed_ms, needed[stream])
         free_ms = [min(needed[i], committed_ms - i.remember_ms) for i in self.inputs]
         for stream, until_ms in zip(self.inputs, free_ms, strict=True):
             stream.give_free(until_ms)
@@ -282,4 +288,4 @@ class DStreamGraph:
         return [stream for stream in self.streams() if isinstance(stream, RddStateDStream)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_batches": {}}
+        return {**self.__dict__, "_batches": {}, "_rdds": None}

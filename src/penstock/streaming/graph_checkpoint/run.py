@@ -89,6 +89,7 @@ def keep_graph(
             can write the location, or a setting is wrong.
     """
     check_private_folder(directory)
+    graph.is_kept = True
     conf = sc.getConf().getAll()
     template = Checkpoint(
         master=str(sc.master),

@@ -83,7 +83,7 @@ class Engine:
             place = JournalPlace(open_storage(f"{location.url}/journal"), location.read_id())
             graph.open_journals(place, log.ends)
             if graph.writes_rdds:
-                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage))
+                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
             self._rates = RateManager(
                 graph.inputs,
                 graph.batch_interval_ms,
