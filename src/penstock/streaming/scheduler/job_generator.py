@@ -162,7 +162,7 @@ class JobGenerator:
             behind = self._log.read_since(again[0].time_ms)[0]
             self._done = {b.id: b for b in behind if b not in again}
         done_ms = again[0].time_ms - 1 if again else max(self._log.last_time_ms, 0)
-        self._graph.restore_checkpoint_data(done_ms)
+        self._graph.restore_checkpoint_data(done_ms, self._log.last_time_ms)
         needed_after_ms = self._graph.looks_back_to(done_ms)
         if needed_after_ms >= done_ms:
             return
