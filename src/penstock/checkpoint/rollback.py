@@ -11,7 +11,7 @@ import shlex
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.storage import Storage
-from penstock.storage.opening import local_root
+from penstock.storage.urls import local_root
 
 __all__ = ["rollback_hint"]
 
