@@ -262,11 +262,16 @@ def test_no_checkpoint_location_on_a_cluster(
         ssc.start()
 
 
-def test_a_temporary_journal_is_removed_at_stop(ssc: StreamingContext) -> None:
+def test_a_temporary_journal_is_removed_at_stop(
+    ssc: StreamingContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "penstock.streaming.context")
     ssc.socketTextStream("localhost", 9).foreachRDD(ignore)
     ssc.start()
     journal = ssc.graph.receiver_inputs[0].journal
     assert journal.storage.exists("socket-0/stream.json")
+    location = journal.storage.url.removeprefix("file://").removesuffix("/journal")
+    assert f"offsets, commits and journal are in {location}" in caplog.text
     ssc.stop(stopSparkContext=False)
     assert not journal.storage.exists("socket-0/stream.json")
 

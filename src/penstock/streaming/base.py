@@ -221,8 +221,11 @@ class BaseDStream(ABC):
         if self.checkpoint_data is not None:
             self.checkpoint_data.open(place)
 
-    def restore_checkpoint_data(self, done_ms: int) -> None:
-        """Take up the RDD checkpoints that a run before left; batches up to then are committed."""
+    def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
+        """Take up the RDD checkpoints that a run before left.
+
+        Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
+        """
         if self.checkpoint_data is not None:
             self._generated.update(self.checkpoint_data.restore_all())
 

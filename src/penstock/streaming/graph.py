@@ -214,14 +214,16 @@ class DStreamGraph:
         for stream in self.streams():
             stream.open_rdd_checkpoints(place)
 
-    def restore_checkpoint_data(self, done_ms: int) -> None:
-        """Have streams take up what a run before left; batches up to ``done_ms`` are committed.
+    def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
+        """Have streams take up what a run before left.
+
+        Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
 
         Raises:
             CheckpointError: it cannot; says why.
         """
         for stream in self.streams():
-            stream.restore_checkpoint_data(done_ms)
+            stream.restore_checkpoint_data(done_ms, planned_ms)
 
     def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
         """Have batches see an earlier run's, as far as they look back from ``done_ms``.

@@ -105,7 +105,7 @@ class JobGenerator:
         committed_ms = self._log.newest_time_ms(but=rerun)
         begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
         for stream in self._graph.stored_state:
-            stream.begin_state(begin_ms, committed_ms)
+            stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms)
         for batch in again:
             _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
             self._unfinished[batch.id] = batch.time_ms
@@ -182,7 +182,7 @@ class JobGenerator:
         for batch in again:
             self._graph.begin(batch)
         done_ms = again[0].time_ms - 1 if again else max(self._newest_ms, 0)
-        self._graph.restore_checkpoint_data(done_ms)
+        self._graph.restore_checkpoint_data(done_ms, self._log.last_time_ms)
         needed_after_ms = self._graph.looks_back_to(done_ms)
         if needed_after_ms >= done_ms:
             return
