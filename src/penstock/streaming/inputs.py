@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
@@ -67,6 +67,18 @@ class InputDStream(DStream):
         grow; must be quick and must not read the records.
         """
 
+    def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
+        """Return how far the batch of a tick goes that passed without one (``missed_ticks``).
+
+        An input whose records have no times of their own takes nothing new: what came meanwhile
+        is in the first batch after that.
+        """
+        return start
+
+    def missed_times(self, start: SourceOffset, ticks: range) -> Collection[int]:
+        """Return at which of the ticks that passed ``missed_offset`` would take records."""
+        return ()
+
     def cut(
         self, wanted: SourceRange, limits: RangeLimits, carry: Carry
     ) -> tuple[SourceRange, Carry]:
@@ -117,8 +129,11 @@ class InputDStream(DStream):
         """Return how many records a range holds, 0 when that is not known."""
         return 0
 
-    def find_damage(self, wanted: SourceRange) -> PenstockError | None:
-        """Return what keeps a range from being read, None when nothing does or it is not known."""
+    def find_damage(self, wanted: SourceRange, error: str) -> PenstockError | None:
+        """Return what keeps files of a range from being read that the text of an error names.
+
+        None when nothing does, or it is not known. Reads nothing that the error does not name.
+        """
         return None
 
     def can_read_again(self, wanted: SourceRange) -> bool:

@@ -51,6 +51,8 @@ class ConsumerEntry:
     """Where it began, once that is known."""
     retiring: Offsets = field(default_factory=dict)
     """Up to where it may be deleting blocks just now; see penstock.journal.retention.retirement."""
+    kind: str | None = None
+    """Of the records that it reads; see RecordFormat."""
     retained: Offsets | None = None
     """From where on it wants blocks to stay all the same, so that it can process them again; None
     for ``offsets``. Never more than ``offsets``."""
@@ -212,6 +214,8 @@ def _encode(entry: ConsumerEntry) -> bytes:
         fields["owner"] = entry.owner
     if entry.begin is not None:
         fields["begin"] = dict(entry.begin)
+    if entry.kind is not None:
+        fields["kind"] = entry.kind
     if entry.retiring:
         fields["retiring"] = dict(entry.retiring)
     if entry.retained is not None:
@@ -227,12 +231,13 @@ def _to_json(fields: Mapping[str, Any]) -> bytes:
 
 def _decode(data: bytes) -> ConsumerEntry:
     fields = json.loads(data)
-    owner = fields.get("owner")
+    owner, kind = fields.get("owner"), fields.get("kind")
     return ConsumerEntry(
         _offsets(fields["offsets"]),
         None if owner is None else str(owner),
         _maybe_offsets(fields.get("begin")),
         _offsets(fields.get("retiring", {})),
+        None if kind is None else str(kind),
         _maybe_offsets(fields.get("retained")),
         _offsets(fields.get("swept", {})),
     )

@@ -70,7 +70,13 @@ class Consumer:
             swept: the epoch of each receiver before which nothing is left but seals.
         """
         entry = ConsumerEntry(
-            offsets, self.owner, self.begin, retiring or {}, retained=retained, swept=swept or {}
+            offsets,
+            self.owner,
+            self.begin,
+            retiring or {},
+            self.stream.format.kind,
+            retained,
+            swept or {},
         )
         write_consumer(self.stream, self.name, entry)
 
@@ -96,7 +102,7 @@ def register_consumer(
         take_over: whether a registration of that name is its own, whoever the owner was.
 
     Raises:
-        ConfigError: another owner has that name.
+        ConfigError: another owner has that name, or it was registered for another kind of records.
         LogFormatError: a consumer's file is damaged.
         StorageError: the journal cannot be reached; the call can be repeated.
     """
@@ -112,6 +118,18 @@ def register_consumer(
             f"run `penstock journal consumers rm {shlex.quote(stream.storage.url)} {stream.name} "
             f"{name}`",
         )
+    kind = stream.format.kind
+    if entry.kind not in (None, kind):
+        raise ConfigError(
+            f"consumer {name!r} was registered for records of kind {entry.kind}, and the stream's "
+            f"description says {kind}",
+            operation="register consumer",
+            path=stream.storage.uri(consumer_path(stream.name, name)),
+            ids={"stream": stream.name, "consumer": name},
+            hint="if someone changed stream.json, restore it; if the stream was made anew, begin "
+            "with a new checkpoint location and another consumer name",
+        )
+    entry = replace(entry, kind=kind)
     if entry.begin is not None and entry.owner == owner:
         return Consumer(stream, name, owner, entry.begin)
     if begun:  # by an earlier release, or its registration was removed
@@ -128,7 +146,7 @@ def register_consumer(
 
 def _claim(stream: JournalStream, name: str, owner: str) -> ConsumerEntry:
     """Take a name that is free, holding back everything; return what stands there then."""
-    entry = ConsumerEntry({}, owner)
+    entry = ConsumerEntry({}, owner, kind=stream.format.kind)
     try:
         create_consumer(stream, name, entry)
     except AlreadyExistsError:
