@@ -319,6 +319,7 @@ class StreamingContext(StreamSources, RateControl):
             self._sc,
             self.graph,
             self._checkpoint_dir,
+            interval_ms=self._settings.graph_checkpoint_interval_ms,
             is_read_back=self._recreated_from == self._checkpoint_dir,
         )
 
