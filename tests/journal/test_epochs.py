@@ -30,6 +30,7 @@ from penstock.journal.epochs import claim_writer, seal_receiver
 from penstock.journal.layout import WriterId
 from penstock.storage import Storage, open_storage
 from penstock.storage.local import LocalStorage
+from penstock.storage.names import temporary_name
 from penstock.storage.syscalls import Syscalls
 from penstock.testing import FaultyStorage
 from tests.journal.helpers import PATIENT, Acks, memory_stream, path_of, read_all, write_blocks
@@ -339,3 +340,13 @@ def test_a_crash_at_every_step_of_a_life_and_then_of_the_next(next_step: int) ->
         assert claim_writer(stream, "r0")[1] == len(records)
         step += 1
     assert step > 8  # an operation of the storage is a step
+
+
+def test_a_takeover_removes_the_block_that_a_killed_writer_was_writing(tmp_path: Path) -> None:
+    stream = JournalStream.create(open_storage(tmp_path), "s", RecordFormat("string"))
+    writer = write_blocks(stream, [["a"]], close=False)
+    unfinished = tmp_path / "s" / str(writer) / temporary_name("00000000000000000001.parquet")
+    unfinished.write_bytes(b"half a block")
+    claim_writer(stream, "r0")
+    assert not unfinished.exists()
+    assert read_all(stream) == ["a"]

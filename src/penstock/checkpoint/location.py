@@ -87,6 +87,8 @@ class CheckpointLocation:
         if self._driver_lock is not None:
             self._driver_lock.acquire()
         try:
+            for log in (self.offsets, self.commits):
+                log.sweep()
             plan, ledger = self._recover()
             self._ensure_id(fresh=plan.next_batch_id == 0)
         except BaseException:

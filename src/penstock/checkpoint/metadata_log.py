@@ -132,6 +132,10 @@ class MetadataLog(ABC, Generic[T]):
         if gaps:
             raise self._missing(gaps)
 
+    def sweep(self) -> None:
+        """Remove what killed drivers left of entries that they were writing."""
+        self._storage.sweep(self._folder)
+
     def stray(self) -> tuple[str, ...]:
         """Return the names in the folder that are neither entries nor checksums of entries."""
         ids = self.batch_ids()

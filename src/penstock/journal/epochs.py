@@ -115,7 +115,9 @@ def _seal_before(stream: JournalStream, writer: WriterId) -> Any:
     """Seal all epochs before ``writer``; return the source's last durable position."""
     position = None
     for epoch in range(_last_with_files(stream, writer), writer.epoch):
-        position = _seal(stream, WriterId(writer.receiver, epoch), position).position
+        sealed = WriterId(writer.receiver, epoch)
+        position = _seal(stream, sealed, position).position
+        stream.storage.sweep(writer_folder(stream.name, sealed))  # of a block it was writing
     return position
 
 

@@ -97,6 +97,7 @@ class VersionLog:
         self._operator = operator
         self._check_files = check_files
         self._seen: frozenset[str] = frozenset()  # the files that the newest version names
+        storage.sweep(versions_folder(operator))
         self._times = version_times(storage, operator)
 
     @property

@@ -93,6 +93,13 @@ class Storage(ABC):
     def exists(self, path: str) -> bool:
         """Whether the file is there."""
 
+    def sweep(self, folder: str = "") -> None:  # noqa: B027 - not every backend has such files
+        """Remove temporary files that killed processes left in a folder; not below it.
+
+        Creates that are under way there, in any process, are not harmed. What cannot be removed
+        stays for the next sweep.
+        """
+
     def without_sync(self) -> Storage:
         """Return this storage without the promises to survive a power cut (2, 4 and 5).
 

@@ -15,8 +15,12 @@ A reader may see a name between 3 and 4. ``list`` therefore fsyncs the folder af
 it returns is durable even if the creator dies in between. ``delete`` fsyncs too, so deletes reach
 the disk in the order they were made.
 
-What a killed process may leave is a hidden temporary file, which ``list`` leaves out and nothing
-reads. Prior art: litestream's ``file.ReplicaClient``, Hadoop's ``CheckpointFileManager``.
+What a killed process may leave is a hidden temporary file, which ``list`` leaves out, nothing reads
+and ``sweep`` removes. A sweep cannot tell it from the one of a create that is under way, and needs
+not: until step 3 nothing happened, so a create whose temporary file is gone there starts again. No
+clock and no lock decides.
+
+Prior art: litestream's ``file.ReplicaClient``, Hadoop's ``CheckpointFileManager``.
 """
 
 from __future__ import annotations
@@ -46,6 +50,12 @@ from penstock.storage.syscalls import Syscalls, UnsyncedSyscalls
 __all__ = ["LocalStorage"]
 
 _NO_FOLDER = (FileNotFoundError, NotADirectoryError)
+_SWEPT_ATTEMPTS = 10
+"""Sweeps are rare (a start, a takeover), so a create hardly ever meets a second one."""
+
+
+class _SweptError(FileNotFoundError):
+    """A sweep removed the temporary file before it had its name."""
 
 
 class LocalStorage(Storage):
@@ -85,17 +95,16 @@ class LocalStorage(Storage):
         """See Storage.create."""
         target = self._locate(check_new_path(path))
         content = as_buffer(data, path)
-        folder = os.path.dirname(target)
         with self._failures("create", path):
-            temporary, fd = self._open_temporary(target)
-            try:
-                self._write_durably(fd, content)
-                self._give_name(temporary, target, overwrite)
-            except BaseException:
-                with suppress(OSError):
-                    self._syscalls.unlink(temporary)
-                raise
-            sync_folder(self._syscalls, folder)
+            for attempt in range(_SWEPT_ATTEMPTS):
+                try:
+                    self._create(target, content, overwrite)
+                except _SweptError:
+                    if attempt + 1 == _SWEPT_ATTEMPTS:
+                        raise
+                else:
+                    break
+            sync_folder(self._syscalls, os.path.dirname(target))
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """See Storage.read."""
@@ -144,6 +153,19 @@ class LocalStorage(Storage):
             with suppress(*_NO_FOLDER):
                 sync_folder(self._syscalls, os.path.dirname(target))
 
+    def sweep(self, folder: str = "") -> None:
+        """See Storage.sweep."""
+        parent = self._locate(folder) if folder else self._root
+        with self._failures("sweep", folder):
+            try:
+                entries = self._syscalls.scan(parent)
+            except _NO_FOLDER:
+                return
+            for entry in entries:
+                if is_temporary(entry.name):
+                    with suppress(OSError):  # another user's, say: it does no harm
+                        self._syscalls.unlink(entry.path)
+
     def exists(self, path: str) -> bool:
         """See Storage.exists."""
         with self._failures("look for", path):
@@ -166,6 +188,17 @@ class LocalStorage(Storage):
             yield
         except OSError as error:
             raise storage_error(error, operation=operation, path=path, url=self.url) from error
+
+    def _create(self, target: str, content: memoryview, overwrite: bool) -> None:
+        """Do steps 1 to 4 but for the last fsync; raise _SweptError when a sweep took the file."""
+        temporary, fd = self._open_temporary(target)
+        try:
+            self._write_durably(fd, content)
+            self._give_name(temporary, target, overwrite)
+        except BaseException:
+            with suppress(OSError):
+                self._syscalls.unlink(temporary)
+            raise
 
     def _open_temporary(self, target: str) -> tuple[str, int]:
         """Open a new file beside ``target``, in a durable folder; return its path and handle."""
@@ -195,11 +228,13 @@ class LocalStorage(Storage):
         self._syscalls.close(fd)
 
     def _give_name(self, temporary: str, target: str, overwrite: bool) -> None:
-        if overwrite:
-            self._syscalls.replace(temporary, target)
-            return
         try:
+            if overwrite:
+                self._syscalls.replace(temporary, target)
+                return
             self._syscalls.link(temporary, target)
+        except FileNotFoundError as error:
+            raise _SweptError(*error.args) from error
         except FileExistsError as error:
             raise AlreadyExistsError(
                 "the name is taken",
@@ -208,7 +243,8 @@ class LocalStorage(Storage):
                 ids={"storage": self.url},
                 hint="another process was first; list the folder to see what it wrote",
             ) from error
-        self._syscalls.unlink(temporary)
+        with suppress(FileNotFoundError):  # swept since
+            self._syscalls.unlink(temporary)
 
     def _read_exactly(self, fd: int, start: int, count: int) -> bytes:
         parts: list[bytes] = []

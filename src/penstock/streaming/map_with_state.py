@@ -157,7 +157,9 @@ class _Run:
         self.first_ms = 0
         self._sc = sc
         self._spec = spec
-        self._log = VersionLog(storage, operator, check_files=has_executors(sc))
+        # Memory is each process's own; else tasks on this host write where this process looks.
+        apart = has_executors(sc) or storage.url.startswith("memory:")
+        self._log = VersionLog(storage, operator, check_files=apart)
         self._versions: dict[int, Version] = {}
         self._waiting: dict[int, RDD[Any] | None] = {}
         self._updating = threading.Lock()

@@ -146,6 +146,10 @@ class FaultyStorage(Storage):
         """See Storage.delete."""
         self._run(Operation("delete", path), lambda: self._inner.delete(path))
 
+    def sweep(self, folder: str = "") -> None:
+        """See Storage.sweep."""
+        self._inner.sweep(folder)
+
     def exists(self, path: str) -> bool:
         """See Storage.exists."""
         return self._run(Operation("exists", path), lambda: self._inner.exists(path))

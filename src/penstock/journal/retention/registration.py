@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.errors import AlreadyExistsError, ConfigError
-from penstock.journal.layout import WriterId, consumer_path
+from penstock.journal.layout import WriterId, consumer_path, consumers_folder
 from penstock.journal.offsets import WriterEnd, begin_at
 from penstock.journal.progress import StreamProgress
 from penstock.journal.retention.consumer_files import (
@@ -85,6 +85,7 @@ def register_consumer(
         LogFormatError: a consumer's file is damaged.
         StorageError: the journal cannot be reached; the call can be repeated.
     """
+    stream.storage.sweep(consumers_folder(stream.name))
     entry = read_consumer(stream, name) or _claim(stream, name, owner)
     if entry.owner != owner and not take_over:
         raise ConfigError(
