@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 def count(key, value, state):  # type: ignore[no-untyped-def]
-    total = (state.getOption() or 0) + (value or 0)
+    total = (state.get() if state.exists() else 0) + value
     state.update(total)
     return key, total
 

@@ -34,6 +34,7 @@ from penstock.journal.losses.ledger import end_after_losses, lost_ranges
 from penstock.journal.schema import RecordFormat
 from penstock.model import check_name
 from penstock.storage import Storage
+from penstock.storage.trust import check_trusted
 
 __all__ = ["BlockEntry", "JournalStream", "stream_names"]
 
@@ -64,14 +65,18 @@ class JournalStream:
         """Return the stream, made if it is not there yet.
 
         Raises:
-            ConfigError: the name is not allowed, or the stream exists with another schema.
+            ConfigError: the name is not allowed, the stream exists with another schema, or it holds
+                pickles and others than this user can write it.
         """
         check_name("stream", name)
+        if record_format.kind == "pickle":
+            storage = _trusted(storage, name)
         info = {"version": FORMAT_VERSION, "stream": name, "schema": record_format.to_json()}
         try:
             storage.create(stream_info_path(name), json.dumps(info, indent=2).encode())
         except AlreadyExistsError:
-            found = JournalStream.open(storage, name)
+            allow_pickle = record_format.kind == "pickle"
+            found = JournalStream.open(storage, name, allow_pickle=allow_pickle)
             if found.format != record_format:
                 raise ConfigError(
                     f"stream {name!r} holds records of {found.format!r}, not {record_format!r}",
@@ -84,12 +89,19 @@ class JournalStream:
         return JournalStream(storage, name, record_format)
 
     @staticmethod
-    def open(storage: Storage, name: str) -> JournalStream:
+    def open(storage: Storage, name: str, *, allow_pickle: bool = False) -> JournalStream:
         """Return an existing stream.
+
+        Args:
+            storage: holds the journal.
+            name: the stream's.
+            allow_pickle: whether its records may be read back as Python values when they are
+                pickles: that runs the code that their writer chose. Without it they stay bytes.
 
         Raises:
             NotFoundError: there is no such stream.
             LogFormatError: its description is damaged or of a newer version.
+            ConfigError: it holds pickles, and others than this user can write it.
         """
         path = stream_info_path(check_name("stream", name))
         data = storage.read(path)
@@ -97,7 +109,7 @@ class JournalStream:
             info = json.loads(data)
             if info["version"] > FORMAT_VERSION:
                 raise _newer(storage.uri(path), name, info["version"])
-            return JournalStream(storage, name, RecordFormat.from_json(info["schema"]))
+            found = JournalStream(storage, name, RecordFormat.from_json(info["schema"]))
         except (ValueError, KeyError, TypeError, OSError) as e:
             raise LogFormatError(
                 "the stream's description cannot be read",
@@ -106,10 +118,20 @@ class JournalStream:
                 ids={"stream": name},
                 hint="restore stream.json from another stream of the same schema",
             ) from e
+        return found.trusted() if allow_pickle and found.format.kind == "pickle" else found
 
     def without_sync(self) -> JournalStream:
         """Return this stream, written without surviving a power cut; see Storage.without_sync."""
         return replace(self, storage=self.storage.without_sync())
+
+    def trusted(self) -> JournalStream:
+        """Return this stream for reading pickles of it; see Storage.private.
+
+        Raises:
+            ConfigError: others than this user can write it.
+        """
+        record_format = RecordFormat("pickle") if self.format.kind == "pickle" else self.format
+        return replace(self, storage=_trusted(self.storage, self.name), format=record_format)
 
     def writers(self) -> list[WriterId]:
         """Return all writers that ever claimed an epoch, sorted by receiver and epoch.
@@ -230,6 +252,12 @@ class JournalStream:
             ids={"stream": self.name, "receiver": writer.receiver},
             hint="if it is a copy, move it out of the journal; else restore the missing folders",
         )
+
+
+def _trusted(storage: Storage, name: str) -> Storage:
+    check_trusted(storage.url)
+    check_trusted(f"{storage.url}/{name}")
+    return storage.private()
 
 
 def _newer(path: str, stream: str, version: int) -> LogFormatError:

@@ -108,6 +108,16 @@ class Storage(ABC):
         """
         return self
 
+    def private(self) -> Storage:
+        """Return this storage for files that are unpickled, so run as code.
+
+        Files and folders that it creates are this user's alone, whatever the umask, and ``read``
+        raises ConfigError for a file that another user could have written or put there (see
+        penstock.storage.trust). On object stores it is this storage: their own access control says
+        who may write.
+        """
+        return self
+
     @abstractmethod
     def uri(self, path: str) -> str:
         """Return the full URI of a file as Spark takes it: Hadoop's scheme, no percent-encoding."""

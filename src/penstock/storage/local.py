@@ -45,7 +45,8 @@ from penstock.storage.checks import (
 )
 from penstock.storage.folders import DurableFolders, sync_folder
 from penstock.storage.names import is_temporary, temporary_name
-from penstock.storage.syscalls import Syscalls, UnsyncedSyscalls
+from penstock.storage.syscalls import Syscalls
+from penstock.storage.trust import check_trusted_file, check_trusted_path
 
 __all__ = ["LocalStorage"]
 
@@ -63,32 +64,54 @@ class LocalStorage(Storage):
 
     The folder is made if need be and tried out. Raises ConfigError when it cannot be made or
     written, or when its file system has no hard links or cannot fsync a folder.
+
+    Args:
+        root: the folder.
+        private: see ``Storage.private``.
+        syscalls: stands between this and the system, in tests.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, syscalls: Syscalls | None = None) -> None:
-        self._bind(os.path.abspath(check_root(os.fspath(root))), syscalls or Syscalls())
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        private: bool = False,
+        syscalls: Syscalls | None = None,
+    ) -> None:
+        self._bind(os.path.abspath(check_root(os.fspath(root))), private=private, syscalls=syscalls)
         self._try_out()
 
     @classmethod
-    def attach(cls, root: str, *, sync: bool = True) -> LocalStorage:
+    def attach(cls, root: str, *, sync: bool = True, private: bool = False) -> LocalStorage:
         """Open a folder that another instance has tried out, without touching it."""
         storage = cls.__new__(cls)
-        storage._bind(root, Syscalls() if sync else UnsyncedSyscalls())
+        storage._bind(root, sync=sync, private=private)
         return storage
 
     def without_sync(self) -> LocalStorage:
         """See Storage.without_sync."""
-        return self.attach(self._root, sync=False)
+        return self.attach(self._root, sync=False, private=self._private)
+
+    def private(self) -> LocalStorage:
+        """See Storage.private."""
+        return self.attach(self._root, sync=self._sync, private=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructor's trial is not repeated: copies go to many tasks, some of which only read.
-        sync = not isinstance(self._syscalls, UnsyncedSyscalls)
-        return (partial(type(self).attach, sync=sync), (self._root,))
+        attach = partial(type(self).attach, sync=self._sync, private=self._private)
+        return (attach, (self._root,))
 
-    def _bind(self, root: str, syscalls: Syscalls) -> None:
+    def _bind(
+        self, root: str, *, sync: bool = True, private: bool, syscalls: Syscalls | None = None
+    ) -> None:
         self._root = root
-        self._syscalls = syscalls
-        self._folders = DurableFolders(root, syscalls)
+        self._sync = sync
+        self._private = private
+        modes = {"file_mode": 0o600, "folder_mode": 0o700} if private else {}
+        self._syscalls = syscalls or Syscalls(sync=sync, **modes)
+        self._folders = DurableFolders(root, self._syscalls)
+        self._trusted: set[str] = set()
+        """Folders that no other user can write; of a private storage."""
         self.url = f"file://{root}"
 
     def create(self, path: str, data: Any, *, overwrite: bool = False) -> None:
@@ -108,12 +131,15 @@ class LocalStorage(Storage):
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """See Storage.read."""
+        target = self._locate(path)
         with self._failures("read", path):
-            fd = self._syscalls.open(self._locate(path), os.O_RDONLY)
+            fd = self._syscalls.open(target, os.O_RDONLY)
             try:
                 status = self._syscalls.fstat(fd)
                 if not stat.S_ISREG(status.st_mode):
                     raise IsADirectoryError(errno.EISDIR, "not a file", path)
+                if self._private:
+                    self._check_trusted(target, status)
                 return self._read_exactly(fd, *slice_bounds(start, end, status.st_size))
             finally:
                 self._syscalls.close(fd)
@@ -178,6 +204,14 @@ class LocalStorage(Storage):
     def uri(self, path: str) -> str:
         """See Storage.uri."""
         return f"file://{self._locate(path)}"
+
+    def _check_trusted(self, path: str, status: os.stat_result) -> None:
+        """Refuse an open file that another user could have written or put there."""
+        folder = os.path.dirname(path)
+        if folder not in self._trusted:
+            check_trusted_path(folder)
+            self._trusted.add(folder)
+        check_trusted_file(path, status)
 
     def _locate(self, path: str) -> str:
         return os.path.join(self._root, check_path(path))

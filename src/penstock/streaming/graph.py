@@ -259,10 +259,10 @@ class DStreamGraph:
             for stream, planned in pairs
         }
 
-    def find_damage(self, batch: Batch) -> PenstockError | None:
-        """Return what is damaged in the records of a batch, None when all of them can be read."""
+    def find_damage(self, batch: Batch, error: str) -> PenstockError | None:
+        """Return what is damaged of the files of a batch that the text of an error names."""
         pairs = zip(self.inputs, batch.sources, strict=True)
-        damages = (stream.find_damage(planned) for stream, planned in pairs)
+        damages = (stream.find_damage(planned, error) for stream, planned in pairs)
         return next((damage for damage in damages if damage is not None), None)
 
     def update_checkpoint_data(self, batch: Batch) -> None:

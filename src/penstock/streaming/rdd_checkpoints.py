@@ -21,10 +21,11 @@ from pyspark import RDD, SparkContext
 from penstock.checkpoint.local_files import local_path
 from penstock.checkpoint.rdd_marks import RddMark, RddMarks
 from penstock.errors import CheckpointError, ConfigError, StorageError, StreamingError
-from penstock.storage import Storage
+from penstock.storage import Storage, open_storage
 from penstock.storage.checks import storage_error
 from penstock.storage.folders import sync_folder
 from penstock.storage.syscalls import Syscalls
+from penstock.storage.trust import check_trusted
 
 __all__ = ["RddCheckpoints"]
 
@@ -43,7 +44,8 @@ class RddCheckpoints:
         last_ms: the time of the newest batch that was planned before this run, -1 without one.
 
     Raises:
-        ConfigError: Spark cannot write there, or would delete files that are needed.
+        ConfigError: Spark cannot write there, or would delete files that are needed; or others than
+            this user can write there, and what is there is unpickled.
         LogFormatError: a mark cannot be read.
     """
 
@@ -56,6 +58,10 @@ class RddCheckpoints:
         self._storage = storage
         _check_cleaner(sc)
         url = storage.uri(_FOLDER)
+        if local_path(storage, _FOLDER) is not None:
+            # Spark's files carry the JVM's umask: no one else gets into the folder above them.
+            open_storage(url, private=True)
+            check_trusted(url)
         self._earlier = [run for run in self._folders(_FOLDER) if run != _MARKS]
         try:
             sc.setCheckpointDir(url)
@@ -115,6 +121,8 @@ class RddCheckpoints:
                 path=self._url(mark.file),
                 hint="restore the files from a backup, or start with a new checkpoint location",
             )
+        for name in self._files(mark.file):
+            check_trusted(f"{self._storage.url}/{_FOLDER}/{mark.file}/{name}")
         return self._sc._checkpointFile(self._url(mark.file), self._sc.serializer)  # type: ignore[arg-type]
 
     def delete(self, file: str) -> None:
@@ -176,8 +184,12 @@ class RddCheckpoints:
         return [entry.name for entry in self._storage.list(folder) if entry.is_folder]
 
     def _sizes(self, file: str) -> tuple[int, ...]:
+        return tuple(self._files(file).values())
+
+    def _files(self, file: str) -> dict[str, int]:
+        """Return the sizes of the partitions' files, by name."""
         entries = self._storage.list(f"{_FOLDER}/{file}")
-        return tuple(entry.size for entry in entries if entry.name.startswith("part-"))
+        return {each.name: each.size for each in entries if each.name.startswith("part-")}
 
     def _url(self, file: str) -> str:
         return f"{self._base}/{file}"

@@ -19,7 +19,6 @@ from penstock.storage.trust import check_trusted
 from penstock.streaming.events import StreamingListenerStreamingStarted
 from penstock.streaming.executors import has_executors
 from penstock.streaming.graph import DStreamGraph
-from penstock.streaming.graph_checkpoint.private_files import open_location
 from penstock.streaming.graph_checkpoint.run import RunCheckpoints
 from penstock.streaming.journal_input import JournalPlace
 from penstock.streaming.listener import ListenerBus
@@ -70,9 +69,11 @@ class Engine:
         try:
             if graph.is_written_by_executors and has_executors(sc):
                 check_shared(sc, location.storage)
-            if stored := graph.stored_state:
-                state = open_location(f"{location.url}/state")
+            stored = graph.stored_state
+            if stored or graph.writes_rdds:
                 check_trusted(location.url)
+            if stored:
+                state = open_storage(f"{location.url}/state", private=True)
                 check_trusted(state.url)
                 for operator in stored:
                     operator.open_state(state)

@@ -44,7 +44,7 @@ class JobScheduler:
         on_success: called after the last job of a batch ended well; commits it.
         on_end: called when all jobs of a batch ended, well or not.
         on_error: told of every job that raised.
-        find_damage: looks for damage in a failed batch's records, for a clear error.
+        find_damage: examines the files of a failed batch that the text of its error names.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class JobScheduler:
         on_success: Callable[[JobSet], None],
         on_end: Callable[[], None],
         on_error: Callable[[BaseException], None],
-        find_damage: Callable[[Batch], PenstockError | None],
+        find_damage: Callable[[Batch, str], PenstockError | None],
     ) -> None:
         self._find_damage = find_damage
         self._sc = sc
