@@ -64,7 +64,8 @@ class BatchLog:
         if self._left is not None:
             check_operators(self._left.conf, operators)
         self._ends = self._read_ends(next_batch_id - 1)
-        self._zero_ms: int | None = None
+        known = self.newest_conf(_ZERO_TIME)
+        self._zero_ms = None if known is None else int(known)
 
     @property
     def ends(self) -> tuple[SourceOffset, ...]:
@@ -76,6 +77,11 @@ class BatchLog:
         """The time of the newest batch that the run before planned, -1 when there is none."""
         return -1 if self._left is None else self._left.batch_timestamp_ms
 
+    @property
+    def zero_ms(self) -> int | None:
+        """The time from which batches and slides count, None in a new location."""
+        return self._zero_ms
+
     def newest_time_ms(self, *, but: Collection[int]) -> int | None:
         """Return the time of the newest planned batch other than ``but``, None without one."""
         newest = next((n for n in reversed(range(self._next_batch_id)) if n not in but), None)
@@ -85,11 +91,10 @@ class BatchLog:
     def begin(self, first_ms: int, interval_ms: int) -> int:
         """Return the zero time of a run whose first batch is due at ``first_ms``.
 
-        It is that of the run before, unless that one's does not lie on this batch interval.
+        It is that of the location's first run.
         """
-        known = self.newest_conf(_ZERO_TIME)
-        goes_on = known is not None and int(known) % interval_ms == 0
-        self._zero_ms = int(known) if known is not None and goes_on else first_ms - interval_ms
+        if self._zero_ms is None:
+            self._zero_ms = first_ms - interval_ms
         return self._zero_ms
 
     def read_since(self, after_ms: int) -> tuple[list[Batch], bool]:
