@@ -55,6 +55,12 @@ class DStreamGraph:
         return any(stream.writes_rdds for stream in self.streams())
 
     @property
+    def is_written_by_executors(self) -> bool:
+        """Whether tasks write to the checkpoint location: blocks, dead letters, state, RDDs."""
+        journals = any(isinstance(stream, JournalInputDStream) for stream in self.inputs)
+        return journals or self.writes_rdds or bool(self.stored_state)
+
+    @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
         """The inputs that the program's own receivers feed."""
         return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
