@@ -7,7 +7,7 @@ belongs in this list.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,9 +35,10 @@ from penstock.journal import (
 )
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
-from penstock.journal.retention import registration, retirement, retirer
+from penstock.journal.retention import registration, retirement, retirer, shortening
 from penstock.journal.retention.consumer_files import ConsumerEntry
 from penstock.journal.retention.retirement import Doomed
+from penstock.journal.retention.retirer import Retirer
 from penstock.journal.store import Store
 from penstock.journal.writer import publisher
 from penstock.journal.writer.buffer import StoreBuffer
@@ -55,6 +56,8 @@ from tests.journal import (
     test_offsets,
     test_reader,
     test_retention,
+    test_retirer,
+    test_room,
     test_schema,
     test_skip,
     test_writer,
@@ -426,8 +429,8 @@ def take_a_shrunken_journal_for_one_without_news(patch: Patch) -> None:
 def retire_one_record_too_far(patch: Patch) -> None:
     floor = retirement.floor_of
 
-    def generous(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
-        found = floor(writer, committed)
+    def generous(writer: WriterId, held: Iterable[Offsets]) -> int | None:
+        found = floor(writer, held)
         return found if found is None else found + 1
 
     patch.setattr(retirement, "floor_of", generous)
@@ -444,6 +447,30 @@ def retire_the_last_file_too(patch: Patch) -> None:
 @caught_by(alone(test_retention.test_the_slowest_consumer_holds_blocks_back))
 def retire_by_the_fastest_consumer(patch: Patch) -> None:
     patch.setattr(retirement, "min", max, raising=False)
+
+
+@caught_by(alone(test_retirer.test_another_consumer_retires_nothing_that_is_retained))
+def delete_what_is_only_retained(patch: Patch) -> None:
+    patch.setattr(ConsumerEntry, "held", property(lambda self: (self.offsets,)))
+
+
+@caught_by(alone(test_room.test_of_several_receivers_about_the_same_part_is_given_up))
+def shorten_below_what_is_committed(patch: Patch) -> None:
+    patch.setattr(shortening, "floor_of", lambda writer, held: None)
+    patch.setattr(retirement, "floor_of", lambda writer, held: None)
+
+
+@caught_by(alone(test_retirer.test_after_a_failed_step_another_writer_is_not_forgotten))
+def note_writers_only_when_they_are_done(patch: Patch) -> None:
+    moved = Retirer._moved
+
+    def forgetful(self: Retirer, writers: Any, held: Any) -> Any:
+        before = dict(self._floors)
+        floors = moved(self, writers, held)
+        self._floors = before
+        return floors
+
+    patch.setattr(Retirer, "_moved", forgetful)
 
 
 def the_races(retiring: Callable[[JournalStream], Side], held: str) -> Check:
@@ -470,8 +497,8 @@ def announce_nothing_from_batch_to_batch(patch: Patch) -> None:
 def look_at_the_consumers_only_before_the_announcement(patch: Patch) -> None:
     delete = retirement.delete_blocks
 
-    def trusting(stream: JournalStream, doomed: Doomed, committed: Mapping[str, Offsets]) -> int:
-        return delete(stream, doomed, {"any": {str(writer): 1 << 62 for writer in doomed}})
+    def trusting(stream: JournalStream, doomed: Doomed, held: Collection[Offsets]) -> int:
+        return delete(stream, doomed, [{str(writer): 1 << 62 for writer in doomed}])
 
     patch.setattr(retirement, "delete_blocks", trusting)
 

@@ -202,12 +202,15 @@ class CheckpointLocation:
         commit_ids = self.commits.batch_ids()
         plan = plan_recovery(self.offsets.batch_ids(), commit_ids)
         if plan.error is not None:
+            usual = (
+                "restore the missing files from a backup, or start with a new checkpoint location"
+            )
+            lost = self.offsets if plan.folder == "offsets" else self.commits
             raise LogGapError(
                 plan.error,
                 operation="recover",
                 path=self.url,
-                hint="restore the missing files from a backup, or start with a new checkpoint"
-                " location",
+                hint=lost.hint_for_damage(plan.missing[0].start, usual),
             )
         return plan, BatchLedger(plan, commit_ids)
 

@@ -13,6 +13,7 @@ from penstock.streaming.events import StreamInputInfo
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
 from penstock.streaming.journal_input import JournalInputDStream, JournalPlace
 from penstock.streaming.look_back import needed_after
+from penstock.streaming.missed_ticks import missed_ticks
 from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
@@ -52,6 +53,12 @@ class DStreamGraph:
     def writes_rdds(self) -> bool:
         """Whether RDD checkpoints are written."""
         return any(stream.writes_rdds for stream in self.streams())
+
+    @property
+    def is_written_by_executors(self) -> bool:
+        """Whether tasks write to the checkpoint location: blocks, dead letters, state, RDDs."""
+        journals = any(isinstance(stream, JournalInputDStream) for stream in self.inputs)
+        return journals or self.writes_rdds or bool(self.stored_state)
 
     @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
@@ -161,6 +168,31 @@ class DStreamGraph:
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(SourceRange(start, i.latest_offset(start, time_ms)) for i, start in pairs)
 
+    def plan_missed(
+        self, time_ms: int, starts: tuple[SourceOffset, ...]
+    ) -> tuple[SourceRange, ...]:
+        """Return what the batch of a tick takes that passed without one."""
+        pairs = zip(self.inputs, starts, strict=True)
+        return tuple(SourceRange(start, i.missed_offset(start, time_ms)) for i, start in pairs)
+
+    def missed_ticks(self, starts: tuple[SourceOffset, ...], passed: range) -> list[int]:
+        """Return which of the ticks that passed without a batch need one.
+
+        ``starts`` is where the next batch begins. Batches before are those that are remembered.
+        """
+        streams = list(self.streams())
+        if not passed or not any(stream.has_windows for stream in streams):
+            return []
+        batches = dict(self._batches)
+        taken: dict[BaseDStream, set[int]] = {
+            stream: {
+                *stream.missed_times(start, passed),
+                *(t for t, batch in batches.items() if stream.has_records(batch.sources[place])),
+            }
+            for place, (stream, start) in enumerate(zip(self.inputs, starts, strict=True))
+        }
+        return missed_ticks(streams, taken, passed)
+
     def has_records(self, planned: tuple[SourceRange, ...]) -> bool:
         """Whether any input has records in the ranges that were planned."""
         pairs = zip(self.inputs, planned, strict=True)
@@ -188,14 +220,16 @@ class DStreamGraph:
         for stream in self.streams():
             stream.open_rdd_checkpoints(place)
 
-    def restore_checkpoint_data(self, done_ms: int) -> None:
-        """Have streams take up what a run before left; batches up to ``done_ms`` are committed.
+    def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
+        """Have streams take up what a run before left.
+
+        Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
 
         Raises:
             CheckpointError: it cannot; says why.
         """
         for stream in self.streams():
-            stream.restore_checkpoint_data(done_ms)
+            stream.restore_checkpoint_data(done_ms, planned_ms)
 
     def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
         """Have batches see an earlier run's, as far as they look back from ``done_ms``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
@@ -66,6 +66,18 @@ class InputDStream(DStream):
         for the batch before. Called on the engine's planning thread, for batch times that only
         grow; must be quick and must not read the records.
         """
+
+    def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
+        """Return how far the batch of a tick goes that passed without one (``missed_ticks``).
+
+        An input whose records have no times of their own takes nothing new: what came meanwhile
+        is in the first batch after that.
+        """
+        return start
+
+    def missed_times(self, start: SourceOffset, ticks: range) -> Collection[int]:
+        """Return at which of the ticks that passed ``missed_offset`` would take records."""
+        return ()
 
     def cut(
         self, wanted: SourceRange, limits: RangeLimits, carry: Carry

@@ -160,6 +160,15 @@ class RateManager:
         self._wake.set()
         return BatchPlan(sources, limits)
 
+    def plan_missed(self, available: Sequence[SourceRange]) -> BatchPlan:
+        """Return what a batch takes whose time passed without one: limits are no part of it."""
+        pairs = zip(self._entries.values(), available, strict=True)
+        sources = (
+            SourceRange(there.start, there.start) if entry.rate.order.paused else there
+            for entry, there in pairs
+        )
+        return BatchPlan(tuple(sources), {})
+
     def conf(self) -> dict[str, str]:
         """Return what the next entry of the offset log keeps of the rates; each batch once."""
         with self._lock:
