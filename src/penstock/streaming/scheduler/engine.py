@@ -85,7 +85,11 @@ class Engine:
                 retain=settings.min_batches_to_retain,
             )
             graph.check_offsets(log.ends)
-            place = JournalPlace(open_storage(f"{location.url}/journal"), location.read_id())
+            place = JournalPlace(
+                open_storage(f"{location.url}/journal"),
+                location.read_id(),
+                lambda: log.oldest_ends,
+            )
             graph.open_journals(place, log.ends)
             if graph.writes_rdds:
                 graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
