@@ -33,6 +33,8 @@ from penstock.journal import (
     progress,
     reader,
 )
+from penstock.journal.bad_records import dead_letters
+from penstock.journal.bad_records.replayed_records import ReplayedRecords
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
 from penstock.journal.retention import registration, retirement, retirer, shortening
@@ -55,6 +57,7 @@ from tests.journal import (
     test_epochs,
     test_offsets,
     test_reader,
+    test_replay,
     test_retention,
     test_retirer,
     test_room,
@@ -512,6 +515,33 @@ def take_a_name_over_without_holding_back(patch: Patch) -> None:
         return entry and replace(entry, offsets={})
 
     patch.setattr(registration, "read_consumer", without_offsets)
+
+
+# -- dead letters --
+
+
+def with_dead_letters(test: Callable[..., Any]) -> Check:
+    def check(folder: Path) -> None:
+        stream = JournalStream.create(open_storage(folder), "lines", RecordFormat())
+        helpers.write_blocks(stream, [["record"] * 100])
+        test(stream, dead_letters.create_dead_letters(stream))
+
+    return check
+
+
+@caught_by(
+    with_dead_letters(test_replay.test_two_programs_leave_a_letter_each_and_a_replay_stores_it_once)
+)
+def name_findings_alike_for_all_programs(patch: Patch) -> None:
+    name = dead_letters._finding_name
+    patch.setattr(dead_letters, "_finding_name", lambda cell, letters, _: name(cell, letters, ""))
+
+
+@caught_by(
+    with_dead_letters(test_replay.test_a_letter_that_comes_after_the_replay_is_not_stored_again)
+)
+def remember_what_is_replayed_within_one_replay_only(patch: Patch) -> None:
+    patch.setattr(ReplayedRecords, "to_json", lambda self: {})
 
 
 def note_writers(patch: Patch) -> list[JournalWriter]:

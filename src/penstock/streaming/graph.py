@@ -278,13 +278,14 @@ class DStreamGraph:
         return min((batch.id for batch in list(self._batches.values())), default=None)
 
     def input_infos(self, batch: Batch) -> dict[int, StreamInputInfo]:
-        """Return what the batch takes of each input, by the input's id."""
+        """Return what the batch takes of each input that reports it, by the input's id."""
         pairs = zip(self.inputs, batch.sources, strict=True)
         return {
             stream.id: StreamInputInfo(
                 stream.id, stream.name, stream.record_count(planned), stream.metadata(planned)
             )
             for stream, planned in pairs
+            if stream.reports_input
         }
 
     def find_damage(self, batch: Batch, error: str) -> PenstockError | None:

@@ -81,6 +81,11 @@ class JournalInputDStream(InputDStream):
         return self._open.stream
 
     @property
+    def consumer_name(self) -> str:
+        """The name under which the program is registered as a consumer of the stream."""
+        return self._open.consumer.name
+
+    @property
     def _open(self) -> _Opened:
         if self._opened is None:
             raise StreamingError(
