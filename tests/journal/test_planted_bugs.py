@@ -7,7 +7,7 @@ belongs in this list.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +33,14 @@ from penstock.journal import (
     progress,
     reader,
 )
+from penstock.journal.bad_records import dead_letters
+from penstock.journal.bad_records.replayed_records import ReplayedRecords
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
-from penstock.journal.retention import registration, retirement, retirer
+from penstock.journal.retention import registration, retirement, retirer, shortening
 from penstock.journal.retention.consumer_files import ConsumerEntry
 from penstock.journal.retention.retirement import Doomed
+from penstock.journal.retention.retirer import Retirer
 from penstock.journal.store import Store
 from penstock.journal.writer import publisher
 from penstock.journal.writer.buffer import StoreBuffer
@@ -54,8 +57,12 @@ from tests.journal import (
     test_epochs,
     test_offsets,
     test_reader,
+    test_replay,
     test_retention,
+    test_retirer,
+    test_room,
     test_schema,
+    test_skip,
     test_writer,
 )
 from tests.journal import test_registration_races as races
@@ -270,13 +277,32 @@ def seal_without_the_inherited_position(patch: Patch) -> None:
     patch.setattr(epochs, "_seal", lambda stream, writer, _: seal(stream, writer, None))
 
 
+@caught_by(with_stream(test_skip.test_a_position_is_found_in_earlier_epochs))
+def look_for_the_position_in_one_epoch_alone(patch: Patch) -> None:
+    def near(self: JournalStream, writer: str, blocks: Any) -> Iterator[tuple[str, int]]:
+        return ((writer, block.start_offset) for block in reversed(blocks))
+
+    patch.setattr(JournalStream, "_backwards", near)
+
+
+@caught_by(with_stream(test_epochs.test_a_takeover_that_fails_leaves_no_epoch))
+def claim_before_the_epochs_before_are_sealed(patch: Patch) -> None:
+    claim, seal = epochs._next_writer, epochs._seal_before
+
+    def hasty(stream: JournalStream, receiver: str) -> WriterId:
+        writer = claim(stream, receiver)
+        epochs._claim(stream, writer)
+        seal(stream, writer)
+        return replace(writer, epoch=writer.epoch + 1)
+
+    patch.setattr(epochs, "_next_writer", hasty)
+
+
 @caught_by(with_stream(test_epochs.test_many_threads_claim_epochs_of_their_own))
 def claim_an_epoch_without_excluding_others(patch: Patch) -> None:
-    def shared(stream: JournalStream, receiver: str) -> WriterId:
-        taken = [w.epoch for w in stream.writers() if w.receiver == receiver]
-        claimed = WriterId(receiver, max(taken, default=-1) + 1)
-        stream.storage.create(claim_path(stream.name, claimed), b"{}", overwrite=True)
-        return claimed
+    def shared(stream: JournalStream, writer: WriterId) -> bool:
+        stream.storage.create(claim_path(stream.name, writer), b"{}", overwrite=True)
+        return True
 
     patch.setattr(epochs, "_claim", shared)
 
@@ -406,8 +432,8 @@ def take_a_shrunken_journal_for_one_without_news(patch: Patch) -> None:
 def retire_one_record_too_far(patch: Patch) -> None:
     floor = retirement.floor_of
 
-    def generous(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
-        found = floor(writer, committed)
+    def generous(writer: WriterId, held: Iterable[Offsets]) -> int | None:
+        found = floor(writer, held)
         return found if found is None else found + 1
 
     patch.setattr(retirement, "floor_of", generous)
@@ -424,6 +450,30 @@ def retire_the_last_file_too(patch: Patch) -> None:
 @caught_by(alone(test_retention.test_the_slowest_consumer_holds_blocks_back))
 def retire_by_the_fastest_consumer(patch: Patch) -> None:
     patch.setattr(retirement, "min", max, raising=False)
+
+
+@caught_by(alone(test_retirer.test_another_consumer_retires_nothing_that_is_retained))
+def delete_what_is_only_retained(patch: Patch) -> None:
+    patch.setattr(ConsumerEntry, "held", property(lambda self: (self.offsets,)))
+
+
+@caught_by(alone(test_room.test_of_several_receivers_about_the_same_part_is_given_up))
+def shorten_below_what_is_committed(patch: Patch) -> None:
+    patch.setattr(shortening, "floor_of", lambda writer, held: None)
+    patch.setattr(retirement, "floor_of", lambda writer, held: None)
+
+
+@caught_by(alone(test_retirer.test_after_a_failed_step_another_writer_is_not_forgotten))
+def note_writers_only_when_they_are_done(patch: Patch) -> None:
+    moved = Retirer._moved
+
+    def forgetful(self: Retirer, writers: Any, held: Any) -> Any:
+        before = dict(self._floors)
+        floors = moved(self, writers, held)
+        self._floors = before
+        return floors
+
+    patch.setattr(Retirer, "_moved", forgetful)
 
 
 def the_races(retiring: Callable[[JournalStream], Side], held: str) -> Check:
@@ -450,8 +500,8 @@ def announce_nothing_from_batch_to_batch(patch: Patch) -> None:
 def look_at_the_consumers_only_before_the_announcement(patch: Patch) -> None:
     delete = retirement.delete_blocks
 
-    def trusting(stream: JournalStream, doomed: Doomed, committed: Mapping[str, Offsets]) -> int:
-        return delete(stream, doomed, {"any": {str(writer): 1 << 62 for writer in doomed}})
+    def trusting(stream: JournalStream, doomed: Doomed, held: Collection[Offsets]) -> int:
+        return delete(stream, doomed, [{str(writer): 1 << 62 for writer in doomed}])
 
     patch.setattr(retirement, "delete_blocks", trusting)
 
@@ -465,6 +515,33 @@ def take_a_name_over_without_holding_back(patch: Patch) -> None:
         return entry and replace(entry, offsets={})
 
     patch.setattr(registration, "read_consumer", without_offsets)
+
+
+# -- dead letters --
+
+
+def with_dead_letters(test: Callable[..., Any]) -> Check:
+    def check(folder: Path) -> None:
+        stream = JournalStream.create(open_storage(folder), "lines", RecordFormat())
+        helpers.write_blocks(stream, [["record"] * 100])
+        test(stream, dead_letters.create_dead_letters(stream))
+
+    return check
+
+
+@caught_by(
+    with_dead_letters(test_replay.test_two_programs_leave_a_letter_each_and_a_replay_stores_it_once)
+)
+def name_findings_alike_for_all_programs(patch: Patch) -> None:
+    name = dead_letters._finding_name
+    patch.setattr(dead_letters, "_finding_name", lambda cell, letters, _: name(cell, letters, ""))
+
+
+@caught_by(
+    with_dead_letters(test_replay.test_a_letter_that_comes_after_the_replay_is_not_stored_again)
+)
+def remember_what_is_replayed_within_one_replay_only(patch: Patch) -> None:
+    patch.setattr(ReplayedRecords, "to_json", lambda self: {})
 
 
 def note_writers(patch: Patch) -> list[JournalWriter]:

@@ -13,10 +13,10 @@ import pytest
 
 from penstock.errors import PenstockError, WriterBrokenError
 from penstock.journal import JournalStream, RecordFormat
-from penstock.receivers import Order, Receiver, read_status, write_order
+from penstock.receivers import Command, Receiver, give_command, read_status
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage
-from tests.receivers.supervised import RUN, ordered
+from tests.receivers.supervised import RUN, commanded
 from tests.waiting import eventually
 
 
@@ -61,7 +61,7 @@ def storage(tmp_path: Path) -> FaultyStorage:
 @contextmanager
 def running(storage: FaultyStorage, receiver: Open) -> Iterator[JournalStream]:
     stream = JournalStream.create(storage, "clicks", RecordFormat("string"))
-    with ordered(stream, receiver) as raised:
+    with commanded(stream, receiver) as raised:
         receiver.heard("start")
         yield stream
     # A stop while the journal cannot be written ends with the writer's error.
@@ -92,8 +92,8 @@ def test_it_stays_paused_while_no_writer_can_be_opened(storage: FaultyStorage) -
         storage.fill_up()
         receiver.store("lost")
         receiver.heard("pause")
-        # Its status cannot be written either; attempts to claim the next epoch are what is seen.
-        assert eventually(lambda: claims(storage) >= 4)
+        # Its status cannot be written either; attempts to seal the broken writer are what is seen.
+        assert eventually(lambda: publishes(storage) >= 5)
         assert receiver.calls.empty()
         storage.free_up()
         receiver.heard("resume")
@@ -101,8 +101,9 @@ def test_it_stays_paused_while_no_writer_can_be_opened(storage: FaultyStorage) -
     receiver.heard("stop")
 
 
-def claims(storage: FaultyStorage) -> int:
-    return sum(operation.path.endswith("_writer.json") for operation in list(storage.operations))
+def publishes(storage: FaultyStorage) -> int:
+    operations = list(storage.operations)
+    return sum(each.kind == "create" and each.path.endswith(".parquet") for each in operations)
 
 
 def state(stream: JournalStream) -> str | None:
@@ -118,7 +119,7 @@ def test_it_is_stopped_while_it_is_paused(storage: FaultyStorage) -> None:
             storage.fail("create", nth=attempt, path="*_writer.json")
         receiver.store("lost")
         receiver.heard("pause")
-        write_order(stream, "r0", Order(RUN, stop=True))
+        give_command(stream, "r0", RUN, Command(stop=True))
         receiver.heard("stop")
 
 

@@ -87,6 +87,8 @@ class CheckpointLocation:
         if self._driver_lock is not None:
             self._driver_lock.acquire()
         try:
+            for log in (self.offsets, self.commits):
+                log.sweep()
             plan, ledger = self._recover()
             self._ensure_id(fresh=plan.next_batch_id == 0)
         except BaseException:
@@ -200,12 +202,15 @@ class CheckpointLocation:
         commit_ids = self.commits.batch_ids()
         plan = plan_recovery(self.offsets.batch_ids(), commit_ids)
         if plan.error is not None:
+            usual = (
+                "restore the missing files from a backup, or start with a new checkpoint location"
+            )
+            lost = self.offsets if plan.folder == "offsets" else self.commits
             raise LogGapError(
                 plan.error,
                 operation="recover",
                 path=self.url,
-                hint="restore the missing files from a backup, or start with a new checkpoint"
-                " location",
+                hint=lost.hint_for_damage(plan.missing[0].start, usual),
             )
         return plan, BatchLedger(plan, commit_ids)
 
@@ -240,8 +245,8 @@ def _encode_id(location_id: str) -> bytes:
 
 def _decode_id(data: bytes) -> str:
     try:
-        location_id = str(uuid.UUID(parse_fields(data.decode(), ("id",))["id"]))
-    except (AttributeError, TypeError, ValueError) as error:
+        location_id = str(uuid.UUID(parse_fields(data.decode())["id"]))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise MalformedLogError(f"the file holds no id: {data!r}") from error
     if _encode_id(location_id) != data:
         raise MalformedLogError(f"the file is not in the form that Spark writes: {data!r}")

@@ -20,7 +20,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from penstock.checkpoint.batch_ids import MAX_BATCH_ID, describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.checksum import ChecksummedFiles, sidecar_name
-from penstock.checkpoint.log_format import MalformedLogError, decode_log, encode_log
+from penstock.checkpoint.log_format import MalformedLogError, encode_log
 from penstock.errors import (
     AlreadyExistsError,
     ConcurrentDriverError,
@@ -58,8 +58,12 @@ class MetadataLog(ABC, Generic[T]):
         """Return the lines of an entry, without the version line."""
 
     @abstractmethod
-    def decode(self, lines: Sequence[str]) -> T:
-        """Return the entry in ``lines``; raises ValueError, saying what is wrong with them."""
+    def decode(self, data: bytes) -> T:
+        """Return the entry in a file; raises MalformedLogError, saying what is wrong with it."""
+
+    def hint_for_damage(self, batch_id: int, usual: str) -> str:
+        """Return what to do about an entry that is missing or cannot be read."""
+        return usual
 
     def add(self, batch_id: int, entry: T) -> None:
         """Write an entry if its batch id is not taken yet.
@@ -95,7 +99,7 @@ class MetadataLog(ABC, Generic[T]):
                 operation="read log file",
                 path=self._storage.uri(path),
                 ids={"batch_id": batch_id},
-                hint=error.hint,
+                hint=self.hint_for_damage(batch_id, error.hint),
             ) from error.__cause__
 
     def require(self, batch_id: int) -> T:
@@ -132,6 +136,10 @@ class MetadataLog(ABC, Generic[T]):
         if gaps:
             raise self._missing(gaps)
 
+    def sweep(self) -> None:
+        """Remove what killed drivers left of entries that they were writing."""
+        self._storage.sweep(self._folder)
+
     def stray(self) -> tuple[str, ...]:
         """Return the names in the folder that are neither entries nor checksums of entries."""
         ids = self.batch_ids()
@@ -167,18 +175,19 @@ class MetadataLog(ABC, Generic[T]):
         return f"{self._folder}/{batch_id}"
 
     def _parse(self, data: bytes) -> T:
-        entry = self.decode(decode_log(data, self.version))
+        entry = self.decode(data)
         if encode_log(self.version, self.encode(entry)) != data:
             raise MalformedLogError("Log file was malformed: Spark writes this entry otherwise")
         return entry
 
     def _missing(self, gaps: Sequence[range]) -> LogGapError:
         names = describe_files(self._folder, gaps)
+        usual = f"restore {names} from a backup, or start with a new checkpoint location"
         return LogGapError(
             f"batches are missing from the log: {names} not found",
             operation="read log",
             path=self._storage.uri(self._folder),
-            hint=f"restore {names} from a backup, or start with a new checkpoint location",
+            hint=self.hint_for_damage(gaps[0].start, usual),
         )
 
     def _concurrent(self, batch_id: int) -> ConcurrentDriverError:

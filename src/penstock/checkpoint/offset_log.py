@@ -17,14 +17,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.checkpoint.log_files import parse_offset_file
 from penstock.checkpoint.log_format import (
     MalformedLogError,
+    check_fields,
+    check_version,
     dump_json,
     is_time_ms,
-    parse_fields,
     parse_json,
 )
 from penstock.checkpoint.metadata_log import MetadataLog
+from penstock.checkpoint.rollback import rollback_hint
 from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.storage import Storage
 
@@ -93,24 +96,27 @@ class OffsetLog(MetadataLog[OffsetSeq]):
                 hint="run the program with the sources it had, or with a new checkpoint location",
             )
 
+    def hint_for_damage(self, batch_id: int, usual: str) -> str:
+        """See MetadataLog.hint_for_damage: the batches from the damage on can be planned anew."""
+        way_back = rollback_hint(self._storage, batch_id)
+        return usual if way_back is None else f"{usual}; {way_back}"
+
     def encode(self, entry: OffsetSeq) -> Sequence[str]:
         """See MetadataLog.encode."""
         values = (entry.watermark_ms, entry.batch_timestamp_ms, dict(entry.conf))
         metadata = dump_json(dict(zip(_FIELDS, values, strict=True)))
         return [metadata, *(_NO_OFFSET if line is None else line for line in entry.sources)]
 
-    def decode(self, lines: Sequence[str]) -> OffsetSeq:
+    def decode(self, data: bytes) -> OffsetSeq:
         """See MetadataLog.decode."""
-        if len(lines) < 2:
+        found = parse_offset_file(data)
+        check_version(found.version, self.version)
+        if found.metadata is None or not found.sources:
             raise MalformedLogError("Incomplete log file: metadata or offsets are missing")
-        metadata = parse_fields(lines[0], _FIELDS)
+        check_fields(found.metadata, _FIELDS)
+        watermark_ms, time_ms, conf = found.metadata.values()
         try:
-            return OffsetSeq(
-                batch_timestamp_ms=metadata["batchTimestampMs"],
-                watermark_ms=metadata["batchWatermarkMs"],
-                conf=metadata["conf"],
-                sources=tuple(None if line == _NO_OFFSET else line for line in lines[1:]),
-            )
+            return OffsetSeq(time_ms, watermark_ms, conf, tuple(s.offset for s in found.sources))
         except ConfigError as error:
             raise MalformedLogError(f"Log file was malformed: {error.message}") from error
 

@@ -53,7 +53,7 @@ class FsspecStorage(Storage):
     def attach(cls, url: str) -> FsspecStorage:
         """Open a URL that another instance has tried out, without a request to the store."""
         storage = cls.__new__(cls)
-        storage._bind(url)
+        storage._bind(_check_url(url))
         return storage
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -95,6 +95,17 @@ class FsspecStorage(Storage):
             except (FileNotFoundError, NotADirectoryError):
                 return []
             return sorted(_describe(found, place), key=attrgetter("name"))
+
+    def find(self, folder: str = "") -> Sequence[str]:
+        """See Storage.find."""
+        place = self._locate(folder) if folder else self._root
+        with self._failures("list", folder):
+            try:
+                found = self._files.find(place)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        paths = (path[len(self._root) :].lstrip("/") for path in found if path != place)
+        return sorted(path for path in paths if not is_temporary(path.rpartition("/")[2]))
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""

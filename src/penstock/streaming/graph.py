@@ -13,6 +13,7 @@ from penstock.streaming.events import StreamInputInfo
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
 from penstock.streaming.journal_input import JournalInputDStream, JournalPlace
 from penstock.streaming.look_back import needed_after
+from penstock.streaming.missed_ticks import missed_ticks
 from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
@@ -39,6 +40,9 @@ class DStreamGraph:
         self.operators = Operators()
         self._remember_ms: int | None = None  # what the program asked for
         self._batches: dict[int, Batch] = {}  # by time, ascending; those that are remembered
+        self._rdds: RddCheckpoints | None = None
+        self.is_kept = False
+        """Whether the graph is read back after a restart, so inputs must not depend on memory."""
 
     @property
     def needs_every_tick(self) -> bool:
@@ -48,7 +52,13 @@ class DStreamGraph:
     @property
     def writes_rdds(self) -> bool:
         """Whether RDD checkpoints are written."""
-        return any(s.must_checkpoint or s.checkpoint_ms is not None for s in self.streams())
+        return any(stream.writes_rdds for stream in self.streams())
+
+    @property
+    def is_written_by_executors(self) -> bool:
+        """Whether tasks write to the checkpoint location: blocks, dead letters, state, RDDs."""
+        journals = any(isinstance(stream, JournalInputDStream) for stream in self.inputs)
+        return journals or self.writes_rdds or bool(self.stored_state)
 
     @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
@@ -158,6 +168,31 @@ class DStreamGraph:
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(SourceRange(start, i.latest_offset(start, time_ms)) for i, start in pairs)
 
+    def plan_missed(
+        self, time_ms: int, starts: tuple[SourceOffset, ...]
+    ) -> tuple[SourceRange, ...]:
+        """Return what the batch of a tick takes that passed without one."""
+        pairs = zip(self.inputs, starts, strict=True)
+        return tuple(SourceRange(start, i.missed_offset(start, time_ms)) for i, start in pairs)
+
+    def missed_ticks(self, starts: tuple[SourceOffset, ...], passed: range) -> list[int]:
+        """Return which of the ticks that passed without a batch need one.
+
+        ``starts`` is where the next batch begins. Batches before are those that are remembered.
+        """
+        streams = list(self.streams())
+        if not passed or not any(stream.has_windows for stream in streams):
+            return []
+        batches = dict(self._batches)
+        taken: dict[BaseDStream, set[int]] = {
+            stream: {
+                *stream.missed_times(start, passed),
+                *(t for t, batch in batches.items() if stream.has_records(batch.sources[place])),
+            }
+            for place, (stream, start) in enumerate(zip(self.inputs, starts, strict=True))
+        }
+        return missed_ticks(streams, taken, passed)
+
     def has_records(self, planned: tuple[SourceRange, ...]) -> bool:
         """Whether any input has records in the ranges that were planned."""
         pairs = zip(self.inputs, planned, strict=True)
@@ -180,18 +215,21 @@ class DStreamGraph:
         return update if changing else None
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
-        """Tell every stateful stream where RDD checkpoints are."""
-        for stream in self._rdd_states():
-            stream.checkpoint_data.open(place)
+        """Tell every stream where RDD checkpoints are."""
+        self._rdds = place
+        for stream in self.streams():
+            stream.open_rdd_checkpoints(place)
 
-    def restore_checkpoint_data(self, done_ms: int) -> None:
-        """Have every stateful stream take up its state; batches up to ``done_ms`` are committed.
+    def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
+        """Have streams take up what a run before left.
+
+        Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
 
         Raises:
             CheckpointError: it cannot; says why.
         """
-        for stream in self._rdd_states():
-            stream.restore_checkpoint_data(done_ms)
+        for stream in self.streams():
+            stream.restore_checkpoint_data(done_ms, planned_ms)
 
     def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
         """Have batches see an earlier run's, as far as they look back from ``done_ms``.
@@ -240,19 +278,20 @@ class DStreamGraph:
         return min((batch.id for batch in list(self._batches.values())), default=None)
 
     def input_infos(self, batch: Batch) -> dict[int, StreamInputInfo]:
-        """Return what the batch takes of each input, by the input's id."""
+        """Return what the batch takes of each input that reports it, by the input's id."""
         pairs = zip(self.inputs, batch.sources, strict=True)
         return {
             stream.id: StreamInputInfo(
                 stream.id, stream.name, stream.record_count(planned), stream.metadata(planned)
             )
             for stream, planned in pairs
+            if stream.reports_input
         }
 
-    def find_damage(self, batch: Batch) -> PenstockError | None:
-        """Return what is damaged in the records of a batch, None when all of them can be read."""
+    def find_damage(self, batch: Batch, error: str) -> PenstockError | None:
+        """Return what is damaged of the files of a batch that the text of an error names."""
         pairs = zip(self.inputs, batch.sources, strict=True)
-        damages = (stream.find_damage(planned) for stream, planned in pairs)
+        damages = (stream.find_damage(planned, error) for stream, planned in pairs)
         return next((damage for damage in damages if damage is not None), None)
 
     def update_checkpoint_data(self, batch: Batch) -> None:
@@ -261,16 +300,18 @@ class DStreamGraph:
         Raises:
             StorageError: it cannot be written.
         """
-        for stream in self._rdd_states():
-            stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
+        for stream in self.streams():
+            if stream.checkpoint_data is not None:
+                stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
 
     def clear_metadata(self, committed_ms: int) -> None:
         """Forget and give free what no batch needs any more when those up to that time are done."""
         needed = needed_after(self.streams(), committed_ms)
+        if self._rdds is not None:
+            self._rdds.sweep(committed_ms, self.operators.is_abandoned)
         for stream in self.streams():
             stream.clear_metadata(committed_ms)
-        for stateful in self._rdd_states():
-            stateful.clear_checkpoint_data(committed_ms, needed[stateful])
+            stream.clear_checkpoint_data(committed_ms, needed[stream])
         free_ms = [min(needed[i], committed_ms - i.remember_ms) for i in self.inputs]
         for stream, until_ms in zip(self.inputs, free_ms, strict=True):
             stream.give_free(until_ms)
@@ -282,4 +323,4 @@ class DStreamGraph:
         return [stream for stream in self.streams() if isinstance(stream, RddStateDStream)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_batches": {}}
+        return {**self.__dict__, "_batches": {}, "_rdds": None}

@@ -15,7 +15,6 @@ from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
 from penstock.streaming.graph_checkpoint.files import get_checkpoint_files, remove_checkpoint_files
 from penstock.streaming.graph_checkpoint.pickling import pickle_graph
-from penstock.streaming.graph_checkpoint.private_files import open_private
 from penstock.streaming.graph_checkpoint.reader import CheckpointReader
 from penstock.streaming.graph_checkpoint.writer import CheckpointWriteHandler, Write
 from tests.strace import kill_points, needs_strace, traced
@@ -33,8 +32,9 @@ def save(place: str, time_ms: int, pending: tuple[int, ...]) -> Callable[[], obj
     """Make ready to write a checkpoint."""
     graph = pickle_graph(DStreamGraph(1000))
     checkpoint = Checkpoint("local", "x", (), graph, time_ms, place, 1000, pending, ())
-    write = Write(time_ms, checkpoint.serialize("lz4"), clear_checkpoint_data_later=False)
-    handler = CheckpointWriteHandler(open_private(open_storage(place)), lambda time_ms, clear: None)
+    write = Write(checkpoint, clear_checkpoint_data_later=False)
+    storage = open_storage(place).private()
+    handler = CheckpointWriteHandler(storage, "lz4", lambda time_ms, clear: None)
     return lambda: handler.run([write])
 
 

@@ -22,14 +22,16 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.errors import AlreadyExistsError, ConfigError
-from penstock.journal.layout import WriterId, consumer_path
+from penstock.journal.layout import WriterId, consumer_path, consumers_folder
 from penstock.journal.offsets import WriterEnd, begin_at
 from penstock.journal.progress import StreamProgress
 from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
     create_consumer,
     read_consumer,
+    read_consumers,
     retiring_offsets,
+    swept_epochs,
     write_consumer,
 )
 from penstock.journal.stream import JournalStream
@@ -51,12 +53,31 @@ class Consumer:
     begin: Offsets
     """The offsets at which it began; writers that are not in it begin at 0."""
 
-    def commit(self, offsets: Offsets, retiring: Offsets | None = None) -> None:
-        """Record that it needs no records before ``offsets`` any more.
+    def commit(
+        self,
+        offsets: Offsets,
+        retiring: Offsets | None = None,
+        *,
+        retained: Offsets | None = None,
+        swept: Mapping[str, int] | None = None,
+    ) -> None:
+        """Record that its next batches need no records before ``offsets``.
 
-        ``retiring`` announces up to where it may delete blocks until its next commit.
+        Args:
+            offsets: how far it has come.
+            retiring: announces up to where it may delete blocks until its next commit.
+            retained: from where on blocks stay all the same; None for ``offsets``.
+            swept: the epoch of each receiver before which nothing is left but seals.
         """
-        entry = ConsumerEntry(offsets, self.owner, self.begin, retiring or {})
+        entry = ConsumerEntry(
+            offsets,
+            self.owner,
+            self.begin,
+            retiring or {},
+            self.stream.format.kind,
+            retained,
+            swept or {},
+        )
         write_consumer(self.stream, self.name, entry)
 
 
@@ -81,10 +102,11 @@ def register_consumer(
         take_over: whether a registration of that name is its own, whoever the owner was.
 
     Raises:
-        ConfigError: another owner has that name.
+        ConfigError: another owner has that name, or it was registered for another kind of records.
         LogFormatError: a consumer's file is damaged.
         StorageError: the journal cannot be reached; the call can be repeated.
     """
+    stream.storage.sweep(consumers_folder(stream.name))
     entry = read_consumer(stream, name) or _claim(stream, name, owner)
     if entry.owner != owner and not take_over:
         raise ConfigError(
@@ -96,6 +118,18 @@ def register_consumer(
             f"run `penstock journal consumers rm {shlex.quote(stream.storage.url)} {stream.name} "
             f"{name}`",
         )
+    kind = stream.format.kind
+    if entry.kind not in (None, kind):
+        raise ConfigError(
+            f"consumer {name!r} was registered for records of kind {entry.kind}, and the stream's "
+            f"description says {kind}",
+            operation="register consumer",
+            path=stream.storage.uri(consumer_path(stream.name, name)),
+            ids={"stream": stream.name, "consumer": name},
+            hint="if someone changed stream.json, restore it; if the stream was made anew, begin "
+            "with a new checkpoint location and another consumer name",
+        )
+    entry = replace(entry, kind=kind)
     if entry.begin is not None and entry.owner == owner:
         return Consumer(stream, name, owner, entry.begin)
     if begun:  # by an earlier release, or its registration was removed
@@ -103,7 +137,7 @@ def register_consumer(
         write_consumer(stream, name, replace(entry, owner=owner, begin=begin))
         return Consumer(stream, name, owner, begin)
     if entry.offsets:  # its predecessor gave free what is to be held back from now on
-        entry = replace(entry, offsets={}, owner=owner, begin=None)
+        entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
         write_consumer(stream, name, entry)
     begin = _earliest(stream) if starting == "earliest" else _latest(stream)
     write_consumer(stream, name, replace(entry, offsets=begin, owner=owner, begin=begin))
@@ -112,7 +146,7 @@ def register_consumer(
 
 def _claim(stream: JournalStream, name: str, owner: str) -> ConsumerEntry:
     """Take a name that is free, holding back everything; return what stands there then."""
-    entry = ConsumerEntry({}, owner)
+    entry = ConsumerEntry({}, owner, kind=stream.format.kind)
     try:
         create_consumer(stream, name, entry)
     except AlreadyExistsError:
@@ -122,7 +156,7 @@ def _claim(stream: JournalStream, name: str, owner: str) -> ConsumerEntry:
 
 def _earliest(stream: JournalStream) -> dict[str, int]:
     retiring = retiring_offsets(stream)  # before the blocks: what it leaves out is deleted by then
-    ends = StreamProgress(stream).ends({})
+    ends = _unswept_ends(stream)
     held = {writer: blocks[0].start_offset for writer in ends if (blocks := stream.blocks(writer))}
     starts = {writer: max(start, retiring.get(str(writer), 0)) for writer, start in held.items()}
     return begin_at(starts, ends)
@@ -130,5 +164,13 @@ def _earliest(stream: JournalStream) -> dict[str, int]:
 
 def _latest(stream: JournalStream) -> dict[str, int]:
     # What is retired was committed, so all that is announced is before the ends.
-    ends: Mapping[WriterId, WriterEnd] = StreamProgress(stream).ends({})
+    ends = _unswept_ends(stream)
     return begin_at({writer: end.end_offset for writer, end in ends.items()}, ends)
+
+
+def _unswept_ends(stream: JournalStream) -> Mapping[WriterId, WriterEnd]:
+    """Return the ends of all writers but those of which nothing is left to read."""
+    swept = swept_epochs(read_consumers(stream))
+    # In an offset map, the presence of an epoch says that those before it are finished.
+    finished = {str(WriterId(receiver, epoch)): 0 for receiver, epoch in swept.items()}
+    return StreamProgress(stream).ends(finished)

@@ -58,8 +58,9 @@ class StreamingContext(StreamSources, RateControl):
         clock: the clock of the batches; tests give ``penstock.testing.ManualClock``.
 
     Raises:
-        ConfigError: the duration or a ``spark.streaming.*`` setting is wrong, the rate estimator
-            that they name cannot be made, or others can write the checkpoint location.
+        ConfigError: what is given is no SparkContext, the duration or a ``spark.streaming.*``
+            setting is wrong, the rate estimator that they name cannot be made, or others can write
+            the checkpoint location.
         CheckpointError: there is no graph checkpoint, or none that can be read.
     """
 
@@ -81,6 +82,7 @@ class StreamingContext(StreamSources, RateControl):
                 self.checkpoint(self._settings.checkpoint_directory)
 
     def _set_up(self, sc: SparkContext, graph: DStreamGraph, clock: Clock | None) -> None:
+        _check_spark_context(sc)
         self._sc = sc
         _use_this_python(sc)
         self._clock = clock or SystemClock()
@@ -254,6 +256,7 @@ class StreamingContext(StreamSources, RateControl):
             ConfigError: receivers would take every task slot; there is no checkpoint location on a
                 cluster; a function or what it holds cannot be kept in the graph checkpoint (named,
                 with its operation); or others can write the checkpoint location.
+            UnsharedPathError: an executor does not see the driver's files there.
             ConcurrentDriverError: another driver uses the checkpoint location.
             RecoveryMismatchError: the checkpoint location was made by a program with an input or
                 stateful operator that this one lacks, or has otherwise.
@@ -319,6 +322,7 @@ class StreamingContext(StreamSources, RateControl):
             self._sc,
             self.graph,
             self._checkpoint_dir,
+            interval_ms=self._settings.graph_checkpoint_interval_ms,
             is_read_back=self._recreated_from == self._checkpoint_dir,
         )
 
@@ -352,6 +356,24 @@ def _check_no_other_is_active() -> None:
             operation="start",
             hint="stop the other one first; StreamingContext.getActive() returns it",
         )
+
+
+def _check_spark_context(sc: object) -> None:
+    """Refuse what batches cannot run on, sessions of Spark Connect above all."""
+    if isinstance(sc, SparkContext):
+        return
+    kind = f"{type(sc).__module__}.{type(sc).__qualname__}"
+    is_connect = ".sql.connect." in kind
+    raise ConfigError(
+        "batches cannot run on a Spark Connect session: its SparkContext is on the server"
+        if is_connect
+        else f"batches run on a SparkContext, and this is a {kind}",
+        operation="make StreamingContext",
+        hint="run the program where Spark's driver is: spark-submit, or "
+        "SparkSession.builder.master(...) with SPARK_REMOTE unset; pass spark.sparkContext"
+        if is_connect
+        else "pass spark.sparkContext",
+    )
 
 
 def _use_this_python(sc: SparkContext) -> None:

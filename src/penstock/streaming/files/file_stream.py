@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -17,7 +19,7 @@ from penstock.errors import (
     SourceChangedError,
 )
 from penstock.streaming.batch import SourceOffset, SourceRange
-from penstock.streaming.files.hadoop import HadoopDirectories
+from penstock.streaming.files.hadoop import HadoopDirectories, reading_pattern
 from penstock.streaming.files.reading import FileReader
 from penstock.streaming.files.selection import (
     FileOffset,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["FileInputDStream"]
 
 _log = logging.getLogger(__name__)
+_MOST_NAMED = 4
 _PARTITION_BYTES = 128 << 20  # Spark's spark.sql.files.maxPartitionBytes
 
 
@@ -106,9 +109,12 @@ class FileInputDStream(InputDStream):
         A directory that cannot be listed leaves the offset where it was: nothing is passed over,
         the next batch looks at the whole time again.
         """
+        previous, now_ms = self._parse(start), self.ssc.clock.time_ms()
+        if previous is not None and now_ms < previous.until_ms:
+            self._warn_of_clock(previous.until_ms - now_ms)
         window = next_offset(
-            self._parse(start),
-            time_ms,
+            previous,
+            min(time_ms, now_ms),
             interval_ms=self.slide_ms,
             remember_ms=self.recall_ms,
             oldest_ms=self._oldest_ms,
@@ -129,6 +135,26 @@ class FileInputDStream(InputDStream):
         self._found = self._taken.select(listing, window, self._filter or _any)
         self._planned = {self.name: self._found.to_json()}
         return self._planned
+
+    def _warn_of_clock(self, back_ms: int) -> None:
+        _log.warning(
+            "Stream %s: the clock of this machine was set back by at least %.1f s. Files are taken "
+            "that were modified within the last %g s by it; one that was taken before may be taken "
+            "again, and an earlier one that was not is passed over (touch it to have it taken)",
+            self.name,
+            back_ms / 1000,
+            self.recall_ms / 1000,
+        )
+
+    def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
+        """Return the window up to that time, as ``latest_offset``; nothing before the first one."""
+        return start if start is None else self.latest_offset(start, time_ms)
+
+    def missed_times(self, start: SourceOffset, ticks: range) -> Collection[int]:
+        """Return the ticks in whose time new files were modified."""
+        offset = self.missed_offset(start, ticks[-1])
+        files = self._files(SourceRange(start, offset))
+        return {ticks[bisect_left(ticks, file.modified_ms)] for file in files}
 
     def has_records(self, planned: SourceRange) -> bool:
         """Whether there are new files."""
@@ -191,10 +217,12 @@ class FileInputDStream(InputDStream):
         paths = [file.path for file in self._files(wanted)]
         return {"files": paths, "Description": "\n".join(paths)}
 
-    def find_damage(self, wanted: SourceRange) -> PenstockError | None:
-        """Return the error that names a changed or removed file, None when all are as planned."""
+    def find_damage(self, wanted: SourceRange, error: str) -> PenstockError | None:
+        """Return what happened to a file that the error names, None when all are as planned."""
+        files = self._files(wanted)
+        named = (f for f in files if f.path in error or reading_pattern(f.path) in error)
         try:
-            self._unchanged(self._files(wanted))
+            self._unchanged(list(itertools.islice(named, _MOST_NAMED)))
         except PenstockError as damage:
             return damage
         return None

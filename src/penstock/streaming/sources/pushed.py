@@ -132,7 +132,9 @@ class PushedStreams(ContextPart):
         """Return the stream of lines appended to files, followed as ``tail -F`` does, exactly once.
 
         Args:
-            path: a file, a glob, or several of them, as the executor that follows them sees them.
+            path: a file, a glob, or several of them. Globs are expanded where the receiver runs, on
+                an executor, again and again. A relative one is made absolute here first, from
+                this program's working directory: an executor has one of its own.
             name: see ``receiverStream``.
         """
         return self.receiverStream(TailReceiver(path), self._name(name, "tail"))
@@ -197,6 +199,8 @@ class PushedStreams(ContextPart):
         name: str | None = None,
         consumer: str | None = None,
         startingOffsets: StartingOffsets = "earliest",
+        *,
+        allow_pickle: bool = False,
     ) -> JournalInputDStream:
         """Return a stream of a journal that somebody else writes, with no receiver of its own.
 
@@ -214,8 +218,20 @@ class PushedStreams(ContextPart):
                 removes those of programs that are gone.
             startingOffsets: where a new consumer begins: "earliest" is the oldest block that is
                 held, "latest" what comes from the first start on.
+            allow_pickle: whether to read a stream whose records are pickles. To read one runs the
+                code that its writer chose, so no user but this one (and root) may be able to write
+                the journal.
 
         Raises:
-            ConfigError: there is no such stream, or a name is not allowed.
+            ConfigError: there is no such stream, a name is not allowed, or the stream holds pickles
+                and ``allow_pickle`` is False, or others can write the journal.
         """
-        return SharedJournalDStream(self._context, stream, journal, name, consumer, startingOffsets)
+        return SharedJournalDStream(
+            self._context,
+            stream,
+            journal,
+            name,
+            consumer,
+            startingOffsets,
+            allow_pickle=allow_pickle,
+        )
