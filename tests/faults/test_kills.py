@@ -26,6 +26,16 @@ PROGRAM = Path(__file__).with_name("program.py")
 START_S = 60.0
 CLUSTER = "local-cluster[2,1,512]"
 KILLS = 20
+MOMENTS = [
+    "after-acquire-1",  # the location is its own, and nothing is planned
+    "before-plan-2",
+    "after-plan-2",  # planned, and as good as not begun
+    "before-commit-1",  # the very next run: written again, and not committed again
+    "after-commit-2",
+    "before-retire-2",
+    "after-retire-2",
+]
+"""What ends each driver, one after the other, on one checkpoint location."""
 
 
 class Site:
@@ -38,8 +48,9 @@ class Site:
         self.writer = LogWriter(self.logs)
 
     @contextmanager
-    def driver(self, master: str = "local[2]") -> Iterator[Driver]:
-        args = [master, str(self.checkpoint), str(self.logs / "app.log*"), str(self.sink)]
+    def driver(self, master: str = "local[2]", *moment: str) -> Iterator[Driver]:
+        logs = self.logs / "app.log*"
+        args = [master, str(self.checkpoint), str(logs), str(self.sink), *moment]
         driver = Driver(PROGRAM, args, self._errors)
         try:
             yield driver
@@ -68,6 +79,17 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
+def test_driver_killed_at_each_step(site: Site) -> None:
+    with site.writer.running(lines_a_burst=20, pause_s=0.05):
+        for moment in MOMENTS:
+            with site.driver("local[2]", moment) as driver:
+                assert driver.process.wait(START_S) == -signal.SIGKILL, moment
+    with site.driver() as driver:
+        verdict = site.settle(driver)
+    assert verdict.ok, verdict
+
+
+@pytest.mark.soak
 def test_driver_killed_at_random_moments(site: Site) -> None:
     """kill -9 during start, recovery and batches: 20 times over one checkpoint location."""
     seed = random.randrange(10**6)
