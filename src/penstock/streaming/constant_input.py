@@ -38,6 +38,7 @@ class ConstantInputDStream(InputDStream):
     """
 
     kind = "constant"
+    reports_input = False  # as in Spark
 
     def __init__(self, ssc: StreamingContext, rdd: RDD[Any], name: str | None = None) -> None:
         if not isinstance(rdd, RDD):

@@ -55,6 +55,12 @@ class DStreamGraph:
         return any(stream.writes_rdds for stream in self.streams())
 
     @property
+    def is_written_by_executors(self) -> bool:
+        """Whether tasks write to the checkpoint location: blocks, dead letters, state, RDDs."""
+        journals = any(isinstance(stream, JournalInputDStream) for stream in self.inputs)
+        return journals or self.writes_rdds or bool(self.stored_state)
+
+    @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
         """The inputs that the program's own receivers feed."""
         return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
@@ -272,13 +278,14 @@ class DStreamGraph:
         return min((batch.id for batch in list(self._batches.values())), default=None)
 
     def input_infos(self, batch: Batch) -> dict[int, StreamInputInfo]:
-        """Return what the batch takes of each input, by the input's id."""
+        """Return what the batch takes of each input that reports it, by the input's id."""
         pairs = zip(self.inputs, batch.sources, strict=True)
         return {
             stream.id: StreamInputInfo(
                 stream.id, stream.name, stream.record_count(planned), stream.metadata(planned)
             )
             for stream, planned in pairs
+            if stream.reports_input
         }
 
     def find_damage(self, batch: Batch, error: str) -> PenstockError | None:

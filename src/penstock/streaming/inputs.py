@@ -31,6 +31,11 @@ class InputDStream(DStream):
     kind = "input"
     takes_limits = False
     """Whether ``cut`` keeps to limits. Other inputs can be paused, and no more."""
+    reports_input = True
+    """Whether listeners are told what each batch takes of it (``streamIdToInputInfo``).
+
+    The rate is learned from that, so an input that ``takes_limits`` does.
+    """
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
@@ -222,6 +227,7 @@ class QueueInputDStream(InputDStream):
     """
 
     kind = "queue"
+    reports_input = False  # as in Spark
 
     def __init__(
         self,

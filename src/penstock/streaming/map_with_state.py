@@ -24,7 +24,12 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
-from penstock.errors import MissingStateError, RecoveryMismatchError, StreamingError
+from penstock.errors import (
+    MissingStateError,
+    RecoveryMismatchError,
+    StorageError,
+    StreamingError,
+)
 from penstock.state import (
     LoadTask,
     OutputsTask,
@@ -41,6 +46,7 @@ from penstock.state import (
 from penstock.state.layout import version_path
 from penstock.storage import Storage
 from penstock.streaming.dstream import DStream
+from penstock.streaming.executors import has_executors
 from penstock.streaming.state_spec import StateSpec
 from penstock.streaming.stored_state import StoredStateStream
 
@@ -152,7 +158,9 @@ class _Run:
         self.first_ms = 0
         self._sc = sc
         self._spec = spec
-        self._log = VersionLog(storage, operator)
+        # Memory is each process's own; else tasks on this host write where this process looks.
+        apart = has_executors(sc) or storage.url.startswith("memory:")
+        self._log = VersionLog(storage, operator, check_files=apart)
         self._versions: dict[int, Version] = {}
         self._waiting: dict[int, RDD[Any] | None] = {}
         self._updating = threading.Lock()
@@ -195,9 +203,19 @@ class _Run:
                     del self._waiting[time_ms]
 
     def retire(self, needed_ms: int) -> None:
-        """Delete the versions before the newest one that is not later than that."""
+        """Delete the versions before the newest one that is not later than that.
+
+        What cannot be deleted is tried again when the next batch is committed.
+        """
         with self._lock:
-            self._log.retire(needed_ms)
+            try:
+                self._log.retire(needed_ms)
+            except StorageError:
+                _log.warning(
+                    "Old versions of the state of operator %s cannot be deleted",
+                    self.place.operator,
+                    exc_info=True,
+                )
             kept = set(self._log.times)
             self._versions = {t: v for t, v in self._versions.items() if t in kept}
 

@@ -12,10 +12,12 @@ after a restart, and the names of its inputs and stateful operators (penstock.st
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.errors import LogGapError
+from penstock.errors import CheckpointError, LogGapError
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.operators import Operator
 from penstock.streaming.recovery_match import (
@@ -64,6 +66,8 @@ class BatchLog:
         if self._left is not None:
             check_operators(self._left.conf, operators)
         self._ends = self._read_ends(next_batch_id - 1)
+        # Of the runs before only the oldest: from there on all is retained until it is deleted.
+        self._kept = deque([self._oldest_of_earlier_runs()])
         known = self.newest_conf(_ZERO_TIME)
         self._zero_ms = None if known is None else int(known)
 
@@ -71,6 +75,15 @@ class BatchLog:
     def ends(self) -> tuple[SourceOffset, ...]:
         """Where the next batch begins, for each input."""
         return self._ends
+
+    @property
+    def oldest_ends(self) -> tuple[SourceOffset, ...]:
+        """Where the oldest batches that can be processed again begin, for each input.
+
+        That is where the oldest entry in the log ends; None for an input's very beginning. Costs
+        no read.
+        """
+        return self._kept[0][1]
 
     @property
     def last_time_ms(self) -> int:
@@ -140,6 +153,7 @@ class BatchLog:
         self._location.plan(batch.id, entry)
         self._next_batch_id += 1
         self._ends = tuple(source.end for source in sources)
+        self._kept.append((batch.id, self._ends))
         return batch
 
     def commit(self, batch: Batch) -> None:
@@ -149,7 +163,20 @@ class BatchLog:
     def retire(self, needed_id: int) -> None:
         """Delete log entries that are not to be retained, but none from batch ``needed_id`` on."""
         # A batch begins where the one before it ends, so that one's entry is kept, too.
-        self._location.retire(max(self._retain, self._next_batch_id - needed_id))
+        oldest_id = self._location.retire(max(self._retain, self._next_batch_id - needed_id))
+        while oldest_id > 0 and len(self._kept) > 1 and self._kept[1][0] <= oldest_id:
+            self._kept.popleft()
+
+    def _oldest_of_earlier_runs(self) -> tuple[int, tuple[SourceOffset, ...]]:
+        """Return the oldest entry that tells where the batch after it begins, and its ends.
+
+        Before batch 0 where there is none, or none that can be read for this program's inputs.
+        """
+        oldest_id = min(self._location.offsets.batch_ids(), default=0) if self._next_batch_id else 0
+        if oldest_id > 0:  # what batch 0 took began at the very beginning
+            with suppress(CheckpointError):
+                return oldest_id, self._read_ends(oldest_id)
+        return -1, self._read_ends(-1)
 
     def _time_ms(self, batch_id: int) -> int:
         return self._location.offsets.require(batch_id).batch_timestamp_ms

@@ -48,9 +48,9 @@ class JobGenerator:
         clock: gives batches their times.
         steady: tells how late they are.
         concurrent: how many batches may run at once.
-        checkpoint_graph: has a graph checkpoint written, when a batch was planned and again when it
-            is done; called with its time in ms, the times of all batches that are not done, and
-            whether it is.
+        checkpoint_graph: may have a graph checkpoint written, at the start, when a batch was
+            planned and again when it is done; called with its time in ms, the times of all batches
+            that are not done, and whether it is.
         on_error: told when planning failed; no batch is planned after that.
     """
 
@@ -110,6 +110,8 @@ class JobGenerator:
         begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
         for stream in self._graph.stored_state:
             stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms)
+        # Before any batch, but after all that a graph which is read back finds in the location.
+        self._do_checkpoint(first_ms - self._graph.batch_interval_ms, done=False)
         for batch in again:
             _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
             self._unfinished[batch.id] = batch.time_ms

@@ -197,7 +197,7 @@ class RateManager:
             return
         late_ms = max(start_ms - job_set.due_ms, 0)
         for name, entry in self._entries.items():
-            if not entry.stream.takes_limits:
+            if not entry.stream.takes_limits or entry.stream.id not in job_set.inputs:
                 continue
             try:
                 self._learn(
