@@ -49,8 +49,8 @@ def test_wrong_durations(seconds: Any) -> None:
 def test_ticks_are_merged_into_the_latest_or_all_kept() -> None:
     merged, kept = DueTicks(keep_all=False), DueTicks(keep_all=True)
     for time_ms in (1, 2, 3):
-        merged.add(time_ms)
-        kept.add(time_ms)
+        merged.add(time_ms, since_ms=time_ms)
+        kept.add(time_ms, since_ms=time_ms)
     assert [merged.take(), merged.take()] == [DueTick(3, since_ms=1), None]
     assert [kept.take() for _ in range(4)] == [*(DueTick(t, since_ms=t) for t in (1, 2, 3)), None]
 
