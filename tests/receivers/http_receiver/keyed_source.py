@@ -57,7 +57,7 @@ async def _answer(root: str, told: int, first: int, count: int, kill_at: int) ->
     calls.countdown = iter(range(kill_at - 1, -1, -1))
     for number in range(first, first + count):
         key, content = key_hash(b"k%d" % number), content_digest("text", b"%d" % number)
-        kept = known.find(key, window.clock.now_ms())
+        kept = known.find(key, window.clock.time_ms())
         if kept is None:
             pending = PendingStore(acks, window, key, content)
             writer.append(str(number), position=pending, ack=pending.ack)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation
-from penstock.clock import Clock
+from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings
 from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOrder, RateOrders
@@ -113,9 +113,10 @@ class Engine:
         except BaseException:
             location.release()
             raise
+        steady = SteadyClock(clock)
         self._scheduler = JobScheduler(
             sc,
-            clock,
+            steady,
             bus,
             settings.concurrent_jobs,
             on_success=self._batch_done,
@@ -128,6 +129,7 @@ class Engine:
             log,
             self._rates,
             clock,
+            steady,
             concurrent=settings.concurrent_jobs,
             submit=self._scheduler.submit,
             checkpoint_graph=graph_checkpoints.write,
