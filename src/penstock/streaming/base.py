@@ -189,9 +189,12 @@ class BaseDStream(ABC):
         aligned_ms = begin_ms - (begin_ms - self._initialized_at()) % self.slide_ms
         return self.rdds_between(aligned_ms - 1, end_ms)
 
-    def clear_metadata(self, committed_ms: int) -> None:
-        """Forget what is not to be remembered when batches up to that time are committed."""
-        self._forget(committed_ms - self.remember_ms)
+    def clear_metadata(self, ended_ms: int) -> None:
+        """Forget what is not to be remembered when no batch up to that time runs in this run."""
+        self._forget(ended_ms - self.remember_ms)
+
+    def release(self, done_ms: int) -> None:
+        """Delete what no run needs when batches up to that time are done; raises PenstockError."""
 
     def _initialized_at(self) -> int:
         if self._zero_ms is None:

@@ -182,7 +182,7 @@ class JournalInputDStream(InputDStream):
                 return False
         return True
 
-    def on_committed(self, done: SourceRange) -> None:
+    def on_released(self, done: SourceRange) -> None:
         """Tell the journal, and retire the blocks that no consumer needs."""
         start, end = self._at(done.start), self._at(done.end)
         # A writer leaves the offsets in the batch after its last one, so look at both ends.

@@ -103,10 +103,9 @@ class MapWithStateDStream(DStream, StoredStateStream):
         """Run the updates of all batches up to that time that have not been run."""
         self._running().run_updates(time_ms)
 
-    def clear_metadata(self, committed_ms: int) -> None:
-        """Forget RDDs that are not to be remembered, and the versions that they read."""
-        super().clear_metadata(committed_ms)
-        self._running().retire(committed_ms - self.remember_ms)
+    def release(self, done_ms: int) -> None:
+        """Delete the versions that no RDD reads that is to be remembered."""
+        self._running().retire(done_ms - self.remember_ms)
 
     def _running(self) -> _Run:
         if self._run is None:
