@@ -13,6 +13,7 @@ import pytest
 from penstock.checkpoint import CommitLog, CommitMetadata, OffsetLog, OffsetSeq
 from penstock.errors import AlreadyExistsError, LogFormatError, StorageError
 from penstock.storage import Storage, open_storage
+from penstock.storage.local import LocalStorage
 from penstock.testing import FaultyStorage
 
 from .conftest import offsets_of
@@ -116,4 +117,22 @@ def test_a_checksum_that_cannot_be_written_is_no_error(
     log.add(0, offsets_of(0))
     assert "read unchecked" in caplog.text
     shutil.rmtree(tmp_path / SIDECAR)
+    assert log.get(0) == offsets_of(0)
+
+
+def test_a_link_in_the_place_of_a_checksum_is_not_followed(
+    log: OffsetLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    create = LocalStorage.create
+
+    def create_and_plant(storage: LocalStorage, path: str, data: bytes, **options: bool) -> None:
+        create(storage, path, data, **options)
+        (tmp_path / SIDECAR).symlink_to(victim)
+
+    monkeypatch.setattr(LocalStorage, "create", create_and_plant)
+    log.add(0, offsets_of(0))
+
+    assert victim.read_text() == "precious"
     assert log.get(0) == offsets_of(0)

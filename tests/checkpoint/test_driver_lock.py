@@ -198,3 +198,15 @@ def test_a_file_system_without_locks_is_refused(
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(ConfigError, match="cannot lock files"):
         CheckpointLocation(tmp_path).acquire()
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "location").mkdir()
+    (tmp_path / "location" / "driver.lock").symlink_to(victim)
+
+    with pytest.raises(ConfigError, match=r"lock file .* cannot be opened"):
+        CheckpointLocation(tmp_path / "location").acquire()
+
+    assert victim.read_text() == "precious"

@@ -18,6 +18,7 @@ from penstock.checkpoint import (
     OffsetSeq,
 )
 from penstock.checkpoint.checksum import checksum_of
+from penstock.checkpoint.log_files import parse_commit_file, parse_offset_file
 from penstock.checkpoint.log_format import MalformedLogError, decode_log, encode_log
 from penstock.checkpoint.metadata_log import MetadataLog
 from penstock.errors import LogFormatError
@@ -208,6 +209,89 @@ def test_later_versions_that_spark_writes_are_refused(spark: Spark, tmp_path: Pa
     assert log.add(0, log.createMetadata(spark.long(3), nothing, no_sinks, 2))
     with pytest.raises(LogFormatError, match=r"encountered v2\. .* Please upgrade\."):
         CommitLog(open_storage(tmp_path)).get(0)
+
+
+METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":5,"conf":{}}'
+OFFSET_FILES = [
+    "",
+    "v1",
+    "v1\n",
+    "1\n{}\n0",
+    "\n\n0",
+    f"v1\n{METADATA}",
+    f"v1\n{METADATA}\n",
+    f'v1\n{METADATA}\n{{"a":1}}\n-',
+    f"v1\n{METADATA}\n 0 \n\n-",
+    f"v1\r\n{METADATA}\r\n0\r\n-\r\n",
+    f"v01\n{METADATA}\n0\n\n",
+    f"v1\n {METADATA} and more\n0",
+    f"v2147483648\n{METADATA}\n0",
+    'v1\n\n{"a":1}',
+    'v1\n{"a":1}\n0',
+    "v1\n{\n0",
+    f'v2\n{METADATA}\n0:{{"a":1}}\nb:-\n',
+    f"v2\n{METADATA}",
+    f"v2\n{METADATA}\nb",
+    f"v2\n{METADATA}\na:0\n\nb:0",
+]
+
+
+@pytest.mark.parametrize("text", OFFSET_FILES)
+def test_the_tolerant_reader_reads_what_spark_reads(
+    spark: Spark, tmp_path: Path, text: str
+) -> None:
+    def spark_reads() -> list[tuple[str | None, str | None]] | None:
+        data = spark.jvm.java.io.ByteArrayInputStream(text.encode())
+        try:
+            found = spark.log("OffsetSeqLog", tmp_path).deserialize(data)
+        except Exception:
+            return None
+        inside = re.fullmatch(r"[\[{](.*)[]}]", found.toString(), re.DOTALL)
+        assert inside is not None
+        sources = inside[1].split(", ") if inside[1] else []
+        named = found.version() == 2
+        pairs = (s.split(": ", 1) if named else (None, s) for s in sources)
+        return [(name, None if offset == "-" else offset) for name, offset in pairs]
+
+    def read_here() -> list[tuple[str | None, str | None]] | None:
+        try:
+            return [tuple(source) for source in parse_offset_file(text.encode()).sources]
+        except MalformedLogError:
+            return None
+
+    assert read_here() == spark_reads()
+
+
+def test_every_version_that_spark_writes_is_read(spark: Spark, tmp_path: Path) -> None:
+    scala_map, option = spark.jvm.PythonUtils.toScalaMap, spark.jvm.scala.Option.apply
+    offset = spark.cls("runtime.SerializedOffset")('{"t":{"0":1}}')
+    info = spark.cls("checkpointing.SourceMetadataInfo")("0", "org.X", "v2")
+    metadata = spark.cls("checkpointing.OffsetSeqMetadataV2")(
+        spark.long(5), spark.long(7), scala_map({"a": "b"}), scala_map({"0": info}), option(None)
+    )
+    sources = scala_map({"clicks": option(offset), "idle": option(None)})
+    offsets = spark.log("OffsetSeqLog", tmp_path / "offsets")
+    assert offsets.add(0, spark.cls("checkpointing.OffsetMap")(sources, metadata))
+    read = parse_offset_file((tmp_path / "offsets/0").read_bytes())
+    assert read.version == 2
+    assert dict(read.sources) == {"clicks": '{"t":{"0":1}}', "idle": None}
+    assert read.metadata == {
+        "batchWatermarkMs": 5,
+        "batchTimestampMs": 7,
+        "conf": {"a": "b"},
+        "sourceMetadataInfo": {"0": {"sourceId": "0", "providerName": "org.X", "apiVersion": "v2"}},
+    }
+
+    commits = spark.log("CommitLog", tmp_path / "commits")
+    sink = spark.cls("checkpointing.SinkMetadataInfo")("s", "12", "org.Y", "v1", True)
+    sinks = scala_map({"s": sink})
+    assert commits.add(0, spark.cls("checkpointing.CommitMetadata")(3))
+    assert commits.add(1, commits.createMetadata(spark.long(3), option(None), scala_map({}), 2))
+    assert commits.add(2, commits.createMetadata(spark.long(3), option(None), sinks, 3))
+    files = [parse_commit_file((tmp_path / f"commits/{n}").read_bytes()) for n in range(3)]
+    assert [file.version for file in files] == [1, 2, 3]
+    assert [file.metadata["nextBatchWatermarkMs"] for file in files] == [3, 3, 3]
+    assert files[2].metadata["sinkMetadataMap"]["s"]["commitOffset"] == "12"
 
 
 def run_query(session: SparkSession, place: Path, *, stateful: bool, batches: int) -> None:

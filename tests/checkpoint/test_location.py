@@ -21,6 +21,7 @@ from penstock.errors import (
     StorageFullError,
 )
 from penstock.storage import Storage, open_storage
+from penstock.storage.names import temporary_name
 from penstock.testing import FaultyStorage
 
 from .conftest import offsets_of
@@ -309,3 +310,14 @@ def test_urls_and_paths_name_the_same_location(tmp_path: Path) -> None:
     assert CheckpointLocation(f"file://{tmp_path}").next_batch_id() == 1
     assert CheckpointLocation(os.fspath(tmp_path)).url == f"file://{tmp_path}"
     assert location.source_folder(2) == "sources/2"
+
+
+def test_a_driver_removes_what_a_killed_one_left_of_entries(tmp_path: Path) -> None:
+    with CheckpointLocation(tmp_path):
+        pass
+    left = [tmp_path / log / temporary_name("7") for log in ("offsets", "commits")]
+    for file in left:
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"v1")
+    with CheckpointLocation(tmp_path):
+        assert not any(file.exists() for file in left)

@@ -1,4 +1,4 @@
-"""``penstock ingest`` as real processes: drain, takeover, zombies, orders, bounds, full disks."""
+"""``penstock ingest`` as real processes: drain, takeover, zombies, commands, bounds, full disks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.receivers import Order, read_order, read_status, write_order
+from penstock.receivers import Command, read_status
 from tests.ingest_process import Consumer, ingest, open_stream, records
 from tests.mounts import mount, small_disk
+from tests.receivers.supervised import override
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -124,23 +125,21 @@ def test_a_second_signal_ends_at_once(tmp_path: Path, journal: Path) -> None:
         assert process.wait() == 128 + signal.SIGTERM
 
 
-def test_orders_by_file(tmp_path: Path, journal: Path, log: Path) -> None:
+def test_commands_by_file(tmp_path: Path, journal: Path, log: Path) -> None:
     lines = append(log, 0, 10)
     with ingest(tmp_path, "one", *following(log, journal)) as process:
         assert eventually(lambda: held(journal) == lines)
         stream = open_stream(journal)
-        order = read_order(stream, "ingest")
-        assert order is not None
-        write_order(stream, "ingest", Order(order.run, paused=True))
+        override(stream, "ingest", Command(paused=True))
 
         def is_paused() -> bool:
             lines.extend(append(log, len(lines), 1))
             return not eventually(lambda: held(journal) == lines, within_s=1)
 
         assert eventually(is_paused)
-        write_order(stream, "ingest", Order(order.run))
+        override(stream, "ingest", Command())
         assert eventually(lambda: held(journal) == lines)
-        write_order(stream, "ingest", Order(order.run, stop=True))
+        override(stream, "ingest", Command(stop=True))
         assert process.wait() == 0
 
 

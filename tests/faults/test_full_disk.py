@@ -14,7 +14,7 @@ from penstock.receivers import ReceiverSettings, TailReceiver, read_status
 from penstock.storage import open_storage
 from tests.journal.helpers import read_all
 from tests.mounts import mount, small_disk
-from tests.receivers.supervised import ordered
+from tests.receivers.supervised import commanded
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def following(log: Path, disk: Path) -> Iterator[JournalStream]:
     """Follow a log into a journal on the disk, by the supervisor that also runs in executors."""
     stream = JournalStream.create(open_storage(disk / "journal"), "log", RecordFormat("string"))
-    with ordered(stream, TailReceiver(str(log)), settings=SETTINGS) as raised:
+    with commanded(stream, TailReceiver(str(log)), settings=SETTINGS) as raised:
         yield stream
     assert not raised, raised
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +29,9 @@ from penstock.journal import (
 from penstock.journal.epochs import claim_writer, seal_receiver
 from penstock.journal.layout import WriterId
 from penstock.storage import Storage, open_storage
+from penstock.storage.local import LocalStorage
+from penstock.storage.names import temporary_name
+from penstock.storage.syscalls import Syscalls
 from penstock.testing import FaultyStorage
 from tests.journal.helpers import PATIENT, Acks, memory_stream, path_of, read_all, write_blocks
 
@@ -146,6 +151,62 @@ def test_a_takeover_of_a_damaged_writer_is_refused(stream: JournalStream, storag
     with pytest.raises(DamagedBlockError) as caught:
         JournalWriter(stream, "r0")
     assert caught.value.path == storage.uri(path)
+
+
+def test_a_takeover_that_fails_leaves_no_epoch(stream: JournalStream) -> None:
+    writer = write_blocks(stream, [["a"]], close=False)
+    path = path_of(stream, writer, 0)
+    sound = stream.storage.read(path)
+    stream.storage.create(path, sound[:-20], overwrite=True)
+    for _ in range(3):
+        with pytest.raises(DamagedBlockError):
+            JournalWriter(stream, "r0")
+    assert stream.writers() == [writer]
+    stream.storage.create(path, sound, overwrite=True)
+    assert claim_writer(stream, "r0")[0] == WriterId("r0", 1)
+
+
+class FullDisk(Syscalls):
+    """A disk on which no file can be made while it is full."""
+
+    full = False
+
+    def open(self, path: str, flags: int) -> int:
+        if self.full and flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, "full", path)
+        return super().open(path, flags)
+
+
+def test_after_many_failed_starts_a_start_costs_what_it_cost_before(tmp_path: Path) -> None:
+    disk = FullDisk()
+    faulty = FaultyStorage(LocalStorage(str(tmp_path / "journal"), syscalls=disk))
+    stream = JournalStream.create(faulty, "lines", RecordFormat("string"))
+
+    def start() -> list[str]:
+        faulty.operations.clear()
+        writer = JournalWriter(stream, "r0", policy=PATIENT)
+        writer.close()
+        return [operation.kind for operation in faulty.operations]
+
+    before = [start() for _ in range(3)][-1]
+    disk.full = True
+    for _ in range(200):
+        with pytest.raises(StorageError):
+            claim_writer(stream, "r0")
+    disk.full = False
+    assert len(stream.writers()) == 4  # the folder of the failed claims is one
+    assert start() == before
+
+
+def test_kills_between_claim_and_first_block_do_not_add_up(stream: JournalStream) -> None:
+    faulty = FaultyStorage(stream.storage)
+    counted = JournalStream(faulty, stream.name, stream.format)
+    costs = []
+    for _ in range(50):
+        faulty.operations.clear()
+        claim_writer(counted, "r0")
+        costs.append(len(faulty.operations))
+    assert len(set(costs[5:])) == 1
 
 
 def test_a_copied_writer_folder_is_refused(stream: JournalStream, storage: Storage) -> None:
@@ -279,3 +340,13 @@ def test_a_crash_at_every_step_of_a_life_and_then_of_the_next(next_step: int) ->
         assert claim_writer(stream, "r0")[1] == len(records)
         step += 1
     assert step > 8  # an operation of the storage is a step
+
+
+def test_a_takeover_removes_the_block_that_a_killed_writer_was_writing(tmp_path: Path) -> None:
+    stream = JournalStream.create(open_storage(tmp_path), "s", RecordFormat("string"))
+    writer = write_blocks(stream, [["a"]], close=False)
+    unfinished = tmp_path / "s" / str(writer) / temporary_name("00000000000000000001.parquet")
+    unfinished.write_bytes(b"half a block")
+    claim_writer(stream, "r0")
+    assert not unfinished.exists()
+    assert read_all(stream) == ["a"]

@@ -125,7 +125,7 @@ def test_what_is_announced_is_as_stated(storage: Storage) -> None:
     writer = write_blocks(stream, [["a"], ["b"]])
     consumer = register_consumer(stream, "job", "me")
     path = "clicks/consumers/job.json"
-    begun = b'{"offsets":{"r0-00000000":0},"owner":"me","begin":{"r0-00000000":0}'
+    begun = b'{"offsets":{"r0-00000000":0},"owner":"me","begin":{"r0-00000000":0},"kind":"string"'
     assert storage.read(path) == begun + b"}"
     committed = begun.replace(b":0}", b":1}", 1)
     Retirer(consumer).commit({str(writer): 1}, [writer])

@@ -56,6 +56,7 @@ from tests.journal import (
     test_reader,
     test_retention,
     test_schema,
+    test_skip,
     test_writer,
 )
 from tests.journal import test_registration_races as races
@@ -270,13 +271,32 @@ def seal_without_the_inherited_position(patch: Patch) -> None:
     patch.setattr(epochs, "_seal", lambda stream, writer, _: seal(stream, writer, None))
 
 
+@caught_by(with_stream(test_skip.test_a_position_is_found_in_earlier_epochs))
+def look_for_the_position_in_one_epoch_alone(patch: Patch) -> None:
+    def near(self: JournalStream, writer: str, blocks: Any) -> Iterator[tuple[str, int]]:
+        return ((writer, block.start_offset) for block in reversed(blocks))
+
+    patch.setattr(JournalStream, "_backwards", near)
+
+
+@caught_by(with_stream(test_epochs.test_a_takeover_that_fails_leaves_no_epoch))
+def claim_before_the_epochs_before_are_sealed(patch: Patch) -> None:
+    claim, seal = epochs._next_writer, epochs._seal_before
+
+    def hasty(stream: JournalStream, receiver: str) -> WriterId:
+        writer = claim(stream, receiver)
+        epochs._claim(stream, writer)
+        seal(stream, writer)
+        return replace(writer, epoch=writer.epoch + 1)
+
+    patch.setattr(epochs, "_next_writer", hasty)
+
+
 @caught_by(with_stream(test_epochs.test_many_threads_claim_epochs_of_their_own))
 def claim_an_epoch_without_excluding_others(patch: Patch) -> None:
-    def shared(stream: JournalStream, receiver: str) -> WriterId:
-        taken = [w.epoch for w in stream.writers() if w.receiver == receiver]
-        claimed = WriterId(receiver, max(taken, default=-1) + 1)
-        stream.storage.create(claim_path(stream.name, claimed), b"{}", overwrite=True)
-        return claimed
+    def shared(stream: JournalStream, writer: WriterId) -> bool:
+        stream.storage.create(claim_path(stream.name, writer), b"{}", overwrite=True)
+        return True
 
     patch.setattr(epochs, "_claim", shared)
 

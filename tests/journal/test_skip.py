@@ -279,6 +279,19 @@ def test_the_next_epoch_goes_on_after_a_given_up_end(
     assert all(v.error is None or v.given_up for v in verify_stream(stream))
 
 
+def test_a_position_is_found_in_earlier_epochs(stream: JournalStream) -> None:
+    for place, block in enumerate(BLOCKS):
+        writer = JournalWriter(stream, "r0", policy=PATIENT)
+        writer.append_all(block, position={"at": place})
+        writer.close()
+    for epoch, start in ((1, 0), (1, 1), (2, 0), (2, 3)):
+        flip(stream, WriterId("r0", epoch), start, -20)
+    kill_owner(stream, WriterId("r0", 2))
+    skip(stream, records(0, 4, "r0-00000002"), "torn")
+    for _ in range(2):
+        assert claim_writer(stream, "r0")[1] == {"at": 0}
+
+
 def test_a_given_up_end_reaches_as_far_as_consumers_are(
     stream: JournalStream, headless: WriterId
 ) -> None:

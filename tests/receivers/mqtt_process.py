@@ -1,4 +1,4 @@
-"""A process that receives from MQTT into a journal until it is killed, or ordered to stop.
+"""A process that receives from MQTT into a journal until it is killed, or commanded to stop.
 
 python mqtt_process.py JOURNAL_DIR PORT QOS VERSION
 """
@@ -10,12 +10,12 @@ import uuid
 
 from penstock.journal import JournalStream, RecordFormat
 from penstock.receivers import (
+    Command,
     MqttReceiver,
-    Order,
     ReceiverSettings,
     ReceiverTask,
+    claim_run,
     run_receiver,
-    write_order,
 )
 from penstock.storage import open_storage
 
@@ -25,8 +25,7 @@ def main(journal: str, port: str, qos: str, version: str) -> None:
         "127.0.0.1", int(port), "plant/#", qos=int(qos), version=version, client_id="killed"
     )
     stream = JournalStream.create(open_storage(journal), "mqtt", RecordFormat(receiver.schema))
-    run = uuid.uuid4().hex
-    write_order(stream, "r0", Order(run))
+    run = claim_run(stream, "r0", uuid.uuid4().hex, Command())
     run_receiver(ReceiverTask(receiver, stream, "r0", run, ReceiverSettings(poll_ms=20)))
 
 

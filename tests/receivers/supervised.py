@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from penstock.errors import FencedError
 from penstock.journal import CommitPolicy, JournalStream
 from penstock.receivers import (
-    Order,
+    Command,
     Receiver,
     ReceiverSettings,
     ReceiverSupervisor,
     ReceiverTask,
-    write_order,
+    give_command,
+    newest_run,
+    read_command,
 )
 
-RUN = "run-1"
+RUN = f"{0:020d}-{1:032x}"
+COMMAND_FILE = f"r0.{RUN}.command.json"
 HASTY = ReceiverSettings(CommitPolicy(block_interval_ms=20), restart_delay_ms=10, poll_ms=10)
 _WAIT_S = 20.0
 
@@ -27,7 +31,7 @@ def supervise(
     settings: ReceiverSettings = HASTY,
     parent: Callable[[], int] = lambda: 1,
 ) -> ReceiverSupervisor:
-    """Return what runs a receiver ``r0``, whose order is the test's to give."""
+    """Return what runs a receiver ``r0``, whose commands are the test's to give."""
     return ReceiverSupervisor(ReceiverTask(receiver, stream, "r0", RUN, settings), parent)
 
 
@@ -52,21 +56,37 @@ def running(supervisor: ReceiverSupervisor) -> Iterator[list[BaseException]]:
 
 
 @contextmanager
-def ordered(
+def commanded(
     stream: JournalStream,
     receiver: Receiver,
-    order: Order | None = None,
+    command: Command | None = None,
     settings: ReceiverSettings = HASTY,
 ) -> Iterator[list[BaseException]]:
-    """Run a receiver under an order, and order it to stop at the end of the block."""
-    write_order(stream, "r0", order or Order(RUN))
+    """Run a receiver under a command, and command it to stop at the end of the block."""
+    give_command(stream, "r0", RUN, command or Command())
     with running(supervise(stream, receiver, settings)) as raised:
         try:
             yield raised
         finally:
-            order_stop(stream)
+            with suppress(FencedError):  # a later run was the test's to give
+                command_stop(stream)
 
 
-def order_stop(stream: JournalStream) -> None:
-    """Have the driver's word be stop."""
-    write_order(stream, "r0", Order(RUN, stop=True))
+def command_stop(stream: JournalStream) -> None:
+    """Command the receiver to stop, as its run does."""
+    give_command(stream, "r0", RUN, Command(stop=True))
+
+
+def newest_command(stream: JournalStream, receiver: str) -> Command:
+    """Return what the newest run commands."""
+    run = newest_run(stream, receiver)
+    command = None if run is None else read_command(stream, receiver, run)
+    assert command is not None
+    return command
+
+
+def override(stream: JournalStream, receiver: str, command: Command) -> None:
+    """Command a receiver in place of its newest run, as an operator does."""
+    run = newest_run(stream, receiver)
+    assert run is not None
+    give_command(stream, receiver, run, command)

@@ -12,13 +12,13 @@ import pytest
 from penstock.errors import JournalFullError, ReceiverError
 from penstock.journal import Bounds, JournalStream, RecordFormat
 from penstock.receivers import (
-    Order,
+    Command,
     Receiver,
     ReceiverSettings,
     Status,
+    give_command,
     read_status,
     uncaught_errors_to,
-    write_order,
 )
 from penstock.storage import open_storage
 from penstock.streaming.events import (
@@ -27,7 +27,7 @@ from penstock.streaming.events import (
     StreamingListenerReceiverStopped,
 )
 from penstock.streaming.scheduler.receiver_events import ReceiverProgress
-from tests.receivers.supervised import HASTY, RUN, order_stop, supervise
+from tests.receivers.supervised import HASTY, RUN, command_stop, supervise
 from tests.waiting import eventually
 
 SETTINGS = replace(HASTY, start_timeout_ms=200, stop_timeout_ms=200)
@@ -62,7 +62,7 @@ class Running:
     ) -> None:
         storage = open_storage(folder / "journal")
         self.stream = JournalStream.create(storage, "s", RecordFormat("string"))
-        write_order(self.stream, "r0", Order(RUN))
+        give_command(self.stream, "r0", RUN, Command())
         self.supervisor = supervise(self.stream, receiver, settings)
         self.raised: list[BaseException] = []
         self._thread = threading.Thread(target=self._run)
@@ -75,7 +75,7 @@ class Running:
             self.raised.append(e)
 
     def stop(self) -> list[BaseException]:
-        order_stop(self.stream)
+        command_stop(self.stream)
         return self.wait()
 
     def wait(self) -> list[BaseException]:

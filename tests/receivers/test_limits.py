@@ -1,4 +1,4 @@
-"""The supervisor holds receivers to their order's rate, on every way to store."""
+"""The supervisor holds receivers to their command's rate, on every way to store."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.journal import JournalStream, RecordFormat
-from penstock.receivers import Order, Receiver, write_order
+from penstock.receivers import Command, Receiver, give_command
 from penstock.storage import open_storage
 from tests.journal.helpers import read_all
-from tests.receivers.supervised import RUN, ordered
+from tests.receivers.supervised import RUN, commanded
 from tests.waiting import eventually
 
-SLOW = Order(RUN, rate=0.01)
+SLOW = Command(rate=0.01)
 """One record in 100 s: what is let through, is let through at once."""
 
 
@@ -53,12 +53,12 @@ def stream(tmp_path: Path) -> JournalStream:
 @contextmanager
 def running(
     stream: JournalStream,
-    order: Order,
+    command: Command,
     store: Callable[[Receiver], object] = lambda receiver: None,
 ) -> Iterator[Storing]:
-    """Run a receiver under an order; in the end order it to stop."""
+    """Run a receiver under a command; in the end command it to stop."""
     receiver = Storing(store)
-    with ordered(stream, receiver, order) as raised:
+    with commanded(stream, receiver, command) as raised:
         assert receiver.started.wait(10)
         yield receiver
     assert not raised, raised
@@ -100,7 +100,7 @@ def test_a_store_with_a_position_is_not_divided(stream: JournalStream) -> None:
 
 def test_the_ack_of_a_divided_store_comes_last(stream: JournalStream) -> None:
     acked: list[int] = []
-    with running(stream, Order(RUN, rate=1000.0)) as receiver:  # 20 records a block interval
+    with running(stream, Command(rate=1000.0)) as receiver:  # 20 records a block interval
         records = batch(*map(str, range(100)))
         began_s = time.monotonic()
         receiver.store(records, ack=lambda: acked.append(len(read_all(stream))))
@@ -130,16 +130,16 @@ def test_a_store_that_may_not_wait(stream: JournalStream) -> None:
 
 
 def test_a_pause_and_a_new_rate_are_felt_within_a_poll(stream: JournalStream) -> None:
-    with running(stream, Order(RUN, paused=True)) as receiver:
+    with running(stream, Command(paused=True)) as receiver:
         assert receiver.tryStore("a") > 0
-        write_order(stream, "r0", Order(RUN))
+        give_command(stream, "r0", RUN, Command())
         assert eventually(lambda: receiver.tryStore("a") == 0)
-        write_order(stream, "r0", SLOW)
+        give_command(stream, "r0", RUN, SLOW)
         assert eventually(lambda: receiver.tryStore("more") > 0)
 
 
 def test_the_last_rate_stays_when_the_driver_is_gone(stream: JournalStream) -> None:
-    """Nobody writes orders any more, and the one in force counts."""
+    """No driver writes commands any more, and the last one stays effective."""
     with running(stream, SLOW) as receiver:
         assert eventually(lambda: receiver.tryStore("a") == 0)
         assert not eventually(lambda: receiver.tryStore("b") == 0, within_s=0.2)

@@ -24,9 +24,10 @@ from penstock.journal import (
     ranges_between,
     read_records,
 )
-from penstock.receivers import Order, read_order, write_order
+from penstock.receivers import Command
 from penstock.storage import open_storage
 from tests.receivers.mqtt_broker import Broker, Publisher, needs_mosquitto, publisher
+from tests.receivers.supervised import override
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, needs_mosquitto]
@@ -79,11 +80,9 @@ def stored(journal: Path) -> Counter[int]:
     return Counter(int(row["payload"]) for row in read_records(stream, ranges_between({}, ends)))
 
 
-def order_stop(journal: Path) -> None:
+def command_stop(journal: Path) -> None:
     stream = JournalStream.open(open_storage(journal), "mqtt")
-    order = read_order(stream, "r0")
-    assert order is not None
-    write_order(stream, "r0", Order(order.run, stop=True))
+    override(stream, "r0", Command(stop=True))
 
 
 def kill_while_publishing(folder: Path, qos: int, version: str, kills: int) -> None:
@@ -109,7 +108,7 @@ def kill_while_publishing(folder: Path, qos: int, version: str, kills: int) -> N
         with receiver(journal, broker, qos, version):
             assert eventually(lambda: broker.log().count("Sending SUBACK") > connections)
             assert eventually(lambda: len(stored(journal)) >= source.taken)
-            order_stop(journal)
+            command_stop(journal)
             assert eventually(lambda: "Received DISCONNECT from killed-r0" in broker.log())
     finally:
         broker.kill()

@@ -13,10 +13,10 @@ import pytest
 
 from penstock.errors import PenstockError, WriterBrokenError
 from penstock.journal import JournalStream, RecordFormat
-from penstock.receivers import Order, Receiver, read_status, write_order
+from penstock.receivers import Command, Receiver, give_command, read_status
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage
-from tests.receivers.supervised import RUN, ordered
+from tests.receivers.supervised import RUN, commanded
 from tests.waiting import eventually
 
 
@@ -61,7 +61,7 @@ def storage(tmp_path: Path) -> FaultyStorage:
 @contextmanager
 def running(storage: FaultyStorage, receiver: Open) -> Iterator[JournalStream]:
     stream = JournalStream.create(storage, "clicks", RecordFormat("string"))
-    with ordered(stream, receiver) as raised:
+    with commanded(stream, receiver) as raised:
         receiver.heard("start")
         yield stream
     # A stop while the journal cannot be written ends with the writer's error.
@@ -118,7 +118,7 @@ def test_it_is_stopped_while_it_is_paused(storage: FaultyStorage) -> None:
             storage.fail("create", nth=attempt, path="*_writer.json")
         receiver.store("lost")
         receiver.heard("pause")
-        write_order(stream, "r0", Order(RUN, stop=True))
+        give_command(stream, "r0", RUN, Command(stop=True))
         receiver.heard("stop")
 
 

@@ -1,4 +1,4 @@
-"""The supervisor before a real journal: restarts, broken and fenced writers, orders, orphans."""
+"""The supervisor before a real journal: restarts, broken and fenced writers, commands, orphans."""
 
 from __future__ import annotations
 
@@ -10,12 +10,30 @@ import pytest
 
 from penstock.errors import FencedError, ReceiverError, UnsharedPathError
 from penstock.journal import JournalStream, JournalWriter, RecordFormat
-from penstock.receivers import Order, Receiver, backoff_ms, read_status, write_order
+from penstock.receivers import (
+    Command,
+    End,
+    Receiver,
+    ReceiverSupervisor,
+    ReceiverTask,
+    backoff_ms,
+    claim_run,
+    give_command,
+    read_status,
+)
 from penstock.receivers.control import Status, write_status
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage
 from tests.journal.helpers import read_all
-from tests.receivers.supervised import RUN, order_stop, running, supervise
+from tests.receivers.supervised import (
+    COMMAND_FILE,
+    HASTY,
+    RUN,
+    command_stop,
+    commanded,
+    running,
+    supervise,
+)
 from tests.waiting import eventually
 
 WAIT_S = 10.0
@@ -47,16 +65,16 @@ class Scripted(Receiver):
 def stream(tmp_path: Path) -> JournalStream:
     storage = open_storage(tmp_path / "journal")
     stream = JournalStream.create(storage, "clicks", RecordFormat("string"))
-    write_order(stream, "r0", Order(RUN))
+    give_command(stream, "r0", RUN, Command())
     return stream
 
 
-def test_stop_order_publishes_what_is_buffered_and_seals(stream: JournalStream) -> None:
+def test_a_stop_command_publishes_what_is_buffered_and_seals(stream: JournalStream) -> None:
     receiver = Scripted()
     with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         receiver.store("a", position=1)
-        order_stop(stream)
+        command_stop(stream)
     assert raised == []
     assert read_all(stream) == ["a"]
     assert receiver.stops == 1
@@ -74,7 +92,7 @@ def test_restart_continues_after_everything_that_was_stored(stream: JournalStrea
         receiver.restart("connection lost")
         receiver.wait_started()
         receiver.store("b", position={"at": 2})
-        order_stop(stream)
+        command_stop(stream)
     assert raised == []
     assert receiver.starts == [None, {"at": 1}]
     assert receiver.stops == 2
@@ -87,7 +105,7 @@ def test_failing_start_is_tried_again(stream: JournalStream) -> None:
     with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         status = read_status(stream, "r0")
-        order_stop(stream)
+        command_stop(stream)
     assert raised == []
     assert len(receiver.starts) == 3
     assert status is not None
@@ -98,7 +116,7 @@ def test_failing_start_is_tried_again(stream: JournalStream) -> None:
 def test_broken_writer_is_replaced_and_loses_nothing_acked(tmp_path: Path) -> None:
     faulty = FaultyStorage(open_storage(tmp_path / "journal"))
     stream = JournalStream.create(faulty, "clicks", RecordFormat("string"))
-    write_order(stream, "r0", Order(RUN))
+    give_command(stream, "r0", RUN, Command())
     receiver = Scripted()
     acked: list[str] = []
     with running(supervise(stream, receiver)) as raised:
@@ -111,7 +129,7 @@ def test_broken_writer_is_replaced_and_loses_nothing_acked(tmp_path: Path) -> No
         faulty.free_up()
         receiver.wait_started()
         receiver.store("c", position=3, ack=lambda: acked.append("c"))
-        order_stop(stream)
+        command_stop(stream)
     assert raised == []
     assert receiver.starts == [None, 2]
     assert acked == ["a", "c"]
@@ -158,7 +176,7 @@ def test_a_status_that_is_not_its_own_is_written_again(
         else:
             stream.storage.delete("lines/control/r0.status.json")
         assert eventually(lambda: says(stream, "r0-00000001"), WAIT_S)
-        write_order(stream, "r0", Order(RUN, stop=True))
+        give_command(stream, "r0", RUN, Command(stop=True))
 
 
 def says(stream: JournalStream, writer: str) -> bool:
@@ -167,12 +185,54 @@ def says(stream: JournalStream, writer: str) -> bool:
     return status is not None and status.writer == writer
 
 
-def test_order_of_another_run_ends_the_receiver(stream: JournalStream) -> None:
+def test_a_later_run_ends_the_receiver(stream: JournalStream) -> None:
     receiver = Scripted()
     with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
-        write_order(stream, "r0", Order("run-2"))
+        claim_run(stream, "r0", "2" * 32, Command())
     assert raised == []
+
+
+@pytest.mark.parametrize("command", [Command(rate=0.01), Command(stop=True)], ids=["rate", "stop"])
+def test_commands_of_an_earlier_run_do_nothing(stream: JournalStream, command: Command) -> None:
+    receiver = Scripted()
+    later = claim_run(stream, "r0", "2" * 32, Command())
+    ends: list[End] = []
+    supervisor = ReceiverSupervisor(ReceiverTask(receiver, stream, "r0", later, HASTY), lambda: 1)
+    thread = threading.Thread(target=lambda: ends.append(supervisor.run()))
+    thread.start()
+    receiver.wait_started()
+    with pytest.raises(FencedError):
+        give_command(stream, "r0", RUN, command)
+    receiver.store(["a"])
+    receiver.store(["b"])  # would take 100 s at the earlier run's rate
+    assert thread.is_alive()
+    give_command(stream, "r0", later, Command(stop=True))
+    thread.join(WAIT_S)
+    assert ends == ["commanded"]
+    assert read_all(stream) == ["a", "b"]
+
+
+def test_a_receiver_of_an_earlier_run_does_not_begin(stream: JournalStream) -> None:
+    claim_run(stream, "r0", "2" * 32, Command())
+    receiver = Scripted()
+    assert supervise(stream, receiver).run() == "superseded"
+    assert (receiver.starts, stream.writers()) == ([], [])
+
+
+def test_one_failing_read_of_its_command_ends_no_receiver(tmp_path: Path) -> None:
+    faulty = FaultyStorage(open_storage(tmp_path / "journal"))
+    stream = JournalStream.create(faulty, "clicks", RecordFormat("string"))
+    receiver = Scripted()
+    with commanded(stream, receiver) as raised:
+        receiver.wait_started()
+        for _ in range(3):
+            faulty.fail("read", path=f"clicks/control/{COMMAND_FILE}")
+            before = len(faulty.operations)
+            assert eventually(lambda: len(faulty.operations) > before + 10)  # noqa: B023
+        receiver.store(["a"])
+    assert raised == []
+    assert (len(receiver.starts), read_all(stream)) == (1, ["a"])
 
 
 def test_receiver_whose_executor_is_gone_ends(stream: JournalStream) -> None:
@@ -193,20 +253,20 @@ def test_receiver_that_stops_itself_seals(stream: JournalStream) -> None:
     assert read_all(stream) == ["last"]
 
 
-def test_order_that_is_not_seen_names_the_unshared_path(stream: JournalStream) -> None:
-    stream.storage.delete("clicks/control/r0.order.json")
-    with pytest.raises(UnsharedPathError, match="does not see the driver's order"):
+def test_a_command_that_is_not_seen_names_the_unshared_path(stream: JournalStream) -> None:
+    stream.storage.delete(f"clicks/control/{COMMAND_FILE}")
+    with pytest.raises(UnsharedPathError, match="does not see the driver's command"):
         supervise(stream, Scripted()).run()
 
 
-def test_an_order_that_is_gone_is_none_to_stop(stream: JournalStream) -> None:
+def test_a_command_that_is_gone_is_none_to_stop(stream: JournalStream) -> None:
     receiver = Scripted()
     with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
-        stream.storage.delete("clicks/control/r0.order.json")
+        stream.storage.delete(f"clicks/control/{COMMAND_FILE}")
         assert eventually(lambda: bool(raised))
     assert isinstance(raised[0], ReceiverError)
-    assert "the order that this receiver runs by is gone" in str(raised[0])
+    assert "the command that this receiver runs by is gone" in str(raised[0])
 
 
 def test_stop_during_back_off_ends_at_once(stream: JournalStream) -> None:
@@ -214,7 +274,7 @@ def test_stop_during_back_off_ends_at_once(stream: JournalStream) -> None:
     with running(supervise(stream, receiver)) as raised:
         receiver.wait_started()
         receiver.restart("wait long", None, delay_ms=3_600_000)
-        order_stop(stream)
+        command_stop(stream)
     assert raised == []
     assert len(receiver.starts) == 1
 

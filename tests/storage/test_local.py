@@ -13,6 +13,7 @@ import pytest
 from penstock.errors import AlreadyExistsError, ConfigError, StorageError
 from penstock.storage import Entry
 from penstock.storage.local import LocalStorage
+from penstock.storage.names import temporary_name
 from penstock.storage.syscalls import Syscalls
 
 
@@ -203,3 +204,77 @@ def test_files_carry_the_users_umask(tmp_path: Path) -> None:
         os.umask(before)
 
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+class Swept(Syscalls):
+    """Lets another process sweep before each of the first ``sweeps`` files gets its name."""
+
+    def __init__(self, root: Path, sweeps: int) -> None:
+        self._root, self._left = root, sweeps
+
+    def _sweep(self) -> None:
+        self._left -= 1
+        if self._left >= 0:
+            LocalStorage(self._root).sweep("folder")
+
+    def link(self, source: str, target: str) -> None:
+        self._sweep()
+        super().link(source, target)
+
+    def replace(self, source: str, target: str) -> None:
+        self._sweep()
+        super().replace(source, target)
+
+
+def left_by_a_killed_create(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    left = folder / temporary_name("old")
+    left.write_bytes(b"unfinished")
+    return left
+
+
+def test_a_sweep_removes_what_killed_creates_left_and_nothing_else(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.create("folder/file", b"x")
+    storage.create("folder/.hidden.tmp", b"x")
+    left = left_by_a_killed_create(tmp_path / "folder")
+    below = left_by_a_killed_create(tmp_path / "folder" / "below")
+    storage.sweep()
+    assert left.exists()
+    storage.sweep("folder")
+    storage.sweep("no/such/folder")
+    assert not left.exists()
+    assert below.exists()
+    assert [entry.name for entry in storage.list("folder")] == [".hidden.tmp", "below", "file"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_create_that_is_under_way_outlives_sweeps(tmp_path: Path, overwrite: bool) -> None:
+    storage = LocalStorage(tmp_path)
+    storage._syscalls = Swept(tmp_path, sweeps=3)
+    storage.create("folder/file", b"content", overwrite=overwrite)
+    assert storage.read("folder/file") == b"content"
+    assert os.listdir(tmp_path / "folder") == ["file"]
+
+
+def test_a_swept_create_still_finds_its_name_taken(tmp_path: Path) -> None:
+    class Taking(Swept):
+        def _sweep(self) -> None:
+            super()._sweep()
+            if self._left == 0:
+                LocalStorage(tmp_path).create("folder/file", b"the other's")
+
+    storage = LocalStorage(tmp_path)
+    storage._syscalls = Taking(tmp_path, sweeps=1)
+    with pytest.raises(AlreadyExistsError):
+        storage.create("folder/file", b"mine")
+    assert storage.read("folder/file") == b"the other's"
+    assert os.listdir(tmp_path / "folder") == ["file"]
+
+
+def test_a_create_that_never_gets_its_name_fails(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage._syscalls = Swept(tmp_path, sweeps=10**6)
+    with pytest.raises(StorageError, match="cannot create"):
+        storage.create("folder/file", b"content")
+    assert os.listdir(tmp_path / "folder") == []

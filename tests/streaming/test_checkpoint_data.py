@@ -13,9 +13,9 @@ from penstock.checkpoint.rdd_marks import RddMark, RddMarks
 from penstock.errors import RecoveryMismatchError, StorageError, StreamingError
 from penstock.storage import open_storage
 from penstock.streaming.base import BaseDStream
-from penstock.streaming.checkpoint_data import DStreamCheckpointData
 from penstock.streaming.look_back import needed_after
 from penstock.streaming.operators import Operator
+from penstock.streaming.state_checkpoint_data import StateCheckpointData
 
 COUNTS = Operator("counts", "updateStateByKey")
 
@@ -27,6 +27,7 @@ class Place:
         self.marks = RddMarks(open_storage(url))
         self.files: set[str] = set()
         self.broken = False
+        self.may_delete = True
 
     def write(self, rdd: str, kind: str, shape: dict[str, int]) -> RddMark:
         if self.broken:
@@ -55,7 +56,7 @@ class Run:
         shape: dict[str, int] | None = None,
         aligned: bool = True,
     ) -> None:
-        self.data = DStreamCheckpointData(operator, shape or {})
+        self.data = StateCheckpointData(operator, shape or {})
         self.data.open(cast("Any", place))
         self.restart_ms, self.restored = self.data.restore(
             done_ms, is_aligned=lambda _: aligned, initial=lambda: None

@@ -263,3 +263,18 @@ def test_a_stream_with_another_schema_in_its_place_is_refused(
     JournalStream.create(reader.stream.storage, "clicks", RecordFormat("binary"))
     with pytest.raises(ConfigError, match="took its name"):
         ssc.start()
+
+
+def test_a_stream_of_pickles_is_refused_unless_it_is_asked_for(
+    ssc: StreamingContext, tmp_path: Path
+) -> None:
+    journal = open_storage(tmp_path / "pickles")
+    JournalStream.create(journal, "clicks", RecordFormat("pickle"))
+    with pytest.raises(ConfigError, match="allow_pickle=True"):
+        ssc.journalStream("clicks", journal.url)
+
+    assert not ssc.journalStream("clicks", journal.url, allow_pickle=True).has_columns()
+
+    (tmp_path / "pickles").chmod(0o777)
+    with pytest.raises(ConfigError, match="can be written by other users"):
+        ssc.journalStream("clicks", journal.url, name="again", allow_pickle=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -360,6 +361,22 @@ def test_state_of_an_earlier_time_than_the_commits(program: Program) -> None:
     newest.unlink()
     with pytest.raises(MissingStateError, match="is missing, though that batch is committed"):
         program.start(batches, define)
+
+
+def test_state_is_its_users_alone_under_any_umask(program: Program) -> None:
+    def define(pairs: DStream) -> None:
+        program.collect(pairs.mapWithState(running_sum))
+
+    before = os.umask(0)
+    try:
+        program.start([[("a", 1)]] * 2, define).step(2)
+        program.stop()
+    finally:
+        os.umask(before)
+    state = program.place / "state"
+    exposed = [path for path in (state, *state.rglob("*")) if path.stat().st_mode & 0o077]
+    assert list(state.rglob("*.delta"))
+    assert exposed == []
 
 
 def test_a_location_that_others_can_write(program: Program) -> None:

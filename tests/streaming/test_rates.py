@@ -27,12 +27,13 @@ from penstock.rate import (
     RateOrders,
     decode_rates,
 )
-from penstock.receivers import Order, Receiver, SocketReceiver, TailReceiver, read_order
+from penstock.receivers import Command, Receiver, SocketReceiver, TailReceiver
 from penstock.storage import open_storage
 from penstock.streaming import BatchInfo, StreamingContext
 from penstock.streaming.receiver_input import ReceiverInputDStream
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.receivers.supervised import newest_command
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -136,10 +137,8 @@ class Program:
 
         assert eventually(lambda: durable() >= count), f"{durable()} of {count} arrived"
 
-    def receiver_order(self) -> Order:
-        order = read_order(self.journal(), "r0")
-        assert order is not None
-        return order
+    def receiver_command(self) -> Command:
+        return newest_command(self.journal(), "r0")
 
     def kept(self) -> dict[str, Any]:
         """What the newest entry of the offset log keeps of the rates."""
@@ -191,7 +190,7 @@ def test_the_rate_comes_back_after_a_restart(program: Program, script: type[Scri
         program.wait_durable(400)
         assert stepper.step(2)[1].limits["numbers"].records == 30.0
     with program.running(settings) as stepper:
-        assert program.receiver_order().rate == pytest.approx(33.0)  # a tenth faster at first
+        assert program.receiver_command().rate == pytest.approx(33.0)  # a tenth faster at first
         assert sizes(stepper.step(1)) == [30]
         assert json.loads(program.kept()["numbers"].controller)["rate"] == 30.0
 
@@ -294,15 +293,15 @@ def test_orders_while_it_runs_act_at_once_and_survive_a_restart(program: Program
         assert sizes(stepper.step(1)) == [4]
         program.ssc.pause(stream)
         assert sizes(stepper.step(1)) == [0]
-        assert eventually(lambda: program.receiver_order().paused)
+        assert eventually(lambda: program.receiver_command().paused)
     with program.running({}) as stepper:
-        assert program.receiver_order().paused  # from the receiver's start on
+        assert program.receiver_command().paused  # from the receiver's start on
         assert sizes(stepper.step(1)) == [0]
         program.ssc.resume("numbers")
         assert sizes(stepper.step(1)) == [4]
         program.ssc.setMaxRate("numbers", None)
         assert sizes(stepper.step(1)) == [92]
-        assert eventually(lambda: not program.receiver_order().paused)
+        assert eventually(lambda: not program.receiver_command().paused)
     assert program.records == written
 
 
@@ -317,10 +316,10 @@ def test_orders_from_outside_act_within_a_poll(program: Program) -> None:
     with program.running(BACKPRESSURE) as stepper:
         program.wait_durable(100)
         order("set", "6")
-        assert eventually(lambda: program.receiver_order().rate == 6.0)
+        assert eventually(lambda: program.receiver_command().rate == 6.0)
         assert sizes(stepper.step(1)) == [6]
         order("pause")
-        assert eventually(lambda: program.receiver_order().paused)
+        assert eventually(lambda: program.receiver_command().paused)
         assert sizes(stepper.step(1)) == [0]
         assert "as told" in order()
 

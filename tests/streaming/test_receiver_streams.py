@@ -247,13 +247,14 @@ def test_a_receiver_whose_process_dies_is_started_again(program: Program) -> Non
 
 
 @pytest.mark.parametrize("hurt", [Path.unlink, lambda path: path.write_bytes(b"{")])
-def test_a_receiver_whose_order_is_lost_is_started_again(
+def test_a_receiver_whose_command_is_lost_is_started_again(
     program: Program, hurt: Callable[[Path], object]
 ) -> None:
     program.sc.setLogLevel("OFF")
     with program.running(Numbers(["a"])) as stepper:
         program.wait_durable(1)
-        hurt(program.root / "journal" / "numbers" / "control" / "r0.order.json")
+        (command,) = (program.root / "journal" / "numbers" / "control").glob("r0.*.command.json")
+        hurt(command)
         assert eventually(lambda: len(program.journal().writers()) == 2)
         stepper.step()
     program.sc.setLogLevel("ERROR")

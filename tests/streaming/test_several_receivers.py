@@ -18,7 +18,7 @@ from pyspark import RDD, SparkConf, SparkContext
 from penstock.errors import ConfigError, FencedError
 from penstock.journal import JournalStream, JournalWriter
 from penstock.journal.layout import WriterId
-from penstock.receivers import Order, Receiver, read_order, read_status, write_order
+from penstock.receivers import Command, Receiver, claim_run, read_status
 from penstock.storage import open_storage
 from penstock.streaming import StreamingContext, StreamingListener
 from penstock.streaming.events import StreamingListenerReceiverStarted
@@ -26,6 +26,7 @@ from penstock.streaming.scheduler.receiver_placement import ReceiverPlacement
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.faults.driver import Driver
+from tests.receivers.supervised import newest_command
 from tests.streaming.test_receiver_streams import Numbers
 from tests.waiting import eventually
 
@@ -130,12 +131,10 @@ def test_fewer_and_more_of_them_in_the_next_run(program: Program) -> None:
     killed = JournalWriter(journal, "r2")  # as one that outlived its driver
     killed.append("d")
     killed.flush()
-    write_order(journal, "r2", Order("the run before"))
+    claim_run(journal, "r2", "b" * 32, Command())
     with program.running(Some("a")) as stepper:
         stepper.step()
-        order = read_order(journal, "r2")
-        assert order is not None
-        assert order.stop
+        assert newest_command(journal, "r2").stop
     killed.append("too late")
     with pytest.raises(FencedError):
         killed.flush()
@@ -187,8 +186,8 @@ def test_each_is_started_again_on_its_own(program: Program) -> None:
 def test_they_share_the_rate_of_the_stream(program: Program) -> None:
     settings = {"spark.streaming.receiver.maxRate": "9"}
     with program.running(Some(), Some(), settings=settings):
-        orders = [read_order(program.journal(), name) for name in ("r0", "r1")]
-    assert [order.rate for order in orders if order is not None] == [4.5, 4.5]
+        rates = [newest_command(program.journal(), name).rate for name in ("r0", "r1")]
+    assert rates == [4.5, 4.5]
 
 
 def test_a_limit_holds_for_all_of_them_together(program: Program) -> None:

@@ -1,4 +1,4 @@
-"""The life of a batch: the protocol of a checkpoint location, as one state machine. Pure.
+r"""The life of a batch: the protocol of a checkpoint location, as one state machine. Pure.
 
     PLANNED -> RUNNING -> COMMITTED -> CONFIRMED -> RELEASED
        \\         \
@@ -21,9 +21,10 @@ Invariants:
 2. A batch runs only when it is planned, and again only in a later run, with the same offsets.
 3. Nothing of a batch is given up before it is released, so none of a failed batch, nor of a batch
    after it, before the failed one has run again.
-4. An entry becomes free again when it is purged, so a driver that slept through a purge can create
-   old ids anew. It learns of its successor from the newer ids in the log, which a purge never takes:
-   hence the listing after each create, and the wait for the next one before anything is released.
+4. A name becomes free again when its entry is purged, so a driver that slept through a purge can
+   create old ids anew. It learns of its successor from the newer ids in the log, which a purge
+   never takes: hence the listing after each create, and the wait for the next one before anything
+   is released.
 5. Each entry says from which batch on entries count when it is written (``kept_from``), and only
    what is older than the newest entry says is purged. So whatever is found below that is the rest
    of a purge, or was left by a driver that slept through it; neither means anything.

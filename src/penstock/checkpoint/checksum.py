@@ -124,7 +124,7 @@ def _write_sidecar(sidecar: str, content: bytes) -> None:
     """Write a checksum; failing is no error, because the file itself is safe by now."""
     try:
         # One write of a few bytes: whoever is killed here leaves all of it or an empty file.
-        with open(sidecar, "wb", buffering=0) as file:
+        with open(sidecar, "xb", buffering=0) as file:  # a link that stands there is not followed
             written = file.write(content)
     except OSError as error:
         _give_up(sidecar, error)

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.checkpoint.log_files import parse_commit_file
 from penstock.checkpoint.log_format import (
     MalformedLogError,
+    check_fields,
+    check_version,
     dump_json,
     is_time_ms,
-    parse_fields,
 )
 from penstock.checkpoint.metadata_log import MetadataLog
 from penstock.errors import ConfigError
@@ -54,12 +56,14 @@ class CommitLog(MetadataLog[CommitMetadata]):
         """See MetadataLog.encode."""
         return [dump_json({_FIELDS[0]: entry.next_batch_watermark_ms})]
 
-    def decode(self, lines: Sequence[str]) -> CommitMetadata:
+    def decode(self, data: bytes) -> CommitMetadata:
         """See MetadataLog.decode."""
-        if len(lines) != 1:
-            raise MalformedLogError(f"Incomplete log file: {len(lines)} lines of metadata, not 1")
-        fields = parse_fields(lines[0], _FIELDS)
+        found = parse_commit_file(data)
+        check_version(found.version, self.version)
+        if not found.metadata:
+            raise MalformedLogError("Incomplete log file: metadata is missing")
+        check_fields(found.metadata, _FIELDS)
         try:
-            return CommitMetadata(*fields.values())
+            return CommitMetadata(*found.metadata.values())
         except ConfigError as error:
             raise MalformedLogError(f"Log file was malformed: {error.message}") from error

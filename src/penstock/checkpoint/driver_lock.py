@@ -19,7 +19,6 @@ the same batch may run on both until then.)
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -27,6 +26,7 @@ from datetime import datetime, timezone
 from weakref import WeakSet
 
 from penstock.errors import ConcurrentDriverError, ConfigError
+from penstock.storage import posix
 
 __all__ = ["LOCK_NAME", "DriverLock"]
 
@@ -50,11 +50,12 @@ class DriverLock:
         """Take the lock, or fail at once.
 
         Raises ConcurrentDriverError, naming the holder, when it is taken (by this object as well),
-        and ConfigError when the file system has no locks.
+        and ConfigError when its file is a link or cannot be opened, or the file system has no
+        locks.
         """
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        fd = self._open()
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            posix.try_lock(fd)
             _write_holder(fd)
         except BlockingIOError as error:
             holder = _read_holder(fd)
@@ -75,8 +76,20 @@ class DriverLock:
         """Give the lock back; does nothing when it is not held."""
         if self._fd is not None:
             # Unlocked by name, in case a child that Python knows nothing of has the descriptor.
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            posix.unlock(self._fd)
             self._close()
+
+    def _open(self) -> int:
+        try:
+            return posix.open_no_link(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ConfigError(
+                "the lock file of the checkpoint location cannot be opened",
+                operation="lock checkpoint location",
+                path=self._path,
+                hint="it must be a file, not a link, that this user can write: remove a link that "
+                "stands there",
+            ) from error
 
     def _close(self) -> None:
         fd, self._fd = self._fd, None

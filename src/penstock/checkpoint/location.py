@@ -121,6 +121,8 @@ class CheckpointLocation:
         if self._driver_lock is not None:
             self._driver_lock.acquire()
         try:
+            for log in (self.offsets, self.commits):
+                log.sweep()
             plan, lives, stale = self._recover()
             self._ensure_id(fresh=plan.next_batch_id == 0)
             self._remove_stale(stale, lives.kept_from)
@@ -407,8 +409,8 @@ def _encode_id(location_id: str) -> bytes:
 
 def _decode_id(data: bytes) -> str:
     try:
-        location_id = str(uuid.UUID(parse_fields(data.decode(), ("id",))["id"]))
-    except (AttributeError, TypeError, ValueError) as error:
+        location_id = str(uuid.UUID(parse_fields(data.decode())["id"]))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise MalformedLogError(f"the file holds no id: {data!r}") from error
     if _encode_id(location_id) != data:
         raise MalformedLogError(f"the file is not in the form that Spark writes: {data!r}")

@@ -3,27 +3,31 @@
     v1
     {"nextBatchWatermarkMs":0}
 
-There is no newline at the end, and JSON is compact, as json4s and Jackson write it. What Spark
-writes is a function of the value, so a file in any other form has been altered: readers here are
-exact where Spark's are lenient (it takes ``v01``, cuts garbage off after the closing brace, and
-reads a commit without its watermark as watermark 0).
+There is no newline at the end, and JSON is compact, as json4s and Jackson write it. Reading is as
+tolerant as Spark's (it takes ``v01``, and cuts off what follows the closing brace); judging is left
+to the caller. What Spark writes is a function of the value, so a file in any other form has been
+altered: the strict logs compare.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 __all__ = [
+    "LogFile",
     "MalformedLogError",
+    "check_fields",
+    "check_version",
     "decode_log",
     "dump_json",
     "encode_log",
     "is_time_ms",
     "parse_fields",
     "parse_json",
+    "parse_log",
 ]
 
 _RESTORE_HINT = (
@@ -33,7 +37,15 @@ _RESTORE_HINT = (
 _UPGRADE_HINT = "read this checkpoint location with the release that wrote it, or a later one"
 
 _ESCAPE = re.compile(r"\\u[0-9a-f]{4}|\\.")
-_VERSION_LINE = re.compile(r"v([1-9][0-9]{0,8})")
+_VERSION_LINE = re.compile(r"v([0-9]{1,10})")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+class LogFile(NamedTuple):
+    """A version, and the lines that follow it."""
+
+    version: int
+    lines: list[str]
 
 
 class MalformedLogError(ValueError):
@@ -49,24 +61,30 @@ def encode_log(version: int, lines: Sequence[str]) -> bytes:
     return "\n".join([f"v{version}", *lines]).encode()
 
 
-def decode_log(data: bytes, supported_version: int) -> list[str]:
-    """Return the lines after the version line.
+def parse_log(data: bytes) -> LogFile:
+    """Return the version and the lines of a log file of any version.
 
-    Raises MalformedLogError when the version is not the supported one or cannot be read; the
-    messages are those of Spark's MetadataVersionUtil.
+    Raises MalformedLogError when it is empty, not UTF-8, or has no version; the messages are those
+    of Spark's MetadataVersionUtil.
     """
     if not data:
         raise MalformedLogError("Incomplete log file: it is empty")
     try:
-        version_line, *lines = data.decode().split("\n")
+        version_line, *lines = _LINE_END.split(data.decode())
     except UnicodeDecodeError as error:
         raise MalformedLogError(f"Log file was malformed: it is not UTF-8 ({error})") from error
     found = _VERSION_LINE.fullmatch(version_line)
-    if found is None:
+    if found is None or not 0 < int(found[1]) < 2**31:
         raise MalformedLogError(
             f"Log file was malformed: failed to read correct log version from {version_line}."
         )
-    version = int(found[1])
+    if lines and not lines[-1]:  # the end of the last line begins no other
+        lines.pop()
+    return LogFile(int(found[1]), lines)
+
+
+def check_version(version: int, supported_version: int) -> None:
+    """Raise MalformedLogError when a file is of a newer version; the message is Spark's."""
     if version > supported_version:
         raise MalformedLogError(
             f"UnsupportedLogVersion: maximum supported log version is v{supported_version}, but"
@@ -74,6 +92,15 @@ def decode_log(data: bytes, supported_version: int) -> list[str]:
             " cannot be read by this version. Please upgrade.",
             hint=_UPGRADE_HINT,
         )
+
+
+def decode_log(data: bytes, supported_version: int) -> list[str]:
+    """Return the lines after the version line of a file that is no newer than that version.
+
+    Raises MalformedLogError as ``parse_log`` and ``check_version``.
+    """
+    version, lines = parse_log(data)
+    check_version(version, supported_version)
     return lines
 
 
@@ -84,21 +111,32 @@ def dump_json(value: Any) -> str:
     return _ESCAPE.sub(lambda found: found[0][:2] + found[0][2:].upper(), text)
 
 
-def parse_fields(line: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields of a JSON object that has just the fields ``names``, in that order.
+def parse_fields(line: str) -> dict[str, Any]:
+    """Return the JSON object that a line begins with, with its fields in their order.
 
-    Raises MalformedLogError for anything else: Spark takes a default for a field that is missing
-    and drops one that it does not know, but either is damage, or a release that adds meaning.
+    What follows the object is ignored, as Spark ignores it. Raises MalformedLogError for anything
+    else than an object.
     """
     try:
-        fields = parse_json(line)
+        value, _ = _DECODER.raw_decode(line.lstrip())
     except ValueError as error:
         raise MalformedLogError(f"Log file was malformed: not JSON ({error})") from error
-    if not isinstance(fields, dict) or tuple(fields) != names:
+    if not isinstance(value, dict):
+        raise MalformedLogError(f"Log file was malformed: {line} is no JSON object")
+    return value
+
+
+def check_fields(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """Raise MalformedLogError unless an object has just the fields ``names``, in that order.
+
+    Spark takes a default for a field that is missing and drops one that it does not know, but
+    either is damage, or a release that adds meaning.
+    """
+    if tuple(fields) != names:
         raise MalformedLogError(
-            f"Log file was malformed: {line} does not hold just the fields {', '.join(names)}"
+            f"Log file was malformed: {dump_json(dict(fields))} does not hold just the fields "
+            f"{', '.join(names)}"
         )
-    return fields
 
 
 def is_time_ms(value: object) -> bool:
@@ -111,7 +149,7 @@ def parse_json(text: str) -> Any:
 
     That is: a key given twice (of which parsers silently take one), NaN and Infinity.
     """
-    return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    return _DECODER.decode(text)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -124,3 +162,6 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)

@@ -21,7 +21,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from penstock.checkpoint.batch_ids import MAX_BATCH_ID, describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.checksum import ChecksummedFiles, sidecar_name
-from penstock.checkpoint.log_format import MalformedLogError, decode_log, encode_log
+from penstock.checkpoint.log_format import MalformedLogError, encode_log
 from penstock.errors import (
     AlreadyExistsError,
     ConcurrentDriverError,
@@ -59,8 +59,8 @@ class MetadataLog(ABC, Generic[T]):
         """Return the lines of an entry, without the version line."""
 
     @abstractmethod
-    def decode(self, lines: Sequence[str]) -> T:
-        """Return the entry in ``lines``; raises ValueError, saying what is wrong with them."""
+    def decode(self, data: bytes) -> T:
+        """Return the entry in a file; raises MalformedLogError, saying what is wrong with it."""
 
     def add(self, batch_id: int, entry: T) -> bool:
         """Write an entry if its batch id is not taken yet; return whether it was not.
@@ -135,6 +135,10 @@ class MetadataLog(ABC, Generic[T]):
         if gaps:
             raise self._missing(gaps)
 
+    def sweep(self) -> None:
+        """Remove what killed drivers left of entries that they were writing."""
+        self._storage.sweep(self._folder)
+
     def stray(self) -> tuple[str, ...]:
         """Return the names in the folder that are neither entries nor checksums of entries."""
         ids = self.batch_ids()
@@ -173,7 +177,7 @@ class MetadataLog(ABC, Generic[T]):
         return f"{self._folder}/{batch_id}"
 
     def _parse(self, data: bytes) -> T:
-        entry = self.decode(decode_log(data, self.version))
+        entry = self.decode(data)
         if encode_log(self.version, self.encode(entry)) != data:
             raise MalformedLogError("Log file was malformed: Spark writes this entry otherwise")
         return entry

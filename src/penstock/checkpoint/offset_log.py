@@ -17,11 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.checkpoint.log_files import parse_offset_file
 from penstock.checkpoint.log_format import (
     MalformedLogError,
+    check_fields,
+    check_version,
     dump_json,
     is_time_ms,
-    parse_fields,
     parse_json,
 )
 from penstock.checkpoint.metadata_log import MetadataLog
@@ -99,18 +101,16 @@ class OffsetLog(MetadataLog[OffsetSeq]):
         metadata = dump_json(dict(zip(_FIELDS, values, strict=True)))
         return [metadata, *(_NO_OFFSET if line is None else line for line in entry.sources)]
 
-    def decode(self, lines: Sequence[str]) -> OffsetSeq:
+    def decode(self, data: bytes) -> OffsetSeq:
         """See MetadataLog.decode."""
-        if len(lines) < 2:
+        found = parse_offset_file(data)
+        check_version(found.version, self.version)
+        if found.metadata is None or not found.sources:
             raise MalformedLogError("Incomplete log file: metadata or offsets are missing")
-        metadata = parse_fields(lines[0], _FIELDS)
+        check_fields(found.metadata, _FIELDS)
+        watermark_ms, time_ms, conf = found.metadata.values()
         try:
-            return OffsetSeq(
-                batch_timestamp_ms=metadata["batchTimestampMs"],
-                watermark_ms=metadata["batchWatermarkMs"],
-                conf=metadata["conf"],
-                sources=tuple(None if line == _NO_OFFSET else line for line in lines[1:]),
-            )
+            return OffsetSeq(time_ms, watermark_ms, conf, tuple(s.offset for s in found.sources))
         except ConfigError as error:
             raise MalformedLogError(f"Log file was malformed: {error.message}") from error
 

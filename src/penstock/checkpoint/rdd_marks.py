@@ -28,6 +28,7 @@ from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.checksum import ChecksummedFiles
 from penstock.checkpoint.log_format import (
     MalformedLogError,
+    check_fields,
     decode_log,
     dump_json,
     encode_log,
@@ -129,7 +130,9 @@ def _decode(data: bytes) -> RddMark:
     lines = decode_log(data, _VERSION)
     if len(lines) != 1:
         raise MalformedLogError(f"Incomplete log file: {len(lines)} lines, not 1")
-    mark = _from_fields(parse_fields(lines[0], _FIELDS))
+    fields = parse_fields(lines[0])
+    check_fields(fields, _FIELDS)
+    mark = _from_fields(fields)
     if mark is None or _encode(mark) != data:
         raise MalformedLogError(f"Log file was malformed: {lines[0]} is no mark")
     return mark
@@ -143,7 +146,7 @@ def _from_fields(fields: Mapping[str, Any]) -> RddMark | None:
         and _are_counts(list(shape.values()))
         and isinstance(sizes, list)
         and _are_counts(sizes)
-        and (isinstance(file, str) if sizes else file is None)
+        and (isinstance(file, str) or (file is None and not sizes))
     )
     return RddMark(kind, shape, file, tuple(sizes)) if right else None
 

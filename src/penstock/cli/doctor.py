@@ -17,7 +17,7 @@ from rich.table import Table
 from penstock.cli import disk, machine
 from penstock.cli.machine import Finding
 from penstock.errors import ConfigError
-from penstock.storage.opening import local_root
+from penstock.storage.urls import local_root
 
 __all__ = ["doctor"]
 

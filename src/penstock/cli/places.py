@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 from penstock.errors import ConfigError
-from penstock.storage import Storage, open_storage
-from penstock.storage.local import LocalStorage
-from penstock.storage.opening import local_root
+from penstock.storage import Storage, attach_storage
+from penstock.storage.urls import local_root
 
 __all__ = ["open_existing"]
 
@@ -20,9 +19,6 @@ def open_existing(path: str, *, operation: str, hint: str) -> Storage:
             to give.
     """
     root = local_root(path)
-    if root is None:
-        return open_storage(path)
-    if not os.path.isdir(root):
+    if root is not None and not os.path.isdir(root):
         raise ConfigError(f"there is no folder {root}", operation=operation, path=path, hint=hint)
-    # Not open_storage, which tries the place out by writing to it.
-    return LocalStorage.attach(os.path.abspath(root))
+    return attach_storage(path)

@@ -95,7 +95,7 @@ def _open_trusted(checkpoint: str) -> Storage:
     storage = _open_state(checkpoint)
     check_trusted(checkpoint)
     check_trusted(storage.url)
-    return storage
+    return storage.private()
 
 
 def _operators(storage: Storage) -> list[str]:

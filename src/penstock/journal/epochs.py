@@ -3,15 +3,20 @@
 Invariants:
 
 1. An epoch belongs to one process: it is claimed by the exclusive creation of its ``_writer.json``.
-2. Before a writer publishes anything, every earlier epoch of its receiver is sealed: an empty block
-   stands under the name that its next publish would need. A zombie of that epoch finds the name
-   taken and is fenced; if it was quicker, its block is seen here and sealed after.
-3. Epochs are sealed in order, so one that has a block or a seal has only sealed ones before it.
+2. Before an epoch is claimed, every earlier one of its receiver is sealed: an empty block stands
+   under the name that its next publish would need. A zombie of that epoch finds the name taken and
+   is fenced; if it was quicker, its block is seen here and sealed after.
+3. So a takeover that fails, at damage or at a storage error, leaves no epoch behind. A folder that
+   a failed claim made is claimed by the next one: its name is free as long as it has no
+   ``_writer.json``, and no block or seal.
+4. Epochs are sealed in order, so one that has a block or a seal has only sealed ones before it.
    This is what keeps a takeover's cost from growing with the number of epochs.
-4. The seal carries the source's position, so the newest seal tells where to go on although
-   retention may have deleted every block.
+5. A seal carries the source's newest position that is known, so the newest seal tells where the
+   source stands although retention may have deleted every block. None is written without a
+   position where an earlier file of the receiver has one (``JournalStream.newest``).
 
-A crash between any two steps leaves a claimed epoch without blocks, which the next attempt seals.
+A crash between any two steps leaves sealed epochs, and perhaps a claimed one without blocks, which
+the next attempt seals.
 """
 
 from __future__ import annotations
@@ -25,14 +30,14 @@ from typing import Any
 
 from penstock.errors import AlreadyExistsError
 from penstock.journal.block import BlockFooter, encode_block
-from penstock.journal.layout import WriterId, block_path, claim_path
+from penstock.journal.layout import WriterId, block_path, claim_path, writer_folder
 from penstock.journal.stream import JournalStream
 
 __all__ = ["claim_writer", "publish_seal", "seal_receiver"]
 
 
 def claim_writer(stream: JournalStream, receiver: str) -> tuple[WriterId, Any]:
-    """Claim the receiver's next epoch and seal all earlier ones.
+    """Seal all epochs of a receiver, and claim the next one.
 
     Returns:
         The new writer, and the source's last durable position (None when there is none).
@@ -42,8 +47,12 @@ def claim_writer(stream: JournalStream, receiver: str) -> tuple[WriterId, Any]:
         StorageError: a step failed; the call can be repeated.
         DamagedBlockError: the newest block of an earlier epoch is damaged, so its end is unknown.
     """
-    writer = _claim(stream, receiver)
-    return writer, _seal_before(stream, writer)
+    writer = _next_writer(stream, receiver)
+    while True:
+        position = _seal_before(stream, writer)
+        if _claim(stream, writer):
+            return writer, position
+        writer = replace(writer, epoch=writer.epoch + 1)  # a rival was quicker: seal its epoch, too
 
 
 def seal_receiver(stream: JournalStream, receiver: str) -> bool:
@@ -75,20 +84,26 @@ def publish_seal(stream: JournalStream, writer: WriterId, at: BlockFooter) -> No
     stream.storage.create(block_path(stream.name, writer, seal.start_offset), data)
 
 
-def _claim(stream: JournalStream, receiver: str) -> WriterId:
-    writer = WriterId(receiver, _last_epoch(stream, receiver) + 1)
+def _next_writer(stream: JournalStream, receiver: str) -> WriterId:
+    """Return the first epoch that can be claimed, as far as can be seen."""
+    last = _last_epoch(stream, receiver)
+    if last >= 0 and not stream.storage.list(writer_folder(stream.name, WriterId(receiver, last))):
+        return WriterId(receiver, last)  # only the folder of a claim that failed
+    return WriterId(receiver, last + 1)
+
+
+def _claim(stream: JournalStream, writer: WriterId) -> bool:
+    """Claim an epoch; return False when another process has it."""
     claim = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "claimed": datetime.now(timezone.utc).isoformat(),
     }
-    while True:
-        try:
-            stream.storage.create(claim_path(stream.name, writer), json.dumps(claim).encode())
-        except AlreadyExistsError:
-            writer = replace(writer, epoch=writer.epoch + 1)
-        else:
-            return writer
+    try:
+        stream.storage.create(claim_path(stream.name, writer), json.dumps(claim).encode())
+    except AlreadyExistsError:
+        return False
+    return True
 
 
 def _last_epoch(stream: JournalStream, receiver: str) -> int:
@@ -100,7 +115,9 @@ def _seal_before(stream: JournalStream, writer: WriterId) -> Any:
     """Seal all epochs before ``writer``; return the source's last durable position."""
     position = None
     for epoch in range(_last_with_files(stream, writer), writer.epoch):
-        position = _seal(stream, WriterId(writer.receiver, epoch), position).position
+        sealed = WriterId(writer.receiver, epoch)
+        position = _seal(stream, sealed, position).position
+        stream.storage.sweep(writer_folder(stream.name, sealed))  # of a block it was writing
     return position
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from penstock.errors import ConfigError
 from penstock.journal.block import BlockFooter, encode_block, read_block
 
-__all__ = ["RecordFormat"]
+__all__ = ["RecordFormat", "pickles_refused"]
 
 _VALUE_TYPES = {"string": pa.string(), "binary": pa.binary(), "pickle": pa.binary()}
 _ACCEPTED = {"string": (str,), "binary": (bytes, bytearray, memoryview)}
@@ -40,12 +40,15 @@ class RecordFormat:
         schema: ``"string"``, ``"binary"``, ``"pickle"``, or a ``pyarrow.Schema`` (of which metadata
             is dropped), whose records are dicts: a missing column is null, and values are converted
             as pyarrow does (a finer time is cut to the column's unit).
+        allow_pickle: whether pickles may be read back. To read one is to run the code that its
+            writer chose, so a program says it, and never a file.
 
     Raises:
         ConfigError: for any other schema, and for one that Parquet cannot hold.
     """
 
-    def __init__(self, schema: str | pa.Schema = "string") -> None:
+    def __init__(self, schema: str | pa.Schema = "string", *, allow_pickle: bool = True) -> None:
+        self._allow_pickle = allow_pickle
         if isinstance(schema, pa.Schema) and len(schema):
             self.kind = "arrow"
             self.arrow = schema.remove_metadata()
@@ -89,10 +92,10 @@ class RecordFormat:
 
     @staticmethod
     def from_json(value: dict[str, str]) -> RecordFormat:
-        """Return the format that ``to_json`` described."""
+        """Return the format that ``to_json`` described; pickles of it are not read back."""
         if value["kind"] == "arrow":
             return RecordFormat(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["ipc"]))))
-        return RecordFormat(value["kind"])
+        return RecordFormat(value["kind"], allow_pickle=False)
 
     def check_one(self, record: Any) -> tuple[Any, int]:
         """Check one record; return what to buffer for it (an item of ``encode``) and its bytes.
@@ -159,7 +162,13 @@ class RecordFormat:
         return table
 
     def to_python(self, batch: pa.RecordBatch) -> Iterator[Any]:
-        """Return the records of a batch as Python values: str, bytes, the objects, or dicts."""
+        """Return the records of a batch as Python values: str, bytes, the objects, or dicts.
+
+        Raises:
+            ConfigError: they are pickles, and may not be read back.
+        """
+        if self.kind == "pickle" and not self._allow_pickle:
+            raise pickles_refused()
         # No generator: that would run Python code for each record.
         starts = range(0, batch.num_rows, _PIECE_ROWS)
         pieces = (batch.slice(start, _PIECE_ROWS) for start in starts)
@@ -208,6 +217,18 @@ class RecordFormat:
             hint='set the receiver\'s schema ("string", "binary", "pickle" or a pyarrow.Schema) '
             "to what it stores",
         )
+
+
+def pickles_refused(**where: Any) -> ConfigError:
+    """Return the error of a stream of pickles that may not be read back."""
+    return ConfigError(
+        "the stream holds pickled objects, and to read one runs the code that its writer chose",
+        operation="read pickles",
+        hint="if you trust everyone who can write the journal, give allow_pickle=True to "
+        "journalStream (or to JournalStream.open); if the stream never held pickles, someone "
+        "changed its stream.json",
+        **where,
+    )
 
 
 def _stored_schema(schema: pa.Schema) -> pa.Schema:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.errors import (
     AlreadyExistsError,
@@ -32,6 +34,7 @@ from penstock.journal.losses.ledger import end_after_losses, lost_ranges
 from penstock.journal.schema import RecordFormat
 from penstock.model import check_name
 from penstock.storage import Storage
+from penstock.storage.trust import check_trusted
 
 __all__ = ["BlockEntry", "JournalStream", "stream_names"]
 
@@ -62,14 +65,18 @@ class JournalStream:
         """Return the stream, made if it is not there yet.
 
         Raises:
-            ConfigError: the name is not allowed, or the stream exists with another schema.
+            ConfigError: the name is not allowed, the stream exists with another schema, or it holds
+                pickles and others than this user can write it.
         """
         check_name("stream", name)
+        if record_format.kind == "pickle":
+            storage = _trusted(storage, name)
         info = {"version": FORMAT_VERSION, "stream": name, "schema": record_format.to_json()}
         try:
             storage.create(stream_info_path(name), json.dumps(info, indent=2).encode())
         except AlreadyExistsError:
-            found = JournalStream.open(storage, name)
+            allow_pickle = record_format.kind == "pickle"
+            found = JournalStream.open(storage, name, allow_pickle=allow_pickle)
             if found.format != record_format:
                 raise ConfigError(
                     f"stream {name!r} holds records of {found.format!r}, not {record_format!r}",
@@ -82,12 +89,19 @@ class JournalStream:
         return JournalStream(storage, name, record_format)
 
     @staticmethod
-    def open(storage: Storage, name: str) -> JournalStream:
+    def open(storage: Storage, name: str, *, allow_pickle: bool = False) -> JournalStream:
         """Return an existing stream.
+
+        Args:
+            storage: holds the journal.
+            name: the stream's.
+            allow_pickle: whether its records may be read back as Python values when they are
+                pickles: that runs the code that their writer chose. Without it they stay bytes.
 
         Raises:
             NotFoundError: there is no such stream.
             LogFormatError: its description is damaged or of a newer version.
+            ConfigError: it holds pickles, and others than this user can write it.
         """
         path = stream_info_path(check_name("stream", name))
         data = storage.read(path)
@@ -95,7 +109,7 @@ class JournalStream:
             info = json.loads(data)
             if info["version"] > FORMAT_VERSION:
                 raise _newer(storage.uri(path), name, info["version"])
-            return JournalStream(storage, name, RecordFormat.from_json(info["schema"]))
+            found = JournalStream(storage, name, RecordFormat.from_json(info["schema"]))
         except (ValueError, KeyError, TypeError, OSError) as e:
             raise LogFormatError(
                 "the stream's description cannot be read",
@@ -104,10 +118,20 @@ class JournalStream:
                 ids={"stream": name},
                 hint="restore stream.json from another stream of the same schema",
             ) from e
+        return found.trusted() if allow_pickle and found.format.kind == "pickle" else found
 
     def without_sync(self) -> JournalStream:
         """Return this stream, written without surviving a power cut; see Storage.without_sync."""
         return replace(self, storage=self.storage.without_sync())
+
+    def trusted(self) -> JournalStream:
+        """Return this stream for reading pickles of it; see Storage.private.
+
+        Raises:
+            ConfigError: others than this user can write it.
+        """
+        record_format = RecordFormat("pickle") if self.format.kind == "pickle" else self.format
+        return replace(self, storage=_trusted(self.storage, self.name), format=record_format)
 
     def writers(self) -> list[WriterId]:
         """Return all writers that ever claimed an epoch, sorted by receiver and epoch.
@@ -157,7 +181,8 @@ class JournalStream:
         """Return the footer of a writer's newest block or seal, None when it has neither.
 
         Of a damaged one whose records were given up, it is what can be said of it: it ends where
-        the loss does. ``seen`` is an earlier answer: while it holds, no footer is read.
+        the loss does, with the newest position that any earlier block or seal of its receiver has.
+        ``seen`` is an earlier answer: while it holds, no footer is read.
 
         Raises:
             DamagedBlockError: its footer is damaged, so the writer's end is unknown.
@@ -186,19 +211,37 @@ class JournalStream:
         return None
 
     def _given_up(self, writer: str, blocks: list[BlockEntry]) -> BlockFooter | None:
-        """Return what stands for a damaged newest block that was given up; None if it was not.
-
-        The source's position after it is lost with it, so the one before it holds.
-        """
+        """Return what stands for a damaged newest block that was given up; None if it was not."""
         start = blocks[-1].start_offset
         end = end_after_losses(writer, start, lost_ranges(self.storage, self.name))
         if end == start:
             return None
-        for block in reversed(blocks[:-1]):
-            with suppress(DamagedBlockError, NotFoundError):
-                position = self.footer(writer, block.start_offset).position
-                return BlockFooter(start, end - start, position)
-        return BlockFooter(start, end - start)
+        return BlockFooter(start, end - start, self._position_before(writer, blocks[:-1]))
+
+    def _position_before(self, writer: str, blocks: list[BlockEntry]) -> Any:
+        """Return the newest position in these blocks, else in the epochs before; None without one.
+
+        A block carries its position on from the one before, so the first footer that can be read
+        nearly always has it.
+        """
+        for name, start in self._backwards(writer, blocks):
+            try:
+                position = self.footer(name, start).position
+            except NewerBlockError:
+                raise
+            except (DamagedBlockError, NotFoundError):
+                continue
+            if position is not None:
+                return position
+        return None
+
+    def _backwards(self, writer: str, blocks: list[BlockEntry]) -> Iterator[tuple[str, int]]:
+        """Yield the blocks and seals of a receiver, newest first: these, then earlier epochs'."""
+        yield from ((writer, block.start_offset) for block in reversed(blocks))
+        if latest := parse_writer(writer):
+            for epoch in range(latest.epoch - 1, -1, -1):
+                earlier = str(replace(latest, epoch=epoch))
+                yield from ((earlier, block.start_offset) for block in self.blocks(earlier)[::-1])
 
     def _epochs_missing(self, writer: WriterId) -> LogFormatError:
         path = self.storage.uri(writer_folder(self.name, writer))
@@ -209,6 +252,12 @@ class JournalStream:
             ids={"stream": self.name, "receiver": writer.receiver},
             hint="if it is a copy, move it out of the journal; else restore the missing folders",
         )
+
+
+def _trusted(storage: Storage, name: str) -> Storage:
+    check_trusted(storage.url)
+    check_trusted(f"{storage.url}/{name}")
+    return storage.private()
 
 
 def _newer(path: str, stream: str, version: int) -> LogFormatError:

@@ -1,13 +1,22 @@
 """Push sources: the contract of a receiver, what runs it, and one module per built-in source."""
 
 from penstock.receivers.backoff import backoff_ms
-from penstock.receivers.control import Order, Status, read_order, read_status, write_order
+from penstock.receivers.control import (
+    Command,
+    Status,
+    claim_run,
+    give_command,
+    newest_run,
+    read_command,
+    read_status,
+)
 from penstock.receivers.http import HttpReceiver
 from penstock.receivers.mqtt import MqttReceiver
 from penstock.receivers.own_files import OwnFiles
 from penstock.receivers.receiver import Position, Receiver, ReceiverHost, ReceiverIdentity
 from penstock.receivers.socket import FramedSocketReceiver, SocketReceiver
 from penstock.receivers.supervisor import (
+    End,
     ReceiverSupervisor,
     run_receiver,
     uncaught_errors_to,
@@ -22,10 +31,11 @@ from penstock.receivers.task import (
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = [
+    "Command",
+    "End",
     "FramedSocketReceiver",
     "HttpReceiver",
     "MqttReceiver",
-    "Order",
     "OwnFiles",
     "Position",
     "Receiver",
@@ -39,11 +49,13 @@ __all__ = [
     "TailReceiver",
     "ThreadedReceiver",
     "backoff_ms",
+    "claim_run",
+    "give_command",
+    "newest_run",
     "poll_interval_ms",
-    "read_order",
+    "read_command",
     "read_status",
     "receiver_bounds",
     "run_receiver",
     "uncaught_errors_to",
-    "write_order",
 ]

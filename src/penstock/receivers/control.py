@@ -1,43 +1,62 @@
-"""Control by files: what the driver orders a receiver to do, and what the receiver says of itself.
+"""Control by files: what runs command their receivers to do, and what receivers say of themselves.
 
-Both are small JSON files in the stream's ``control`` folder, overwritten in place: no port is
-opened, and a receiver goes on while the driver is down. An order names the run it belongs to: a
-receiver of an earlier run sees a foreign run there and stops.
+A run is one start of a driver, or one ingest process. Both talk by small JSON files in the stream's
+``control`` folder, so no port is opened, and a receiver continues while the driver is down::
+
+    <receiver>.<run>.command.json    what that run commands; only that run writes it
+    <receiver>.status.json           what the receiver last said
+
+Invariants, without a lock or a clock:
+
+1. No run overwrites another's command: each has a file of its own. A receiver obeys only its run's.
+2. Runs are ordered by their names, and the newest run's file is never deleted. So a claim, which
+   takes a number above all that are there, is later than every claim that ended before it began.
+3. A claim deletes the files of earlier runs *after* it wrote its own, and whoever writes a command
+   looks for a later run *after* that, and takes its file back when there is one. So of two runs
+   that write at the same time at least one sees the other, and only the later one's file stays.
+4. A receiver whose command is gone, and which sees a later run's, was superseded, and ends.
+
+Readers ignore keys that they do not know.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, TypeVar
 
-from penstock.errors import LogFormatError, NotFoundError
+from penstock.errors import FencedError, LogFormatError, NotFoundError
 from penstock.journal import JournalStream
 
 __all__ = [
-    "Order",
+    "Command",
     "State",
     "Status",
+    "claim_run",
     "control_folder",
-    "read_order",
+    "give_command",
+    "newest_run",
+    "read_command",
     "read_status",
     "receivers_with_status",
-    "write_order",
     "write_status",
 ]
 
 State = Literal["started", "restarting", "stopped"]
 _STATUS = ".status.json"
+_COMMAND = re.compile(r"(.+)\.([0-9]{20}-[0-9a-f]{32})\.command\.json")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What the driver wants of a receiver."""
+class Command:
+    """What a run wants of a receiver."""
 
-    run: str
     stop: bool = False
     rate: float | None = None
-    """Records per second that it may store, None for no limit. Stays in force without a driver."""
+    """Records per second that it may store, None for no limit. Stays effective without a driver."""
     paused: bool = False
     """Whether it may store nothing."""
 
@@ -64,52 +83,116 @@ def control_folder(stream: JournalStream) -> str:
     return f"{stream.name}/control"
 
 
+def claim_run(stream: JournalStream, receiver: str, run_id: str, command: Command) -> str:
+    """Take the receiver over from every earlier run, whose receivers end at their next poll.
+
+    Args:
+        stream: the receiver's stream.
+        receiver: its name.
+        run_id: 32 hex digits that no other run has.
+        command: what the receiver is to do under this run.
+
+    Returns:
+        The run, as the receiver's other control files name it.
+
+    Raises:
+        FencedError: another run claimed the receiver at the same time, and is the later one.
+        StorageError: a step failed; the call can be repeated.
+    """
+    stream.storage.sweep(control_folder(stream))
+    newest = newest_run(stream, receiver)
+    number = 0 if newest is None else int(newest.partition("-")[0]) + 1
+    run = f"{number:020d}-{run_id}"
+    give_command(stream, receiver, run, command)
+    for earlier in _runs(stream, receiver):
+        if earlier < run:
+            stream.storage.delete(_command_path(stream, receiver, earlier))
+    return run
+
+
+def give_command(stream: JournalStream, receiver: str, run: str, command: Command) -> None:
+    """Make a run's command known to the receiver, at its next poll.
+
+    Raises:
+        FencedError: a later run took the receiver over; this one commands it no more.
+        StorageError: whether the receiver sees the command is unknown.
+    """
+    path = _command_path(stream, receiver, run)
+    stream.storage.create(path, json.dumps(asdict(command)).encode(), overwrite=True)
+    newest = newest_run(stream, receiver)
+    if newest is None or newest <= run:
+        return
+    stream.storage.delete(path)
+    raise FencedError(
+        "a later run took this receiver over",
+        operation="command receiver",
+        path=stream.storage.uri(path),
+        ids={"stream": stream.name, "receiver": receiver, "run": run, "later": newest},
+        hint="nothing acked is lost; run one driver, or one ingest process of this name, at a time",
+    )
+
+
+def read_command(stream: JournalStream, receiver: str, run: str) -> Command | None:
+    """Return what a run commands, None when its file is gone or was never written.
+
+    Raises:
+        LogFormatError: the file is damaged.
+        StorageError: it cannot be read now.
+    """
+    return _read(stream, _command_path(stream, receiver, run), Command)
+
+
+def newest_run(stream: JournalStream, receiver: str) -> str | None:
+    """Return the latest run that claimed the receiver, None when there was none."""
+    return max(_runs(stream, receiver), default=None)
+
+
 def receivers_with_status(stream: JournalStream) -> list[str]:
     """Return the receivers that said a status at some time."""
     listed = [entry.name for entry in stream.storage.list(control_folder(stream))]
     return [name.removesuffix(_STATUS) for name in listed if name.endswith(_STATUS)]
 
 
-def write_order(stream: JournalStream, receiver: str, order: Order) -> None:
-    """Make the order known to the receiver, at its next poll."""
-    _write(stream, f"{receiver}.order.json", asdict(order))
-
-
-def read_order(stream: JournalStream, receiver: str) -> Order | None:
-    """Return the order in force, None when the driver has given none."""
-    values = _read(stream, f"{receiver}.order.json")
-    return None if values is None else Order(**values)
-
-
 def write_status(stream: JournalStream, receiver: str, status: Status) -> None:
     """Make the receiver's status known to the driver."""
-    _write(stream, f"{receiver}{_STATUS}", asdict(status))
+    data = json.dumps(asdict(status)).encode()
+    stream.storage.create(_status_path(stream, receiver), data, overwrite=True)
 
 
 def read_status(stream: JournalStream, receiver: str) -> Status | None:
-    """Return the receiver's last status, None when it never said one."""
-    values = _read(stream, f"{receiver}{_STATUS}")
-    return None if values is None else Status(**values)
+    """Return the receiver's last status, None when it never said one.
+
+    Raises what read_command raises.
+    """
+    return _read(stream, _status_path(stream, receiver), Status)
 
 
-def _write(stream: JournalStream, name: str, values: dict[str, Any]) -> None:
-    stream.storage.create(
-        f"{control_folder(stream)}/{name}", json.dumps(values).encode(), overwrite=True
-    )
+def _runs(stream: JournalStream, receiver: str) -> list[str]:
+    listed = stream.storage.list(control_folder(stream))
+    names = (_COMMAND.fullmatch(entry.name) for entry in listed)
+    return [name[2] for name in names if name is not None and name[1] == receiver]
 
 
-def _read(stream: JournalStream, name: str) -> dict[str, Any] | None:
-    path = f"{control_folder(stream)}/{name}"
+def _command_path(stream: JournalStream, receiver: str, run: str) -> str:
+    return f"{control_folder(stream)}/{receiver}.{run}.command.json"
+
+
+def _status_path(stream: JournalStream, receiver: str) -> str:
+    return f"{control_folder(stream)}/{receiver}{_STATUS}"
+
+
+def _read(stream: JournalStream, path: str, kind: Callable[..., _T]) -> _T | None:
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     try:
         values: dict[str, Any] = json.loads(stream.storage.read(path))
+        return kind(**{key: value for key, value in values.items() if key in known})
     except NotFoundError:
         return None
-    except ValueError as e:
+    except (ValueError, TypeError, AttributeError) as e:
         raise LogFormatError(
             "a control file is damaged",
             operation="read control file",
             path=stream.storage.uri(path),
             ids={"stream": stream.name},
-            hint="delete it; driver and receiver write it anew when they start",
+            hint="delete it; driver and receiver write it again when they start",
         ) from e
-    return values

@@ -29,7 +29,7 @@ class ReceiverSettings:
     compression: str = "none"
     restart_delay_ms: int = 2000
     poll_ms: int = _LOCAL_POLL_MS
-    """How often orders are read and the bounds looked at: the delay of a stop or a new limit."""
+    """How often commands are read and the bounds looked at: the delay of a stop or a new limit."""
     sync: bool = True
     """Whether what is received is fsynced before it is acked."""
     bounds: Bounds = field(default_factory=Bounds)
@@ -57,6 +57,7 @@ class ReceiverTask:
     stream: JournalStream
     name: str
     run: str
+    """The run that commands the receiver, from penstock.receivers.control.claim_run."""
     settings: ReceiverSettings
 
     @property

@@ -19,7 +19,6 @@ copy does not outlive a checkpoint location that was taken back to an earlier ve
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import secrets
 import shutil
@@ -35,7 +34,7 @@ from penstock.state.delta import open_changes, open_delta, read_changes
 from penstock.state.layers import SNAPSHOT, Layer, catch_up
 from penstock.state.layout import parse_name
 from penstock.state.state_file import open_file
-from penstock.storage import Storage
+from penstock.storage import Storage, posix
 
 __all__ = ["local_folder", "open_copy", "private_database"]
 
@@ -165,7 +164,7 @@ def _load_snapshot(storage: Storage, folder: str, layer: Layer, database: Databa
 def _lock(path: str) -> Iterator[bool]:
     """Hold the lock of a copy; yield whether it was to be had in time."""
     with _translated(path):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        fd = posix.open_no_link(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield _acquired(fd)
     finally:
@@ -176,7 +175,7 @@ def _acquired(fd: int) -> bool:
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            posix.try_lock(fd)
             return True
         except BlockingIOError:
             if time.monotonic() > deadline_s:

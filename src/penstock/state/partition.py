@@ -130,6 +130,7 @@ class Partition:
         """
         _, oldest = open_delta(self._storage, f"{self._folder}/{oldest_tip}")
         needed = {oldest_tip, *(layer.name for layer in oldest.layers)}
+        self._storage.sweep(self._folder)
         for entry in self._storage.list(self._folder):
             name = parse_name(entry.name)
             is_old = name is not None and name.time_ms <= oldest.until_ms

@@ -82,6 +82,7 @@ class VersionLog:
     def __init__(self, storage: Storage, operator: str) -> None:
         self._storage = storage
         self._operator = operator
+        storage.sweep(versions_folder(operator))
         self._times = version_times(storage, operator)
 
     @property

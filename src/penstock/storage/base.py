@@ -88,11 +88,28 @@ class Storage(ABC):
     def exists(self, path: str) -> bool:
         """Whether the file is there."""
 
+    def sweep(self, folder: str = "") -> None:  # noqa: B027 - not every backend has such files
+        """Remove temporary files that killed processes left in a folder; not below it.
+
+        Creates that are under way there, in any process, are not harmed. What cannot be removed
+        stays for the next sweep.
+        """
+
     def without_sync(self) -> Storage:
         """Return this storage without the promises to survive a power cut (2, 4 and 5).
 
         Creates stay atomic and exclusive, for as long as the machine runs. Where files are durable
         as soon as they are there, it is this storage.
+        """
+        return self
+
+    def private(self) -> Storage:
+        """Return this storage for files that are unpickled, so run as code.
+
+        Files and folders that it creates are this user's alone, whatever the umask, and ``read``
+        raises ConfigError for a file that another user could have written or put there (see
+        penstock.storage.trust). On object stores it is this storage: their own access control says
+        who may write.
         """
         return self
 

@@ -15,8 +15,12 @@ A reader may see a name between 3 and 4. ``list`` therefore fsyncs the folder af
 it returns is durable even if the creator dies in between. ``delete`` fsyncs too, so deletes reach
 the disk in the order they were made.
 
-What a killed process may leave is a hidden temporary file, which ``list`` leaves out and nothing
-reads. Prior art: litestream's ``file.ReplicaClient``, Hadoop's ``CheckpointFileManager``.
+What a killed process may leave is a hidden temporary file, which ``list`` leaves out, nothing reads
+and ``sweep`` removes. A sweep cannot tell it from the one of a create that is under way, and needs
+not: until step 3 nothing happened, so a create whose temporary file is gone there starts again. No
+clock and no lock decides.
+
+Prior art: litestream's ``file.ReplicaClient``, Hadoop's ``CheckpointFileManager``.
 """
 
 from __future__ import annotations
@@ -41,11 +45,18 @@ from penstock.storage.checks import (
 )
 from penstock.storage.folders import DurableFolders, sync_folder
 from penstock.storage.names import is_temporary, temporary_name
-from penstock.storage.syscalls import Syscalls, UnsyncedSyscalls
+from penstock.storage.syscalls import Syscalls
+from penstock.storage.trust import check_trusted_file, check_trusted_path
 
 __all__ = ["LocalStorage"]
 
 _NO_FOLDER = (FileNotFoundError, NotADirectoryError)
+_SWEPT_ATTEMPTS = 10
+"""Sweeps are rare (a start, a takeover), so a create hardly ever meets a second one."""
+
+
+class _SweptError(FileNotFoundError):
+    """A sweep removed the temporary file before it had its name."""
 
 
 class LocalStorage(Storage):
@@ -53,58 +64,82 @@ class LocalStorage(Storage):
 
     The folder is made if need be and tried out. Raises ConfigError when it cannot be made or
     written, or when its file system has no hard links or cannot fsync a folder.
+
+    Args:
+        root: the folder.
+        private: see ``Storage.private``.
+        syscalls: stands between this and the system, in tests.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, syscalls: Syscalls | None = None) -> None:
-        self._bind(os.path.abspath(check_root(os.fspath(root))), syscalls or Syscalls())
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        private: bool = False,
+        syscalls: Syscalls | None = None,
+    ) -> None:
+        self._bind(os.path.abspath(check_root(os.fspath(root))), private=private, syscalls=syscalls)
         self._try_out()
 
     @classmethod
-    def attach(cls, root: str, *, sync: bool = True) -> LocalStorage:
+    def attach(cls, root: str, *, sync: bool = True, private: bool = False) -> LocalStorage:
         """Open a folder that another instance has tried out, without touching it."""
         storage = cls.__new__(cls)
-        storage._bind(root, Syscalls() if sync else UnsyncedSyscalls())
+        storage._bind(root, sync=sync, private=private)
         return storage
 
     def without_sync(self) -> LocalStorage:
         """See Storage.without_sync."""
-        return self.attach(self._root, sync=False)
+        return self.attach(self._root, sync=False, private=self._private)
+
+    def private(self) -> LocalStorage:
+        """See Storage.private."""
+        return self.attach(self._root, sync=self._sync, private=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructor's trial is not repeated: copies go to many tasks, some of which only read.
-        sync = not isinstance(self._syscalls, UnsyncedSyscalls)
-        return (partial(type(self).attach, sync=sync), (self._root,))
+        attach = partial(type(self).attach, sync=self._sync, private=self._private)
+        return (attach, (self._root,))
 
-    def _bind(self, root: str, syscalls: Syscalls) -> None:
+    def _bind(
+        self, root: str, *, sync: bool = True, private: bool, syscalls: Syscalls | None = None
+    ) -> None:
         self._root = root
-        self._syscalls = syscalls
-        self._folders = DurableFolders(root, syscalls)
+        self._sync = sync
+        self._private = private
+        modes = {"file_mode": 0o600, "folder_mode": 0o700} if private else {}
+        self._syscalls = syscalls or Syscalls(sync=sync, **modes)
+        self._folders = DurableFolders(root, self._syscalls)
+        self._trusted: set[str] = set()
+        """Folders that no other user can write; of a private storage."""
         self.url = f"file://{root}"
 
     def create(self, path: str, data: Any, *, overwrite: bool = False) -> None:
         """See Storage.create."""
         target = self._locate(check_new_path(path))
         content = as_buffer(data, path)
-        folder = os.path.dirname(target)
         with self._failures("create", path):
-            temporary, fd = self._open_temporary(target)
-            try:
-                self._write_durably(fd, content)
-                self._give_name(temporary, target, overwrite)
-            except BaseException:
-                with suppress(OSError):
-                    self._syscalls.unlink(temporary)
-                raise
-            sync_folder(self._syscalls, folder)
+            for attempt in range(_SWEPT_ATTEMPTS):
+                try:
+                    self._create(target, content, overwrite)
+                except _SweptError:
+                    if attempt + 1 == _SWEPT_ATTEMPTS:
+                        raise
+                else:
+                    break
+            sync_folder(self._syscalls, os.path.dirname(target))
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """See Storage.read."""
+        target = self._locate(path)
         with self._failures("read", path):
-            fd = self._syscalls.open(self._locate(path), os.O_RDONLY)
+            fd = self._syscalls.open(target, os.O_RDONLY)
             try:
                 status = self._syscalls.fstat(fd)
                 if not stat.S_ISREG(status.st_mode):
                     raise IsADirectoryError(errno.EISDIR, "not a file", path)
+                if self._private:
+                    self._check_trusted(target, status)
                 return self._read_exactly(fd, *slice_bounds(start, end, status.st_size))
             finally:
                 self._syscalls.close(fd)
@@ -138,6 +173,19 @@ class LocalStorage(Storage):
             with self._failures("delete", path), suppress(*_NO_FOLDER):
                 sync_folder(self._syscalls, folder)
 
+    def sweep(self, folder: str = "") -> None:
+        """See Storage.sweep."""
+        parent = self._locate(folder) if folder else self._root
+        with self._failures("sweep", folder):
+            try:
+                entries = self._syscalls.scan(parent)
+            except _NO_FOLDER:
+                return
+            for entry in entries:
+                if is_temporary(entry.name):
+                    with suppress(OSError):  # another user's, say: it does no harm
+                        self._syscalls.unlink(entry.path)
+
     def exists(self, path: str) -> bool:
         """See Storage.exists."""
         with self._failures("look for", path):
@@ -151,6 +199,14 @@ class LocalStorage(Storage):
         """See Storage.uri."""
         return f"file://{self._locate(path)}"
 
+    def _check_trusted(self, path: str, status: os.stat_result) -> None:
+        """Refuse an open file that another user could have written or put there."""
+        folder = os.path.dirname(path)
+        if folder not in self._trusted:
+            check_trusted_path(folder)
+            self._trusted.add(folder)
+        check_trusted_file(path, status)
+
     def _locate(self, path: str) -> str:
         return os.path.join(self._root, check_path(path))
 
@@ -160,6 +216,17 @@ class LocalStorage(Storage):
             yield
         except OSError as error:
             raise storage_error(error, operation=operation, path=path, url=self.url) from error
+
+    def _create(self, target: str, content: memoryview, overwrite: bool) -> None:
+        """Do steps 1 to 4 but for the last fsync; raise _SweptError when a sweep took the file."""
+        temporary, fd = self._open_temporary(target)
+        try:
+            self._write_durably(fd, content)
+            self._give_name(temporary, target, overwrite)
+        except BaseException:
+            with suppress(OSError):
+                self._syscalls.unlink(temporary)
+            raise
 
     def _open_temporary(self, target: str) -> tuple[str, int]:
         """Open a new file beside ``target``, in a durable folder; return its path and handle."""
@@ -189,11 +256,13 @@ class LocalStorage(Storage):
         self._syscalls.close(fd)
 
     def _give_name(self, temporary: str, target: str, overwrite: bool) -> None:
-        if overwrite:
-            self._syscalls.replace(temporary, target)
-            return
         try:
+            if overwrite:
+                self._syscalls.replace(temporary, target)
+                return
             self._syscalls.link(temporary, target)
+        except FileNotFoundError as error:
+            raise _SweptError(*error.args) from error
         except FileExistsError as error:
             raise AlreadyExistsError(
                 "the name is taken",
@@ -202,7 +271,8 @@ class LocalStorage(Storage):
                 ids={"storage": self.url},
                 hint="another process was first; list the folder to see what it wrote",
             ) from error
-        self._syscalls.unlink(temporary)
+        with suppress(FileNotFoundError):  # swept since
+            self._syscalls.unlink(temporary)
 
     def _read_exactly(self, fd: int, start: int, count: int) -> bytes:
         parts: list[bytes] = []

@@ -53,7 +53,7 @@ class FsspecStorage(Storage):
     def attach(cls, url: str) -> FsspecStorage:
         """Open a URL that another instance has tried out, without a request to the store."""
         storage = cls.__new__(cls)
-        storage._bind(url)
+        storage._bind(_check_url(url))
         return storage
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -7,15 +7,34 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["Syscalls", "UnsyncedSyscalls"]
+from penstock.storage import posix
+
+__all__ = ["Syscalls"]
 
 
 class Syscalls:
-    """The operating system's own calls. All raise OSError."""
+    """The operating system's own calls. All raise OSError.
+
+    Args:
+        sync: False leaves fsync out: the system writes to disk when it sees fit.
+        file_mode: permissions of files that are created, less the umask.
+        folder_mode: of folders that are made.
+    """
+
+    _sync = True
+    _file_mode = 0o666
+    _folder_mode = 0o777
+
+    def __init__(
+        self, *, sync: bool = True, file_mode: int = 0o666, folder_mode: int = 0o777
+    ) -> None:
+        self._sync = sync
+        self._file_mode = file_mode
+        self._folder_mode = folder_mode
 
     def open(self, path: str, flags: int) -> int:
         """Open a file or folder; return its descriptor."""
-        return os.open(path, flags, 0o666)
+        return os.open(path, flags, self._file_mode)
 
     def write(self, fd: int, data: memoryview) -> int:
         """Write some of ``data``; return how many bytes."""
@@ -27,7 +46,8 @@ class Syscalls:
 
     def fsync(self, fd: int) -> None:
         """Make a file's content, or a folder's names, durable."""
-        os.fsync(fd)
+        if self._sync:
+            posix.sync(fd)
 
     def close(self, fd: int) -> None:
         """Close a descriptor; it is gone also when this raises."""
@@ -47,7 +67,7 @@ class Syscalls:
 
     def mkdir(self, path: str) -> None:
         """Make a folder."""
-        os.mkdir(path)
+        os.mkdir(path, self._folder_mode)
 
     def stat(self, path: str) -> os.stat_result:
         """Return the status of a path, following symbolic links."""
@@ -61,10 +81,3 @@ class Syscalls:
         """Return the entries of a folder."""
         with os.scandir(path) as entries:
             return list(entries)
-
-
-class UnsyncedSyscalls(Syscalls):
-    """The system's calls without fsync: it writes to disk when it sees fit."""
-
-    def fsync(self, fd: int) -> None:
-        """Do nothing."""

@@ -1,24 +1,37 @@
-"""Whether pickles may be read from a place: reading one runs whatever code its writer wished."""
+"""Whether pickles may be read from a path: reading one runs the code that its writer chose.
+
+A path is trusted when no user but root and this one can change what it leads to, as sshd's
+StrictModes asks for:
+
+- The folder or file itself belongs to this user or root, and no one else can write it.
+- So does each folder above it. Two may be writable by others: one with the sticky bit (``/tmp``),
+  in which only the owner of an entry can replace it, and one that only the user's private group can
+  write (a group of the user's name with no other member, as umask 002 expects).
+- So does each symbolic link on the way, and the folders that lead to its target.
+
+Object stores have access control of their own: write access to them is code execution.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Iterator
 
 from penstock.errors import ConfigError
-from penstock.storage.opening import local_root
+from penstock.storage.urls import local_root
 
-__all__ = ["OTHERS_WRITE", "check_trusted", "check_trusted_path"]
+__all__ = ["check_trusted", "check_trusted_file", "check_trusted_path"]
 
-OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_MOST_LINKS = 40
 
 
 def check_trusted(url: str, way_out: str = "") -> None:
     """Refuse a local folder in which someone else could have put a pickle.
 
-    It must be the user's own (or root's), and no one else may write it; one that is not there yet
-    is trusted. On object stores the store's own access control is all there is: write access is
-    code execution.
+    One that does not exist yet is trusted, as are URLs of object stores.
 
     Args:
         url: a path, or a URL as ``Storage.url`` gives it.
@@ -33,17 +46,101 @@ def check_trusted(url: str, way_out: str = "") -> None:
 
 
 def check_trusted_path(path: str, way_out: str = "") -> None:
-    """Refuse a local folder or file as ``check_trusted`` does; it must be there."""
-    status = os.stat(path)
-    if status.st_uid not in (0, os.geteuid()):
-        problem, mend = f"belongs to user {status.st_uid}", f"chown it to user {os.geteuid()}"
-    elif status.st_mode & OTHERS_WRITE:
-        problem, mend = "can be written by other users", f"chmod go-w {path}"
-    else:
-        return
-    hint = f"{mend}, if you trust what is in it"
-    raise ConfigError(
-        f"{path} {problem}, and what is pickled there runs as code",
+    """Refuse a local folder or file as ``check_trusted`` does.
+
+    Raises:
+        OSError: it does not exist, or cannot be reached.
+    """
+    path = os.path.abspath(path)
+    check_trusted_file(path, os.stat(path), way_out)
+    for step, status in _steps(path):
+        if problem := _owner_problem(status) or _parent_problem(status):
+            what, fix = problem
+            raise _refusal(path, f"lies under {step}, which {what}", fix.format(step), way_out)
+
+
+def check_trusted_file(path: str, status: os.stat_result, way_out: str = "") -> None:
+    """Refuse a file or folder of that status, unless this user and root alone can write it.
+
+    Raises:
+        ConfigError: someone else can.
+    """
+    if problem := _owner_problem(status) or _write_problem(status):
+        what, fix = problem
+        raise _refusal(path, what, fix.format(path), way_out)
+
+
+def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield each folder and link on the way to an absolute path, from the root down to itself."""
+    at, names, links = "/", path.split("/")[::-1], 0
+    yield at, os.lstat(at)
+    while names:
+        name = names.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            at = os.path.dirname(at)
+            continue
+        step = os.path.join(at, name)
+        status = os.lstat(step)
+        yield step, status
+        if not stat.S_ISLNK(status.st_mode):
+            at = step
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        target = os.readlink(step)
+        if target.startswith("/"):
+            at = "/"
+        names += target.split("/")[::-1]
+
+
+_Problem = tuple[str, str]
+"""What is wrong, and how to fix it (``{}`` is the path)."""
+
+
+def _owner_problem(status: os.stat_result) -> _Problem | None:
+    if status.st_uid in (0, os.geteuid()):
+        return None
+    return f"belongs to user {status.st_uid}", f"chown {os.geteuid()} {{}}"
+
+
+def _write_problem(status: os.stat_result) -> _Problem | None:
+    if not status.st_mode & _OTHERS_WRITE:
+        return None
+    command = "chmod -R go-w {}" if stat.S_ISDIR(status.st_mode) else "chmod go-w {}"
+    return "can be written by other users", command
+
+
+def _parent_problem(status: os.stat_result) -> _Problem | None:
+    mode = status.st_mode
+    if not stat.S_ISDIR(mode) or not mode & _OTHERS_WRITE or mode & stat.S_ISVTX:
+        return None  # what a link's mode says counts for nothing
+    if not mode & stat.S_IWOTH and _is_private_group(status.st_gid):
+        return None
+    return "can be written by other users", "chmod go-w {}"
+
+
+def _is_private_group(gid: int) -> bool:
+    """Whether this user (or root) is the only member of a group, which has the user's name."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    own = {user.pw_name, "root"}
+    if group.gr_name not in own or not own.issuperset(group.gr_mem):
+        return False
+    return all(other.pw_gid != gid or other.pw_name in own for other in pwd.getpwall())
+
+
+def _refusal(path: str, what: str, fix: str, way_out: str) -> ConfigError:
+    hint = f"{fix}, if you trust what is in {path}"
+    return ConfigError(
+        f"{path} {what}, and what is pickled there runs as code",
         operation="check who can write",
         path=path,
         hint=f"{hint}; or {way_out}" if way_out else hint,

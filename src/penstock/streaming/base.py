@@ -6,6 +6,8 @@ Invariants:
 2. A stream's RDD of time t goes only when batches up to ``t + remember_ms`` are committed. Parents
    remember at least as long as what is computed from them, and longer by the width of a window.
 3. Only batches that were planned have RDDs: looking back never reads what no batch took.
+4. An RDD that is written to the checkpoint location is the stream's own, made for that batch: its
+   files go with it, and its lineage is cut, so it must not be one that a program still uses.
 
 Source: ``org.apache.spark.streaming.dstream.DStream``.
 """
@@ -20,10 +22,11 @@ from pyspark import RDD, StorageLevel
 from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError, StreamingError
-from penstock.streaming import rdd_checkpoints
+from penstock.streaming.checkpoint_data import DStreamCheckpointData
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
+    from penstock.streaming.rdd_checkpoints import RddCheckpoints
 
 __all__ = ["BaseDStream"]
 
@@ -40,7 +43,7 @@ class BaseDStream(ABC):
     must_checkpoint = False
     """Whether each RDD is made of the one before it, so that lineage grows unless it is cut.
 
-    Such a stream is a ``RddStateDStream``, which has its own way with RDD checkpoints.
+    Such a stream is a ``RddStateDStream``, whose RDD checkpoints a restart needs.
     """
 
     needs_every_tick = False
@@ -56,6 +59,8 @@ class BaseDStream(ABC):
         """At which level this stream's RDDs are persisted, None for not at all."""
         self.checkpoint_ms: int | None = None
         """How far apart the RDDs are that are written to the checkpoint location, None for none."""
+        self.checkpoint_data: DStreamCheckpointData | None = None
+        """Which RDDs were written to the checkpoint location, None where none are."""
         self.remember_ms = 0
         """How long an RDD is kept after its batch's time."""
 
@@ -91,6 +96,11 @@ class BaseDStream(ABC):
     def has_columns(self) -> bool:
         """Whether ``compute_dataframe`` works for this stream."""
         return False
+
+    @property
+    def writes_rdds(self) -> bool:
+        """Whether this stream writes RDDs to the checkpoint location."""
+        return self.must_checkpoint or self.checkpoint_ms is not None
 
     # -- the context --
 
@@ -193,8 +203,24 @@ class BaseDStream(ABC):
         """Forget what is not to be remembered when no batch up to that time runs in this run."""
         self._forget(ended_ms - self.remember_ms)
 
-    def release(self, done_ms: int) -> None:
-        """Delete what no run needs when batches up to that time are done; raises PenstockError."""
+    def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
+        """Learn where RDD checkpoints are; called before the stream is asked for anything."""
+        if self.checkpoint_data is not None:
+            self.checkpoint_data.open(place)
+
+    def restore_checkpoint_data(self, done_ms: int) -> None:
+        """Take up the RDD checkpoints that a run before left; batches up to then are committed."""
+        if self.checkpoint_data is not None:
+            self._generated.update(self.checkpoint_data.restore_all())
+
+    def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
+        """Delete what no run needs when batches up to ``done_ms`` are done; raises PenstockError.
+
+        RDD checkpoints after ``needed_after_ms`` stay, because something looks back to them.
+        """
+        if self.checkpoint_data is not None:
+            until_ms = min(needed_after_ms, done_ms - self.remember_ms)
+            self.checkpoint_data.cleanup_until(until_ms)
 
     def _initialized_at(self) -> int:
         if self._zero_ms is None:
@@ -211,28 +237,32 @@ class BaseDStream(ABC):
                 self._release(time_ms, self._generated.pop(time_ms))
 
     def _keep(self, time_ms: int, rdd: RDD[Any]) -> None:
+        due = self._is_checkpoint_due(time_ms)
+        if due:
+            rdd = self._own(rdd)
         if self.storage_level is not None and not rdd.is_cached:
             rdd.persist(self.storage_level)
             self._persisted.add(time_ms)
-        self._mark_for_checkpoint(time_ms, rdd)
+        if due and self.checkpoint_data is not None:
+            rdd.checkpoint()
+            self.checkpoint_data.expect(time_ms, rdd)
         self._generated[time_ms] = rdd
 
-    def _mark_for_checkpoint(self, time_ms: int, rdd: RDD[Any]) -> None:
-        if self._is_checkpoint_time(time_ms):
-            rdd.checkpoint()
+    def _own(self, rdd: RDD[Any]) -> RDD[Any]:
+        """Return an RDD of the same records that no one else holds."""
+        # A lambda, because executors get it by value: they never import penstock.streaming.
+        return rdd.mapPartitions(lambda records: records, preservesPartitioning=True)
 
     def _release(self, time_ms: int, rdd: RDD[Any]) -> None:
         if time_ms in self._persisted:  # what the program itself cached stays
             self._persisted.remove(time_ms)
             if self.ssc.settings.unpersist:
                 rdd.unpersist()
-        if self._is_checkpoint_time(time_ms):
-            rdd_checkpoints.delete(rdd)
 
-    def _is_checkpoint_time(self, time_ms: int) -> bool:
-        if self.checkpoint_ms is None or self._zero_ms is None:
+    def _is_checkpoint_due(self, time_ms: int) -> bool:
+        if self.checkpoint_data is None or self.checkpoint_ms is None:
             return False
-        return (time_ms - self._zero_ms) % self.checkpoint_ms == 0
+        return self.checkpoint_data.is_due(time_ms, self._initialized_at(), self.checkpoint_ms)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_ssc": None, "_generated": {}, "_persisted": set()}

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from penstock.streaming import transforms
 from penstock.streaming.base import BaseDStream
+from penstock.streaming.checkpoint_data import DStreamCheckpointData
 from penstock.streaming.outputs import ForEachBatch, ForEachRDD, print_records
 from penstock.streaming.text_files import save_as_text_files
 from penstock.streaming.window_times import check_duration
@@ -144,6 +145,9 @@ class BasicOperations(BaseDStream):
     def checkpoint(self: _Self, interval: float) -> _Self:
         """Write the RDD of each ``interval`` seconds to the checkpoint location; cuts lineage.
 
+        A restart whose graph is read from a graph checkpoint reads those that windows or state look
+        back to, instead of computing them again.
+
         Raises:
             ConfigError: the interval is not a multiple of the slide duration.
         """
@@ -151,6 +155,10 @@ class BasicOperations(BaseDStream):
         self.checkpoint_ms = check_duration(
             "checkpoint interval", interval, self.slide_ms, owner="dstream's"
         )
+        if self.checkpoint_data is None:
+            self.checkpoint_data = DStreamCheckpointData(
+                self.ssc.graph.operators.unnamed("checkpoint"), {}
+            )
         return self
 
     # -- outputs --

@@ -1,19 +1,18 @@
-"""Which RDD checkpoints a stateful stream has, and which of them a restart needs.
+"""Which RDD checkpoints a stream has, as any stream has them that is told to ``checkpoint``.
 
-    the RDD of a batch is marked for a checkpoint -> its job (or else ``update``) has Spark write it
-      -> made durable -> mark -> commits/N -> when later batches are committed: ``cleanup``
+    the RDD of a batch is marked for a checkpoint -> a job has Spark write it -> made durable
+      -> mark -> commits/N -> when nothing looks back to it any more: ``cleanup``
 
 Invariants, whatever is killed where:
 
-1. There is always a mark at or before every batch that is not committed, from which its state is
-   made again: ``cleanup`` goes by the newest mark that committed batches have reached.
-2. What is needed to go on from that mark (ranges in the offset log, journal blocks) is kept: inputs
-   give free by ``restart_ms`` (penstock.streaming.look_back), which moves only when a newer mark is
-   durable.
-3. A mark found at a batch that runs again stands for what its cut-off run computed, from the same
-   ranges; it is taken, and not written again.
-4. Files go only when no running job can read them: jobs that started before a mark was made may
-   still go back behind it.
+1. A restart uses an RDD checkpoint by its mark alone, which is made when its files are durable.
+2. Its files go when neither a running job nor a batch to come can be made of them. So what is
+   written is an RDD of the stream's own (``BaseDStream``), which no one else holds.
+3. Nothing is deleted before this run has fenced off all earlier ones (``RddCheckpoints``). What
+   cannot be deleted is tried again with the next.
+
+A stream without state can be made again of its ranges, so it needs none of its marks; what keeps
+state does (penstock.streaming.state_checkpoint_data).
 
 Source: ``org.apache.spark.streaming.dstream.DStreamCheckpointData``.
 """
@@ -22,14 +21,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
 from pyspark import RDD
 
 from penstock.checkpoint.rdd_marks import RddMark
-from penstock.errors import RecoveryMismatchError, StorageError, StreamingError
+from penstock.errors import CheckpointError, StreamingError
 from penstock.streaming.operators import Operator
 from penstock.streaming.rdd_checkpoints import RddCheckpoints
 
@@ -42,9 +41,12 @@ class DStreamCheckpointData:
     """The RDD checkpoints of one stream. The graph's thread and jobs' threads may use it at once.
 
     Args:
-        operator: whose state it is; it is found again by the operator's name.
-        shape: what must be as it was for the state to go on.
+        operator: whose RDDs they are; they are found again by the operator's name.
+        shape: what must be as it was for them to be used again.
     """
+
+    must_write = False
+    """Whether an RDD that is due is written even if no job of its batch needed it."""
 
     def __init__(self, operator: Operator, shape: Mapping[str, int]) -> None:
         self._operator = operator
@@ -53,7 +55,12 @@ class DStreamCheckpointData:
         self._updating = threading.Lock()
         self._marks: dict[int, RddMark] = {}
         self._expected: dict[int, RDD[Any]] = {}  # marked for a checkpoint, without a mark yet
-        self._settled_ms: dict[int, int] = {}  # newest batch planned when this run made the mark
+        self._old: dict[int, str | None] = {}  # to be deleted: times, and files unless others' too
+
+    @property
+    def operator(self) -> Operator:
+        """Whose RDDs they are."""
+        return self._operator
 
     def open(self, place: RddCheckpoints) -> None:
         """Learn where the RDD checkpoints are."""
@@ -61,48 +68,27 @@ class DStreamCheckpointData:
 
     @property
     def currentCheckpointFiles(self) -> dict[int, str]:
-        """The folder, below ``rdds``, of each RDD checkpoint that a restart may need, by time."""
+        """The folder, below ``rdds``, of each RDD checkpoint that a restart may use, by time."""
         marks = sorted(dict(self._marks).items(), key=itemgetter(0))
         return {time_ms: mark.file for time_ms, mark in marks if mark.file is not None}
 
-    def restore(
-        self,
-        done_ms: int,
-        *,
-        is_aligned: Callable[[int], bool],
-        initial: Callable[[], RDD[Any] | None],
-    ) -> tuple[int, dict[int, RDD[Any]]]:
-        """Return where the state goes on from, and the RDDs known from there on, by time.
-
-        Args:
-            done_ms: batches up to that time are committed.
-            is_aligned: whether the stream goes on from a time of the run before.
-            initial: returns what an operator without state begins with.
-
-        Raises:
-            RecoveryMismatchError: the state is that of another kind of operator, or is later than
-                what has to run.
-            CheckpointError: marks or files are damaged.
-        """
-        self._marks = self._read_marks()
-        if not all(self._fits(time_ms, mark, is_aligned) for time_ms, mark in self._marks.items()):
-            self._drop_all()
-        if not self._marks:
-            return done_ms, self._begin(done_ms, initial())
-        if min(self._marks) > done_ms:
-            raise self._mismatch(
-                f"batches up to {done_ms} ms are done, and its oldest state is of "
-                f"{min(self._marks)} ms",
-                "the offset log was taken back further than state is kept; start with a new "
-                "checkpoint location",
-            )
-        restart_ms = self.restart_ms(done_ms, done_ms)
+    def restore_all(self) -> dict[int, RDD[Any]]:
+        """Return the RDDs that a run before left, by time; the damaged ones are left out."""
+        place, name = self._open_place(), self._operator.name
         restored = {}
-        for time_ms, file in self.currentCheckpointFiles.items():
-            if time_ms >= restart_ms:
-                _log.info("Restoring checkpointed RDD for time %d ms from file '%s'", time_ms, file)
-                restored[time_ms] = self._open_place().load(self._marks[time_ms])
-        return restart_ms, restored
+        for time_ms in place.marks.times_ms(name):
+            try:
+                self._marks[time_ms] = place.marks.get(name, time_ms)
+                restored[time_ms] = self._load(time_ms)
+            except CheckpointError:
+                self._marks.pop(time_ms, None)
+                self._old[time_ms] = None
+                _log.warning(
+                    "The RDD checkpoint of %d ms is not used: its RDD is computed again",
+                    time_ms,
+                    exc_info=True,
+                )
+        return restored
 
     def is_due(self, time_ms: int, zero_ms: int, interval_ms: int) -> bool:
         """Whether the RDD of that time is the first in an interval, counted from ``zero_ms``."""
@@ -121,37 +107,32 @@ class DStreamCheckpointData:
                 written instead (a failed fsync must not be tried again).
         """
         with self._updating:
-            due = sorted(t for t in list(self._expected) if t <= time_ms)
-            for due_ms in due:
-                rdd = self._expected.pop(due_ms)
+            waiting = sorted(dict(self._expected).items(), key=itemgetter(0))
+            due = [(t, rdd) for t, rdd in waiting if t <= time_ms and self._is_written(rdd)]
+            for due_ms, rdd in due:
+                del self._expected[due_ms]
                 self._add(due_ms, rdd)
-                self._settled_ms[due_ms] = newest_planned_ms()
+                self._settle(due_ms, newest_planned_ms)
         if due:
             files = "\n".join(self.currentCheckpointFiles.values())
             _log.debug("Current checkpoint files:\n%s", files)
 
-    def restart_ms(self, needed_after_ms: int, done_ms: int) -> int:
-        """Return the time of the mark from which RDDs after ``needed_after_ms`` can be made.
+    def cleanup_until(self, until_ms: int) -> None:
+        """Delete the RDD checkpoints up to that time."""
+        with self._updating:
+            for time_ms in [t for t in list(self._expected) if t <= until_ms]:
+                rdd = self._expected.pop(time_ms)  # no job of a batch that was committed needed it
+                if rdd.isCheckpointed():
+                    self._old[time_ms] = self._open_place().file_of(rdd)
+        self._discard(t for t in list(self._marks) if t <= until_ms)
 
-        It is the newest such mark that can replace those before it when batches up to ``done_ms``
-        are committed.
-        """
-        settled = [t for t in list(self._marks) if self._settled_ms.get(t, t) <= done_ms]
-        return max((t for t in settled if t <= needed_after_ms), default=min(self._marks))
+    # -- for kinds of checkpoint data --
 
-    def cleanup(self, done_ms: int, needed_after_ms: int) -> None:
-        """Delete the RDD checkpoints before the one that a restart goes on from."""
-        restart_ms = self.restart_ms(needed_after_ms, done_ms)
-        old = sorted(t for t in list(self._marks) if t < restart_ms)
-        if not old:
-            _log.debug("Nothing to delete")
-            return
-        files = (self._marks[t].file for t in old)
-        _log.debug("Files to delete:\n%s", ", ".join(file for file in files if file is not None))
-        for time_ms in old:
-            self._delete(time_ms)
+    def _is_written(self, rdd: RDD[Any]) -> bool:
+        return self.must_write or bool(rdd.isCheckpointed())
 
-    # -- inside --
+    def _settle(self, time_ms: int, newest_planned_ms: Callable[[], int]) -> None:
+        """Learn that the mark of that time is durable."""
 
     def _open_place(self) -> RddCheckpoints:
         if self._place is None:
@@ -163,72 +144,56 @@ class DStreamCheckpointData:
             )
         return self._place
 
-    def _read_marks(self) -> dict[int, RddMark]:
-        marks, name = self._open_place().marks, self._operator.name
-        found = {time_ms: marks.get(name, time_ms) for time_ms in marks.times_ms(name)}
-        kinds = {mark.kind for mark in found.values()} - {self._operator.kind}
-        if kinds:
-            raise self._mismatch(
-                f"its state was made by {', '.join(sorted(kinds))}",
-                "give the operator a name of its own (name=), or a new checkpoint location",
-            )
-        return found
-
-    def _fits(self, time_ms: int, mark: RddMark, is_aligned: Callable[[int], bool]) -> bool:
-        return mark.shape == self._shape and (mark.file is None or is_aligned(time_ms))
-
-    def _begin(self, time_ms: int, initial: RDD[Any] | None) -> dict[int, RDD[Any]]:
-        if initial is None:
-            self._note(time_ms, RddMark(self._operator.kind, self._shape))
-            return {}
-        initial.checkpoint()
-        self._add(time_ms, initial)
-        return {time_ms: initial}
+    def _load(self, time_ms: int) -> RDD[Any]:
+        mark = self._marks[time_ms]
+        _log.info("Restoring checkpointed RDD for time %d ms from file '%s'", time_ms, mark.file)
+        return self._open_place().load(mark)
 
     def _add(self, time_ms: int, rdd: RDD[Any]) -> None:
         self._note(time_ms, self._open_place().write(rdd, self._operator.kind, self._shape))
 
     def _note(self, time_ms: int, mark: RddMark) -> None:
+        if time_ms in self._old:  # of a program that had other windows
+            self._delete_mark(time_ms)
         self._open_place().marks.add(self._operator.name, time_ms, mark)
         self._marks[time_ms] = mark
 
-    def _drop_all(self) -> None:
-        _log.warning(
-            "The windows or the batch interval of operator %s changed: its windows begin anew",
-            self._operator.name,
-        )
-        for time_ms in sorted(self._marks):
-            self._open_place().marks.delete(self._operator.name, time_ms)
-        self._marks = {}
+    def _discard(self, times: Iterable[int]) -> None:
+        """Use the marks of those times no more, and delete what was not deleted yet."""
+        for time_ms in sorted(times):
+            file = self._marks.pop(time_ms).file
+            shared = file in self.currentCheckpointFiles.values()
+            self._old[time_ms] = None if shared else file
+        if not self._old:
+            _log.debug("Nothing to delete")
+        elif self._open_place().may_delete:
+            files = [file for file in self._old.values() if file is not None]
+            _log.debug("Files to delete:\n%s", ", ".join(files))
+            for time_ms in sorted(self._old):
+                self._delete(time_ms)
 
     def _delete(self, time_ms: int) -> None:
-        file, place = self._marks[time_ms].file, self._open_place()
+        file = self._old[time_ms]
         try:
-            place.marks.delete(self._operator.name, time_ms)
-            del self._marks[time_ms]
-            self._settled_ms.pop(time_ms, None)
-            if file is None or file in self.currentCheckpointFiles.values():
-                return
-            place.delete(file)
-        except StorageError:
+            self._open_place().marks.delete(self._operator.name, time_ms)
+            if file is not None:
+                self._open_place().delete(file)
+        except Exception:  # of whichever of two storages; the next time may do
             _log.warning(
                 "Error deleting old checkpoint file '%s' for time %d ms",
                 file,
                 time_ms,
                 exc_info=True,
             )
-        else:
+            return
+        del self._old[time_ms]
+        if file is not None:
             _log.info("Deleted checkpoint file '%s' for time %d ms", file, time_ms)
 
-    def _mismatch(self, what: str, hint: str) -> RecoveryMismatchError:
-        name = self._operator.name
-        return RecoveryMismatchError(
-            f"the state of operator {name!r} does not fit: {what}",
-            operation="recover state",
-            ids={"operator": name, "kind": self._operator.kind},
-            hint=hint,
-        )
+    def _delete_mark(self, time_ms: int) -> None:
+        self._open_place().marks.delete(self._operator.name, time_ms)
+        del self._old[time_ms]  # its files are no mark's now: the next start deletes them
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A graph checkpoint holds what the stream is; its state is found by the operator's name.
-        return (DStreamCheckpointData, (self._operator, self._shape))
+        # A graph checkpoint holds what the stream is; its RDDs are found by the operator's name.
+        return (type(self), (self._operator, self._shape))

@@ -40,6 +40,9 @@ class DStreamGraph:
         self.operators = Operators()
         self._remember_ms: int | None = None  # what the program asked for
         self._batches: dict[int, Batch] = {}  # by time, ascending; those that are remembered
+        self._rdds: RddCheckpoints | None = None
+        self.is_kept = False
+        """Whether the graph is read back after a restart, so inputs must not depend on memory."""
 
     @property
     def needs_every_tick(self) -> bool:
@@ -49,7 +52,7 @@ class DStreamGraph:
     @property
     def writes_rdds(self) -> bool:
         """Whether RDD checkpoints are written."""
-        return any(s.must_checkpoint or s.checkpoint_ms is not None for s in self.streams())
+        return any(stream.writes_rdds for stream in self.streams())
 
     @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
@@ -181,17 +184,18 @@ class DStreamGraph:
         return update if changing else None
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
-        """Tell every stateful stream where RDD checkpoints are."""
-        for stream in self._rdd_states():
-            stream.checkpoint_data.open(place)
+        """Tell every stream where RDD checkpoints are."""
+        self._rdds = place
+        for stream in self.streams():
+            stream.open_rdd_checkpoints(place)
 
     def restore_checkpoint_data(self, done_ms: int) -> None:
-        """Have every stateful stream take up its state; batches up to ``done_ms`` are committed.
+        """Have streams take up what a run before left; batches up to ``done_ms`` are committed.
 
         Raises:
             CheckpointError: it cannot; says why.
         """
-        for stream in self._rdd_states():
+        for stream in self.streams():
             stream.restore_checkpoint_data(done_ms)
 
     def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
@@ -250,10 +254,10 @@ class DStreamGraph:
             for stream, planned in pairs
         }
 
-    def find_damage(self, batch: Batch) -> PenstockError | None:
-        """Return what is damaged in the records of a batch, None when all of them can be read."""
+    def find_damage(self, batch: Batch, error: str) -> PenstockError | None:
+        """Return what is damaged of the files of a batch that the text of an error names."""
         pairs = zip(self.inputs, batch.sources, strict=True)
-        damages = (stream.find_damage(planned) for stream, planned in pairs)
+        damages = (stream.find_damage(planned, error) for stream, planned in pairs)
         return next((damage for damage in damages if damage is not None), None)
 
     def update_checkpoint_data(self, batch: Batch) -> None:
@@ -262,8 +266,9 @@ class DStreamGraph:
         Raises:
             StorageError: it cannot be written.
         """
-        for stream in self._rdd_states():
-            stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
+        for stream in self.streams():
+            if stream.checkpoint_data is not None:
+                stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
 
     def forget(self, ended_ms: int) -> None:
         """Forget the RDDs that no batch of this run needs when none up to that time runs."""
@@ -279,10 +284,10 @@ class DStreamGraph:
         What cannot be deleted now is tried again with the next call.
         """
         needed = needed_after(self.streams(), done_ms)
-        for stateful in self._rdd_states():
-            stateful.checkpoint_data.cleanup(done_ms, needed[stateful])
+        if self._rdds is not None:
+            self._rdds.sweep(done_ms, self.operators.is_abandoned)
         for stream in self.streams():
-            _attempt(stream, partial(stream.release, done_ms))
+            _attempt(stream, partial(stream.clear_checkpoint_data, done_ms, needed[stream]))
         free_ms = [min(needed[i], done_ms - i.remember_ms) for i in self.inputs]
         for source, until_ms in zip(self.inputs, free_ms, strict=True):
             _attempt(source, partial(source.release_ranges, until_ms))
@@ -294,7 +299,7 @@ class DStreamGraph:
         return [stream for stream in self.streams() if isinstance(stream, RddStateDStream)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_batches": {}}
+        return {**self.__dict__, "_batches": {}, "_rdds": None}
 
 
 def _attempt(stream: BaseDStream, clean_up: Callable[[], None]) -> None:

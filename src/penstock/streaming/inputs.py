@@ -117,8 +117,11 @@ class InputDStream(DStream):
         """Return how many records a range holds, 0 when that is not known."""
         return 0
 
-    def find_damage(self, wanted: SourceRange) -> PenstockError | None:
-        """Return what keeps a range from being read, None when nothing does or it is not known."""
+    def find_damage(self, wanted: SourceRange, error: str) -> PenstockError | None:
+        """Return what keeps files of a range from being read that the text of an error names.
+
+        None when nothing does, or it is not known. Reads nothing that the error does not name.
+        """
         return None
 
     def can_read_again(self, wanted: SourceRange) -> bool:

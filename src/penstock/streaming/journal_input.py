@@ -17,9 +17,9 @@ from penstock.journal import (
     StreamProgress,
     advance,
     ranges_between,
-    read_batches,
 )
 from penstock.journal.layout import parse_writer
+from penstock.journal.named_damage import find_named_damage
 from penstock.journal.offsets import is_finished
 from penstock.journal.reader import readable_ranges, slice_ranges, with_command
 from penstock.journal.retention.consumer_files import consumers
@@ -158,14 +158,9 @@ class JournalInputDStream(InputDStream):
         """Return how many records the range holds."""
         return sum(r.count for r in readable_ranges(self.journal, self.ranges(wanted)))
 
-    def find_damage(self, wanted: SourceRange) -> PenstockError | None:
-        """Read the range's blocks, and return the error of the first one that is damaged."""
-        try:
-            for _ in read_batches(self.journal, self.ranges(wanted)):
-                pass
-        except PenstockError as damage:
-            return damage
-        return None
+    def find_damage(self, wanted: SourceRange, error: str) -> PenstockError | None:
+        """Read the blocks of the range that the error names; return what is wrong with them."""
+        return find_named_damage(self.journal, self.ranges(wanted), error)
 
     def can_read_again(self, wanted: SourceRange) -> bool:
         """Whether the blocks are still there; False when they were retired as no longer needed.

@@ -103,8 +103,9 @@ class MapWithStateDStream(DStream, StoredStateStream):
         """Run the updates of all batches up to that time that have not been run."""
         self._running().run_updates(time_ms)
 
-    def release(self, done_ms: int) -> None:
-        """Delete the versions that no RDD reads that is to be remembered."""
+    def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
+        """Delete the versions, too, that no RDD reads that is to be remembered."""
+        super().clear_checkpoint_data(done_ms, needed_after_ms)
         self._running().retire(done_ms - self.remember_ms)
 
     def _running(self) -> _Run:

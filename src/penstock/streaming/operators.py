@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -29,6 +30,8 @@ class Operators:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Operator] = {}
+        self._token = secrets.token_hex(4)
+        self._unnamed = 0
 
     def add(self, kind: str, name: str | None, schema: Mapping[str, object]) -> Operator:
         """Register an operator; without a name it is called by its kind and place.
@@ -49,6 +52,18 @@ class Operators:
         self._by_name[operator.name] = operator
         return operator
 
+    def unnamed(self, kind: str) -> Operator:
+        """Return an operator that only this graph finds again, when it is read back.
+
+        A program that makes its graph anew does not: its code may have changed.
+        """
+        self._unnamed += 1
+        return Operator(f"_{self._token}-{self._unnamed}", kind)  # no name that ``add`` takes
+
+    def is_abandoned(self, name: str) -> bool:
+        """Whether that is the name of an unnamed operator of another graph."""
+        return name.startswith("_") and not name.startswith(f"_{self._token}-")
+
     def all(self) -> list[Operator]:
-        """Return all operators, in the order in which they were made."""
+        """Return all that have names, in the order in which they were made."""
         return list(self._by_name.values())

@@ -1,15 +1,18 @@
 """RDD checkpoints: RDDs that Spark wrote out, so that what is made of them has a short lineage.
 
-Each run writes to a folder of its own, ``rdds/<run>`` in the checkpoint location. Those of stateful
-operators outlive their run, by their marks (``penstock.checkpoint.rdd_marks``, which also holds the
-invariants); all else serves the run that wrote it, and goes at the next start.
+Each run writes to a folder of its own, ``rdds/<run>`` in the checkpoint location. What a restart
+may use outlives its run, by its mark (``penstock.checkpoint.rdd_marks``, whose invariants hold).
+
+Invariant: a run deletes nothing before a batch that it planned itself is committed. By then it has
+fenced off every run that was there when it began, and those are what it sweeps: files that no mark
+names, of runs that were killed. A run that began later is not its business.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -18,12 +21,13 @@ from pyspark import RDD, SparkContext
 from penstock.checkpoint.local_files import local_path
 from penstock.checkpoint.rdd_marks import RddMark, RddMarks
 from penstock.errors import CheckpointError, ConfigError, StorageError, StreamingError
-from penstock.storage import Storage
+from penstock.storage import Storage, open_storage
 from penstock.storage.checks import storage_error
 from penstock.storage.folders import sync_folder
 from penstock.storage.syscalls import Syscalls
+from penstock.storage.trust import check_trusted
 
-__all__ = ["RddCheckpoints", "delete"]
+__all__ = ["RddCheckpoints"]
 
 _log = logging.getLogger(__name__)
 _FOLDER = "rdds"
@@ -34,17 +38,31 @@ _CLEANER = "spark.cleaner.referenceTracking.cleanCheckpoints"
 class RddCheckpoints:
     """The RDD checkpoints of one checkpoint location. Has Spark write this run's there.
 
+    Args:
+        sc: what Spark writes them with.
+        storage: the checkpoint location.
+        last_ms: the time of the newest batch that was planned before this run, -1 without one.
+
     Raises:
-        ConfigError: Spark cannot write there, or would delete files that are needed.
+        ConfigError: Spark cannot write there, or would delete files that are needed; or others than
+            this user can write there, and what is there is unpickled.
         LogFormatError: a mark cannot be read.
     """
 
-    def __init__(self, sc: SparkContext, storage: Storage) -> None:
+    def __init__(self, sc: SparkContext, storage: Storage, last_ms: int = -1) -> None:
         self.marks = RddMarks(storage, f"{_FOLDER}/{_MARKS}")
+        self.may_delete = False
+        """Whether every earlier run is fenced off, so that what it left may be deleted."""
+        self._last_ms = last_ms
         self._sc = sc
         self._storage = storage
         _check_cleaner(sc)
         url = storage.uri(_FOLDER)
+        if local_path(storage, _FOLDER) is not None:
+            # Spark's files carry the JVM's umask: no one else gets into the folder above them.
+            open_storage(url, private=True)
+            check_trusted(url)
+        self._earlier = [run for run in self._folders(_FOLDER) if run != _MARKS]
         try:
             sc.setCheckpointDir(url)
         except Py4JJavaError as error:
@@ -57,7 +75,6 @@ class RddCheckpoints:
             ) from error
         # As Spark spells it, so that the names of files that it gives can be compared.
         self._base, _, self._run = str(sc.getCheckpointDir()).rpartition("/")
-        self._sweep()
 
     def write(self, rdd: RDD[Any], kind: str, shape: dict[str, int]) -> RddMark:
         """Have an RDD that is marked for it written, if no job did so; return the mark to add.
@@ -76,7 +93,7 @@ class RddCheckpoints:
                 hint="the batch stays uncommitted and runs again, with the same records, when the "
                 "program is started again",
             ) from error
-        file = self._file_of(rdd)
+        file = self.file_of(rdd)
         self._make_durable(file)
         return RddMark(kind, shape, file, self._sizes(file))
 
@@ -96,24 +113,60 @@ class RddCheckpoints:
                 path=self._url(mark.file),
                 hint="restore the files from a backup, or start with a new checkpoint location",
             )
+        for name in self._files(mark.file):
+            check_trusted(f"{self._storage.url}/{_FOLDER}/{mark.file}/{name}")
         return self._sc._checkpointFile(self._url(mark.file), self._sc.serializer)  # type: ignore[arg-type]
 
     def delete(self, file: str) -> None:
         """Delete the files of a mark that is gone; raises StorageError when that fails."""
-        _delete_url(self._sc, self._url(file))
+        url = self._url(file)
+        assert self._sc._jvm is not None  # a running context has one
+        path = self._sc._jvm.org.apache.hadoop.fs.Path(url)
+        failed: Exception | None = None
+        try:
+            files = path.getFileSystem(self._sc._jsc.hadoopConfiguration())
+            deleted = files.delete(path, True) or not files.exists(path)
+        except Py4JJavaError as error:
+            deleted, failed = False, error
+        if not deleted:
+            raise StorageError(
+                "files of an RDD checkpoint cannot be deleted",
+                operation="delete RDD checkpoint",
+                path=url,
+                hint="nothing needs them; deleting them is tried again after the next batch",
+            ) from failed
 
-    def _sweep(self) -> None:
-        """Delete what no mark names: of runs that were killed, and of streams without state."""
-        named = {file for name in self.marks.operators() for file in self._files_named(name)}
-        for run in self._folders(_FOLDER):
-            if run in (_MARKS, self._run):
-                continue
-            files = {f"{run}/{name}" for name in self._folders(f"{_FOLDER}/{run}")}
-            for file in (files - named) if files & named else [run]:
-                try:
-                    self.delete(file)
-                except StorageError:
-                    _log.warning("Error deleting RDD checkpoint %r", file, exc_info=True)
+    def sweep(self, committed_ms: int, is_abandoned: Callable[[str], bool]) -> None:
+        """Delete what no mark names of the runs before this one, once they are fenced off.
+
+        Called when the batch of ``committed_ms`` is committed. What cannot be deleted is tried
+        again by the next call.
+
+        Args:
+            committed_ms: the batch's time.
+            is_abandoned: tells which operators no program goes on with, so that their marks go.
+        """
+        self.may_delete = self.may_delete or committed_ms > self._last_ms
+        if not (self.may_delete and self._earlier):
+            return
+        try:
+            self._delete_marks(is_abandoned)
+            named = {file for name in self.marks.operators() for file in self._files_named(name)}
+            for run in tuple(self._earlier):
+                self._sweep_run(run, named)
+                self._earlier.remove(run)
+        except Exception:  # of whichever of two storages; the next batch may be luckier
+            _log.warning("Error deleting RDD checkpoints of earlier runs", exc_info=True)
+
+    def _delete_marks(self, is_abandoned: Callable[[str], bool]) -> None:
+        for name in filter(is_abandoned, self.marks.operators()):
+            for time_ms in self.marks.times_ms(name):
+                self.marks.delete(name, time_ms)
+
+    def _sweep_run(self, run: str, named: set[str]) -> None:
+        files = {f"{run}/{name}" for name in self._folders(f"{_FOLDER}/{run}")}
+        for file in (files - named) if files & named else [run]:
+            self.delete(file)
 
     def _files_named(self, operator: str) -> Iterable[str]:
         marks = (self.marks.get(operator, time_ms) for time_ms in self.marks.times_ms(operator))
@@ -123,13 +176,22 @@ class RddCheckpoints:
         return [entry.name for entry in self._storage.list(folder) if entry.is_folder]
 
     def _sizes(self, file: str) -> tuple[int, ...]:
+        return tuple(self._files(file).values())
+
+    def _files(self, file: str) -> dict[str, int]:
+        """Return the sizes of the partitions' files, by name."""
         entries = self._storage.list(f"{_FOLDER}/{file}")
-        return tuple(entry.size for entry in entries if entry.name.startswith("part-"))
+        return {each.name: each.size for each in entries if each.name.startswith("part-")}
 
     def _url(self, file: str) -> str:
         return f"{self._base}/{file}"
 
-    def _file_of(self, rdd: RDD[Any]) -> str:
+    def file_of(self, rdd: RDD[Any]) -> str:
+        """Return the folder, below ``rdds``, of an RDD that Spark wrote.
+
+        Raises:
+            StreamingError: the program set another checkpoint folder.
+        """
         url = str(rdd.getCheckpointFile())
         base, _, file = url.partition(f"{self._base}/")
         if base or file.count("/") != 1:
@@ -162,13 +224,6 @@ class RddCheckpoints:
             ) from error
 
 
-def delete(rdd: RDD[Any]) -> None:
-    """Delete the files of an RDD's checkpoint, if it was written."""
-    path = rdd.getCheckpointFile()
-    if path is not None:
-        _delete_url(rdd.context, path)
-
-
 def _check_cleaner(sc: SparkContext) -> None:
     if sc.getConf().get(_CLEANER, "false") == "true":
         raise ConfigError(
@@ -176,17 +231,3 @@ def _check_cleaner(sc: SparkContext) -> None:
             operation="prepare RDD checkpoints",
             hint="leave that setting off; penstock deletes them when they are superseded",
         )
-
-
-def _delete_url(sc: SparkContext, url: str) -> None:
-    assert sc._jvm is not None  # a running context has one
-    path = sc._jvm.org.apache.hadoop.fs.Path(url)
-    try:
-        path.getFileSystem(sc._jsc.hadoopConfiguration()).delete(path, True)
-    except Py4JJavaError as error:
-        raise StorageError(
-            "files of an RDD checkpoint cannot be deleted",
-            operation="delete RDD checkpoint",
-            path=url,
-            hint="nothing needs them; they are deleted at the next start, if that can be done then",
-        ) from error

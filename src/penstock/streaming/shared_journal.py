@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat, stream_names
 from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
+from penstock.journal.schema import pickles_refused
 from penstock.model import check_name
 from penstock.storage import open_storage
-from penstock.storage.opening import local_root
+from penstock.storage.urls import local_root
 from penstock.streaming.journal_input import JournalInputDStream, JournalPlace
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class SharedJournalDStream(JournalInputDStream):
         name: str | None = None,
         consumer: str | None = None,
         starting: StartingOffsets = "earliest",
+        *,
+        allow_pickle: bool = False,
     ) -> None:
         if starting not in ("earliest", "latest"):
             raise ConfigError(
@@ -39,13 +42,16 @@ class SharedJournalDStream(JournalInputDStream):
             )
         if consumer is not None:
             check_name("consumer", consumer)
-        found = _open_existing(journal, stream)
+        found = _open_existing(journal, stream, allow_pickle)
+        if found.format.kind == "pickle" and not allow_pickle:
+            raise pickles_refused(path=found.storage.uri(stream), ids={"stream": stream})
         super().__init__(ssc, stream if name is None else name)
         self._format = found.format
         self._stream = stream
         self._url = found.storage.url  # absolute, also after a restart from another folder
         self._consumer = consumer
         self._starting = starting
+        self._allow_pickle = allow_pickle
 
     @property
     def format(self) -> RecordFormat:
@@ -58,7 +64,7 @@ class SharedJournalDStream(JournalInputDStream):
         Raises:
             ConfigError: it is gone, or holds records of another schema.
         """
-        found = _open_existing(self._url, self._stream)
+        found = _open_existing(self._url, self._stream, self._allow_pickle)
         if found.format != self.format:
             raise ConfigError(
                 f"stream {self._stream!r} holds records of {found.format!r}, and was one of "
@@ -77,11 +83,12 @@ class SharedJournalDStream(JournalInputDStream):
         return register_consumer(stream, name, owner, starting=self._starting, begun=begun)
 
 
-def _open_existing(journal: str, stream: str) -> JournalStream:
+def _open_existing(journal: str, stream: str, allow_pickle: bool) -> JournalStream:
     """Return a stream that is there already.
 
     Raises:
-        ConfigError: there is no such journal or stream.
+        ConfigError: there is no such journal or stream, or it holds pickles and others than this
+            user can write it.
     """
     root = local_root(journal)
     if root is not None and not os.path.isdir(root):  # opening would make it
@@ -90,7 +97,7 @@ def _open_existing(journal: str, stream: str) -> JournalStream:
     names = stream_names(storage)
     if stream not in names:
         raise _no_stream(storage.url, stream, f"the journal holds {_listed(names)}")
-    return JournalStream.open(storage, stream)
+    return JournalStream.open(storage, stream, allow_pickle=allow_pickle)
 
 
 def _listed(names: list[str]) -> str:

@@ -18,9 +18,9 @@ from typing import Any
 
 from pyspark import RDD, StorageLevel
 
-from penstock.streaming.checkpoint_data import DStreamCheckpointData
 from penstock.streaming.dstream import DStream
 from penstock.streaming.operators import Operator
+from penstock.streaming.state_checkpoint_data import StateCheckpointData
 
 __all__ = ["RddStateDStream"]
 
@@ -33,7 +33,7 @@ class RddStateDStream(DStream):
     def __init__(self, parent: DStream, operator: Operator, shape: Mapping[str, int]) -> None:
         super().__init__(parent.ssc)
         self.operator = operator
-        self.checkpoint_data = DStreamCheckpointData(operator, shape)
+        self.checkpoint_data: StateCheckpointData = StateCheckpointData(operator, shape)
         self._parent = parent
         self._origin_ms = 0  # no RDD is made for times up to this one; what was made stays
         self.persist(StorageLevel.MEMORY_ONLY)
@@ -83,6 +83,10 @@ class RddStateDStream(DStream):
         self._origin_ms = self._newest_before(needed_after_ms + 1)
         self._forget(self._origin_ms - 1)
 
+    def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
+        """Delete the RDD checkpoints that no restart needs."""
+        self.checkpoint_data.cleanup(done_ms, needed_after_ms)
+
     def restarts_from(self, after_ms: int, done_ms: int) -> int:
         """Return the time of the RDD checkpoint that a restart goes on from."""
         return self.checkpoint_data.restart_ms(after_ms, done_ms)
@@ -90,11 +94,8 @@ class RddStateDStream(DStream):
     def _newest_before(self, time_ms: int) -> int:
         return max((t for t in list(self._generated) if t < time_ms), default=self._origin_ms)
 
-    def _mark_for_checkpoint(self, time_ms: int, rdd: RDD[Any]) -> None:
-        assert self.checkpoint_ms is not None  # initialize gave it one
-        if self.checkpoint_data.is_due(time_ms, self._initialized_at(), self.checkpoint_ms):
-            rdd.checkpoint()
-            self.checkpoint_data.expect(time_ms, rdd)
+    def _own(self, rdd: RDD[Any]) -> RDD[Any]:
+        return rdd  # made by this stream; a batch that brought nothing shares its RDD's files
 
     def _release(self, time_ms: int, rdd: RDD[Any]) -> None:
         # A batch that brought nothing has the RDD of the one before it.

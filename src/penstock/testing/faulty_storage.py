@@ -147,6 +147,10 @@ class FaultyStorage(Storage):
         if paths:
             self._run(Operation("delete", paths[0]), lambda: self._inner.delete_all(paths))
 
+    def sweep(self, folder: str = "") -> None:
+        """See Storage.sweep."""
+        self._inner.sweep(folder)
+
     def exists(self, path: str) -> bool:
         """See Storage.exists."""
         return self._run(Operation("exists", path), lambda: self._inner.exists(path))

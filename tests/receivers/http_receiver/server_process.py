@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+import uuid
 
 from penstock.journal import CommitPolicy
 from penstock.receivers import (
+    Command,
     HttpReceiver,
-    Order,
     ReceiverSettings,
     ReceiverSupervisor,
     ReceiverTask,
-    write_order,
+    claim_run,
 )
 from penstock.receivers.http import key_window
 from tests.receivers.http_receiver.stream import open_stream
@@ -29,9 +30,9 @@ def main(root: str) -> None:
     """Serve until killed."""
     key_window.FILE_KEYS = 32
     stream = open_stream(root)
-    write_order(stream, "r0", Order("run-1"))
+    run = claim_run(stream, "r0", uuid.uuid4().hex, Command())
     settings = ReceiverSettings(CommitPolicy(), restart_delay_ms=50)
-    ReceiverSupervisor(ReceiverTask(Announced(port=0), stream, "r0", "run-1", settings)).run()
+    ReceiverSupervisor(ReceiverTask(Announced(port=0), stream, "r0", run, settings)).run()
 
 
 if __name__ == "__main__":

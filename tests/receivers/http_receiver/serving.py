@@ -11,16 +11,16 @@ import httpx
 
 from penstock.journal import CommitPolicy, JournalStream
 from penstock.receivers import (
+    Command,
     HttpReceiver,
-    Order,
     ReceiverSettings,
     Status,
+    give_command,
     read_status,
-    write_order,
 )
 from penstock.storage import Storage
 from tests.receivers.http_receiver.stream import journal_records, open_stream
-from tests.receivers.supervised import RUN, ordered
+from tests.receivers.supervised import RUN, commanded
 from tests.waiting import eventually
 
 __all__ = ["JSON", "NDJSON", "TEXT", "Served", "serving"]
@@ -45,8 +45,8 @@ class Served:
     def records(self) -> list[Any]:
         return journal_records(self.stream)
 
-    def order(self, **wanted: Any) -> None:
-        write_order(self.stream, "r0", Order(RUN, **wanted))
+    def command(self, **wanted: Any) -> None:
+        give_command(self.stream, "r0", RUN, Command(**wanted))
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def serving(
     timing = {"restart_delay_ms": 50, "poll_ms": 10, **settings}
     commit = CommitPolicy(block_interval_ms=50)
     earlier = read_status(stream, "r0")
-    with ordered(stream, receiver, settings=ReceiverSettings(commit, **timing)) as failures:
+    with commanded(stream, receiver, settings=ReceiverSettings(commit, **timing)) as failures:
         url = _listening_at(stream, earlier)
         with httpx.Client(base_url=url, timeout=20, verify=False) as client:
             yield Served(stream, url, client)

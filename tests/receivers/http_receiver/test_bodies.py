@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigError
-from penstock.receivers.http import bodies
+from penstock.receivers.http import record_limits
 from penstock.receivers.http.answers import RefusedError
 from penstock.receivers.http.bodies import BodyParser
 from penstock.receivers.http.head import Kind
@@ -164,7 +164,7 @@ def test_an_array_that_is_no_json_is_refused_with_the_index(body: bytes, index: 
 
 
 def test_too_many_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MAX_RECORDS", 3)
+    monkeypatch.setattr(record_limits, "MAX_RECORDS", 3)
     cases: list[tuple[Kind, bytes]] = [
         ("text", b"a\n" * 4), ("ndjson", b"1\n" * 4), ("json", b"[1, 2, 3, 4]"),
     ]  # fmt: skip

@@ -13,12 +13,11 @@ import httpx
 import pytest
 import uvicorn
 
-from penstock.receivers import HttpReceiver, Order, read_status, write_order
+from penstock.receivers import Command, HttpReceiver, claim_run, read_status
 from penstock.receivers.http import connection
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage, Operation
 from tests.receivers.http_receiver.serving import Served, serving
-from tests.receivers.supervised import RUN
 from tests.waiting import eventually
 
 
@@ -92,7 +91,7 @@ def test_a_stop_answers_what_is_under_way_after_its_publish(tmp_path: Path) -> N
             assert eventually(
                 lambda: served.client.get("/healthz").json()["unacked_requests"] == 4, 10
             )
-            served.order(stop=True)
+            served.command(stop=True)
             assert eventually(lambda: is_closed(served.port), 10), "it still accepts"
             assert not any(found.done() for found in waiting)
             storage.before = None
@@ -124,7 +123,7 @@ def test_a_fenced_receiver_refuses_what_it_could_not_publish(tmp_path: Path) -> 
 def test_a_rate_limit_is_told_in_whole_seconds(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         assert served.post(b"at once").status_code == 200
-        served.order(rate=0.4)
+        served.command(rate=0.4)
 
         def is_limited() -> bool:
             response = served.post(b"x")
@@ -132,9 +131,9 @@ def test_a_rate_limit_is_told_in_whole_seconds(tmp_path: Path) -> None:
 
         assert eventually(is_limited, 10)
         before = served.records()
-        served.order(paused=True)
+        served.command(paused=True)
         assert eventually(lambda: served.post(b"x").headers.get("retry-after") == "1", 10)
-        served.order()
+        served.command()
         assert eventually(lambda: served.post(b"after").status_code == 200, 10)
         assert served.records() == [*before, "after"]
 
@@ -290,7 +289,7 @@ def is_taken(served: Served) -> bool:
         return False
 
 
-def test_orders_of_another_run_end_it(tmp_path: Path) -> None:
+def test_a_later_run_ends_it(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
-        write_order(served.stream, "r0", Order(RUN + "-next"))
+        claim_run(served.stream, "r0", "2" * 32, Command())
         assert eventually(lambda: is_closed(served.port), 10)

@@ -24,7 +24,7 @@ from penstock.streaming.graph_checkpoint.codec import (
 )
 from penstock.streaming.graph_checkpoint.files import get_checkpoint_files
 from penstock.streaming.graph_checkpoint.pickling import PickledGraph, pickle_graph
-from penstock.streaming.graph_checkpoint.private_files import open_location, open_private
+from penstock.streaming.graph_checkpoint.private_files import open_location
 from penstock.streaming.graph_checkpoint.reader import CheckpointReader
 from penstock.streaming.graph_checkpoint.saved_conf import restored_settings, settings_to_save
 
@@ -44,7 +44,7 @@ def checkpoint_at(time_ms: int, interval_ms: int = 1000) -> Checkpoint:
 
 
 def write(place: Path, name: str, content: bytes) -> Path:
-    open_private(open_storage(place)).create(name, content)
+    open_storage(place).private().create(name, content)
     return place / name
 
 
@@ -248,7 +248,7 @@ def test_a_damaged_directory_raises(tmp_path: Path) -> None:
 
 def with_open_folder(folder: Path, file: Path) -> str:
     folder.chmod(0o775)
-    return f"chmod go-w {folder}"
+    return f"chmod -R go-w {folder}"
 
 
 def with_open_file(folder: Path, file: Path) -> str:
@@ -284,7 +284,7 @@ def test_a_new_location_is_private_under_any_umask(tmp_path: Path, place: str) -
     before = os.umask(0o002)
     try:
         storage = open_location(place.format(tmp_path))
-        open_private(storage).create("checkpoint-1", checkpoint_at(1).serialize("lz4"))
+        storage.private().create("checkpoint-1", checkpoint_at(1).serialize("lz4"))
     finally:
         os.umask(before)
     assert CheckpointReader(storage).read() is not None

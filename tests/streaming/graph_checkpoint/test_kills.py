@@ -15,7 +15,6 @@ from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
 from penstock.streaming.graph_checkpoint.files import get_checkpoint_files, remove_checkpoint_files
 from penstock.streaming.graph_checkpoint.pickling import pickle_graph
-from penstock.streaming.graph_checkpoint.private_files import open_private
 from penstock.streaming.graph_checkpoint.reader import CheckpointReader
 from penstock.streaming.graph_checkpoint.writer import CheckpointWriteHandler, Write
 from tests.strace import kill_points, needs_strace, traced
@@ -34,7 +33,7 @@ def save(place: str, time_ms: int, pending: tuple[int, ...]) -> Callable[[], obj
     graph = pickle_graph(DStreamGraph(1000))
     checkpoint = Checkpoint("local", "x", (), graph, time_ms, place, 1000, pending, ())
     write = Write(time_ms, checkpoint.serialize("lz4"), clear_checkpoint_data_later=False)
-    handler = CheckpointWriteHandler(open_private(open_storage(place)), lambda time_ms, clear: None)
+    handler = CheckpointWriteHandler(open_storage(place).private(), lambda time_ms, clear: None)
     return lambda: handler.run([write])
 
 

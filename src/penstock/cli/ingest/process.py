@@ -2,10 +2,10 @@
 
 Its life::
 
-    order of its own run -> take over (seal earlier epochs) -> receive
-        a signal, or an order to stop        -> stop the source, publish, ack, seal         status 0
+    claim a run -> take over (seal earlier epochs) -> receive
+        a signal, or a command to stop       -> stop the source, publish, ack, seal         status 0
         a second signal                      -> end at once, as kill -9      status 128 + signal
-        another process of that name         -> end, that one goes on                 status 3
+        a later process of that name         -> end, that one continues               status 3
         no room, and not to wait             -> publish, seal                         status 4
 
 It has no parent to watch: it goes on when the shell or the service manager that began it is gone.
@@ -21,15 +21,14 @@ from penstock.cli.ingest.signals import drain_on_signals
 from penstock.errors import FencedError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.receivers import (
-    Order,
+    Command,
     Receiver,
     ReceiverSettings,
     ReceiverSupervisor,
     ReceiverTask,
+    claim_run,
     poll_interval_ms,
-    read_order,
     uncaught_errors_to,
-    write_order,
 )
 from penstock.receivers.descriptors import raise_descriptor_limit
 from penstock.storage import open_storage
@@ -56,17 +55,15 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
         bounds=options.bounds,
         when_full=options.when_full,
     )
-    run = uuid.uuid4().hex
+    run = claim_run(stream, options.receiver, uuid.uuid4().hex, Command())
     task = ReceiverTask(receiver, stream, options.receiver, run, settings)
     supervisor = ReceiverSupervisor(task, parent=_no_parent)
-    write_order(stream, options.receiver, Order(run))
     with (
         drain_on_signals(lambda name: supervisor.stop(f"got {name}", None)),
         uncaught_errors_to(supervisor.thread_failed),
     ):
-        supervisor.run()
-    order = read_order(stream, options.receiver)
-    if order is not None and order.run != run:
+        end = supervisor.run()
+    if end == "superseded":
         raise _superseded(stream, options.receiver)
 
 

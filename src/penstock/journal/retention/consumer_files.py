@@ -48,6 +48,8 @@ class ConsumerEntry:
     """Where it began, once that is known."""
     retiring: Offsets = field(default_factory=dict)
     """Up to where it may be deleting blocks just now; see penstock.journal.retention.retirement."""
+    kind: str | None = None
+    """Of the records that it reads; see RecordFormat."""
 
 
 def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> None:
@@ -181,6 +183,8 @@ def _encode(entry: ConsumerEntry) -> bytes:
         fields["owner"] = entry.owner
     if entry.begin is not None:
         fields["begin"] = dict(entry.begin)
+    if entry.kind is not None:
+        fields["kind"] = entry.kind
     if entry.retiring:
         fields["retiring"] = dict(entry.retiring)
     return _to_json(fields)
@@ -192,12 +196,13 @@ def _to_json(fields: Mapping[str, Any]) -> bytes:
 
 def _decode(data: bytes) -> ConsumerEntry:
     fields = json.loads(data)
-    owner, begin = fields.get("owner"), fields.get("begin")
+    owner, begin, kind = fields.get("owner"), fields.get("begin"), fields.get("kind")
     return ConsumerEntry(
         _offsets(fields["offsets"]),
         None if owner is None else str(owner),
         None if begin is None else _offsets(begin),
         _offsets(fields.get("retiring", {})),
+        None if kind is None else str(kind),
     )
 
 

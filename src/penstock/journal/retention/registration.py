@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.errors import AlreadyExistsError, ConfigError
-from penstock.journal.layout import WriterId, consumer_path
+from penstock.journal.layout import WriterId, consumer_path, consumers_folder
 from penstock.journal.offsets import WriterEnd, begin_at
 from penstock.journal.progress import StreamProgress
 from penstock.journal.retention.consumer_files import (
@@ -56,7 +56,8 @@ class Consumer:
 
         ``retiring`` announces up to where it may delete blocks until its next commit.
         """
-        entry = ConsumerEntry(offsets, self.owner, self.begin, retiring or {})
+        kind = self.stream.format.kind
+        entry = ConsumerEntry(offsets, self.owner, self.begin, retiring or {}, kind)
         write_consumer(self.stream, self.name, entry)
 
 
@@ -81,10 +82,11 @@ def register_consumer(
         take_over: whether a registration of that name is its own, whoever the owner was.
 
     Raises:
-        ConfigError: another owner has that name.
+        ConfigError: another owner has that name, or it was registered for another kind of records.
         LogFormatError: a consumer's file is damaged.
         StorageError: the journal cannot be reached; the call can be repeated.
     """
+    stream.storage.sweep(consumers_folder(stream.name))
     entry = read_consumer(stream, name) or _claim(stream, name, owner)
     if entry.owner != owner and not take_over:
         raise ConfigError(
@@ -96,6 +98,18 @@ def register_consumer(
             f"run `penstock journal consumers rm {shlex.quote(stream.storage.url)} {stream.name} "
             f"{name}`",
         )
+    kind = stream.format.kind
+    if entry.kind not in (None, kind):
+        raise ConfigError(
+            f"consumer {name!r} was registered for records of kind {entry.kind}, and the stream's "
+            f"description says {kind}",
+            operation="register consumer",
+            path=stream.storage.uri(consumer_path(stream.name, name)),
+            ids={"stream": stream.name, "consumer": name},
+            hint="if someone changed stream.json, restore it; if the stream was made anew, begin "
+            "with a new checkpoint location and another consumer name",
+        )
+    entry = replace(entry, kind=kind)
     if entry.begin is not None and entry.owner == owner:
         return Consumer(stream, name, owner, entry.begin)
     if begun:  # by an earlier release, or its registration was removed
@@ -112,7 +126,7 @@ def register_consumer(
 
 def _claim(stream: JournalStream, name: str, owner: str) -> ConsumerEntry:
     """Take a name that is free, holding back everything; return what stands there then."""
-    entry = ConsumerEntry({}, owner)
+    entry = ConsumerEntry({}, owner, kind=stream.format.kind)
     try:
         create_consumer(stream, name, entry)
     except AlreadyExistsError:

@@ -27,12 +27,10 @@ from penstock.receivers.http.json_text import (
     likely_lines,
     read_arrow,
 )
+from penstock.receivers.http.record_limits import check_columns, check_lines, widest_row
 from penstock.receivers.lines import LINES_SCHEMA, split_lines
 
-__all__ = ["MAX_RECORDS", "BodyParser", "Parsed"]
-
-MAX_RECORDS = 1_000_000
-"""In one request: they become durable together, in one block."""
+__all__ = ["BodyParser", "Parsed"]
 
 Parsed: TypeAlias = str | bytes | pa.RecordBatch | pa.Table
 
@@ -47,11 +45,13 @@ class BodyParser:
     def __init__(self, schema: str | pa.Schema) -> None:
         self._columns = pa.schema([])
         self._required: tuple[str, ...] = ()
+        self._row_bytes = 0
         if isinstance(schema, pa.Schema) and len(schema):
             # Nulls are let in first, so that one can be told from other misfits.
             self._columns = _check_columns(
                 pa.schema([field.with_nullable(True) for field in schema])
             )
+            self._row_bytes = widest_row(self._columns)
             self._required = tuple(field.name for field in schema if not field.nullable)
             self._parsers: dict[Kind, Callable[[bytes], Parsed]] = {
                 "ndjson": self._columns_of_lines,
@@ -80,10 +80,10 @@ class BodyParser:
         return self._parsers[kind](body)
 
     def _columns_of_lines(self, body: bytes) -> pa.Table:
-        if (likely := likely_lines(body)) is not None:
-            _check_count(likely.total)
-            if (table := self._read(likely)) is not None:
-                return table
+        check_lines(body, json=True)
+        check_columns(body, self._row_bytes)
+        if (likely := likely_lines(body)) is not None and (table := self._read(likely)) is not None:
+            return table
         lines = checked_lines(body)
         try:
             return self._read_checked(lines)
@@ -93,15 +93,16 @@ class BodyParser:
 
     def _columns_of_array(self, body: bytes) -> pa.Table:
         # A newline in JSON text is space: within strings it is escaped.
-        items = [item.replace("\n", " ") for item in array_items(body)]
+        check_columns(body, self._row_bytes)
+        items = [item.replace(b"\n", b" ") for item in array_items(body)]
         try:
-            return self._read_checked(Lines("\n".join([*items, ""]).encode(), len(items)))
+            return self._read_checked(Lines(b"\n".join([*items, b""]), len(items)))
         except _BadRowError as e:
             raise RefusedError(400, f"item {e.index}: {e.reason}", index=e.index) from e
 
     def _read_checked(self, lines: Lines) -> pa.Table:
         """Return the columns of lines that are JSON; _BadRowError names the first that misfits."""
-        _check_count(lines.total)
+        _check_any(lines.total)
         if (index := first_no_object(lines.text)) is not None:
             raise _BadRowError(index, "it is no object")
         table = self._read(lines)
@@ -154,19 +155,22 @@ class _BadRowError(Exception):
 
 
 def _json_lines(body: bytes) -> Parsed:
-    if b"\n" not in body[:-1]:
+    check_lines(body, json=True)
+    if body.find(b"\n", 0, -1) < 0:
         return checked_value(body)
     lines = likely_lines(body)
     if lines is None or not are_values(lines):
         lines = checked_lines(body)
-    _check_count(lines.total)
+    _check_any(lines.total)
     return split_lines(lines.text)
 
 
 def _json_array(body: bytes) -> Parsed:
     items = array_items(body)
-    _check_count(len(items))
-    return items[0] if len(items) == 1 else pa.record_batch([pa.array(items)], schema=LINES_SCHEMA)
+    _check_any(len(items))
+    if len(items) == 1:
+        return items[0].decode()
+    return pa.record_batch([pa.array(items, pa.string())], schema=LINES_SCHEMA)
 
 
 def _text_lines(body: bytes) -> Parsed:
@@ -175,17 +179,13 @@ def _text_lines(body: bytes) -> Parsed:
     if body.find(b"\n") == len(body) - 1:
         # One line alone, the way of most requests: as split_lines would give it.
         return body[: -2 if body.endswith(b"\r\n") else -1].decode(errors="replace")
-    _check_count(body.count(b"\n"))
+    check_lines(body, json=False)
     return split_lines(body)
 
 
-def _check_count(count: int) -> None:
+def _check_any(count: int) -> None:
     if count == 0:
         raise RefusedError(400, "the body holds no records")
-    if count > MAX_RECORDS:
-        raise RefusedError(
-            413, f"the body holds {count} records, and at most {MAX_RECORDS} are taken"
-        )
 
 
 def _check_columns(schema: pa.Schema) -> pa.Schema:

@@ -16,6 +16,7 @@ Everything else, and whatever it refuses, is looked at by Python's parser, line 
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from penstock.receivers.http.answers import RefusedError
+from penstock.receivers.http.record_limits import MAX_JSON_RECORD_BYTES, check_count
 
 __all__ = [
     "Lines",
@@ -119,19 +121,19 @@ def are_values(lines: Lines) -> bool:
         return False
 
 
-def array_items(body: bytes) -> list[str]:
+def array_items(body: bytes) -> list[bytes]:
     """Return the items of a body that is a JSON array, as they were written; any other value as is.
 
     Raises:
-        RefusedError: 400 with the index of the first item that is no JSON.
+        RefusedError: 400 with the index of the first item that is no JSON, 413 when there are too
+            many, or one is too large.
     """
-    try:
-        text = body.decode().strip(_SPACE.decode())
-    except UnicodeDecodeError as e:
-        raise RefusedError(400, f"the body is not UTF-8: {e.reason} at byte {e.start}") from e
-    if not text.startswith("["):
-        return [_checked_item(text, 0, 0)] if text else []
-    return list(_items(text))
+    start = len(body) - len(body.lstrip(_SPACE))
+    items: list[bytes] = []
+    for item in _items(body) if body.startswith(b"[", start) else _lone_value(body):
+        check_count(len(items) + 1)
+        items.append(item.encode())
+    return items
 
 
 def first_no_object(text: bytes) -> int | None:
@@ -190,21 +192,78 @@ def _checked(value: bytes, number: int) -> str:
     return text
 
 
-def _items(text: str) -> Iterator[str]:
-    at, last = _after_space(text, 1), len(text) - 1
-    if at == last and text[at] == "]":
+def _lone_value(body: bytes) -> Iterator[str]:
+    window = _Window(body, 0)
+    start = _after_space(window.text, 0)
+    if start == len(window.text):
+        return
+    if not window.is_last:
+        raise _too_large(0)
+    yield _checked_item(window.text, start, 0)
+
+
+def _items(body: bytes) -> Iterator[str]:
+    """Yield the items of an array, of which no more text is held than one may have."""
+    window = _Window(body, 0)
+    at = _after_space(window.text, window.text.index("[") + 1)
+    if window.ends(at):
         return
     index = 0
     while True:
-        item = _checked_item(text, at, index)
+        try:
+            item = _checked_item(window.text, at, index)
+            after = _after_space(window.text, at + len(item))
+            is_end = window.ends(after)
+            if not (is_end or window.text.startswith(",", after)):
+                raise RefusedError(
+                    400, f"after item {index} is neither ',' nor the end", index=index
+                )
+        except RefusedError as refusal:
+            # Perhaps only because the window cuts it off: it is looked at again from its start on.
+            if window.is_last:
+                raise
+            if at == 0:
+                raise _too_large(index) from refusal
+            window, at = window.moved_to(at), 0
+            continue
         yield item
-        at = _after_space(text, at + len(item))
-        if at == last and text[at] == "]":
+        if is_end:
             return
-        if not text.startswith(",", at):
-            raise RefusedError(400, f"after item {index} is neither ',' nor the end", index=index)
-        at = _after_space(text, at + 1)
+        at = _after_space(window.text, after + 1)
         index += 1
+
+
+class _Window:
+    """Part of a body as text: as much as one record may have, from a byte on."""
+
+    def __init__(self, body: bytes, start: int) -> None:
+        part = body[start : start + MAX_JSON_RECORD_BYTES + 1]
+        self.is_last = start + len(part) == len(body)
+        try:
+            self.text, _ = codecs.utf_8_decode(part, "strict", self.is_last)
+        except UnicodeDecodeError as e:
+            at = start + e.start
+            raise RefusedError(400, f"the body is not UTF-8: {e.reason} at byte {at}") from e
+        self._body = body
+        self._start = start
+
+    def moved_to(self, at: int) -> _Window:
+        """Return the window that begins with a character of this one."""
+        return _Window(self._body, self._byte(at))
+
+    def ends(self, at: int) -> bool:
+        """Whether the array's end is there, and nothing after it."""
+        if not self.text.startswith("]", at):
+            return False
+        return not self._body[self._byte(at + 1) :].strip(_SPACE)
+
+    def _byte(self, at: int) -> int:
+        return self._start + len(self.text[:at].encode())
+
+
+def _too_large(index: int) -> RefusedError:
+    most = MAX_JSON_RECORD_BYTES
+    return RefusedError(413, f"item {index} is no JSON of at most {most} bytes", index=index)
 
 
 def _checked_item(text: str, at: int, index: int) -> str:

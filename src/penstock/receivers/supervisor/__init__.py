@@ -2,13 +2,14 @@
 
 ReceiverSupervisor     the one thread that decides; the host that the receiver's threads call
 ├ HostedReceiver       calls of onStart, onPause, onResume, onStop; they may hang or raise
-├ Watch                what others say: orders, the parent process, a later attempt
+├ Watch                what others say: commands, the parent process, a later attempt
 ├ Intake               a store's way to the writer: counted, charged to the rate limit
 ├ RenewableWriter      the journal writer, replaced when it broke, and its room in the bounds
 └ StatusReport         what the driver is told
 """
 
+from penstock.receivers.supervisor.events import End
 from penstock.receivers.supervisor.foreign import uncaught_errors_to
 from penstock.receivers.supervisor.supervisor import ReceiverSupervisor, run_receiver
 
-__all__ = ["ReceiverSupervisor", "run_receiver", "uncaught_errors_to"]
+__all__ = ["End", "ReceiverSupervisor", "run_receiver", "uncaught_errors_to"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.clock import Clock, SystemClock
 from penstock.journal import JournalWriter
 from penstock.rate import RateLimiter
-from penstock.receivers.control import Order
+from penstock.receivers.control import Command
 from penstock.receivers.receiver import Position, Records
 
 __all__ = ["Intake"]
@@ -40,11 +40,11 @@ class Intake:
         """Set while the receiver shall not receive: then the rate does not hold it back either."""
         self.stopped.set()
 
-    def limit(self, order: Order) -> None:
-        """Keep to an order's rate and pause."""
-        if order.rate != self._limiter.rate:
-            self._limiter.set_rate(order.rate)
-        self._limiter.set_paused(order.paused)
+    def limit(self, command: Command) -> None:
+        """Keep to a command's rate and pause."""
+        if command.rate != self._limiter.rate:
+            self._limiter.set_rate(command.rate)
+        self._limiter.set_paused(command.paused)
 
     def store(
         self, writer: JournalWriter, records: Records, position: Position, ack: Ack | None

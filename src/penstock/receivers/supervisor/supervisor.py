@@ -10,8 +10,9 @@ events for it::
                                             (onPause and onResume, if the receiver stays open)
         onStart hangs, writer fenced,
         parent gone                     ->  onStop, end, nothing more is published
-        stop asked, by order or by the receiver, or
-        superseded by another run       ->  onStop, publish what is buffered, seal, end
+        stop commanded by its run, or
+        asked for by the receiver, or
+        superseded by a later run       ->  onStop, publish what is buffered, seal, end
         journal full, and not to wait   ->  the same, and end with the error
 """
 
@@ -29,7 +30,7 @@ from penstock.receivers.backoff import backoff_ms
 from penstock.receivers.control import State
 from penstock.receivers.own_files import OwnFiles, StoredFiles
 from penstock.receivers.receiver import Position, ReceiverIdentity, Records
-from penstock.receivers.supervisor.events import Event
+from penstock.receivers.supervisor.events import End, Event
 from penstock.receivers.supervisor.foreign import uncaught_errors_to
 from penstock.receivers.supervisor.hosted import FailedCallError, HostedReceiver
 from penstock.receivers.supervisor.intake import Intake
@@ -45,14 +46,14 @@ _STABLE_S = 60.0
 """After running this long, a failure counts as the first one again."""
 
 
-def run_receiver(task: ReceiverTask) -> None:
-    """Run a receiver until it is told to stop: what a receiver's Spark task does.
+def run_receiver(task: ReceiverTask) -> End:
+    """Run a receiver until it is to end, and return why: what a receiver's Spark task does.
 
     Raises what ReceiverSupervisor.run raises.
     """
     supervisor = ReceiverSupervisor(task)
     with uncaught_errors_to(supervisor.thread_failed):
-        supervisor.run()
+        return supervisor.run()
 
 
 class ReceiverSupervisor:
@@ -75,23 +76,29 @@ class ReceiverSupervisor:
         self._started_s = 0.0
         self._failures = 0
 
-    def run(self) -> None:
-        """Run the receiver until an order or the receiver itself says stop.
+    def run(self) -> End:
+        """Run the receiver until it is to end; return why.
 
         Raises:
             UnsharedPathError: this process does not see the driver's files.
+            StorageError: control files could not be read, at the start or for a minute.
             FencedError: another attempt took over.
             JournalFullError: there is no room within the bounds, and the receiver is not to wait.
             ReceiverError: ``onStart`` hangs, or the process that this one works for is gone.
         """
-        self._intake.limit(self._watch.first_order())
+        command = self._watch.first_command()
+        if isinstance(command, Event):
+            assert command.end is not None
+            return command.end
+        self._intake.limit(command)
         self._journal.open()
         self._task.receiver.attach(self)
         try:
             self._start()
-            while not (event := self._next_event()).ends:
+            while (end := (event := self._next_event()).end) is None:
                 self._recover(event)
             self._end(event)
+            return end
         except FencedError:
             raise  # the status file is another attempt's by now
         except PenstockError as e:
@@ -125,7 +132,7 @@ class ReceiverSupervisor:
     def stop(self, message: str, error: BaseException | None) -> None:
         """See Receiver.stop."""
         self._intake.stopped.set()
-        self._events.put(Event("stop", message, error))
+        self._events.put(Event("asked", message, error))
 
     def is_stopped(self) -> bool:
         """See Receiver.isStopped."""
@@ -158,18 +165,18 @@ class ReceiverSupervisor:
         return event
 
     def _poll(self, timeout_s: float) -> Event | None:
-        """Wait a little for an event; when none comes, look whether the receiver is to go on."""
+        """Wait a little for an event; when none comes, poll whether the receiver is to continue."""
         try:
             return self._events.get(timeout=timeout_s)
         except queue.Empty:
             pass
-        order = self._watch.look()
-        if isinstance(order, Event):
-            return order
-        self._intake.limit(order)
+        command = self._watch.poll()
+        if isinstance(command, Event):
+            return command
+        self._intake.limit(command)
         self._journal.look()
         if self._journal.full is not None:
-            return Event("stop", self._journal.full.message, self._journal.full)
+            return Event("asked", self._journal.full.message, self._journal.full)
         return None
 
     def _start(self) -> None:
@@ -238,7 +245,7 @@ class ReceiverSupervisor:
         deadline_s = time.monotonic() + delay_ms / 1000
         while (left_s := deadline_s - time.monotonic()) > 0:
             event = self._poll(min(left_s, poll_s))
-            if event is not None and event.ends:
+            if event is not None and event.end is not None:
                 self._events.put(event)
                 return False
         return True

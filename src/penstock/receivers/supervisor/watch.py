@@ -1,56 +1,74 @@
-"""What bears on a receiver from outside its process: orders, its parent, a later attempt."""
+"""What bears on a receiver from outside its process: commands, its parent, a later attempt."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 
-from penstock.errors import FencedError, ReceiverError, UnsharedPathError
-from penstock.receivers.control import Order, control_folder, read_order
-from penstock.receivers.supervisor.events import Event, in_force
+from penstock.errors import FencedError, ReceiverError, StorageError, UnsharedPathError
+from penstock.receivers.control import Command, control_folder, newest_run, read_command
+from penstock.receivers.supervisor.events import Event
 from penstock.receivers.supervisor.status import StatusReport
 from penstock.receivers.task import ReceiverTask
 
-__all__ = ["Watch"]
+__all__ = ["STORAGE_PATIENCE_S", "Watch"]
+
+_log = logging.getLogger(__name__)
+STORAGE_PATIENCE_S = 60.0
+"""For how long a receiver continues under its last command while control files cannot be read."""
 
 
 class Watch:
-    """Looks at files and at the parent process for one attempt of a receiver.
+    """Polls files and the parent process for one attempt of a receiver.
 
     Args:
         task: what runs.
         status: says whether a later attempt took over.
         parent: tells the process that this one works for; it is not to change.
+        monotonic_s: measures for how long the storage fails.
     """
 
-    def __init__(self, task: ReceiverTask, status: StatusReport, parent: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        task: ReceiverTask,
+        status: StatusReport,
+        parent: Callable[[], int],
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._task = task
         self._status = status
         self._parent = parent
         self._parent_pid = parent()
+        self._monotonic_s = monotonic_s
+        self._effective: Command | Event | None = None
+        self._failing_since_s: float | None = None
 
-    def first_order(self) -> Order:
-        """Return the order that this attempt was started by.
+    def first_command(self) -> Command | Event:
+        """Return the command that this attempt was started by, or the event that it is to end.
 
         Raises:
-            UnsharedPathError: it is not there, so this process does not see the driver's files.
+            UnsharedPathError: there is none, so this process does not see the driver's files.
+            StorageError: it cannot be read.
         """
-        order = read_order(self._task.stream, self._task.name)
-        if order is None or order.run != self._task.run:
+        self._effective = self._read()
+        if self._effective is None:
             raise UnsharedPathError(
-                "the receiver does not see the driver's order for it",
+                "the receiver does not see the driver's command for it",
                 operation="start receiver",
                 path=self._task.stream.storage.url,
                 ids=self._task.ids,
                 hint="give checkpoint() a path that driver and executors share",
             )
-        return order
+        return self._effective
 
-    def look(self) -> Order | Event:
-        """Return the order in force, or the event that it ends the receiver.
+    def poll(self) -> Command | Event:
+        """Return the effective command, or the event that it ends the receiver.
 
         Raises:
-            ReceiverError: the parent is gone, nobody waits for this receiver any more; or the order
-                is.
+            ReceiverError: the parent process is gone, and no other waits for this receiver; or the
+                command is gone.
+            StorageError: control files could not be read for STORAGE_PATIENCE_S.
             FencedError: a later attempt runs.
         """
         if self._parent() != self._parent_pid:
@@ -60,23 +78,54 @@ class Watch:
                 ids=self._task.ids,
                 hint="nothing to do: the driver starts the receiver on another executor",
             )
-        found = read_order(self._task.stream, self._task.name)
-        if found is None:
+        command = self._read_patiently()
+        if command is None:
             raise ReceiverError(
-                "the order that this receiver runs by is gone",
+                "the command that this receiver runs by is gone",
                 operation="run receiver",
                 path=self._task.stream.storage.uri(control_folder(self._task.stream)),
                 ids=self._task.ids,
-                hint="leave the folder alone; who starts the receiver again writes the order anew",
+                hint="leave the folder alone; what starts the receiver again writes the command",
             )
-        order = in_force(found, self._task.run)
-        if isinstance(order, Event):
-            return order
-        if self._status.look():
+        if isinstance(command, Command) and self._status.look():
             raise FencedError(
                 "a later attempt of this receiver runs",
                 operation="run receiver",
                 ids=self._task.ids,
                 hint="nothing to do: it sealed this one's writer, which can publish nothing more",
             )
-        return order
+        return command
+
+    def _read_patiently(self) -> Command | Event | None:
+        """Read what is commanded; while the storage fails, what was commanded before holds.
+
+        That is safe for as long as one likes: who may publish is decided in the journal. But a
+        receiver that cannot be stopped must not outlive its run for ever.
+        """
+        try:
+            self._effective = self._read()
+        except StorageError as e:
+            now_s = self._monotonic_s()
+            if self._failing_since_s is None:
+                self._failing_since_s = now_s
+                _log.warning(
+                    "Receiver %s of stream %s keeps its last command: %s",
+                    self._task.name,
+                    self._task.stream.name,
+                    e,
+                )
+            if now_s - self._failing_since_s >= STORAGE_PATIENCE_S:
+                raise
+        else:
+            self._failing_since_s = None
+        return self._effective
+
+    def _read(self) -> Command | Event | None:
+        stream, name, run = self._task.stream, self._task.name, self._task.run
+        command = read_command(stream, name, run)
+        if command is not None:
+            return Event("commanded", "commanded") if command.stop else command
+        newest = newest_run(stream, name)
+        if newest is not None and newest > run:
+            return Event("superseded", f"run {newest} took this receiver over")
+        return None

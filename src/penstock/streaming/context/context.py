@@ -59,8 +59,9 @@ class StreamingContext(StreamSources, RateControl):
         clock: the clock of the batches; tests give ``penstock.testing.ManualClock``.
 
     Raises:
-        ConfigError: the duration or a ``spark.streaming.*`` setting is wrong, the rate estimator
-            that they name cannot be made, or others can write the checkpoint location.
+        ConfigError: what is given is no SparkContext, the duration or a ``spark.streaming.*``
+            setting is wrong, the rate estimator that they name cannot be made, or others can write
+            the checkpoint location.
         CheckpointError: there is no graph checkpoint, or none that can be read.
     """
 
@@ -82,6 +83,7 @@ class StreamingContext(StreamSources, RateControl):
                 self.checkpoint(self._settings.checkpoint_directory)
 
     def _set_up(self, sc: SparkContext, graph: DStreamGraph, clock: Clock | None) -> None:
+        _check_spark_context(sc)
         self._sc = sc
         _use_this_python(sc)
         self._clock = clock or SystemClock()
@@ -380,6 +382,24 @@ def _check_no_other_is_active() -> None:
             operation="start",
             hint="stop the other one first; StreamingContext.getActive() returns it",
         )
+
+
+def _check_spark_context(sc: object) -> None:
+    """Refuse what batches cannot run on, sessions of Spark Connect above all."""
+    if isinstance(sc, SparkContext):
+        return
+    kind = f"{type(sc).__module__}.{type(sc).__qualname__}"
+    is_connect = ".sql.connect." in kind
+    raise ConfigError(
+        "batches cannot run on a Spark Connect session: its SparkContext is on the server"
+        if is_connect
+        else f"batches run on a SparkContext, and this is a {kind}",
+        operation="make StreamingContext",
+        hint="run the program where Spark's driver is: spark-submit, or "
+        "SparkSession.builder.master(...) with SPARK_REMOTE unset; pass spark.sparkContext"
+        if is_connect
+        else "pass spark.sparkContext",
+    )
 
 
 def _use_this_python(sc: SparkContext) -> None:

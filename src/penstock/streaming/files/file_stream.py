@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from penstock.errors import (
     SourceChangedError,
 )
 from penstock.streaming.batch import SourceOffset, SourceRange
-from penstock.streaming.files.hadoop import HadoopDirectories
+from penstock.streaming.files.hadoop import HadoopDirectories, reading_pattern
 from penstock.streaming.files.reading import FileReader
 from penstock.streaming.files.selection import (
     FileOffset,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["FileInputDStream"]
 
 _log = logging.getLogger(__name__)
+_MOST_NAMED = 4
 _PARTITION_BYTES = 128 << 20  # Spark's spark.sql.files.maxPartitionBytes
 
 
@@ -191,10 +193,12 @@ class FileInputDStream(InputDStream):
         paths = [file.path for file in self._files(wanted)]
         return {"files": paths, "Description": "\n".join(paths)}
 
-    def find_damage(self, wanted: SourceRange) -> PenstockError | None:
-        """Return the error that names a changed or removed file, None when all are as planned."""
+    def find_damage(self, wanted: SourceRange, error: str) -> PenstockError | None:
+        """Return what happened to a file that the error names, None when all are as planned."""
+        files = self._files(wanted)
+        named = (f for f in files if f.path in error or reading_pattern(f.path) in error)
         try:
-            self._unchanged(self._files(wanted))
+            self._unchanged(list(itertools.islice(named, _MOST_NAMED)))
         except PenstockError as damage:
             return damage
         return None

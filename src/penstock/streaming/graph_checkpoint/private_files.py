@@ -1,22 +1,19 @@
 """Files that no one but this user can write, because to read a pickle is to run what it says.
 
-On a local file system a graph checkpoint is only read when the folder and the file belong to this
-user and no one else can write them; its files are created so, whatever the umask. On remote stores
-the store's own access rules have to say who may write.
+On a local file system a graph checkpoint is only read where no other user could have put it
+(penstock.storage.trust); its files are this user's alone, whatever the umask. On remote stores the
+store's own access rules have to say who may write.
 """
 
 from __future__ import annotations
-
-import os
-import stat
 
 from penstock.checkpoint.local_files import local_path
 from penstock.storage import Storage, local_root, open_storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
-from penstock.storage.trust import OTHERS_WRITE, check_trusted, check_trusted_path
+from penstock.storage.trust import check_trusted, check_trusted_path
 
-__all__ = ["check_private_file", "check_private_folder", "open_location", "open_private"]
+__all__ = ["check_private_file", "check_private_folder", "open_location"]
 
 _REBUILD = (
     "rebuild the graph from the program, which reads none: "
@@ -24,29 +21,16 @@ _REBUILD = (
 )
 
 
-class _PrivateSyscalls(Syscalls):
-    def open(self, path: str, flags: int) -> int:
-        return os.open(path, flags, 0o600)
-
-
 def open_location(place: str) -> Storage:
-    """Open a checkpoint location; a folder that is new gets writable by this user only.
+    """Open a checkpoint location; folders that are made for it get writable by this user only.
 
     Raises:
         ConfigError: as ``open_storage``.
     """
     root = local_root(place)
-    is_new = root is not None and not os.path.lexists(root)
-    storage = open_storage(place)
-    if root is not None and is_new:
-        os.chmod(root, stat.S_IMODE(os.stat(root).st_mode) & ~OTHERS_WRITE)
-    return storage
-
-
-def open_private(storage: Storage) -> Storage:
-    """Return the same place, opened so that files created there are this user's alone."""
-    root = local_root(storage.url)
-    return storage if root is None else LocalStorage(root, syscalls=_PrivateSyscalls())
+    if root is None:
+        return open_storage(place)
+    return LocalStorage(root, syscalls=Syscalls(folder_mode=0o755))
 
 
 def check_private_folder(url: str) -> None:

@@ -25,7 +25,7 @@ class CheckpointReader:
     """Reads graph checkpoints of a checkpoint location."""
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+        self._storage = storage.private()
 
     def read(self, *, ignore_read_error: bool = False) -> Checkpoint | None:
         """Return the newest graph checkpoint that can be read, None when there is none at all.

@@ -17,7 +17,7 @@ from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
 from penstock.streaming.graph_checkpoint.codec import codec_from_conf
 from penstock.streaming.graph_checkpoint.files import remove_checkpoint_files
 from penstock.streaming.graph_checkpoint.pickling import pickle_graph
-from penstock.streaming.graph_checkpoint.private_files import check_private_folder, open_private
+from penstock.streaming.graph_checkpoint.private_files import check_private_folder
 from penstock.streaming.graph_checkpoint.saved_conf import settings_to_save
 from penstock.streaming.graph_checkpoint.writer import CheckpointWriter, OnCompletion
 
@@ -60,7 +60,7 @@ class GraphCheckpoints:
         """Remove what is of another graph; the location must be driven by this run by now."""
         if not self._is_read_back:
             remove_checkpoint_files(storage)
-        self._writer = CheckpointWriter(open_private(storage), self._codec, on_completion)
+        self._writer = CheckpointWriter(storage.private(), self._codec, on_completion)
 
     def write(self, time_ms: int, pending_times: tuple[int, ...], done: bool) -> None:
         """Have the graph written as that of a batch's time; ``done``: the batch is."""
@@ -89,6 +89,7 @@ def keep_graph(
             can write the location, or a setting is wrong.
     """
     check_private_folder(directory)
+    graph.is_kept = True
     conf = sc.getConf().getAll()
     template = Checkpoint(
         master=str(sc.master),

@@ -20,7 +20,6 @@ from penstock.storage import open_storage
 from penstock.storage.trust import check_trusted
 from penstock.streaming.events import StreamingListenerStreamingStarted
 from penstock.streaming.graph import DStreamGraph
-from penstock.streaming.graph_checkpoint.private_files import open_location
 from penstock.streaming.graph_checkpoint.run import RunCheckpoints
 from penstock.streaming.journal_input import JournalPlace
 from penstock.streaming.listener import ListenerBus
@@ -75,9 +74,11 @@ class Engine:
         ) / 1000
         recovery = location.acquire(settings.min_batches_to_retain)
         try:
-            if stored := graph.stored_state:
-                state = open_location(f"{location.url}/state")
+            stored = graph.stored_state
+            if stored or graph.writes_rdds:
                 check_trusted(location.url)
+            if stored:
+                state = open_storage(f"{location.url}/state", private=True)
                 check_trusted(state.url)
                 for operator in stored:
                     operator.open_state(state)
@@ -91,7 +92,7 @@ class Engine:
             place = JournalPlace(open_storage(f"{location.url}/journal"), location.read_id())
             graph.open_journals(place, log.ends)
             if graph.writes_rdds:
-                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage))
+                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
             self._rates = RateManager(
                 graph.inputs,
                 graph.batch_interval_ms,

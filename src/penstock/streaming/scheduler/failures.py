@@ -15,8 +15,10 @@ from penstock.streaming.batch import Batch
 __all__ = ["batch_failed", "reason_of"]
 
 _UNREADABLE = re.compile(
-    r"FAILED_READ_FILE|FileNotFound|InvalidInputException|DamagedBlockError|MissingBlockError"
+    r"\[FAILED_READ_FILE|java\.io\.FileNotFoundException|InvalidInputException"
+    rf"|{BadRecordError.__module__}\.(?:Damaged|Missing|Newer)BlockError"
 )
+"""Of Spark's readers and of penstock's own: not what a user's function raises."""
 _BAD_RECORD = re.compile(rf"^{BadRecordError.__module__}\.BadRecordError: (.+)$", re.MULTILINE)
 _RUNS_AGAIN = (
     "the batch stays uncommitted and runs again, with the same records, when the program is "
@@ -25,19 +27,19 @@ _RUNS_AGAIN = (
 
 
 def reason_of(
-    error: BaseException, find_damage: Callable[[], PenstockError | None]
+    error: BaseException, find_damage: Callable[[str], PenstockError | None]
 ) -> BaseException:
     """Return what is behind an error of a job: a record, a block, or else the error itself.
 
-    ``find_damage`` looks for damage in the batch's records; it is called where Spark could not
-    read them.
+    ``find_damage`` examines the files of the batch that a text names; it is called where a file
+    could not be read.
     """
     text = str(error)
     reason: PenstockError | None = None
     if told := _BAD_RECORD.search(text):  # on one line: whatever is in the record is escaped
         reason = BadRecordError(told[1])
     elif _UNREADABLE.search(text):
-        reason = find_damage()
+        reason = find_damage(text)
     if reason is None:
         return error
     reason.__cause__ = error

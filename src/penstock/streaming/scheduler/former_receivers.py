@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from penstock.journal import JournalStream
 from penstock.journal.epochs import seal_receiver
-from penstock.receivers import Order, read_order, write_order
+from penstock.receivers import Command, claim_run, newest_run, read_command
 
 __all__ = ["end_former_receivers"]
 
@@ -22,10 +22,11 @@ _OWN_NAME = re.compile(r"r[0-9]+")
 """Names of a program's own receivers; other writers of the stream are not its to end."""
 
 
-def end_former_receivers(stream: JournalStream, present: Collection[str], run: str) -> None:
-    """Order the receivers that are not ``present`` to stop, and seal their writers.
+def end_former_receivers(stream: JournalStream, present: Collection[str], run_id: str) -> None:
+    """Take over the receivers that are not ``present``, stop them, and seal their writers.
 
     Raises:
+        FencedError: a later run did the same.
         StorageError: a step failed; the call can be repeated.
         DamagedBlockError: the newest block of one is damaged, so its end is unknown.
     """
@@ -33,8 +34,9 @@ def end_former_receivers(stream: JournalStream, present: Collection[str], run: s
     for name in sorted(names.difference(present)):
         if not _OWN_NAME.fullmatch(name):
             continue
-        order = read_order(stream, name)
-        if order is not None and not order.stop:
-            write_order(stream, name, Order(run, stop=True))
+        newest = newest_run(stream, name)
+        command = None if newest is None else read_command(stream, name, newest)
+        if command is not None and not command.stop:
+            claim_run(stream, name, run_id, Command(stop=True))
         if seal_receiver(stream, name):
             _log.info("Receiver %s/%s of an earlier run is sealed", stream.name, name)

@@ -48,7 +48,7 @@ class JobScheduler:
         on_end: called after either.
         on_batch_error: told of every job that raised, and of a batch that cannot be committed.
         on_fenced: told that another driver has taken over.
-        find_damage: looks for damage in a failed batch's records, for a clear error.
+        find_damage: examines the files of a failed batch that the text of its error names.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class JobScheduler:
         on_end: Callable[[], None],
         on_batch_error: Callable[[BaseException], None],
         on_fenced: Callable[[BaseException], None],
-        find_damage: Callable[[Batch], PenstockError | None],
+        find_damage: Callable[[Batch, str], PenstockError | None],
     ) -> None:
         self._find_damage = find_damage
         self._sc = sc

@@ -11,17 +11,19 @@ from dataclasses import dataclass
 
 from pyspark import SparkContext
 
-from penstock.errors import StorageError, UnsharedPathError
+from penstock.errors import FencedError, ReceiverError, StorageError, UnsharedPathError
 from penstock.journal import JournalStream
 from penstock.rate import ReceiveLimit
 from penstock.receivers import (
-    Order,
+    Command,
+    End,
     Receiver,
     ReceiverSettings,
     ReceiverTask,
     backoff_ms,
+    claim_run,
+    give_command,
     run_receiver,
-    write_order,
 )
 from penstock.streaming.scheduler.receiver_events import ReceiverWatch
 from penstock.streaming.scheduler.receiver_placement import ReceiverPlacement, placed_rdd
@@ -44,7 +46,12 @@ class ReceiverRun:
 
 
 class ReceiverRunner(threading.Thread):
-    """One receiver's thread in the driver: waits for its task, and submits it again."""
+    """One receiver's thread in the driver: waits for its task, and submits it again.
+
+    Raises:
+        FencedError: another run claimed the receiver at the same time, and is the later one.
+        StorageError: the receiver could not be claimed.
+    """
 
     def __init__(
         self,
@@ -57,21 +64,30 @@ class ReceiverRunner(threading.Thread):
         self.id = f"{stream.name}/{name}"
         super().__init__(name=f"penstock-receiver-{self.id}", daemon=True)
         self._run = run
-        self.task = ReceiverTask(receiver, stream, name, run.id, run.settings)
+        self._limit = limit
+        claimed = claim_run(stream, name, run.id, _command(limit))
+        self.task = ReceiverTask(receiver, stream, name, claimed, run.settings)
         self._stopping = threading.Event()
         self._group = f"penstock-receiver-{self.id}-{run.id}"
-        self._ordering = threading.Lock()
-        """Held while an order to go on is written, so that none follows the one to stop."""
-        self._order(limit)
+        self._commanding = threading.Lock()
+        """Held while a command to receive is written, so that none follows the one to stop."""
 
     def run(self) -> None:
-        """Run the receiver's task, again with back-off when it ends by itself."""
+        """Run the receiver's task, again with back-off when it ends and neither side wanted it."""
         failures = 0
         while not self._stopping.is_set():
             try:
-                if failures:  # whoever deleted or damaged the order may be why it ended
-                    self._order(self._limit)
-                self._run_task()
+                if failures:  # a command that was deleted, damaged or changed may be why it ended
+                    self._give(self._limit)
+                end = self._run_task()
+                if end == "asked" or self._stopping.is_set():
+                    return
+                raise _unwanted_end(self.task, end)
+            except FencedError as e:
+                if not self._stopping.is_set():
+                    self._note(e)
+                    self._run.on_error(e)
+                return
             except Exception as e:
                 if self._stopping.is_set():
                     return
@@ -79,20 +95,21 @@ class ReceiverRunner(threading.Thread):
                 self._note(e)
                 delay_ms = backoff_ms(failures, self._run.settings.restart_delay_ms)
                 self._stopping.wait(delay_ms / 1000)
-            else:
-                return  # it stopped by itself, or was told to
 
     def limit(self, limit: ReceiveLimit) -> None:
-        """Order a limit; called by the thread that ends before ``order_stop``."""
+        """Command a limit; called by the thread that ends before ``command_stop``."""
         if limit.differs_noticeably(self._limit):
-            self._order(limit)
+            self._give(limit)
 
-    def order_stop(self) -> None:
+    def command_stop(self) -> None:
         """Tell the receiver to publish what it holds, seal and end."""
-        with self._ordering:
+        with self._commanding:
             self._stopping.set()
+        task = self.task
         try:
-            write_order(self.task.stream, self.task.name, Order(self._run.id, stop=True))
+            give_command(task.stream, task.name, task.run, Command(stop=True))
+        except FencedError:
+            _log.info("Receiver %s is a later run's; this run's ends by itself", self.id)
         except StorageError as e:
             # On a full disk, say. What it holds is not acked, so its source sends it again.
             _log.warning("Receiver %s is ended by force: %s", self.id, e)
@@ -109,18 +126,19 @@ class ReceiverRunner(threading.Thread):
         super().join(timeout_s)
         return False
 
-    def _order(self, limit: ReceiveLimit) -> None:
-        order = Order(self._run.id, rate=limit.rate, paused=limit.paused)
-        with self._ordering:
+    def _give(self, limit: ReceiveLimit) -> None:
+        task = self.task
+        with self._commanding:
             if not self._stopping.is_set():
-                write_order(self.task.stream, self.task.name, order)
+                give_command(task.stream, task.name, task.run, _command(limit))
                 self._limit = limit
 
-    def _run_task(self) -> None:
+    def _run_task(self) -> End:
         sc = self._run.sc
         executor = self._run.placement.choose(self.id, self._stopping)
         sc.setJobGroup(self._group, f"receiver {self.id}", interruptOnCancel=True)
-        placed_rdd(sc, self.task, executor).foreach(run_receiver)
+        (end,) = placed_rdd(sc, self.task, executor).map(run_receiver).collect()
+        return end
 
     def _note(self, error: Exception) -> None:
         reason = _python_error(str(error))
@@ -136,6 +154,20 @@ class ReceiverRunner(threading.Thread):
                     hint="give checkpoint() a path that driver and executors share",
                 )
             )
+
+
+def _command(limit: ReceiveLimit) -> Command:
+    return Command(rate=limit.rate, paused=limit.paused)
+
+
+def _unwanted_end(task: ReceiverTask, end: End) -> ReceiverError:
+    by = "a later run took it over" if end == "superseded" else "its command file says stop"
+    return ReceiverError(
+        f"it ended, which this driver did not command: {by}",
+        operation="run receiver",
+        ids=task.ids,
+        hint="nothing to do: the driver starts it again, unless a later run has it",
+    )
 
 
 def _python_error(text: str) -> str:

@@ -1,8 +1,9 @@
 """The ReceiverTracker: keeps each receiver of the program running as a long Spark task.
 
-It talks to receivers by files only (penstock.receivers.control). A receiver whose task ended
-without an order is started again with back-off, on whatever executor has the fewest of them; the
-others of its stream go on meanwhile.
+It talks to receivers by files only (penstock.receivers.control). A receiver whose task ended is
+started again with back-off, on whatever executor has the fewest of them, unless this driver stopped
+it, it asked for its end itself, or a later run took it over; the others of its stream continue
+meanwhile.
 
 Source: ``org.apache.spark.streaming.scheduler.ReceiverTracker``.
 """
@@ -59,11 +60,20 @@ class ReceiverTracker:
             expected=min(count, executor_count(master, conf) or 0) if count > 1 else 0,
         )
         self._run = ReceiverRun(uuid.uuid4().hex, sc, settings, placement, self._watch, on_error)
-        self._runners = {i.name: self._make_runners(i, limit_of(i.name)) for i in inputs}
+        self._limit_of = limit_of
+        self._runners: dict[str, list[ReceiverRunner]] = {}
 
     def start(self) -> None:
-        """Start all receivers; returns before they receive."""
+        """Start all receivers; returns before they receive.
+
+        From here on they are this run's: those of earlier runs end.
+
+        Raises:
+            FencedError: a later run claimed them meanwhile.
+            StorageError: the journal cannot be reached.
+        """
         for stream in self._inputs:
+            self._runners[stream.name] = self._make_runners(stream, self._limit_of(stream.name))
             end_former_receivers(stream.journal, stream.receivers, self._run.id)
         if self._runners:
             self._watch.start()
@@ -74,7 +84,8 @@ class ReceiverTracker:
         """Hold each of a stream's receivers, if it has any, to a limit; small changes are not sent.
 
         Raises:
-            StorageError: it could not be written; the limit before stays in force.
+            FencedError: a later run took one over.
+            StorageError: it could not be written; the limit before stays effective.
         """
         for runner in self._runners.get(stream, []):
             runner.limit(limit)
@@ -87,7 +98,7 @@ class ReceiverTracker:
                 for its source to send again.
         """
         for runner in self._all():
-            runner.order_stop()
+            runner.command_stop()
         deadline_s = time.monotonic() + timeout_s
         late = [r.id for r in self._all() if not r.join(max(deadline_s - time.monotonic(), 0.1))]
         self._watch.stop()

@@ -197,6 +197,8 @@ class PushedStreams(ContextPart):
         name: str | None = None,
         consumer: str | None = None,
         startingOffsets: StartingOffsets = "earliest",
+        *,
+        allow_pickle: bool = False,
     ) -> JournalInputDStream:
         """Return a stream of a journal that somebody else writes, with no receiver of its own.
 
@@ -214,8 +216,20 @@ class PushedStreams(ContextPart):
                 removes those of programs that are gone.
             startingOffsets: where a new consumer begins: "earliest" is the oldest block that is
                 held, "latest" what comes from the first start on.
+            allow_pickle: whether to read a stream whose records are pickles. To read one runs the
+                code that its writer chose, so no user but this one (and root) may be able to write
+                the journal.
 
         Raises:
-            ConfigError: there is no such stream, or a name is not allowed.
+            ConfigError: there is no such stream, a name is not allowed, or the stream holds pickles
+                and ``allow_pickle`` is False, or others can write the journal.
         """
-        return SharedJournalDStream(self._context, stream, journal, name, consumer, startingOffsets)
+        return SharedJournalDStream(
+            self._context,
+            stream,
+            journal,
+            name,
+            consumer,
+            startingOffsets,
+            allow_pickle=allow_pickle,
+        )

@@ -1,0 +1,55 @@
+"""What is wrong with the blocks that the error of a failed job names.
+
+Bounded: no block is read that the error does not name, and of those a few at most. A job fails for
+many reasons, and its batch may be as large as a backlog.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+
+from penstock.errors import PenstockError
+from penstock.journal.reader import read_slices, slice_ranges
+from penstock.journal.stream import JournalStream
+from penstock.model import OffsetRange
+
+__all__ = ["find_named_damage"]
+
+_MOST_BLOCKS = 4
+
+
+def find_named_damage(
+    stream: JournalStream, ranges: Iterable[OffsetRange], text: str
+) -> PenstockError | None:
+    """Return what keeps blocks of the ranges that ``text`` names from being read, if anything does.
+
+    A block is named by its path, or by the ids that errors of the journal carry.
+    """
+    name = re.escape(stream.name)
+    named = re.compile(
+        rf"/{name}/(?P<writer>[^/\s]+)/(?P<start>[0-9]{{20}})\.parquet"
+        rf"|stream={name} writer=(?P<writer_id>\S+) start=(?P<start_id>[0-9]+)"
+    )
+    blocks = dict.fromkeys(
+        (found["writer"] or found["writer_id"], int(found["start"] or found["start_id"]))
+        for found in named.finditer(text)
+    )
+    starts: dict[str, list[int]] = {}
+    for writer, start in itertools.islice(blocks, _MOST_BLOCKS):
+        starts.setdefault(writer, []).append(start)
+    if not starts:
+        return None
+    try:
+        # A block that is gone shows in the one before it, which the listing has reach further.
+        slices = slice_ranges(stream, (part for part in ranges if part.partition in starts))
+        for part in slices:
+            end = part.end_offset if part.block_end is None else part.block_end
+            writer = part.path.split("/")[1]
+            if any(part.block_start <= start < end for start in starts[writer]):
+                for _ in read_slices(stream, [part]):
+                    pass
+    except PenstockError as damage:
+        return damage
+    return None

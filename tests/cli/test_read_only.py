@@ -1,0 +1,108 @@
+"""Commands that read need no permission to write, and leave nothing behind."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from typer.main import get_command
+
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.cli.main import app
+from penstock.journal import JournalStream, RecordFormat, commit_consumer
+from penstock.state import Partition, PartitionVersion, Version, VersionLog
+from penstock.state.update import update_partition
+from penstock.storage import open_storage
+from tests.cli.commands import Commands
+from tests.journal.helpers import write_blocks
+
+READING = {
+    "journal ls": ["{}"],
+    "journal cat": ["{}", "clicks"],
+    "journal verify": ["{}"],
+    "journal losses": ["{}"],
+    "journal consumers ls": ["{}"],
+    "rate": ["--checkpoint", "{}"],
+    "state ls": ["--checkpoint", "{}"],
+    "state get": ["--checkpoint", "{}", "a"],
+    "state dump": ["--checkpoint", "{}"],
+}
+WRITING = {
+    "journal consumers rm",
+    "journal replay",
+    "journal skip",
+    "rate pause",
+    "rate resume",
+    "rate set",
+}
+NO_LOCATION = {"demo", "doctor"}
+
+
+def keep(key: object, value: object, state: object) -> None:
+    state.update(value)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> str:
+    """A checkpoint location on an object store, with something for each command to find."""
+    url = f"memory://{uuid.uuid4().hex}/location"
+    with CheckpointLocation(url) as place:
+        place.plan(0, OffsetSeq(1_000_000, sources=('{"clicks":{"r0-00000000":1}}',)))
+        place.commit(0)
+    stream = JournalStream.create(open_storage(f"{url}/journal"), "clicks", RecordFormat("string"))
+    commit_consumer(stream, "job", {str(write_blocks(stream, [["a"], ["b"]])): 1})
+    state = open_storage(f"{url}/state")
+    partition = Partition(state, "sums", 0, "00000001", str(tmp_path))
+    with partition.open(None) as database:
+        update = update_partition([("a", 1)], database, keep, time_ms=1000, timeout_ms=None)
+        tip = partition.commit(database, update, 1000)
+    VersionLog(state, "sums").publish(Version(1000, (PartitionVersion(tip),)))
+    return url
+
+
+@pytest.fixture
+def refused(location: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was asked of the store beyond reading, all of which it refuses."""
+    asked: list[str] = []
+
+    def refuse(name: str) -> None:
+        def method(
+            files: MemoryFileSystem, path: str, *arguments: object, **options: object
+        ) -> None:
+            asked.append(f"{name} {path}")
+            raise PermissionError("Access Denied")
+
+        monkeypatch.setattr(MemoryFileSystem, name, method)
+
+    for name in ("pipe_file", "rm_file", "_rm", "mkdir", "makedirs"):
+        refuse(name)
+    return asked
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_reading_command_never_writes(location: str, refused: list[str], command: str) -> None:
+    arguments = [argument.format(location) for argument in READING[command]]
+
+    printed = Commands(*command.split()).succeed(*arguments)
+
+    assert refused == []
+    assert any(found in printed for found in ("clicks", "sums", "a", "no losses"))
+
+
+def test_every_command_is_known_to_read_or_to_write() -> None:
+    commands = set(command_names(get_command(app)))
+    ingest = {name for name in commands if name.startswith("ingest ")}
+    assert commands - ingest == {*READING, *WRITING, *NO_LOCATION}
+
+
+def command_names(command: Any, *before: str) -> Iterator[str]:
+    """Yield the names of all commands that do something."""
+    inner_commands = getattr(command, "commands", {})
+    if before and (not inner_commands or command.invoke_without_command):
+        yield " ".join(before)
+    for name, inner in inner_commands.items():
+        yield from command_names(inner, *before, name)
