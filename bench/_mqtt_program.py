@@ -10,18 +10,20 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 
 import paho.mqtt.client as paho
 from harness.mqtt_broker import TOPIC
 
 from penstock.journal import JournalStream, RecordFormat, StreamProgress, advance
 from penstock.receivers import (
+    Command,
     MqttReceiver,
-    Order,
     ReceiverSettings,
     ReceiverSupervisor,
     ReceiverTask,
-    write_order,
+    claim_run,
+    give_command,
 )
 from penstock.storage import open_storage
 
@@ -43,8 +45,8 @@ def _ours(port: int, client_id: str, messages: int) -> float:
         stream = JournalStream.create(
             open_storage(folder), "messages", RecordFormat(receiver.schema)
         )
-        write_order(stream, name, Order("bench"))
-        task = ReceiverTask(receiver, stream, name, "bench", ReceiverSettings())
+        run = claim_run(stream, name, uuid.uuid4().hex, Command())
+        task = ReceiverTask(receiver, stream, name, run, ReceiverSettings())
         supervisor = threading.Thread(target=ReceiverSupervisor(task).run)
         progress = StreamProgress(stream)
         start_s = time.monotonic()
@@ -52,7 +54,7 @@ def _ours(port: int, client_id: str, messages: int) -> float:
         while sum(advance({}, progress.ends({})).values()) < messages:
             time.sleep(_LOOK_S)
         seconds = time.monotonic() - start_s
-        write_order(stream, name, Order("bench", stop=True))
+        give_command(stream, name, run, Command(stop=True))
         supervisor.join()
     return seconds
 

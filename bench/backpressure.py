@@ -27,7 +27,7 @@ from harness import Metric, fresh_process, load_server, parse_options, report
 
 from penstock.cli.rate_plot import draw_rates
 from penstock.rate import RateDecision
-from penstock.rate.measures import (
+from penstock.testing.rate_measures import (
     batches_until_stable,
     overshoot,
     peak_scheduling_delay_ms,

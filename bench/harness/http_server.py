@@ -13,6 +13,7 @@ import asyncio
 import sys
 import tempfile
 import threading
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,12 +27,13 @@ from starlette.routing import Route
 from harness.lines import EVENT_COLUMNS
 from penstock.journal import JournalStream, RecordFormat
 from penstock.receivers import (
+    Command,
     HttpReceiver,
-    Order,
     ReceiverSettings,
     ReceiverSupervisor,
     ReceiverTask,
-    write_order,
+    claim_run,
+    give_command,
 )
 from penstock.storage import open_storage
 
@@ -56,17 +58,17 @@ def _serve_receiver(schema: str | pa.Schema) -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         storage = open_storage(Path(folder))
         stream = JournalStream.create(storage, "clicks", RecordFormat(schema))
-        write_order(stream, "r0", Order("bench"))
+        run = claim_run(stream, "r0", uuid.uuid4().hex, Command())
         task = ReceiverTask(
-            _Announced(port=0, schema=schema), stream, "r0", "bench", ReceiverSettings()
+            _Announced(port=0, schema=schema), stream, "r0", run, ReceiverSettings()
         )
-        threading.Thread(target=_stop_with_input, args=(stream,), daemon=True).start()
+        threading.Thread(target=_stop_with_input, args=(stream, run), daemon=True).start()
         ReceiverSupervisor(task).run()
 
 
-def _stop_with_input(stream: JournalStream) -> None:
+def _stop_with_input(stream: JournalStream, run: str) -> None:
     sys.stdin.read()
-    write_order(stream, "r0", Order("bench", stop=True))
+    give_command(stream, "r0", run, Command(stop=True))
 
 
 async def _answer(request: Request) -> JSONResponse:

@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 from penstock.rate import FitRateEstimator, PIDRateEstimator
-from penstock.rate.simulate import Engine, Scenario, SimulatedBatch, piecewise, simulate
+from penstock.testing.rate_simulator import Engine, Scenario, SimulatedBatch, piecewise, simulate
 from tests.rate.scenarios import INTERVAL_MS, MINUTE_MS, SCRIPTED, UNBOUNDED_RATE, peer
 
 mpl.use("svg")

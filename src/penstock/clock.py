@@ -1,4 +1,8 @@
-"""Time, injected: engine code asks a Clock, so tests can step it (penstock.testing.ManualClock)."""
+"""Time, injected: engine code asks a Clock, so tests can step it (penstock.testing.ManualClock).
+
+The wall clock says what time it is, for batch times and for people. It jumps when it is set. So
+whatever waits, or measures how long something took, goes by the monotonic clock.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +14,37 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """What the engine knows of time. All times are milliseconds since the Unix epoch."""
+    """What the engine knows of time."""
 
     def time_ms(self) -> int:
-        """Return the current time in milliseconds."""
+        """Return the wall clock's time, milliseconds since the Unix epoch."""
         ...
 
-    def wait_until(self, time_ms: int, cancelled: threading.Event) -> bool:
-        """Block until ``time_ms`` has come (return True) or ``cancelled`` is set (return False)."""
+    def monotonic_ms(self) -> int:
+        """Return how many milliseconds passed since some moment that stays the same."""
+        ...
+
+    def wait_until(self, monotonic_ms: int, cancelled: threading.Event) -> bool:
+        """Block until ``monotonic_ms`` has come (return True), or ``cancelled`` is set (False)."""
         ...
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The machine's clocks."""
 
     def time_ms(self) -> int:
-        """Return the current time in milliseconds."""
+        """Return the wall clock's time, milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
-    def wait_until(self, time_ms: int, cancelled: threading.Event) -> bool:
-        """Block until ``time_ms`` has come (return True) or ``cancelled`` is set (return False)."""
+    def monotonic_ms(self) -> int:
+        """Return how many milliseconds passed since the machine was started, or so."""
+        return time.monotonic_ns() // 1_000_000
+
+    def wait_until(self, monotonic_ms: int, cancelled: threading.Event) -> bool:
+        """Block until ``monotonic_ms`` has come (return True), or ``cancelled`` is set (False)."""
         while not cancelled.is_set():
-            remaining_ms = time_ms - self.time_ms()
+            remaining_ms = monotonic_ms - self.monotonic_ms()
             if remaining_ms <= 0:
                 return True
-            # Short waits, so that a stepped system clock is noticed within a second.
-            cancelled.wait(min(remaining_ms, 1000) / 1000)
+            cancelled.wait(remaining_ms / 1000)
         return False

@@ -95,6 +95,10 @@ def _duration_ms(name: str, text: str) -> int:
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
+def _duration_or_zero_ms(name: str, text: str) -> int:
+    return 0 if re.fullmatch(r"\s*0+\s*[a-z]*\s*", text.lower()) else _duration_ms(name, text)
+
+
 def _seconds_ms(name: str, text: str) -> int:
     """Return a duration that Spark reads in seconds when it has no unit, in milliseconds."""
     return _duration_ms(name, text) * (1000 if text.strip().isdigit() else 1)
@@ -233,6 +237,9 @@ class StreamingSettings:
         "spark.streaming.receiverRestartDelay", _duration_ms, 2000
     )
     min_batches_to_retain: int = _setting("spark.sql.streaming.minBatchesToRetain", _positive, 100)
+    graph_checkpoint_interval_ms: int = _setting(
+        "spark.penstock.graphCheckpointInterval", _duration_or_zero_ms, 60_000
+    )
     journal_compression: str = _setting(
         "spark.penstock.journal.compression", _one_of(COMPRESSIONS), "none"
     )

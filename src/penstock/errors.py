@@ -2,7 +2,7 @@
 
     PenstockError
     ├── ConfigError                 a setting, name, URL or argument is wrong (also a ValueError)
-    │   └── UnsharedPathError       driver and executors do not see the same journal
+    │   └── UnsharedPathError       driver and executors do not see the same files
     ├── StorageError                a file operation failed
     │   ├── AlreadyExistsError      exclusive create found the name taken
     │   ├── NotFoundError           the file is not there
@@ -123,7 +123,7 @@ class ConfigError(PenstockError, ValueError):
 
 
 class UnsharedPathError(ConfigError):
-    """Driver and executors do not see the same files under the journal's path."""
+    """Driver and executors do not see the same files: the path is not shared."""
 
 
 class StorageError(PenstockError):

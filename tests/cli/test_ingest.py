@@ -15,6 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
+from penstock.errors import FencedError
+from penstock.journal import JournalWriter
 from penstock.receivers import Command, read_status
 from tests.ingest_process import Consumer, ingest, open_stream, records
 from tests.mounts import mount, small_disk
@@ -173,6 +175,24 @@ def test_a_zombie_is_fenced(tmp_path: Path, journal: Path, log: Path) -> None:
             assert first.wait() == 3
             assert eventually(lambda: held(journal) == lines)
             assert second.drain() == 0
+    assert held(journal) == lines
+
+
+def test_it_takes_over_from_a_process_of_an_earlier_run_that_wakes(
+    tmp_path: Path, journal: Path, log: Path
+) -> None:
+    """That one slept between reading its command and claiming its epoch."""
+    lines = append(log, 0, 500)
+    with ingest(tmp_path, "one", *following(log, journal)) as process:
+        assert eventually(lambda: held(journal) == lines)
+        woken = JournalWriter(open_stream(journal), "ingest")
+        lines += append(log, 500, 500)
+        assert eventually(lambda: held(journal) == lines)
+        woken.append("never stored")
+        with pytest.raises(FencedError):
+            woken.flush()
+        woken.abandon()
+        assert process.drain() == 0
     assert held(journal) == lines
 
 

@@ -6,8 +6,10 @@ import datetime as dt
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,9 +130,31 @@ def test_ls_tells_what_receivers_said(lines: JournalStream, journal: str) -> Non
     said = Status("run", "r0-00000000", "restarting", "worker-7", 4711, 1_795_000_000_000)
     write_status(lines, "r0", said)
     line = "receiver r0 said at 2026-11-18 11:06:40+00:00: restarting as r0-00000000, process 4711"
-    assert f"{line} on worker-7\n" in succeed("ls", journal)
-    write_status(lines, "r0", replace(said, errors=2, last_error="no route\nto host"))
+    assert f"{line} on worker-7, " in succeed("ls", journal)
+    stopped = replace(said, state="stopped", errors=2, last_error="no route\nto host")
+    write_status(lines, "r0", stopped)
+    line = line.replace("restarting", "stopped")
     assert f"{line} on worker-7; 2 errors, the last: no route to host\n" in succeed("ls", journal)
+
+
+def test_ls_tells_of_receivers_that_were_killed(lines: JournalStream, journal: str) -> None:
+    """One on this host has no process; of one elsewhere only the age of what it said is known."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    now_ms = time.time_ns() // 1_000_000
+    killed = Status("run", "r0-00000000", "started", socket.gethostname(), process.pid, now_ms)
+    write_status(lines, "killed", killed)
+    write_status(lines, "alive", replace(killed, pid=os.getpid()))
+    write_status(lines, "away", replace(killed, host="worker-7", changed_ms=now_ms - 7_200_500))
+    shown = {
+        line.split()[1]: line for line in succeed("ls", journal).splitlines() if "said" in line
+    }
+    assert shown["killed"].endswith(", which has ended: it was killed")
+    assert shown["alive"].endswith(f"process {os.getpid()} on {socket.gethostname()}")
+    assert "worker-7, 2:00:0" in shown["away"]
+    facts = json.loads(succeed("ls", journal, "--json"))["streams"][0]["receivers"]
+    processes = {each["receiver"]: each["has_process"] for each in facts}
+    assert processes == {"killed": False, "alive": True, "away": None}
 
 
 def test_ls_cuts_no_name_on_a_narrow_terminal(tmp_path: Path) -> None:

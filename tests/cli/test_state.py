@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,13 @@ def test_get(place: Path, key: str, state: Any) -> None:
     assert line["touched_ms"] in (1000, 2000)
 
 
-def test_get_of_a_key_without_state(place: Path) -> None:
-    done = STATE.run("get", "nobody", "--checkpoint", str(place))
-    assert (done.exit_code, done.output) == (1, "")
+def test_get_of_a_key_without_state_is_an_error_and_prints_nothing(place: Path) -> None:
+    assert STATE.run("get", "absent", "--checkpoint", str(place)).exit_code == 1
+    with pytest.raises(ConfigError, match="key \"absent\" has no state in version 2000 of 'sums'"):
+        raise fail(place, "get", "absent")
+    hint = str(fail(place, "get", "true").hint)
+    assert "penstock state dump" in hint
+    assert lines(place, "get", shlex.split(hint[hint.index("'") :])[0])[0]["key"] == "true"
 
 
 def test_dump_of_the_newest_and_of_an_earlier_version(place: Path) -> None:

@@ -15,11 +15,15 @@ from pathlib import Path
 import pyspark
 
 
+def spark_environment() -> dict[str, str]:
+    """Return the environment of a driver: local-cluster starts executors from SPARK_HOME."""
+    return {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+
+
 class Driver:
     """One driver process. Its standard output's lines are what it reports."""
 
     def __init__(self, program: Path, args: Sequence[str], errors: Path) -> None:
-        spark_home = str(Path(pyspark.__file__).parent)  # local-cluster starts executors from it
         with errors.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(program), *args],
@@ -27,7 +31,7 @@ class Driver:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "SPARK_HOME": spark_home},
+                env=spark_environment(),
                 start_new_session=True,
             )
         self._errors = errors

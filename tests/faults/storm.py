@@ -111,6 +111,20 @@ class Site:
         tables = (pq.ParquetFile(file).read() for file in files)
         return self.source.balance(Counter(v for t in tables for v in t["value"].to_pylist()))
 
+    def twice(self) -> str:
+        """Return in which files of the sink records are that came twice, for a failed test.
+
+        Two writes (the hex digits in the files' names) of one batch are Spark's, which wrote it
+        over; two batches are the journal's, which has them twice.
+        """
+        places: dict[str, list[str]] = {}
+        for file in sorted(self.sink.glob("batch=*/*.parquet")):
+            where = f"{file.parent.name}/{file.name[:19]}"
+            for value in pq.ParquetFile(file).read(["value"])["value"].to_pylist():
+                places.setdefault(value, []).append(where)
+        counts = Counter(tuple(files) for files in places.values() if len(files) > 1)
+        return "\n".join(f"{count} in {', '.join(files)}" for files, count in counts.items())
+
     def settle(self) -> Balance:
         """Wait until nothing is missing, and until what may still come has come."""
         eventually(lambda: not self.balance().lost, _PATIENCE_S)

@@ -7,7 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,24 @@ def test_executor_killed(site: Site) -> None:
             _wait_receiver(site, other_than=receiver)
             driver.wait_line("committed", START_S)
         verdict = site.settle(driver)
+    assert verdict.ok, verdict
+
+
+def test_driver_that_wakes_beside_its_successor(site: Site) -> None:
+    """It slept, and its lock was out of reach: it ends by itself, and ends no other's receivers."""
+    with site.driver() as first, ExitStack() as later:
+        with site.writer.running():
+            first.wait_line("committed", START_S)
+            before = _wait_receiver(site)
+            os.kill(first.process.pid, signal.SIGSTOP)
+            (site.checkpoint / "driver.lock").unlink()
+            second = later.enter_context(site.driver())
+            second.wait_line("committed", START_S)
+            receiver = _wait_receiver(site, other_than=before)
+            os.kill(first.process.pid, signal.SIGCONT)
+            assert first.process.wait(START_S) != 0
+        verdict = site.settle(second)
+        assert site.receiver_pid() == receiver
     assert verdict.ok, verdict
 
 

@@ -130,6 +130,8 @@ def test_what_is_announced_is_as_stated(storage: Storage) -> None:
     committed = begun.replace(b":0}", b":1}", 1)
     Retirer(consumer).commit({str(writer): 1}, [writer])
     assert storage.read(path) == committed + b',"retiring":{"r0-00000000":1}}'
+    consumer.commit({str(writer): 2}, retained={str(writer): 1}, swept={"r0": 0})
+    assert storage.read(path).endswith(b',"retained":{"r0-00000000":1},"swept":{"r0":0}}')
     consumer.commit({str(writer): 2})
     faulty.fail("delete")
     with pytest.raises(StorageError):

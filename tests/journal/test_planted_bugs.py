@@ -7,7 +7,7 @@ belongs in this list.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +33,14 @@ from penstock.journal import (
     progress,
     reader,
 )
+from penstock.journal.bad_records import dead_letters
+from penstock.journal.bad_records.replayed_records import ReplayedRecords
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
-from penstock.journal.retention import registration, retirement, retirer
+from penstock.journal.retention import registration, retirement, retirer, shortening
 from penstock.journal.retention.consumer_files import ConsumerEntry
 from penstock.journal.retention.retirement import Doomed
+from penstock.journal.retention.retirer import Retirer
 from penstock.journal.store import Store
 from penstock.journal.writer import publisher
 from penstock.journal.writer.buffer import StoreBuffer
@@ -54,7 +57,10 @@ from tests.journal import (
     test_epochs,
     test_offsets,
     test_reader,
+    test_replay,
     test_retention,
+    test_retirer,
+    test_room,
     test_schema,
     test_skip,
     test_writer,
@@ -426,8 +432,8 @@ def take_a_shrunken_journal_for_one_without_news(patch: Patch) -> None:
 def retire_one_record_too_far(patch: Patch) -> None:
     floor = retirement.floor_of
 
-    def generous(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
-        found = floor(writer, committed)
+    def generous(writer: WriterId, held: Iterable[Offsets]) -> int | None:
+        found = floor(writer, held)
         return found if found is None else found + 1
 
     patch.setattr(retirement, "floor_of", generous)
@@ -444,6 +450,30 @@ def retire_the_last_file_too(patch: Patch) -> None:
 @caught_by(alone(test_retention.test_the_slowest_consumer_holds_blocks_back))
 def retire_by_the_fastest_consumer(patch: Patch) -> None:
     patch.setattr(retirement, "min", max, raising=False)
+
+
+@caught_by(alone(test_retirer.test_another_consumer_retires_nothing_that_is_retained))
+def delete_what_is_only_retained(patch: Patch) -> None:
+    patch.setattr(ConsumerEntry, "held", property(lambda self: (self.offsets,)))
+
+
+@caught_by(alone(test_room.test_of_several_receivers_about_the_same_part_is_given_up))
+def shorten_below_what_is_committed(patch: Patch) -> None:
+    patch.setattr(shortening, "floor_of", lambda writer, held: None)
+    patch.setattr(retirement, "floor_of", lambda writer, held: None)
+
+
+@caught_by(alone(test_retirer.test_after_a_failed_step_another_writer_is_not_forgotten))
+def note_writers_only_when_they_are_done(patch: Patch) -> None:
+    moved = Retirer._moved
+
+    def forgetful(self: Retirer, writers: Any, held: Any) -> Any:
+        before = dict(self._floors)
+        floors = moved(self, writers, held)
+        self._floors = before
+        return floors
+
+    patch.setattr(Retirer, "_moved", forgetful)
 
 
 def the_races(retiring: Callable[[JournalStream], Side], held: str) -> Check:
@@ -470,8 +500,8 @@ def announce_nothing_from_batch_to_batch(patch: Patch) -> None:
 def look_at_the_consumers_only_before_the_announcement(patch: Patch) -> None:
     delete = retirement.delete_blocks
 
-    def trusting(stream: JournalStream, doomed: Doomed, committed: Mapping[str, Offsets]) -> int:
-        return delete(stream, doomed, {"any": {str(writer): 1 << 62 for writer in doomed}})
+    def trusting(stream: JournalStream, doomed: Doomed, held: Collection[Offsets]) -> int:
+        return delete(stream, doomed, [{str(writer): 1 << 62 for writer in doomed}])
 
     patch.setattr(retirement, "delete_blocks", trusting)
 
@@ -485,6 +515,33 @@ def take_a_name_over_without_holding_back(patch: Patch) -> None:
         return entry and replace(entry, offsets={})
 
     patch.setattr(registration, "read_consumer", without_offsets)
+
+
+# -- dead letters --
+
+
+def with_dead_letters(test: Callable[..., Any]) -> Check:
+    def check(folder: Path) -> None:
+        stream = JournalStream.create(open_storage(folder), "lines", RecordFormat())
+        helpers.write_blocks(stream, [["record"] * 100])
+        test(stream, dead_letters.create_dead_letters(stream))
+
+    return check
+
+
+@caught_by(
+    with_dead_letters(test_replay.test_two_programs_leave_a_letter_each_and_a_replay_stores_it_once)
+)
+def name_findings_alike_for_all_programs(patch: Patch) -> None:
+    name = dead_letters._finding_name
+    patch.setattr(dead_letters, "_finding_name", lambda cell, letters, _: name(cell, letters, ""))
+
+
+@caught_by(
+    with_dead_letters(test_replay.test_a_letter_that_comes_after_the_replay_is_not_stored_again)
+)
+def remember_what_is_replayed_within_one_replay_only(patch: Patch) -> None:
+    patch.setattr(ReplayedRecords, "to_json", lambda self: {})
 
 
 def note_writers(patch: Patch) -> list[JournalWriter]:

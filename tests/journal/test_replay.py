@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime, timezone
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -40,13 +41,13 @@ def dead(stream: JournalStream) -> JournalStream:
     return create_dead_letters(stream)
 
 
-def find(dead: JournalStream, *offsets: int, attempts: int = 1) -> None:
+def find(dead: JournalStream, *offsets: int, attempts: int = 1, program: str = "job") -> None:
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     letters = [
         DeadLetter(f"raw {at}".encode(), "ValueError", "bad", WRITER, at, now, attempts)
         for at in offsets
     ]
-    record_finding(dead, OffsetRange(WRITER, min(offsets), max(offsets) + 1), letters)
+    record_finding(dead, OffsetRange(WRITER, min(offsets), max(offsets) + 1), letters, program)
 
 
 def replayed(stream: JournalStream) -> list[str]:
@@ -63,6 +64,43 @@ def test_letters_become_records_and_are_freed(stream: JournalStream, dead: Journ
     find(dead, 7)
     assert replay(dead, stream) == 1
     assert replayed(stream) == ["raw 1", "raw 5", "raw 7"]
+
+
+def position(stream: JournalStream) -> dict[str, Any]:
+    newest = stream.newest(max(w for w in stream.writers() if w.receiver == "replay"))
+    assert newest is not None
+    return dict(newest.position)
+
+
+def test_two_programs_leave_a_letter_each_and_a_replay_stores_it_once(
+    stream: JournalStream, dead: JournalStream
+) -> None:
+    find(dead, 3, 7, program="a")
+    find(dead, 3, 7, program="b")  # cut as the other's
+    find(dead, 9, program="a")
+    find(dead, 9, 11, program="b")  # cut otherwise
+    collect(stream, dead)
+    assert sorted(letter["offset"] for letter in read_all(dead)) == [3, 3, 7, 7, 9, 9, 11]
+    assert replay(dead, stream) == 7
+    assert sorted(replayed(stream)) == ["raw 11", "raw 3", "raw 7", "raw 9"]
+
+
+def test_a_letter_that_comes_after_the_replay_is_not_stored_again(
+    stream: JournalStream, dead: JournalStream
+) -> None:
+    commit_consumer(stream, "quick", {WRITER: 50})
+    commit_consumer(stream, "slow", {WRITER: 5})
+    find(dead, 3, 7, 8, program="quick")
+    assert replay(dead, stream, limit=2) == 2
+    find(dead, 3, 7, 8, program="slow")
+    assert replay(dead, stream) == 4
+    assert replayed(stream) == ["raw 3", "raw 7", "raw 8"]
+    assert position(stream)["records"] == {"lines-dead": {WRITER: [[7, 9]]}}  # 3 comes no more
+    commit_consumer(stream, "slow", {WRITER: 50})
+    find(dead, 60, program="quick")
+    assert replay(dead, stream) == 1
+    assert position(stream)["records"] == {"lines-dead": {WRITER: [[60, 61]]}}
+    assert replayed(stream) == ["raw 3", "raw 7", "raw 8", "raw 60"]
 
 
 def test_replaying_nothing_leaves_nothing(stream: JournalStream, dead: JournalStream) -> None:

@@ -7,8 +7,15 @@ from collections import Counter
 import pytest
 
 from penstock.errors import LogFormatError, StorageError
-from penstock.journal import JournalStream, commit_consumer, consumers, remove_consumer
-from penstock.journal.layout import WriterId
+from penstock.journal import (
+    JournalStream,
+    commit_consumer,
+    consumers,
+    remove_consumer,
+    retire,
+)
+from penstock.journal.bounds.usage import StreamUsage
+from penstock.journal.layout import WriterId, block_path
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.retention.retirer import Retirer
 from penstock.testing import FaultyStorage
@@ -115,6 +122,20 @@ def test_after_a_failed_step_the_next_commit_goes_on(kind: str) -> None:
     assert starts(inner, writer) == [6]
 
 
+def test_after_a_failed_step_another_writer_is_not_forgotten() -> None:
+    inner, stream, storage = watched()
+    first = write_blocks(inner, BLOCKS)
+    retirer = driver(stream)
+    retirer.commit({str(first): 0}, [])
+    second = write_blocks(inner, [["h"]], close=False)
+    third = write_blocks(inner, [["i"]], close=False)
+    storage.fail("delete")
+    with pytest.raises(StorageError):
+        retirer.commit({str(third): 0}, [first, second, third])
+    retirer.commit({str(third): 1}, [third])
+    assert (starts(inner, first), starts(inner, second)) == ([7], [1])
+
+
 def test_a_consumer_that_was_removed_retires_nothing_until_it_is_back() -> None:
     inner, stream, storage = watched()
     writer = write_blocks(inner, BLOCKS, close=False)
@@ -141,3 +162,64 @@ def test_a_damaged_consumer_file_stops_it() -> None:
     with pytest.raises(LogFormatError, match="file cannot be read"):
         retirer.commit({str(writer): 6}, [writer])
     assert starts(stream, writer) == [0, 2, 3, 6]
+
+
+def test_what_is_retained_stays_although_it_is_committed() -> None:
+    stream = memory_stream()
+    writer = write_blocks(stream, BLOCKS, close=False)
+    retirer = driver(stream)
+    name = str(writer)
+    for committed, retained, left in [(3, 0, [0, 2, 3, 6]), (6, 3, [3, 6]), (7, 6, [6])]:
+        retirer.commit({name: committed}, [writer], {name: retained})
+        assert starts(stream, writer) == left
+        assert consumers(stream) == {"driver": {name: committed}}
+    assert retire(stream) == 0
+
+
+def test_another_consumer_retires_nothing_that_is_retained() -> None:
+    stream = memory_stream()
+    writer = write_blocks(stream, BLOCKS, close=False)
+    driver(stream).commit({str(writer): 6}, [writer], {str(writer): 2})
+    other = Retirer(register_consumer(stream, "other", "other"))
+    other.commit({str(writer): 7}, [writer])
+    assert retire(stream) == 0
+    assert starts(stream, writer) == [2, 3, 6]
+
+
+def test_an_entry_of_an_earlier_release_retains_what_is_not_committed() -> None:
+    stream = memory_stream()
+    writer = write_blocks(stream, BLOCKS, close=False)
+    stream.storage.create("s/consumers/old.json", b'{"offsets":{"r0-00000000":3},"owner":"x"}')
+    assert retire(stream) == 2
+    assert starts(stream, writer) == [3, 6]
+
+
+def test_after_many_epochs_a_start_costs_what_it_cost_before() -> None:
+    """Of epochs that hold nothing but a seal a driver, a new consumer, a receiver list none."""
+    inner, stream, storage = watched()
+
+    def start(epoch: int) -> list[int]:
+        """Commit twice, and return what a start of each costs then."""
+        latest = WriterId("r0", epoch)
+        retirer = driver(inner)
+        for _ in range(2):
+            retirer.commit({str(latest): 0}, [latest])
+        costs = []
+        for begin in (
+            lambda: driver(stream).commit({str(latest): 0}, [latest]),
+            lambda: register_consumer(stream, f"new-{epoch}", "n"),
+            lambda: StreamUsage(stream, count_records=False).look(),
+        ):
+            storage.operations.clear()
+            begin()
+            costs.append(len(storage.operations))
+        remove_consumer(inner, f"new-{epoch}")
+        return costs
+
+    for _ in range(3):
+        write_blocks(inner, [])
+    before = start(2)
+    seal = inner.storage.read(block_path("s", WriterId("r0", 0), 0))
+    for epoch in range(3, 300):
+        inner.storage.create(block_path("s", WriterId("r0", epoch), 0), seal)
+    assert start(299) == before

@@ -32,7 +32,12 @@ from penstock.journal import (
     advance,
     commit_consumer,
     retire,
+    verify_stream,
 )
+from penstock.journal.retention.registration import register_consumer
+from penstock.journal.retention.shortening import Shortened, shorten_retention
+from penstock.receivers import ReceiverSettings
+from penstock.receivers.supervisor.room import WriterRoom
 from penstock.storage import Storage
 from penstock.testing import FaultyStorage
 from penstock.testing.faulty_storage import Operation
@@ -42,6 +47,7 @@ from tests.journal.helpers import (
     clear_memory,
     memory_stream,
     read_all,
+    write_blocks,
 )
 from tests.waiting import eventually
 
@@ -600,3 +606,62 @@ def test_a_full_buffer_is_waited_for_also_when_room_is_not() -> None:
         writer.append(f"{n:0900d}")
     writer.close()
     assert len(read_all(stream)) == 50
+
+
+# -- what is only retained --
+
+
+def test_what_is_only_retained_gives_way_oldest_first() -> None:
+    stream = memory_stream()
+    member = Member(stream.storage, "r0", BYTES)
+    writer = str(member.writer.id)
+    job = register_consumer(stream, "job", "me")
+    member.fill()  # nothing is committed: the source waits
+    assert member.room.shortened == Shortened()
+    for _ in range(3):
+        end = member.writer.end_offset
+        job.commit({writer: end}, retained={})
+        assert retire(stream) == 0
+        for _ in range(10):
+            member.use_up()
+            assert block_bytes(stream) <= BOUND
+            member.room.look()
+        assert member.writer.end_offset > end
+        held = stream.blocks(writer)
+        assert 0 < held[0].start_offset <= end  # what is not committed stays
+        assert all(verdict.error is None for verdict in verify_stream(stream))
+        assert member.room.shortened.records == held[0].start_offset
+
+
+def test_of_several_receivers_about_the_same_part_is_given_up() -> None:
+    stream = memory_stream()
+    writers = [
+        write_blocks(stream, [["x" * RECORD]] * blocks, receiver=name, close=False)
+        for name, blocks in (("a", 40), ("b", 20))
+    ]
+    register_consumer(stream, "job", "me").commit({str(w): 100 for w in writers}, retained={})
+    size = block_bytes(stream)
+    shortened = shorten_retention(stream, size // 2)
+    assert size // 2 <= shortened.size_bytes <= size // 2 + 2 * RECORD
+    left = [len(stream.blocks(writer)) for writer in writers]
+    assert left in ([20, 10], [19, 10], [20, 9])
+    commit_consumer(stream, "late", {str(writers[0]): 25, str(writers[1]): 0})
+    shorten_retention(stream, size)
+    assert [stream.blocks(writer)[0].start_offset for writer in writers] == [25, 20 - left[1]]
+
+
+def test_that_the_period_is_shortened_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    stream = memory_stream()
+    member = Member(stream.storage, "r0", BYTES)
+    member.fill()
+    register_consumer(stream, "job", "me").commit(
+        {str(member.writer.id): member.writer.end_offset}, retained={}
+    )
+    room = WriterRoom(member.writer, ReceiverSettings(bounds=BYTES))
+    room.look()
+    member.store(RECORD * 10)
+    for _ in range(3):
+        room.look()
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert "reprocessing period of stream s is shortened" in said
+    assert "that all consumers have committed" in said

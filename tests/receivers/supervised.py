@@ -30,9 +30,10 @@ def supervise(
     receiver: Receiver,
     settings: ReceiverSettings = HASTY,
     parent: Callable[[], int] = lambda: 1,
+    run: str = RUN,
 ) -> ReceiverSupervisor:
     """Return what runs a receiver ``r0``, whose commands are the test's to give."""
-    return ReceiverSupervisor(ReceiverTask(receiver, stream, "r0", RUN, settings), parent)
+    return ReceiverSupervisor(ReceiverTask(receiver, stream, "r0", run, settings), parent)
 
 
 @contextmanager

@@ -114,7 +114,7 @@ def test_missed_rotations_are_the_unknown_newer_ones_in_the_order_of_time() -> N
         sibling("app.log.6.gz", 6, 400),
         sibling("else.log.1", 7, 400),
     ]
-    missed = missed_rotations(mark(), files, known={FileId(1, 1)})
+    missed = missed_rotations([mark()], files, known={FileId(1, 1)})
     assert [file.name for file in missed] == ["app.log.3", "app.log.2", "app.log.1"]
 
 
@@ -124,8 +124,33 @@ def test_a_forgotten_file_is_never_taken_for_a_missed_one(times: list[int]) -> N
     marks = [mark(inode, mtime_ns) for inode, mtime_ns in enumerate(sorted(times))]
     kept = [m for i, m in enumerate(marks) if not superseded(m, marks[i + 1 :])]
     names = [sibling(f"app.log.{i}", m.file_id.inode, m.mtime_ns) for i, m in enumerate(marks[:-1])]
-    assert missed_rotations(marks[-1], names, {m.file_id for m in kept}) == []
+    assert missed_rotations(marks, names, {m.file_id for m in kept}) == []
     assert kept[-2:] == marks[-2:]
+
+
+def rotations(names: list[str]) -> list[Sibling]:
+    """Siblings whose inodes count up in the order of rotation, and whose times count down."""
+    return [sibling(f"app.log.{name}", inode, -inode) for inode, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("names", [["4", "3", "2", "1"], ["8", "9", "10", "11"]])
+def test_numbers_tell_what_was_missed_although_the_clock_went_back(names: list[str]) -> None:
+    """Two of the files are known; the one before them was forgotten, the one after them missed."""
+    known = [mark(inode) for inode in (1, 2)]
+    missed = missed_rotations(known, rotations(names), {FileId(1, 1), FileId(1, 2)})
+    assert [each.file_id.inode for each in missed] == [3]
+
+
+def test_numbers_of_one_known_file_count_when_the_clock_is_seen_to_have_gone_back() -> None:
+    files = rotations(["3", "2", "1"])
+    for went_back, expected in ((True, [1, 2]), (False, [])):
+        missed = missed_rotations([mark(0)], files, {FileId(1, 0)}, clock_went_back=went_back)
+        assert [each.file_id.inode for each in missed] == expected
+
+
+def test_dates_in_names_are_no_numbers_of_rotations() -> None:
+    files = rotations(["20240131", "20240130", "2024"])
+    assert missed_rotations([mark(0)], files, {FileId(1, 0)}, clock_went_back=True) == []
 
 
 @given(

@@ -643,3 +643,76 @@ class TestTrouble:
         monkeypatch.undo()
         rest = run_until(tail(tmp_path / "*.log"), 1, host.last_position())
         assert rest.records == ["line of 3.log"]
+
+
+# -- a clock that is set back --
+
+HOUR_NS = 3_600 * 10**9
+
+
+def set_back(path: Path, seconds: int) -> None:
+    """Give a file the time that it has when it is written that long after a step of an hour."""
+    then_ns = START_NS - HOUR_NS + seconds * 10**9
+    os.utime(path, ns=(then_ns, then_ns))
+
+
+START_NS = 1_700_000_000 * 10**9
+
+
+def rotate(log: Path, count: int) -> None:
+    """Rotate as logrotate does: the highest number is the oldest."""
+    for number in range(count, 0, -1):
+        older = log.with_name(f"{log.name}.{number}")
+        if older.exists():
+            older.rename(log.with_name(f"{log.name}.{number + 1}"))
+    log.rename(log.with_name(f"{log.name}.1"))
+
+
+def test_rotations_that_were_missed_are_found_although_the_clock_went_back(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "app.log"
+    append(log, "a")
+    os.utime(log, ns=(START_NS, START_NS))
+    host = run_until(tail(log), 1)
+    append(log, "b")
+    os.utime(log, ns=(START_NS, START_NS))
+    for seconds, line in enumerate(["c", "d", "e"], start=1):  # while the receiver is down
+        rotate(log, 3)
+        append(log, line)
+        set_back(log, seconds)
+    assert run_until(tail(log), 4, host.last_position()).records == ["b", "c", "d", "e"]
+
+
+def test_a_copy_is_found_although_the_clock_went_back(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, "a")
+    os.utime(log, ns=(START_NS, START_NS))
+    host = run_until(tail(log), 1)
+    append(log, "b")
+    shutil.copyfile(log, tmp_path / "app.log.1")
+    set_back(tmp_path / "app.log.1", 1)
+    log.write_text("c\n")
+    set_back(log, 2)
+    again = run_until(tail(log), 2, host.last_position())
+    assert (again.records, again.errors) == (["b", "c"], [])
+
+
+def test_a_clock_that_goes_back_has_nothing_read_again(tmp_path: Path) -> None:
+    """The files that were read and forgotten bear later times than the one that rotates then."""
+    log = tmp_path / "app.log"
+    followed = follow(log)
+    lines: list[str] = []
+    for number in range(8):
+        if log.exists():
+            rotate(log, 9)
+        lines.append(f"line {number}")
+        append(log, lines[-1])
+        then_ns = START_NS + number * 10**9
+        if number < 5:
+            os.utime(log, ns=(then_ns, then_ns))
+        else:
+            set_back(log, number)
+        followed.look()
+        assert lines_of_a_round(followed) == lines[-1:]
+    followed.close()

@@ -158,6 +158,18 @@ def test_list_of_no_folder_is_empty(storage: Storage) -> None:
     assert list(storage.list("file")) == []
 
 
+def test_find_gives_the_files_at_any_depth(storage: Storage) -> None:
+    for path in ("b/2", "b/10", "a", "b/sub/x", "c/y", "bc"):
+        storage.create(path, b"12345")
+
+    assert list(storage.find()) == ["a", "b/10", "b/2", "b/sub/x", "bc", "c/y"]
+    assert list(storage.find("b")) == ["b/10", "b/2", "b/sub/x"]
+    assert list(storage.find("nowhere")) == []
+    assert list(storage.find("a")) == []
+    storage.delete("b/sub/x")
+    assert list(storage.find("b/sub")) == []
+
+
 def test_list_is_never_stale(storage: Storage) -> None:
     other = pickle.loads(pickle.dumps(storage))
     for number in range(5):

@@ -1,6 +1,6 @@
 """Programs stepped by a manual clock; none outlives its test."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark import SparkContext
@@ -27,3 +27,12 @@ def ssc(sc: SparkContext, clock: ManualClock) -> Iterator[StreamingContext]:
     ssc = StreamingContext(sc, 1, clock=clock)
     yield ssc
     ssc.stop(stopSparkContext=False)
+
+
+@pytest.fixture
+def retain(sc: SparkContext) -> Iterator[Callable[[int], None]]:
+    """Sets how many batches the logs of the programs that follow keep."""
+    name = "spark.sql.streaming.minBatchesToRetain"
+    conf = sc._jsc.sc().conf()
+    yield lambda batches: conf.set(name, str(batches))
+    conf.remove(name)

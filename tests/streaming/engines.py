@@ -32,6 +32,22 @@ def collect(stream: Any, seen: list[tuple[float, Any]]) -> None:
     stream.foreachRDD(lambda time, rdd: seen.append((time.timestamp(), plain(rdd.collect()))))
 
 
+seen: dict[str, dict[float, Any]] = {}
+"""What outputs saw that ``keep`` them here, by name and batch time."""
+
+
+def keep(name: str, stream: Any) -> None:
+    """Have the output keep what it sees, also after it was read from a graph checkpoint."""
+
+    def note(time: Any, rdd: Any) -> None:
+        from tests.streaming import engines  # not the copy that was pickled with the function
+
+        records = sorted(map(plain, rdd.collect()), key=repr)
+        engines.seen.setdefault(name, {})[time.timestamp()] = records
+
+    stream.foreachRDD(note)
+
+
 @contextmanager
 def ours(sc: SparkContext) -> Iterator[tuple[StreamingContext, Stepper]]:
     clock = ManualClock()

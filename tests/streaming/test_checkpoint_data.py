@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 from collections.abc import Sequence
 from typing import Any, cast
@@ -55,11 +56,15 @@ class Run:
         operator: Operator = COUNTS,
         shape: dict[str, int] | None = None,
         aligned: bool = True,
+        planned_ms: int | None = None,
     ) -> None:
         self.data = StateCheckpointData(operator, shape or {})
         self.data.open(cast("Any", place))
         self.restart_ms, self.restored = self.data.restore(
-            done_ms, is_aligned=lambda _: aligned, initial=lambda: None
+            done_ms,
+            1_000_000 if planned_ms is None else planned_ms,
+            is_aligned=lambda _: aligned,
+            initial=lambda: None,
         )
 
     def batch(self, time_ms: int, newest_ms: int | None = None) -> None:
@@ -197,9 +202,12 @@ def test_a_graph_checkpoint_holds_the_operator_alone(place: Place) -> None:
     copy = pickle.loads(pickle.dumps(run.data))
     assert copy.currentCheckpointFiles == {}
     with pytest.raises(StreamingError, match="no place"):
-        copy.restore(2000, is_aligned=bool, initial=lambda: None)
+        copy.restore(2000, 2000, is_aligned=bool, initial=lambda: None)
     copy.open(place)
-    assert copy.restore(2000, is_aligned=bool, initial=lambda: None) == (2000, {2000: "rdd-2000"})
+    assert copy.restore(2000, 2000, is_aligned=bool, initial=lambda: None) == (
+        2000,
+        {2000: "rdd-2000"},
+    )
 
 
 def test_log_messages(place: Place, caplog: pytest.LogCaptureFixture) -> None:
@@ -269,3 +277,15 @@ def test_look_backs_add_up_along_the_way_and_the_longest_counts() -> None:
 def test_what_a_stream_remembers_itself_its_parents_keep_too() -> None:
     source = Stream()
     assert look_back(20, [Stream(source, own_ms=6), source]) == [14, 14]
+
+
+def test_state_of_batches_that_the_offset_log_lacks_is_refused(place: Place) -> None:
+    Run(place, planned_ms=-1)
+    first = Run(place, planned_ms=-1)  # killed before its first batch was planned
+    for time_ms in (1000, 2000):
+        first.batch(time_ms)
+    assert Run(place, 1000, planned_ms=2000).restart_ms == 1000  # 2000 runs again
+    with pytest.raises(RecoveryMismatchError, match=r"kept at 2000 ms.*is of 1000 ms") as caught:
+        Run(place, 1000, planned_ms=1000)
+    os.unlink(str(caught.value.hint).partition("file://")[2])
+    assert Run(place, 1000, planned_ms=1000).restored == {1000: "rdd-1000"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +32,72 @@ def test_timer_calls_at_every_multiple_of_the_period_and_leaves_none_out() -> No
     assert [calls.get(timeout=WAIT_S) for _ in range(3)] == [1200, 1300, 1400]
     assert timer.stop() == 1500
     assert calls.empty()
+
+
+YEAR_MS = 365 * 86_400_000
+
+
+@pytest.fixture
+def ticking() -> Iterator[tuple[ManualClock, queue.Queue[int]]]:
+    """A timer of a period of 100 ms, whose first call was due at 1100 ms and came."""
+    clock = ManualClock(1050)
+    calls: queue.Queue[int] = queue.Queue()
+    timer = RecurringTimer(clock, 100, calls.put, "timer")
+    timer.start(1100)
+    clock.advance(50)
+    assert calls.get(timeout=WAIT_S) == 1100
+    yield clock, calls
+    timer.stop()
+
+
+Ticking = tuple[ManualClock, "queue.Queue[int]"]
+
+
+def tick(ticking: Ticking, by_ms: int = 100) -> int:
+    clock, calls = ticking
+    assert calls.empty()
+    clock.advance(by_ms)
+    return calls.get(timeout=WAIT_S)
+
+
+def test_timer_goes_on_when_the_clock_is_set_back(
+    ticking: Ticking, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticking[0].set_wall(-YEAR_MS)
+    assert [tick(ticking) for _ in range(3)] == [1200, 1300, 1400]
+    assert "The clock of this machine was set back by 31536000.0 s" in caplog.text
+    ticking[0].set_wall(YEAR_MS + 1000)  # and forward again, by more
+    assert [tick(ticking) for _ in range(2)] == [2500, 2600]
+
+
+def test_timer_calls_once_when_the_clock_is_set_forward(
+    ticking: Ticking, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticking[0].set_wall(YEAR_MS + 30)
+    ahead_ms = YEAR_MS // 100 * 100
+    assert tick(ticking) == ahead_ms + 1200
+    assert "went forward by 31536000.0 s at once" in caplog.text
+    assert tick(ticking, 70) == ahead_ms + 1300
+    assert ticking[1].empty()
+
+
+def test_timer_is_not_held_up_by_a_first_time_a_year_away() -> None:
+    clock = ManualClock(1050)
+    calls: queue.Queue[int] = queue.Queue()
+    timer = RecurringTimer(clock, 100, calls.put, "timer")
+    timer.start(1100 + YEAR_MS)
+    assert [tick((clock, calls)) for _ in range(2)] == [1100 + YEAR_MS, 1200 + YEAR_MS]
+    assert timer.stop() == 1300 + YEAR_MS
+
+
+def test_ticks_lie_on_the_period_after_their_origin() -> None:
+    timer = RecurringTimer(ManualClock(), 300, lambda _: None, "timer")
+    assert [timer.first_tick_after(time_ms, 1000) for time_ms in (999, 1000, 1299, 1300)] == [
+        1000,
+        1300,
+        1300,
+        1600,
+    ]
 
 
 def test_timer_that_was_never_started_stops() -> None:

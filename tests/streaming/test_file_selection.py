@@ -46,8 +46,10 @@ def test_a_window_after_a_gap_reaches_back_to_the_first_tick_in_it() -> None:
     assert span(window(FileOffset(15_000, 20_000), 90_000)) == (16_000, 90_000)
 
 
-def test_windows_never_go_back() -> None:
-    assert span(window(FileOffset(15_000, 20_000), 19_000)) == (15_000, 20_000)
+def test_windows_begin_anew_when_the_clock_was_set_back() -> None:
+    back = window(FileOffset(15_000, 20_000), 12_000)
+    assert span(back) == (7_000, 12_000)
+    assert span(window(back, 13_000)) == (8_000, 13_000)
 
 
 def test_offset_holds_its_own_files_under_their_folders() -> None:

@@ -287,6 +287,23 @@ def test_files_before_during_and_after_downtime_count_once(
     assert seen == [f"{name}{number}" for name in "abc" for number in (1, 2, 3)]
 
 
+def test_files_are_taken_when_the_clock_was_a_year_ahead_once(
+    program: Any, inbox: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    year_ms = 365 * 86_400_000
+    seen = []
+    for name, set_by_ms in (("a", year_ms), ("b", -year_ms), ("c", 0)):
+        with program() as run:
+            for number in (1, 2):
+                put(inbox / f"{name}{number}", f"{name}{number}", clock.time_ms() / 1000 + 0.5)
+                run.stepper.step()
+        seen += [record for records in run.seen for record in records]
+        clock.advance(120_000)
+        clock.set_wall(set_by_ms)
+    assert seen == ["a1", "a2", "b1", "b2", "c1", "c2"]
+    assert "Stream in: the clock of this machine was set back" in caplog.text
+
+
 def fail_once(ssc: StreamingContext, lines: DStream, flag: Path) -> None:
     def output(rdd: Any) -> None:
         if not flag.exists():
@@ -422,7 +439,7 @@ def test_a_committed_file_may_go(program: Any, inbox: Path) -> None:
 def test_graceful_stop_takes_what_is_there_and_no_empty_batch(program: Any, inbox: Path) -> None:
     with program() as run:
         run.stepper.step()
-        put(inbox / "a", "a", START_S + 1.5)
+        put(inbox / "a", "a", START_S + 0.5)
         run.ssc.stop(stopSparkContext=False, stopGraceFully=True)
     with program() as idle:
         idle.ssc.stop(stopSparkContext=False, stopGraceFully=True)
@@ -446,8 +463,9 @@ def test_a_stream_from_a_graph_checkpoint_goes_on_where_it_was(
     stream = ssc.textFileStream(str(inbox), name="in")
     put(inbox / "a", "a", START_S + 1)
     assert isinstance(stream, FileInputDStream)
+    clock.advance(2_000)
     taken = stream.latest_offset(None, START_S * 1000 + 1000)
-    clock.advance(60_000)
+    clock.advance(58_000)
     again = CPickleSerializer().loads(CPickleSerializer().dumps(stream))
     again.attach(ssc)
     assert again.latest_offset(None, START_S * 1000 + 1000) == taken

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from pyspark import RDD, SparkContext
 
+from penstock.checkpoint import CheckpointLocation
+from penstock.checkpoint.journal_offsets import parse_offsets
 from penstock.errors import BatchFailedError, ConfigError
 from penstock.journal import (
     JournalStream,
@@ -30,6 +32,8 @@ from penstock.testing.stepper import Stepper
 from tests.journal.helpers import write_blocks
 
 pytestmark = pytest.mark.spark
+
+Retain = Callable[[int], None]
 
 
 @pytest.fixture
@@ -126,13 +130,16 @@ def test_latest_is_what_comes_from_the_first_start_on(reader: Reader) -> None:
     assert reader.seen == [["b", "c"]]
 
 
-def test_a_new_reader_holds_blocks_back_before_its_first_batch(reader: Reader) -> None:
+def test_a_new_reader_holds_blocks_back_before_its_first_batch(
+    reader: Reader, retain: Retain
+) -> None:
+    retain(1)
     writer = write_blocks(reader.stream, [["a"], ["b"], ["c"]])
     with reader.running() as stepper:
         commit_consumer(reader.stream, "other", {str(writer): 3})
         assert retire(reader.stream) == 0
-        stepper.step(3)
-    assert reader.seen == [["a", "b", "c"], [], []]
+        stepper.step(4)
+    assert reader.seen == [["a", "b", "c"], [], [], []]
     assert len(reader.stream.blocks(writer)) == 1  # the seal: what is read is retired by the reader
 
 
@@ -168,8 +175,9 @@ def take(stream: JournalStream, start: dict[str, int]) -> tuple[list[Any], dict[
     return list(read_records(stream, ranges_between(start, end))), end
 
 
-def test_a_program_and_a_plain_reader_each_at_its_own_pace(reader: Reader) -> None:
+def test_a_program_and_a_plain_reader_each_at_its_own_pace(reader: Reader, retain: Retain) -> None:
     """Neither loses what it has yet to read, nor keeps what both have read."""
+    retain(1)
     stream = reader.stream
     commit_consumer(stream, "query", {})
     first = write_blocks(stream, [["a"], ["b"]], close=False)
@@ -182,7 +190,7 @@ def test_a_program_and_a_plain_reader_each_at_its_own_pace(reader: Reader) -> No
         assert records == ["a", "b", "c", "d"]
         write_blocks(stream, [["e"]], receiver="r1")
         commit_consumer(stream, "query", taken)
-        stepper.step(3)  # the program has left the first writer; its blocks go all the same
+        stepper.step(4)  # the program has left the first writer; its blocks go all the same
         assert [b.start_offset for b in stream.blocks(first)] == [2]
         assert [b.start_offset for b in stream.blocks(second)] == [1]
     records, taken = take(stream, taken)
@@ -190,22 +198,55 @@ def test_a_program_and_a_plain_reader_each_at_its_own_pace(reader: Reader) -> No
     assert [record for batch in reader.seen for record in batch] == ["a", "b", "c", "d", "e"]
 
 
-def test_a_window_keeps_what_it_looks_back_to(reader: Reader) -> None:
+def kept_batches(reader: Reader) -> dict[int, list[str]]:
+    """Process again, from the journal alone, each batch that the offset log still tells of."""
+    log = CheckpointLocation(reader.root).offsets
+    maps = {n: parse_offsets(str(log.require(n).sources[0]))["clicks"] for n in log.batch_ids()}
+    if 0 in maps:
+        maps[-1] = {}
+    return {
+        n: list(read_records(reader.stream, ranges_between(maps[n - 1], maps[n])))
+        for n in sorted(maps)
+        if n - 1 in maps
+    }
+
+
+def test_whoever_goes_back_within_the_log_finds_the_records(reader: Reader, retain: Retain) -> None:
+    retain(3)
+    number = 0
+    for _ in range(3):  # runs
+        with reader.running() as stepper:
+            for _ in range(4):
+                write_blocks(reader.stream, [[f"{number:02d}"]], close=False)
+                stepper.step()
+                number += 1
+                kept = kept_batches(reader)
+                assert kept == {n: [f"{n:02d}"] for n in kept}
+                assert len(kept) >= min(number, 3)
+    assert [*kept] == [9, 10, 11]
+    held = [
+        w.epoch for w in reader.stream.writers() if reader.stream.blocks(w)[0].start_offset == 0
+    ]
+    assert held[0] in (7, 8)  # and no more than that is kept
+
+
+def test_a_window_keeps_what_it_looks_back_to(reader: Reader, retain: Retain) -> None:
+    retain(1)
     stream = reader.stream
     reader.define = lambda clicks: clicks.window(3, 1).foreachRDD(  # type: ignore[method-assign]
         reader._collect
     )
     with reader.running() as stepper:
-        for number in range(6):
+        for number in range(9):
             write_blocks(stream, [[str(number)]], close=False)
             stepper.step()
         held = [w.epoch for w in stream.writers() if stream.blocks(w)[0].start_offset == 0]
-    assert reader.seen[-1] == ["3", "4", "5"]
-    assert held[-3:] == [3, 4, 5]
+    assert reader.seen[-1] == ["6", "7", "8"]
+    assert held[-3:] == [6, 7, 8]
     assert 0 not in held
     with reader.running() as stepper:
         stepper.step()
-    assert reader.seen[-1] == ["4", "5"]
+    assert reader.seen[-1] == ["7", "8"]
 
 
 def test_it_goes_on_from_its_graph_checkpoint(

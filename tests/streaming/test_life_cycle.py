@@ -194,7 +194,7 @@ def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
     assert running.wait(30)
     for _ in range(5):
         clock.advance(1000)
-    assert eventually(lambda: ssc._engine._generator._due.times_ms == (1_006_000,))  # type: ignore[union-attr]
+    assert eventually(lambda: ssc._engine._generator._due.next_ms == 1_006_000)  # type: ignore[union-attr]
     go_on.set()
     stepper.wait_completed(2)
     assert [info.batch_time_ms for info in stepper.completed] == [1_001_000, 1_006_000]
@@ -262,11 +262,16 @@ def test_no_checkpoint_location_on_a_cluster(
         ssc.start()
 
 
-def test_a_temporary_journal_is_removed_at_stop(ssc: StreamingContext) -> None:
+def test_a_temporary_journal_is_removed_at_stop(
+    ssc: StreamingContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "penstock.streaming.context")
     ssc.socketTextStream("localhost", 9).foreachRDD(ignore)
     ssc.start()
     journal = ssc.graph.receiver_inputs[0].journal
     assert journal.storage.exists("socket-0/stream.json")
+    location = journal.storage.url.removeprefix("file://").removesuffix("/journal")
+    assert f"offsets, commits and journal are in {location}" in caplog.text
     ssc.stop(stopSparkContext=False)
     assert not journal.storage.exists("socket-0/stream.json")
 

@@ -87,7 +87,8 @@ def test_files_stay_for_state_that_is_made_of_them(
     seen: list[Any] = []
 
     def lose_cache(rdd: RDD[Any]) -> None:
-        rdd.unpersist(blocking=True)
+        for cached in rdd.context._jsc.getPersistentRDDs().values():
+            cached.unpersist(True)
         seen.append(rdd.collect())
 
     sums = pairs.updateStateByKey(lambda new, old: sum(new) + (old or 0), 1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Iterator
+from operator import add, sub
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ import pytest
 from pyspark import SparkContext
 
 from penstock.errors import ConfigError, MissingBlockError, StreamingError
-from penstock.streaming import DStream, StreamingContext
-from penstock.streaming.scheduler.due_ticks import DueTicks
+from penstock.streaming import DStream, State, StateSpec, StreamingContext
+from penstock.streaming.scheduler.due_ticks import DueTick, DueTicks
 from penstock.streaming.window_times import Span, check_duration, step_window
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
@@ -49,8 +51,17 @@ def test_ticks_are_merged_into_the_latest_or_all_kept() -> None:
     for time_ms in (1, 2, 3):
         merged.add(time_ms)
         kept.add(time_ms)
-    assert [merged.take(), merged.take()] == [(3, 1), None]
-    assert [kept.take() for _ in range(4)] == [(1, 1), (2, 2), (3, 3), None]
+    assert [merged.take(), merged.take()] == [DueTick(3, since_ms=1), None]
+    assert [kept.take() for _ in range(4)] == [*(DueTick(t, since_ms=t) for t in (1, 2, 3)), None]
+
+
+def offsets_of(program: Program, batch_id: int) -> Any:
+    entry = program.root / "checkpoint" / "offsets" / str(batch_id)
+    return json.loads(entry.read_text().splitlines()[2])
+
+
+def count(key: str, value: int | None, state: State[int]) -> None:
+    state.update(1 + (state.get() if state.exists() else 0))
 
 
 @pytest.fixture
@@ -86,6 +97,80 @@ def test_an_incremental_window_goes_on_after_a_restart(program: Program) -> None
     run_batches(program, stepper, "d", "e", "f")
     stepper.step()
     assert [records for _, records in program.seen] == [[n] for n in "1234554"]
+
+
+def counted(lines: DStream) -> DStream:
+    """Return the lines of each window with their numbers, made with an inverse function."""
+    pairs = lines.map(lambda line: (line, 1))
+    counts = pairs.reduceByKeyAndWindow(add, sub, 5, 1, 1, lambda pair: pair[1] > 0)
+    return counts.map(lambda pair: f"{pair[0]}{pair[1]}")
+
+
+@pytest.mark.spark
+def test_the_slides_of_a_downtime_are_made_where_windows_hold_records(program: Program) -> None:
+    def windows(lines: DStream) -> DStream:
+        return lines.window(4, 2)
+
+    run_batches(program, program.start(windows), "a", "b", "c")
+    program.stop()
+    program.clock.advance(3_600_000)
+    stepper = program.start(windows)
+    stepper.wait_completed(2)
+    program.feed("d")
+    stepper.step()
+    stepper.step()
+    assert program.seen == [
+        (1002, ["a", "b"]),
+        (1004, ["a", "b", "c"]),
+        (1006, ["c"]),
+        (4604, ["d"]),
+    ]
+    plain = [offsets_of(program, batch_id) for batch_id in range(6)]
+    assert plain[2] == plain[3] == plain[4] != plain[5]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("downtime_s", [1, 4, 3600])
+def test_windows_with_an_inverse_go_on_over_a_downtime(program: Program, downtime_s: int) -> None:
+    run_batches(program, program.start(counted), "a", "b", "a")
+    program.stop()
+    program.clock.advance(downtime_s * 1000)
+    program.start(counted)
+    program.feed("c")
+    program.clock.advance(1000)
+    first = 1004 + downtime_s
+    windows = {
+        1001: ["a1"],
+        1002: ["a1", "b1"],
+        1003: ["a2", "b1"],
+        1004: ["a2", "b1"],
+        1005: ["a2", "b1"],
+        1006: ["a1", "b1"],
+        1007: ["a1"],
+        1008: [],  # the last one that says something new
+    }
+    expected = {time: records for time, records in windows.items() if time < first}
+    expected[first] = sorted(["c1", *windows.get(first, [])])
+    assert eventually(lambda: dict(program.seen) == expected), program.seen
+
+
+@pytest.mark.spark
+def test_state_of_windows_sees_each_of_them_over_a_downtime(program: Program) -> None:
+    def states(lines: DStream) -> DStream:
+        pairs = lines.window(2, 1).map(lambda line: (line, 1))
+        spec = StateSpec.function(count)
+        updated = pairs.updateStateByKey(lambda new, old: (old or 0) + len(new), 1)
+        return pairs.mapWithState(spec).stateSnapshots().union(updated).map(str)
+
+    run_batches(program, program.start(states), "a", "b")
+    program.stop()
+    program.clock.advance(100_000)
+    stepper = program.start(states)
+    stepper.wait_completed(1)
+    run_batches(program, stepper, "c", "d")
+    expected = sorted(["('a', 2)", "('b', 2)", "('c', 2)", "('d', 1)"] * 2)
+    assert [time for time, _ in program.seen] == [1001, 1002, 1003, 1103, 1104]
+    assert program.seen[-1][1] == expected
 
 
 @pytest.mark.spark
@@ -142,14 +227,48 @@ def test_logs_that_a_window_needs_are_kept(program: Program) -> None:
 
 
 @pytest.mark.spark
-def test_a_program_whose_batch_interval_changed_starts_its_slides_anew(program: Program) -> None:
+def test_a_program_whose_batch_interval_changed_goes_on_with_its_slides(program: Program) -> None:
     def windows(lines: DStream) -> DStream:
         return lines.window(6, 6)
 
     run_batches(program, program.start(windows), "a", "b")
     program.stop()
     run_batches(program, program.start(windows, interval=3), "c", "d")
-    assert program.seen == [(1008, ["c", "d"])]
+    program.stop()
+    run_batches(program, program.start(windows, interval=1.5), "e", "f", "g")
+    assert program.seen == [(1006, ["a", "b", "c", "d"]), (1012, ["e", "f", "g"])]
+
+
+YEAR_S = 31_536_000
+
+
+@pytest.mark.spark
+def test_windows_slide_on_when_the_clock_was_a_year_ahead_once(
+    program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    def windows(lines: DStream) -> DStream:
+        return lines.window(4, 2)
+
+    stepper = program.start(windows)
+    run_batches(program, stepper, "a", "b", "c")
+    program.clock.set_wall(YEAR_S * 1000)
+    program.feed("d")
+    program.clock.advance(1000)
+    stepper.wait_completed(6)  # of the year only what holds lines has batches
+    run_batches(program, stepper, "e")
+    program.stop()
+    program.clock.set_wall(-YEAR_S * 1000)
+    assert "ahead of the clock of this machine" not in caplog.text
+    run_batches(program, program.start(windows), "f", "g")
+    assert "ahead of the clock of this machine" in caplog.text
+    later = 1004 + YEAR_S
+    assert program.seen == [
+        (1002, ["a", "b"]),
+        (1004, ["a", "b", "c"]),
+        (1006, ["c"]),
+        (later, ["d"]),
+        (later + 2, ["d", "e", "f"]),
+    ]
 
 
 @pytest.fixture

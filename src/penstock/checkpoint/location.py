@@ -299,12 +299,15 @@ class CheckpointLocation:
         done = [i for i in commit_ids if i >= kept_from]
         plan = plan_recovery(kept, done)
         if plan.error is not None:
+            usual = (
+                "restore the missing files from a backup, or start with a new checkpoint location"
+            )
+            lost = self.offsets if plan.folder == "offsets" else self.commits
             raise LogGapError(
                 plan.error,
                 operation="recover",
                 path=self.url,
-                hint="restore the missing files from a backup, or start with a new checkpoint"
-                " location",
+                hint=lost.hint_for_damage(plan.missing[0].start, usual),
             )
         stale = (offset_ids[: -len(kept) or None], commit_ids[: len(commit_ids) - len(done)])
         return plan, BatchLives(plan, done, kept_from), stale

@@ -62,6 +62,10 @@ class MetadataLog(ABC, Generic[T]):
     def decode(self, data: bytes) -> T:
         """Return the entry in a file; raises MalformedLogError, saying what is wrong with it."""
 
+    def hint_for_damage(self, batch_id: int, usual: str) -> str:
+        """Return what to do about an entry that is missing or cannot be read."""
+        return usual
+
     def add(self, batch_id: int, entry: T) -> bool:
         """Write an entry if its batch id is not taken yet; return whether it was not.
 
@@ -98,7 +102,7 @@ class MetadataLog(ABC, Generic[T]):
                 operation="read log file",
                 path=self._storage.uri(path),
                 ids={"batch_id": batch_id},
-                hint=error.hint,
+                hint=self.hint_for_damage(batch_id, error.hint),
             ) from error.__cause__
 
     def require(self, batch_id: int) -> T:
@@ -184,11 +188,12 @@ class MetadataLog(ABC, Generic[T]):
 
     def _missing(self, gaps: Sequence[range]) -> LogGapError:
         names = describe_files(self._folder, gaps)
+        usual = f"restore {names} from a backup, or start with a new checkpoint location"
         return LogGapError(
             f"batches are missing from the log: {names} not found",
             operation="read log",
             path=self._storage.uri(self._folder),
-            hint=f"restore {names} from a backup, or start with a new checkpoint location",
+            hint=self.hint_for_damage(gaps[0].start, usual),
         )
 
     def _concurrent(self, batch_id: int) -> ConcurrentDriverError:

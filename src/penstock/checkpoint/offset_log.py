@@ -27,6 +27,7 @@ from penstock.checkpoint.log_format import (
     parse_json,
 )
 from penstock.checkpoint.metadata_log import MetadataLog
+from penstock.checkpoint.rollback import rollback_hint
 from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.storage import Storage
 
@@ -94,6 +95,11 @@ class OffsetLog(MetadataLog[OffsetSeq]):
                 ids={"batch_id": batch_id},
                 hint="run the program with the sources it had, or with a new checkpoint location",
             )
+
+    def hint_for_damage(self, batch_id: int, usual: str) -> str:
+        """See MetadataLog.hint_for_damage: the batches from the damage on can be planned anew."""
+        way_back = rollback_hint(self._storage, batch_id)
+        return usual if way_back is None else f"{usual}; {way_back}"
 
     def encode(self, entry: OffsetSeq) -> Sequence[str]:
         """See MetadataLog.encode."""

@@ -117,6 +117,10 @@ class RddMarks:
         """Remove a mark if it is there; raises StorageError when it cannot be removed."""
         self._files.delete(self._path(operator, time_ms))
 
+    def url(self, operator: str, time_ms: int) -> str:
+        """Return where a mark is."""
+        return self._storage.uri(self._path(operator, time_ms))
+
     def _path(self, operator: str, time_ms: int) -> str:
         return f"{self._folder}/{operator}/{time_ms}"
 

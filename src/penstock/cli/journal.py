@@ -9,7 +9,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Annotated
 
 import typer
@@ -171,10 +171,20 @@ def _receiver_line(facts: ReceiverFacts) -> str:
     when = datetime.fromtimestamp(said.changed_ms // 1000, timezone.utc).isoformat(" ")
     line = (
         f"receiver {facts.receiver} said at {when}: {said.state} as {said.writer}, "
-        f"process {said.pid} on {said.host}"
+        f"process {said.pid} on {said.host}{_process_note(facts)}"
     )
     error = " ".join((said.last_error or "").split())
     return f"{line}; {said.errors} errors, the last: {error}" if said.errors else line
+
+
+def _process_note(facts: ReceiverFacts) -> str:
+    """Return what is to be known of a process that may have been killed since it said so."""
+    if facts.status.state == "stopped":
+        return ""
+    if facts.has_process is None:
+        age = timedelta(seconds=max(facts.age_ms, 0) // 1000)
+        return f", {age} ago; whether it still exists is known on that host"
+    return "" if facts.has_process else ", which has ended: it was killed"
 
 
 def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:

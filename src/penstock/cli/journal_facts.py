@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -58,10 +61,16 @@ class ConsumerFacts:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverFacts:
-    """One receiver: what it last said of itself, which a killed one cannot take back."""
+    """One receiver: what it last said of itself, which a killed one cannot take back.
+
+    ``has_process`` says whether the process that said it exists; None for one on another host.
+    ``age_ms`` is the time since it was said, by this host's clock.
+    """
 
     receiver: str
     status: Status
+    has_process: bool | None
+    age_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +118,23 @@ def _look_at_receivers(stream: JournalStream, damage: list[str]) -> list[Receive
     for receiver in receivers_with_status(stream):
         try:
             if (status := read_status(stream, receiver)) is not None:
-                found.append(ReceiverFacts(receiver, status))
+                age_ms = time.time_ns() // 1_000_000 - status.changed_ms
+                found.append(ReceiverFacts(receiver, status, _has_process(status), age_ms))
         except LogFormatError as error:
             damage.append(str(error))
     return found
+
+
+def _has_process(status: Status) -> bool | None:
+    if status.host != socket.gethostname():
+        return None
+    try:
+        os.kill(status.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
 
 
 def _look_at_consumers(

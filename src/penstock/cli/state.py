@@ -60,7 +60,7 @@ def get_state(
     operator: _Operator = None,
     version: _AtVersion = None,
 ) -> None:
-    """Print the state of one key; exit status 1 when it has none."""
+    """Print the state of one key; a key without state is an error, with exit status 1."""
     storage = _open_trusted(checkpoint)
     name, chosen = _choose(storage, operator, version)
     wanted = _parse_key(key)
@@ -70,7 +70,13 @@ def get_state(
         with partition.open(chosen.tips[number]) as database:
             entry = database.get(encode_key(wanted))
     if entry is None:
-        raise typer.Exit(1)
+        raise ConfigError(
+            f"key {json.dumps(wanted)} has no state in version {chosen.time_ms} of {name!r}",
+            operation="get state",
+            path=storage.url,
+            ids={"operator": name},
+            hint=_absent_hint(key, wanted),
+        )
     typer.echo(_line(wanted, entry))
 
 
@@ -163,6 +169,14 @@ def _parse_key(text: str) -> Any:
 
 def _as_key(value: Any) -> Any:
     return tuple(map(_as_key, value)) if isinstance(value, list) else value
+
+
+def _absent_hint(text: str, wanted: Any) -> str:
+    """Return what to try for a key that is not there: text that is JSON is not a string's."""
+    other = "" if isinstance(wanted, str) else f"; the text {text} is the key '{json.dumps(text)}'"
+    return (
+        f"`penstock state dump` prints all keys; a key loses its state by removal or timeout{other}"
+    )
 
 
 def _line(key: Any, entry: Entry) -> str:

@@ -2,9 +2,8 @@
 
 ``RateEstimator`` and its kinds decide (pure), ``RateController`` keeps one input's limit,
 ``RateLimiter`` holds receivers to it, ``cut_range`` holds batches to it. ``InputRate`` brings
-together what bounds one input, ``RateOrders`` are changes at run time. ``penstock.rate.simulate``
-tries an estimator on scripted loads, and ``penstock.rate.measures`` tells how well it did. Nothing
-here needs Spark.
+together what bounds one input, ``RateOrders`` are changes at run time. Nothing here needs Spark.
+``penstock.testing.rate_simulator`` tries an estimator on scripted loads.
 """
 
 from penstock.rate.controller import RateController, RateDecision

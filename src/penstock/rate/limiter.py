@@ -40,7 +40,7 @@ class RateLimiter:
     Args:
         rate_records_per_s: the limit, None for none.
         block_interval_ms: the most time that may be saved up, and the longest look away.
-        clock: what time it is.
+        clock: how much time passed; setting the machine's clock changes nothing.
 
     Raises:
         ConfigError: the rate or the interval is not a finite number above 0.
@@ -60,8 +60,7 @@ class RateLimiter:
         )  # held by the thread that waits first: stores keep their order
         self._lock = threading.Lock()  # guards what follows
         self._paused = False
-        self._now_ms = self._clock.time_ms()
-        self._paid_ms = float(self._now_ms)
+        self._paid_ms = float(self._clock.monotonic_ms())
 
     @property
     def rate(self) -> float | None:
@@ -77,7 +76,7 @@ class RateLimiter:
         """
         rate = _checked(rate_records_per_s)
         with self._lock:
-            now_ms = self._look()
+            now_ms = self._clock.monotonic_ms()
             debt_ms = self._paid_ms - now_ms
             if rate is None or self._rate is None:
                 self._paid_ms = float(now_ms)
@@ -111,7 +110,7 @@ class RateLimiter:
                 if wait_ms == 0:
                     return True
                 look_ms = math.ceil(min(wait_ms, self._burst_ms))
-                self._clock.wait_until(self._clock.time_ms() + look_ms, stopped)
+                self._clock.wait_until(self._clock.monotonic_ms() + look_ms, stopped)
         return False
 
     def try_acquire(self, count: int) -> int:
@@ -145,7 +144,7 @@ class RateLimiter:
                 return math.ceil(self._burst_ms)
             if self._rate is None or count == 0:
                 return 0
-            now_ms = self._look()
+            now_ms = self._clock.monotonic_ms()
             cost_ms = count / self._rate * 1000
             paid_ms = max(self._paid_ms, now_ms - self._burst_ms)
             # What costs more than the bucket holds goes when it is full, and leaves a debt.
@@ -154,14 +153,6 @@ class RateLimiter:
                 return math.ceil(wait_ms)
             self._paid_ms = paid_ms + cost_ms
             return 0
-
-    def _look(self) -> int:
-        """Return the time; when the clock was set back, the bucket goes back with it."""
-        now_ms = self._clock.time_ms()
-        if now_ms < self._now_ms:
-            self._paid_ms += now_ms - self._now_ms
-        self._now_ms = now_ms
-        return now_ms
 
 
 def _checked(rate: float | None) -> float | None:

@@ -10,7 +10,7 @@ import resource
 import sys
 from contextlib import suppress
 
-__all__ = ["raise_descriptor_limit", "spare_descriptors"]
+__all__ = ["is_near_limit", "raise_descriptor_limit", "spare_descriptors"]
 
 _FOR_OTHERS = 128
 _LEAST = 16
@@ -22,6 +22,14 @@ def spare_descriptors() -> int:
     if soft == resource.RLIM_INFINITY:
         return sys.maxsize
     return max(soft - _FOR_OTHERS, _LEAST)
+
+
+def is_near_limit(descriptor: int) -> bool:
+    """Whether a new descriptor shows that few are left: the system gives the lowest free number."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return False
+    return descriptor >= soft - min(_FOR_OTHERS // 2, soft // 8)
 
 
 def raise_descriptor_limit() -> None:

@@ -15,12 +15,13 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from typing import Any
 
-from penstock.errors import AlreadyExistsError
+from penstock.errors import AlreadyExistsError, StorageError
 from penstock.state.database import Database, Origin
 from penstock.state.delta import (
     Delta,
@@ -41,6 +42,8 @@ from penstock.state.update import Update, pickle_state
 from penstock.storage import Storage
 
 __all__ = ["Partition"]
+
+_log = logging.getLogger(__name__)
 
 _LOADED_AT_A_TIME = 50_000
 
@@ -107,7 +110,10 @@ class Partition:
         layers = self._compacted(database, time_ms)
         tip = self._create_delta(Delta(time_ms, update.keys, layers), update)
         if oldest_tip is not None and len(layers) < len(database.origin.layers):
-            self.retire(oldest_tip)
+            try:
+                self.retire(oldest_tip)
+            except StorageError:  # the batch is done; the next merge tries again
+                _log.warning("Old files of state cannot be deleted", exc_info=True)
         return tip
 
     def outputs(self, tip: str | None, time_ms: int) -> Iterator[Any]:

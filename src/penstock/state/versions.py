@@ -7,6 +7,8 @@ Invariants:
    a batch that runs again finds what it did and does nothing again.
 2. Versions are published in the order of their batches.
 3. ``retire`` deletes the oldest first and always keeps the newest.
+4. A version is published after the driver has seen each file that it names, which executors wrote:
+   on a path that is not shared it would never see them.
 
 A version's time is that of its batch. An operator over windows has a version for each of its
 slides, which are not all batches; what came before a version is the next older one, whatever time
@@ -18,8 +20,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from penstock.errors import AlreadyExistsError, ConcurrentDriverError
-from penstock.state.layout import parse_version, version_path, versions_folder
+from penstock.errors import AlreadyExistsError, ConcurrentDriverError, UnsharedPathError
+from penstock.state.layout import (
+    parse_version,
+    partition_folder,
+    version_path,
+    versions_folder,
+)
 from penstock.state.state_file import encode_file, open_file
 from penstock.storage import Storage
 
@@ -75,13 +82,21 @@ def read_version(storage: Storage, operator: str, time_ms: int) -> Version:
 class VersionLog:
     """The versions of one operator, listed once; after that this is their only writer.
 
+    Args:
+        storage: holds the state of all operators.
+        operator: the operator's name.
+        check_files: whether to see that there is each file that a version names; without need where
+            this machine wrote them all.
+
     Raises:
         StorageError: they cannot be listed.
     """
 
-    def __init__(self, storage: Storage, operator: str) -> None:
+    def __init__(self, storage: Storage, operator: str, *, check_files: bool = True) -> None:
         self._storage = storage
         self._operator = operator
+        self._check_files = check_files
+        self._seen: frozenset[str] = frozenset()  # the files that the newest version names
         storage.sweep(versions_folder(operator))
         self._times = version_times(storage, operator)
 
@@ -95,8 +110,11 @@ class VersionLog:
 
         Raises:
             ConcurrentDriverError: another driver published another one.
+            UnsharedPathError: this process does not see files that it names.
             StorageError: it cannot be written.
         """
+        if self._check_files:
+            self._see_files(version)
         path = version_path(self._operator, version.time_ms)
         facts = {"partitions": [(part.tip, part.oldest_ms) for part in version.partitions]}
         try:
@@ -122,6 +140,31 @@ class VersionLog:
         while len(self._times) > 1 and self._times[1] <= needed_ms:
             self._storage.delete(version_path(self._operator, self._times[0]))
             del self._times[0]
+
+    def _see_files(self, version: Version) -> None:
+        """Check, by one listing, that the files are there which the version before did not name."""
+        tips = enumerate(version.tips)
+        named = frozenset(
+            f"{partition_folder(self._operator, number)}/{tip}" for number, tip in tips if tip
+        )
+        if new := named - self._seen:
+            # What a mounted file system lists may be older than what it finds by name.
+            unlisted = sorted(new.difference(self._storage.find(self._operator)))
+            missing = [path for path in unlisted if not self._storage.exists(path)]
+            if missing:
+                raise self._not_seen(missing, len(new))
+        self._seen = named
+
+    def _not_seen(self, missing: list[str], count: int) -> UnsharedPathError:
+        return UnsharedPathError(
+            f"the driver does not see {len(missing)} of {count} files that executors wrote for this"
+            f" version of the state of {self._operator!r}, such as {missing[0]}",
+            operation="publish state",
+            path=self._storage.url,
+            ids={"operator": self._operator},
+            hint="choose a checkpoint location on a file system that is mounted on every host, or "
+            "an object store, and check the mounts: an executor wrote to a path of its own host",
+        )
 
     def newest_before(self, time_ms: int) -> int | None:
         """Return the time of the newest version before that time, None when there is none."""

@@ -69,6 +69,19 @@ class Storage(ABC):
         Temporary files of unfinished creates are left out.
         """
 
+    def find(self, folder: str = "") -> Sequence[str]:
+        """Return the paths of all files in a folder and below it, sorted; none without the folder.
+
+        Other than what ``list`` returns, a name may not survive a power cut yet. One listing where
+        the store has such a one, else one for each folder.
+        """
+        prefix = f"{folder}/" if folder else ""
+        found: list[str] = []
+        for entry in self.list(folder):
+            path = f"{prefix}{entry.name}"
+            found.extend(self.find(path) if entry.is_folder else [path])
+        return sorted(found)
+
     @abstractmethod
     def delete(self, path: str) -> None:
         """Remove a file; one that is not there is no error (so a delete can be repeated).

@@ -155,6 +155,19 @@ class LocalStorage(Storage):
                 return []
             return sorted(self._describe(entries), key=attrgetter("name"))
 
+    def find(self, folder: str = "") -> Sequence[str]:
+        """See Storage.find."""
+        waiting, found = [self._locate(folder) if folder else self._root], []
+        with self._failures("list", folder):
+            while waiting:
+                with suppress(*_NO_FOLDER):
+                    for entry in self._syscalls.scan(waiting.pop()):
+                        if entry.is_dir():
+                            waiting.append(entry.path)
+                        elif not is_temporary(entry.name):
+                            found.append(os.path.relpath(entry.path, self._root))
+        return sorted(found)
+
     def delete(self, path: str) -> None:
         """See Storage.delete."""
         self.delete_all([path])

@@ -67,10 +67,10 @@ _SHOWS_UNFINISHED = "its driver shows a file under its name while it is still be
 REFUSED = {
     "az": "Spark has no such scheme; write abfss://container@account.dfs.core.windows.net/path",
     "ftp": _SHOWS_UNFINISHED,
-    "hdfs": "its driver (pyarrow) replaces existing files, both when it writes and when it renames",
+    "hdfs": "its driver (pyarrow) deletes an existing file to rename onto it; HDFS would refuse",
     "sftp": _SHOWS_UNFINISHED,
     "smb": _SHOWS_UNFINISHED,
     "ssh": _SHOWS_UNFINISHED,
-    "webhdfs": "its driver (fsspec) does not say whether a rename found the name taken",
+    "webhdfs": "its driver (fsspec) ignores WebHDFS's answer that a rename found the name taken",
 }
 """Why other protocols that one might expect cannot be used."""

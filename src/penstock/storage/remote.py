@@ -96,6 +96,17 @@ class FsspecStorage(Storage):
                 return []
             return sorted(_describe(found, place), key=attrgetter("name"))
 
+    def find(self, folder: str = "") -> Sequence[str]:
+        """See Storage.find."""
+        place = self._locate(folder) if folder else self._root
+        with self._failures("list", folder):
+            try:
+                found = self._files.find(place)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        paths = (path[len(self._root) :].lstrip("/") for path in found if path != place)
+        return sorted(path for path in paths if not is_temporary(path.rpartition("/")[2]))
+
     def delete(self, path: str) -> None:
         """See Storage.delete."""
         with self._failures("delete", path), suppress(FileNotFoundError):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD, StorageLevel
@@ -48,6 +49,9 @@ class BaseDStream(ABC):
 
     needs_every_tick = False
     """Whether ticks that come late must have batches of their own."""
+
+    has_windows = False
+    """Whether each RDD is made of the batches within a time, so that slides that passed matter."""
 
     def __init__(self, ssc: StreamingContext) -> None:
         ssc.check_extensible("add a stream")
@@ -136,6 +140,13 @@ class BaseDStream(ABC):
         """Return what ``needed_after`` is for parents, where it is ``after_ms`` for this stream."""
         return self.restarts_from(after_ms, done_ms)
 
+    def times_with_records(self, parents_ms: Sequence[int], until_ms: int) -> Sequence[int]:
+        """Return the times, up to ``until_ms``, at which this stream has records; ascending.
+
+        Parents have records at ``parents_ms``; for an input that is when it takes some.
+        """
+        return parents_ms
+
     # -- durations --
 
     def initialize(self, zero_ms: int) -> None:
@@ -208,8 +219,11 @@ class BaseDStream(ABC):
         if self.checkpoint_data is not None:
             self.checkpoint_data.open(place)
 
-    def restore_checkpoint_data(self, done_ms: int) -> None:
-        """Take up the RDD checkpoints that a run before left; batches up to then are committed."""
+    def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
+        """Take up the RDD checkpoints that a run before left.
+
+        Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
+        """
         if self.checkpoint_data is not None:
             self._generated.update(self.checkpoint_data.restore_all())
 

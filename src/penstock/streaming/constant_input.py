@@ -38,6 +38,7 @@ class ConstantInputDStream(InputDStream):
     """
 
     kind = "constant"
+    reports_input = False  # as in Spark
 
     def __init__(self, ssc: StreamingContext, rdd: RDD[Any], name: str | None = None) -> None:
         if not isinstance(rdd, RDD):
@@ -66,7 +67,7 @@ class ConstantInputDStream(InputDStream):
         """Learn where RDD checkpoints are."""
         self._place = place
 
-    def restore_checkpoint_data(self, done_ms: int) -> None:
+    def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
         """Write the RDD that the program gave, or read the one that its first run wrote.
 
         Raises:

@@ -163,7 +163,10 @@ class BatchInfo:
         return Time(self.batch_time_ms)
 
     def streamIdToInputInfo(self) -> Mapping[int, StreamInputInfo]:
-        """Return what it takes of each input, by the input's id."""
+        """Return what it takes of each input that reports it, by the input's id.
+
+        As in Spark a ``queueStream`` and a ``ConstantInputDStream`` report nothing.
+        """
         return self.inputs
 
     def submissionTime(self) -> int:

@@ -14,6 +14,7 @@ from penstock.streaming.events import StreamInputInfo
 from penstock.streaming.inputs import InputDStream, QueueInputDStream
 from penstock.streaming.journal_input import JournalInputDStream, JournalPlace
 from penstock.streaming.look_back import needed_after
+from penstock.streaming.missed_ticks import missed_ticks
 from penstock.streaming.operators import Operators
 from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.receiver_input import ReceiverInputDStream
@@ -53,6 +54,12 @@ class DStreamGraph:
     def writes_rdds(self) -> bool:
         """Whether RDD checkpoints are written."""
         return any(stream.writes_rdds for stream in self.streams())
+
+    @property
+    def is_written_by_executors(self) -> bool:
+        """Whether tasks write to the checkpoint location: blocks, dead letters, state, RDDs."""
+        journals = any(isinstance(stream, JournalInputDStream) for stream in self.inputs)
+        return journals or self.writes_rdds or bool(self.stored_state)
 
     @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
@@ -162,6 +169,31 @@ class DStreamGraph:
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(SourceRange(start, i.latest_offset(start, time_ms)) for i, start in pairs)
 
+    def plan_missed(
+        self, time_ms: int, starts: tuple[SourceOffset, ...]
+    ) -> tuple[SourceRange, ...]:
+        """Return what the batch of a tick takes that passed without one."""
+        pairs = zip(self.inputs, starts, strict=True)
+        return tuple(SourceRange(start, i.missed_offset(start, time_ms)) for i, start in pairs)
+
+    def missed_ticks(self, starts: tuple[SourceOffset, ...], passed: range) -> list[int]:
+        """Return which of the ticks that passed without a batch need one.
+
+        ``starts`` is where the next batch begins. Batches before are those that are remembered.
+        """
+        streams = list(self.streams())
+        if not passed or not any(stream.has_windows for stream in streams):
+            return []
+        batches = dict(self._batches)
+        taken: dict[BaseDStream, set[int]] = {
+            stream: {
+                *stream.missed_times(start, passed),
+                *(t for t, batch in batches.items() if stream.has_records(batch.sources[place])),
+            }
+            for place, (stream, start) in enumerate(zip(self.inputs, starts, strict=True))
+        }
+        return missed_ticks(streams, taken, passed)
+
     def has_records(self, planned: tuple[SourceRange, ...]) -> bool:
         """Whether any input has records in the ranges that were planned."""
         pairs = zip(self.inputs, planned, strict=True)
@@ -189,14 +221,16 @@ class DStreamGraph:
         for stream in self.streams():
             stream.open_rdd_checkpoints(place)
 
-    def restore_checkpoint_data(self, done_ms: int) -> None:
-        """Have streams take up what a run before left; batches up to ``done_ms`` are committed.
+    def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
+        """Have streams take up what a run before left.
+
+        Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
 
         Raises:
             CheckpointError: it cannot; says why.
         """
         for stream in self.streams():
-            stream.restore_checkpoint_data(done_ms)
+            stream.restore_checkpoint_data(done_ms, planned_ms)
 
     def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
         """Have batches see an earlier run's, as far as they look back from ``done_ms``.
@@ -245,13 +279,14 @@ class DStreamGraph:
         return min((batch.id for batch in list(self._batches.values())), default=None)
 
     def input_infos(self, batch: Batch) -> dict[int, StreamInputInfo]:
-        """Return what the batch takes of each input, by the input's id."""
+        """Return what the batch takes of each input that reports it, by the input's id."""
         pairs = zip(self.inputs, batch.sources, strict=True)
         return {
             stream.id: StreamInputInfo(
                 stream.id, stream.name, stream.record_count(planned), stream.metadata(planned)
             )
             for stream, planned in pairs
+            if stream.reports_input
         }
 
     def find_damage(self, batch: Batch, error: str) -> PenstockError | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
@@ -31,6 +31,11 @@ class InputDStream(DStream):
     kind = "input"
     takes_limits = False
     """Whether ``cut`` keeps to limits. Other inputs can be paused, and no more."""
+    reports_input = True
+    """Whether listeners are told what each batch takes of it (``streamIdToInputInfo``).
+
+    The rate is learned from that, so an input that ``takes_limits`` does.
+    """
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
@@ -66,6 +71,18 @@ class InputDStream(DStream):
         for the batch before. Called on the engine's planning thread, for batch times that only
         grow; must be quick and must not read the records.
         """
+
+    def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
+        """Return how far the batch of a tick goes that passed without one (``missed_ticks``).
+
+        An input whose records have no times of their own takes nothing new: what came meanwhile
+        is in the first batch after that.
+        """
+        return start
+
+    def missed_times(self, start: SourceOffset, ticks: range) -> Collection[int]:
+        """Return at which of the ticks that passed ``missed_offset`` would take records."""
+        return ()
 
     def cut(
         self, wanted: SourceRange, limits: RangeLimits, carry: Carry
@@ -214,6 +231,7 @@ class QueueInputDStream(InputDStream):
     """
 
     kind = "queue"
+    reports_input = False  # as in Spark
 
     def __init__(
         self,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import MissingBlockError, PenstockError, StreamingError
+from penstock.errors import (
+    MissingBlockError,
+    PenstockError,
+    RecoveryMismatchError,
+    StreamingError,
+)
 from penstock.journal import (
     JournalStream,
     RecordFormat,
@@ -47,6 +52,8 @@ class JournalPlace:
     """The journal in the program's own checkpoint location."""
     location_id: str
     """The checkpoint location's id: stays over restarts, and no two locations share one."""
+    oldest_ends: Callable[[], Sequence[SourceOffset]]
+    """Returns, for each input, where the oldest batches begin that may be processed again."""
 
 
 class JournalInputDStream(InputDStream):
@@ -72,6 +79,11 @@ class JournalInputDStream(InputDStream):
     def journal(self) -> JournalStream:
         """The journal's stream."""
         return self._open.stream
+
+    @property
+    def consumer_name(self) -> str:
+        """The name under which the program is registered as a consumer of the stream."""
+        return self._open.consumer.name
 
     @property
     def _open(self) -> _Opened:
@@ -104,7 +116,13 @@ class JournalInputDStream(InputDStream):
         stream = self.open_stream(place)
         check_spark_schema(stream)
         consumer = self.register(stream, place, begun=start is not None)
-        self._opened = _Opened(stream, consumer, StreamProgress(stream), Retirer(consumer))
+        self._opened = _Opened(
+            stream,
+            consumer,
+            StreamProgress(stream),
+            Retirer(consumer),
+            lambda: place.oldest_ends()[self.id],
+        )
 
     def has_columns(self) -> bool:
         """Pickled objects have no columns; everything else has."""
@@ -178,11 +196,14 @@ class JournalInputDStream(InputDStream):
         return True
 
     def on_released(self, done: SourceRange) -> None:
-        """Tell the journal, and retire the blocks that no consumer needs."""
+        """Tell the journal, and retire the blocks that no consumer needs.
+
+        Blocks that the offset log's entries name stay: whoever goes back within it finds the data.
+        """
         start, end = self._at(done.start), self._at(done.end)
         # A writer leaves the offsets in the batch after its last one, so look at both ends.
         writers = map(parse_writer, start.keys() | end.keys())
-        self._open.retirer.commit(end, filter(None, writers))
+        self._open.retirer.commit(end, filter(None, writers), self._retained())
 
     def ranges(self, wanted: SourceRange) -> list[OffsetRange]:
         """Return the offset ranges of the journal between two offsets of this input."""
@@ -191,6 +212,13 @@ class JournalInputDStream(InputDStream):
     def _at(self, place: SourceOffset) -> Offsets:
         """Return the offsets of a place; the beginning is where the consumer began."""
         return self._open.consumer.begin if place is None else self.partitions(place)
+
+    def _retained(self) -> Offsets:
+        """Return from where on blocks stay, so that batches can be processed again."""
+        try:
+            return self._at(self._open.oldest_end())
+        except RecoveryMismatchError:  # of a run whose inputs had other places
+            return self._open.consumer.begin
 
     def _is_given_free(self, part: OffsetRange) -> bool:
         committed = consumers(self.journal).get(self._open.consumer.name, {})
@@ -210,6 +238,8 @@ class _Opened:
     consumer: Consumer
     progress: StreamProgress
     retirer: Retirer
+    oldest_end: Callable[[], SourceOffset]
+    """Returns where the oldest batch begins that may be processed again."""
 
 
 def _lane(writer: str) -> Lane:

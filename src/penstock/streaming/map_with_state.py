@@ -24,7 +24,12 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
-from penstock.errors import MissingStateError, RecoveryMismatchError, StreamingError
+from penstock.errors import (
+    MissingStateError,
+    RecoveryMismatchError,
+    StorageError,
+    StreamingError,
+)
 from penstock.state import (
     LoadTask,
     OutputsTask,
@@ -38,8 +43,10 @@ from penstock.state import (
     partition_of,
     read_version,
 )
+from penstock.state.layout import version_path
 from penstock.storage import Storage
 from penstock.streaming.dstream import DStream
+from penstock.streaming.executors import has_executors
 from penstock.streaming.state_spec import StateSpec
 from penstock.streaming.stored_state import StoredStateStream
 
@@ -94,10 +101,10 @@ class MapWithStateDStream(DStream, StoredStateStream):
         """Find the versions that there are; raises StorageError."""
         self._run = _Run(self.ssc.sparkContext, storage, self.operator.name, self._spec)
 
-    def begin_state(self, first_ms: int, committed_ms: int | None) -> None:
+    def begin_state(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
         """Check that the state fits, or load the initial state where there is none yet."""
         every_batch = self.slide_ms == self.ssc.graph.batch_interval_ms
-        self._running().begin(first_ms, committed_ms if every_batch else None)
+        self._running().begin(first_ms, committed_ms if every_batch else None, planned_ms)
 
     def update_state(self, time_ms: int) -> None:
         """Run the updates of all batches up to that time that have not been run."""
@@ -151,7 +158,9 @@ class _Run:
         self.first_ms = 0
         self._sc = sc
         self._spec = spec
-        self._log = VersionLog(storage, operator)
+        # Memory is each process's own; else tasks on this host write where this process looks.
+        apart = has_executors(sc) or storage.url.startswith("memory:")
+        self._log = VersionLog(storage, operator, check_files=apart)
         self._versions: dict[int, Version] = {}
         self._waiting: dict[int, RDD[Any] | None] = {}
         self._updating = threading.Lock()
@@ -159,12 +168,13 @@ class _Run:
         self._slots: RDD[int] | None = None
         self._empty = Version(0, ())
 
-    def begin(self, first_ms: int, committed_ms: int | None) -> None:
+    def begin(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
         """Learn which batch comes first; raises what keeps the program from going on."""
         self.first_ms = first_ms
         if self._log.times:
             newest = self._read(self._log.times[-1])
             self._check(newest, committed_ms)
+            self._check_planned(planned_ms)
             count = len(newest.partitions)
         else:
             count = self._spec.partitions or self._sc.defaultParallelism
@@ -193,9 +203,19 @@ class _Run:
                     del self._waiting[time_ms]
 
     def retire(self, needed_ms: int) -> None:
-        """Delete the versions before the newest one that is not later than that."""
+        """Delete the versions before the newest one that is not later than that.
+
+        What cannot be deleted is tried again when the next batch is committed.
+        """
         with self._lock:
-            self._log.retire(needed_ms)
+            try:
+                self._log.retire(needed_ms)
+            except StorageError:
+                _log.warning(
+                    "Old versions of the state of operator %s cannot be deleted",
+                    self.place.operator,
+                    exc_info=True,
+                )
             kept = set(self._log.times)
             self._versions = {t: v for t, v in self._versions.items() if t in kept}
 
@@ -291,6 +311,25 @@ class _Run:
             )
         if committed_ms is not None and newest.time_ms < committed_ms:
             raise self._missing(committed_ms, "is missing, though that batch is committed")
+
+    def _check_planned(self, planned_ms: int) -> None:
+        """Refuse versions of batches that were taken out of the offset log.
+
+        Their records come again, in batches of later times, and would be counted twice.
+        """
+        ahead = [time_ms for time_ms in self._log.times if time_ms > max(planned_ms, 0)]
+        if ahead:
+            place = self.place
+            files = [place.storage.uri(version_path(place.operator, t)) for t in ahead]
+            raise RecoveryMismatchError(
+                f"the state of operator {place.operator!r} has a version of {ahead[-1]} ms, and "
+                f"the newest batch in the offset log is of {planned_ms} ms",
+                operation="recover",
+                path=place.storage.url,
+                ids={"operator": place.operator},
+                hint="restore the entries that the offset log lacks; when they were deleted to go "
+                f"back, delete the versions that belong to them: {', '.join(files)}",
+            )
 
     def _missing(self, time_ms: int, what: str) -> MissingStateError:
         return MissingStateError(

@@ -105,7 +105,9 @@ class ParsedDStream(DStream):
         assert self._tally is not None
         if self._bad_records == "drop":
             return Drop(self._tally)
-        return Fail() if self._dead is None else DeadLetters(self._dead, self._tally)
+        if self._dead is None:
+            return Fail()
+        return DeadLetters(self._dead, self._tally, self._source.consumer_name)
 
     def _collect(self) -> None:
         if self._dead is None:

@@ -95,7 +95,15 @@ class RddCheckpoints:
             ) from error
         file = self.file_of(rdd)
         self._make_durable(file)
-        return RddMark(kind, shape, file, self._sizes(file))
+        sizes, count = self._sizes(file), rdd.getNumPartitions()
+        if len(sizes) != count:
+            raise StorageError(
+                f"the driver sees {len(sizes)} of {count} files that executors wrote",
+                operation="write RDD checkpoint",
+                path=self._url(file),
+                hint="choose a checkpoint location that every host shares",
+            )
+        return RddMark(kind, shape, file, sizes)
 
     def load(self, mark: RddMark) -> RDD[Any]:
         """Return the RDD that a mark with a file stands for.

@@ -50,6 +50,11 @@ class ReducedWindowDStream(SlidingWindows, RddStateDStream):
         """Return the begin of the window that a restart goes on from."""
         return super().parents_needed_after(after_ms, done_ms) - self._window_ms
 
+    @property
+    def records_last_ms(self) -> int:
+        """A slide longer than the window: the first window without a key's records says so."""
+        return self._window_ms + self._slide_ms
+
     def is_aligned(self, time_ms: int) -> bool:
         """Whether windows still end at that time; another batch interval may have moved them."""
         return (time_ms - self._initialized_at()) % self._slide_ms == 0

@@ -69,10 +69,10 @@ class RddStateDStream(DStream):
         previous_ms = self._newest_before(time_ms)
         return self.advance(time_ms, self.generated(previous_ms), previous_ms)
 
-    def restore_checkpoint_data(self, done_ms: int) -> None:
+    def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
         """Take up the state that a run before left, or begin."""
         self._origin_ms, self._generated = self.checkpoint_data.restore(
-            done_ms, is_aligned=self.is_aligned, initial=self.initial_rdd
+            done_ms, planned_ms, is_aligned=self.is_aligned, initial=self.initial_rdd
         )
 
     def clear_metadata(self, ended_ms: int) -> None:

@@ -21,10 +21,11 @@ class StoredStateStream(BaseDStream):
         """Find the state that there is."""
 
     @abstractmethod
-    def begin_state(self, first_ms: int, committed_ms: int | None) -> None:
+    def begin_state(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
         """Make the state ready for batches from ``first_ms`` on.
 
-        ``committed_ms`` is the time of the newest batch that is committed already.
+        ``committed_ms`` is the time of the newest batch that is committed already, ``planned_ms``
+        that of the newest one that was planned, -1 without one.
         """
 
     @abstractmethod

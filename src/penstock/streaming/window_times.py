@@ -8,11 +8,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.errors import ConfigError
 
-__all__ = ["Span", "WindowStep", "check_duration", "is_worth_inverting", "step_window"]
+__all__ = [
+    "Span",
+    "WindowStep",
+    "check_duration",
+    "is_worth_inverting",
+    "step_window",
+    "window_ends",
+]
 
 
 class Span(NamedTuple):
@@ -39,6 +47,21 @@ def step_window(previous_ms: int, time_ms: int, window_ms: int) -> WindowStep:
         left=Span(previous_ms - window_ms, min(begin_ms, previous_ms)),
         entered=Span(max(begin_ms, previous_ms), time_ms),
     )
+
+
+def window_ends(
+    times_ms: Iterable[int], *, window_ms: int, slide_ms: int, zero_ms: int, until_ms: int
+) -> list[int]:
+    """Return when the windows end that hold any of these times, ascending, up to ``until_ms``.
+
+    Windows end at multiples of their slide after ``zero_ms``; ``times_ms`` must be ascending.
+    """
+    ends: list[int] = []
+    for time_ms in times_ms:
+        from_ms = max(time_ms, ends[-1] + 1) if ends else time_ms
+        first_ms = from_ms + (zero_ms - from_ms) % slide_ms
+        ends.extend(range(first_ms, min(time_ms + window_ms, until_ms + 1), slide_ms))
+    return ends
 
 
 def is_worth_inverting(window_ms: int, slide_ms: int) -> bool:

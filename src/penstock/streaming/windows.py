@@ -3,7 +3,9 @@
 A window of a batch at time t holds the records of all batches in ``(t - windowDuration, t]``. The
 durations are seconds and multiples of this stream's own slide (the batch interval, unless it is the
 result of another window). Records count in the batch that took them: after the driver was down, or
-when batches fall behind, that is a later batch than the one that was due when they arrived.
+when batches fall behind, that is a later batch than the one that was due when they arrived. Windows
+that ended while the driver was down are made at the next start if they hold records
+(docs/adr/0007-missed-slides.md).
 """
 
 from __future__ import annotations

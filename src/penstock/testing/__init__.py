@@ -1,5 +1,6 @@
 """What tests of penstock stand on, for users' tests too: time, faults and crashes as input.
 
+``penstock.testing.rate_simulator`` and ``rate_measures`` try estimators of rates.
 ``penstock.testing.stepper`` steps whole streaming programs; it is imported by itself, because it
 needs Spark and nothing else here does.
 """

@@ -138,6 +138,10 @@ class FaultyStorage(Storage):
         """See Storage.list."""
         return self._run(Operation("list", folder), lambda: self._inner.list(folder))
 
+    def find(self, folder: str = "") -> Sequence[str]:
+        """See Storage.find; it is an operation of kind "list"."""
+        return self._run(Operation("list", folder), lambda: self._inner.find(folder))
+
     def delete(self, path: str) -> None:
         """See Storage.delete."""
         self._run(Operation("delete", path), lambda: self._inner.delete(path))

@@ -19,7 +19,7 @@ from penstock.receivers.http import key_window
 from penstock.receivers.http.answers import Placement
 from penstock.receivers.http.key_window import KeyWindow
 from penstock.receivers.http.keys import KnownKeys, content_digest, key_hash
-from penstock.receivers.http.stores import Acks, PendingStore, now_ms
+from penstock.receivers.http.stores import Acks, PendingStore
 from penstock.receivers.own_files import StoredFiles
 from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
@@ -54,7 +54,7 @@ async def main(root: str, first: int, count: int, kill_at: int) -> None:
     calls.countdown = iter(range(kill_at - 1, -1, -1))
     for number in range(first, first + count):
         key, content = key_hash(b"k%d" % number), content_digest("text", b"%d" % number)
-        kept = known.find(key, now_ms())
+        kept = known.find(key, window.clock.now_ms())
         if kept is None:
             pending = PendingStore(acks, window, key, content)
             writer.append(str(number), position=pending, ack=pending.ack)

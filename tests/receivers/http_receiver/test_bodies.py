@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigError
-from penstock.receivers.http import record_limits
+from penstock.receivers.http import json_text, record_limits
 from penstock.receivers.http.answers import RefusedError
 from penstock.receivers.http.bodies import BodyParser
 from penstock.receivers.http.head import Kind
@@ -179,3 +181,99 @@ def test_too_many_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_schema_that_no_body_fits_is_refused_at_construction(schema: Any) -> None:
     with pytest.raises(ConfigError):
         BodyParser(schema)
+
+
+@settings(deadline=None)
+@given(
+    items=st.lists(
+        st.one_of(st.text(max_size=6), st.integers(), st.lists(st.text(max_size=2), max_size=2)),
+        max_size=8,
+    ),
+    space=st.sampled_from(["", " ", "\n  "]),
+    window_bytes=st.integers(48, 80),
+)
+def test_an_array_is_read_piece_by_piece(items: list[Any], space: str, window_bytes: int) -> None:
+    texts = [json.dumps(item, ensure_ascii=False) for item in items]
+    body = f"{space}[{space}{f'{space},{space}'.join(texts)}{space}]{space}".encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "MAX_JSON_RECORD_BYTES", window_bytes)
+        assert [item.decode() for item in json_text.array_items(body)] == texts
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'["' + b"x" * 40 + b'", 1]', 413),
+        (b'"' + b"x" * 40 + b'"', 413),
+        (b"[1, 2, 3, 4, 5, 6, 7, nonsense]", 400),
+        (b"1 2", 400),
+        (b"[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11] 12", 400),
+        (b"[1, 2, 3, 4, 5, 6, 7, 8, 9, \xff]", 400),
+    ],
+    ids=["large item", "large value", "no JSON", "two values", "something after it", "no UTF-8"],
+)
+def test_a_large_array_is_refused_as_a_small_one_is(
+    monkeypatch: pytest.MonkeyPatch, body: bytes, status: int
+) -> None:
+    monkeypatch.setattr(json_text, "MAX_JSON_RECORD_BYTES", 16)
+    assert refusal("string", "json", body).status == status
+
+
+def test_a_line_of_json_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_limits, "MAX_JSON_RECORD_BYTES", 16)
+    found = refusal("string", "ndjson", b'1\n"' + b"x" * 20 + b'"\n')
+    assert (found.status, found.where) == (413, {"line": 2})
+
+
+@pytest.mark.parametrize("kind", ["ndjson", "json"])
+def test_columns_bound_the_objects_of_a_body(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
+    monkeypatch.setattr(record_limits, "MAX_COLUMN_BYTES", 90)  # ten rows of nine bytes
+    wide = pa.schema([("a", pa.list_(pa.struct([("x", pa.int64())])))])
+    empty = b'{"a": [' + b",".join([b"{}"] * 10) + b"]}\n"
+    assert refusal(wide, kind, empty).status == 413
+    quoted = pa.schema([("a", pa.string())])
+    assert records(quoted, kind, b'{"a": "' + b"{" * 50 + b'"}\n') == [{"a": "{" * 50}]
+
+
+HOSTILE = """
+import gzip, resource, sys
+import pyarrow as pa
+from penstock.receivers.http import record_limits
+from penstock.receivers.http.answers import RefusedError
+from penstock.receivers.http.bodies import BodyParser
+from penstock.receivers.http.content import expand_gzip
+
+SIZE = 24 << 20
+record_limits.MAX_RECORDS = 100_000  # for speed: what is refused later costs in proportion
+WIDE = pa.struct([(f"c{i}", pa.int64()) for i in range(100)])
+
+def repeat(unit, before=b"", after=b""):
+    return before + unit * (SIZE // len(unit)) + after
+
+CASES = [
+    ("string", "json", repeat(b"11,", b"[", b"1]")),
+    ("string", "json", repeat(b"[],", b"[[", b"1]]")),
+    ("string", "ndjson", repeat(b"11\\n")),
+    ("string", "ndjson", repeat(b"\\n", b"", b"1\\n")),
+    ("string", "ndjson", repeat(b'{"a":1},', b"1\\n[", b"1]")),
+    (pa.schema(list(WIDE)), "json", repeat(b"{},", b"[", b"{}]")),
+    (pa.schema([("a", pa.list_(WIDE))]), "ndjson", repeat(b"{},", b'{"a":[', b"{}]}\\n")),
+]
+sent = [(schema, kind, gzip.compress(body, 1)) for schema, kind, body in CASES]
+del CASES
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for schema, kind, body in sent:
+    try:
+        BodyParser(schema).parse(kind, expand_gzip(body, 64 << 20))
+    except RefusedError as refusal:
+        print(refusal.status, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+def test_small_bodies_that_expand_cost_little_memory() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", HOSTILE], capture_output=True, text=True, check=True
+    )
+    answers = [line.split() for line in run.stdout.splitlines()]
+    assert [status for status, _ in answers] == ["413"] * 7, run.stdout
+    assert max(int(peak_mib) for _, peak_mib in answers) < 400

@@ -11,7 +11,7 @@ from penstock.receivers.http import key_window
 from penstock.receivers.http.answers import Placement
 from penstock.receivers.http.key_window import KeyWindow
 from penstock.receivers.http.keys import KeptKey, KnownKeys, key_hash
-from penstock.testing import RecordingHost
+from penstock.testing import ManualClock, RecordingHost
 
 WRITER = "r0-00000002"
 WINDOW_MS = 1000
@@ -151,3 +151,27 @@ def test_known_keys_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPat
     assert len(known) == 3
     known.add(kept(5, time_ms=1003))
     assert [n for n in range(6) if known.find(kept(n).key, 1003)] == [4, 5]
+
+
+@pytest.mark.parametrize("by_ms", [365 * 86_400_000, -365 * 86_400_000])
+def test_a_clock_that_is_set_makes_no_key_forgotten(by_ms: int) -> None:
+    files, clock = RecordingHost().own_files(), ManualClock(10**12)
+    window = KeyWindow(WINDOW_MS, files, clock=clock)
+    known = KnownKeys(WINDOW_MS)
+    position = None
+    for number in range(9):
+        key = kept(number, time_ms=window.clock.now_ms())
+        window.add(key)
+        known.add(key)
+        position = window.position(WRITER, key.time_ms)
+        clock.set_wall(by_ms)
+    assert position is not None
+    assert all(known.find(key_hash(b"%d" % n), window.clock.now_ms()) for n in range(9))
+
+    again = KeyWindow(WINDOW_MS, files, position.value, clock)
+    assert [key.key for key in again.load()] == [key_hash(b"%d" % n) for n in range(9)]
+    known = KnownKeys(WINDOW_MS, again.load())
+    clock.advance(WINDOW_MS - 1)
+    assert known.find(key_hash(b"8"), again.clock.now_ms()) is not None
+    clock.advance(1)
+    assert known.find(key_hash(b"8"), again.clock.now_ms()) is None

@@ -32,8 +32,9 @@ def save(place: str, time_ms: int, pending: tuple[int, ...]) -> Callable[[], obj
     """Make ready to write a checkpoint."""
     graph = pickle_graph(DStreamGraph(1000))
     checkpoint = Checkpoint("local", "x", (), graph, time_ms, place, 1000, pending, ())
-    write = Write(time_ms, checkpoint.serialize("lz4"), clear_checkpoint_data_later=False)
-    handler = CheckpointWriteHandler(open_storage(place).private(), lambda time_ms, clear: None)
+    write = Write(checkpoint, clear_checkpoint_data_later=False)
+    storage = open_storage(place).private()
+    handler = CheckpointWriteHandler(storage, "lz4", lambda time_ms, clear: None)
     return lambda: handler.run([write])
 
 

@@ -141,11 +141,24 @@ def pair(name: str, line: str) -> tuple[str, int]:
     return f"{name}:{line}", 1
 
 
+def times_ms(files: list[Path]) -> list[int]:
+    return [int(file.name.partition("-")[2]) for file in files]
+
+
 @pytest.fixture
 def place(sc: SparkContext, tmp_path: Path) -> Iterator[Place]:
     place = Place(sc, tmp_path)
     yield place
     place.stop()
+
+
+@pytest.fixture
+def each_batch(sc: SparkContext) -> Iterator[None]:
+    """Have graph checkpoints written with each batch."""
+    conf = sc._jsc.sc().conf()
+    conf.set("spark.penstock.graphCheckpointInterval", "0")
+    yield
+    conf.remove("spark.penstock.graphCheckpointInterval")
 
 
 # -- recover="graph" --
@@ -191,6 +204,7 @@ def test_interval_remember_inputs_and_outputs_come_from_the_checkpoint(
     recreated.stop(stopSparkContext=False)
 
 
+@pytest.mark.usefixtures("each_batch")
 def test_a_checkpoint_tells_what_it_was_taken_of(place: Place) -> None:
     place.run(place.create("a"), "graph", ("a", "x"), ("a", "y"))
     read = CheckpointReader(open_storage(place.checkpoint)).read()
@@ -202,6 +216,27 @@ def test_a_checkpoint_tells_what_it_was_taken_of(place: Place) -> None:
     assert ("spark.sql.shuffle.partitions", "2") in read.conf
 
 
+def test_the_graph_is_written_at_start_and_then_once_a_minute(place: Place) -> None:
+    start_ms = place.clock.time_ms()
+    stepper = place.start(place.create("a"))
+    stepper.step(2)
+    place.clock.advance(57_000)
+    stepper.wait_completed(3)
+    stepper.step(3)
+    place.stop()
+    assert times_ms(place.graph_checkpoints()) == [start_ms, start_ms + 60_000]
+
+
+def test_a_program_that_is_killed_before_its_first_batch_comes_back(place: Place) -> None:
+    place.start(place.create("a"))
+    place.stop()
+    assert len(place.graph_checkpoints()) == 1
+    place.run(place.create(), "graph", ("a", "x"))
+    assert place.setups == 1
+    assert place.seen("a") == {"a:x": 1}
+
+
+@pytest.mark.usefixtures("each_batch")
 def test_the_batch_that_failed_is_pending_and_runs_again(place: Place) -> None:
     stepper = place.start(place.create("a"))
     place.feed("a", "x")
@@ -224,17 +259,18 @@ def test_the_batch_that_failed_is_pending_and_runs_again(place: Place) -> None:
     assert place.seen("a") == {"a:x": 1, "a:y": 1}
 
 
+@pytest.mark.usefixtures("each_batch")
 def test_an_older_checkpoint_gives_the_same_results(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.run(place.create("a"), "graph", *(("a", word) for word in "xyz"))
     files = place.graph_checkpoints()
-    assert len(files) == 3
+    assert len(files) == 4  # of the start and of each batch
     for newer in files[1:]:
         newer.write_bytes(newer.read_bytes()[:-20])
     caplog.set_level(logging.WARNING)
     place.run(place.create("a"), "graph", ("a", "x"))
-    assert caplog.text.count("Error reading checkpoint from file") == 2
+    assert caplog.text.count("Error reading checkpoint from file") == 3
     assert place.setups == 1
     assert place.seen("a") == {"a:x": 2, "a:y": 1, "a:z": 1}
 
@@ -295,8 +331,8 @@ def test_a_recreated_context_can_be_given_another_location(place: Place) -> None
     ssc = StreamingContext(str(place.checkpoint), clock=place.clock)
     ssc.checkpoint(str(other))
     stepper = Stepper(ssc, place.clock)
+    (other / "checkpoint-1").write_bytes(b"of another run")
     ssc.start()
-    assert not list(other.glob("checkpoint-*"))  # what was there is of another run
     stepper.step()
     ssc.stop(stopSparkContext=False)
     assert len(list(other.glob("checkpoint-*"))) == 1
@@ -446,8 +482,8 @@ def test_a_new_context_on_an_old_location_replaces_its_graph(place: Place) -> No
     place.ssc = place.create("a", "b")()
     place.ssc.checkpoint(str(place.checkpoint))
     place.ssc.start()
-    assert not place.graph_checkpoints()  # until its first batch
     place.stop()
+    assert len(place.graph_checkpoints()) == 1
     place.run(place.create("a", "b"), "graph", ("b", "x"))
     place.run(place.create(), "graph", ("b", "y"))
     assert place.seen("b") == {"b:x": 1, "b:y": 1}

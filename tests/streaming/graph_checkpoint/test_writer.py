@@ -133,15 +133,14 @@ def test_those_that_wait_are_written_as_one(storage: Storage) -> None:
     assert created == [f"checkpoint-{n}" for n in ("1000.bk", "1000", "2000.bk", "2000")]
 
 
-@pytest.mark.parametrize(
-    ("kind", "path"), [("create", "*.bk"), ("create", "*-1000"), ("delete", "*.bk")]
-)
+@pytest.mark.parametrize("path", ["*.bk", "*-1000"])
+@pytest.mark.parametrize("error", [None, MemoryError("storage"), ValueError("driver")])
 def test_a_write_is_tried_three_times(
-    writing: Writing, kind: str, path: str, caplog: pytest.LogCaptureFixture
+    writing: Writing, path: str, error: Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert isinstance(writing.storage, FaultyStorage)
     for nth in (1, 2):
-        writing.storage.fail(kind, path=path, nth=nth)  # type: ignore[arg-type]
+        writing.storage.fail("create", path=path, nth=nth, error=error)
     writing.write(1000)
     assert writing.names() == ["checkpoint-1000"]
     uri = writing.storage.uri("checkpoint-1000")
@@ -165,6 +164,40 @@ def test_a_write_that_fails_three_times_is_given_up_and_the_next_is_written(
     writing.write(3000)
     assert writing.told == [(1000, False), (3000, False)]
     assert writing.names() == ["checkpoint-1000", "checkpoint-3000"]
+
+
+def test_a_deletion_that_fails_is_tried_again(
+    writing: Writing, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert isinstance(writing.storage, FaultyStorage)
+    writing.storage.fail("delete", path="*.bk")
+    writing.write(1000)
+    assert eventually(lambda: len(writing.names()) == 2)
+    assert f"Error deleting {writing.storage.uri('checkpoint-1000.bk')}" in caplog.messages
+    writing.write(2000)
+    assert eventually(lambda: writing.names() == ["checkpoint-1000", "checkpoint-2000"])
+    assert writing.told == [(1000, False), (2000, False)]
+
+
+def test_no_error_ends_the_writer(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Checkpoint, codec: str) -> bytes:
+        raise RecursionError("as ordered")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Checkpoint, "serialize", fail)
+        writing.submit(1000)
+        assert eventually(lambda: writing.writer.failed)
+    assert "Could not write checkpoint for time 1000 ms" in caplog.text
+    writing.write(2000)
+    assert not writing.writer.failed
+    monkeypatch.setattr(writing, "told", None)  # whoever is told fails as well
+    writing.submit(3000)
+    assert eventually(lambda: "Error telling that checkpoint 3000 ms" in caplog.text)
+    monkeypatch.undo()
+    writing.write(4000)
+    assert writing.names() == [f"checkpoint-{ms}" for ms in (2000, 3000, 4000)]
 
 
 def test_what_is_logged(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:

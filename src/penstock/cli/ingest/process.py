@@ -6,6 +6,7 @@ Its life::
         a signal, or a command to stop       -> stop the source, publish, ack, seal         status 0
         a second signal                      -> end at once, as kill -9      status 128 + signal
         a later process of that name         -> end, that one continues               status 3
+        an earlier one that slept and woke   -> seal its writer in turn; it ends, as its run is over
         no room, and not to wait             -> publish, seal                         status 4
 
 It has no parent to watch: it goes on when the shell or the service manager that began it is gone.
@@ -13,6 +14,8 @@ It has no parent to watch: it goes on when the shell or the service manager that
 
 from __future__ import annotations
 
+import logging
+import threading
 import uuid
 
 from penstock.cli.ingest.log import log_to_stderr
@@ -27,6 +30,7 @@ from penstock.receivers import (
     ReceiverSupervisor,
     ReceiverTask,
     claim_run,
+    newest_run,
     poll_interval_ms,
     uncaught_errors_to,
 )
@@ -34,6 +38,8 @@ from penstock.receivers.descriptors import raise_descriptor_limit
 from penstock.storage import open_storage
 
 __all__ = ["run_ingest"]
+
+_log = logging.getLogger(__name__)
 
 
 def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
@@ -58,11 +64,24 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
     run = claim_run(stream, options.receiver, uuid.uuid4().hex, Command())
     task = ReceiverTask(receiver, stream, options.receiver, run, settings)
     supervisor = ReceiverSupervisor(task, parent=_no_parent)
-    with (
-        drain_on_signals(lambda name: supervisor.stop(f"got {name}", None)),
-        uncaught_errors_to(supervisor.thread_failed),
-    ):
-        end = supervisor.run()
+    stopping = threading.Event()
+
+    def drain(signal_name: str) -> None:
+        stopping.set()
+        supervisor.stop(f"got {signal_name}", None)
+
+    with drain_on_signals(drain), uncaught_errors_to(lambda *told: supervisor.thread_failed(*told)):
+        while True:
+            try:
+                end = supervisor.run()
+                break
+            except FencedError:
+                if newest_run(stream, options.receiver) != run:
+                    raise
+                _log.warning("A process of an earlier run woke and sealed this one's writer")
+                supervisor = ReceiverSupervisor(task, parent=_no_parent)
+                if stopping.is_set():
+                    raise
     if end == "superseded":
         raise _superseded(stream, options.receiver)
 

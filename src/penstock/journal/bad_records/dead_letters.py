@@ -11,7 +11,9 @@ Invariants:
 1. A finding is durable before its task ends, and so before its batch is committed.
 2. A cell is a function of the batch's planned range alone (``parsing`` beside this), so a task
    that runs again, a speculative one, and a batch that runs again name their findings alike, and
-   find the name taken. Findings of another parser have other names, so none hides another.
+   find the name taken. Findings of another program or parser have other names, so none hides
+   another: each program that reads the stream leaves one dead letter for a record. ``replay``
+   stores the record once all the same.
 3. A block's footer names, as its position, the findings that it holds. Before the next block is
    published they are buried: emptied, in place, by one atomic replacement. So of all findings only
    the newest block's can be both in a block and not yet buried.
@@ -148,8 +150,12 @@ def open_dead_letters(journal: Storage, name: str) -> JournalStream:
     return stream
 
 
-def record_finding(dead: JournalStream, cell: OffsetRange, letters: Sequence[DeadLetter]) -> None:
-    """Make the dead letters of a cell durable, unless they are already.
+def record_finding(
+    dead: JournalStream, cell: OffsetRange, letters: Sequence[DeadLetter], program: str = ""
+) -> None:
+    """Make the dead letters that a program has of a cell durable, unless they are already.
+
+    ``program`` is its consumer's name.
 
     Raises:
         StorageError: they could not be written; nothing of them is there.
@@ -157,7 +163,7 @@ def record_finding(dead: JournalStream, cell: OffsetRange, letters: Sequence[Dea
     rows = dead.format.encode_many([asdict(letter) for letter in letters])
     block = encode_block(dead.format.encode([rows]), BlockFooter(0, len(letters)))
     try:
-        dead.storage.create(f"{_folder(dead)}/{_finding_name(cell, letters)}", block)
+        dead.storage.create(f"{_folder(dead)}/{_finding_name(cell, letters, program)}", block)
     except AlreadyExistsError:
         return  # this cell was parsed before
 
@@ -274,9 +280,9 @@ def _findings(dead: JournalStream) -> Iterator[Entry]:
     return (e for e in dead.storage.list(_folder(dead)) if _FINDING.fullmatch(e.name))
 
 
-def _finding_name(cell: OffsetRange, letters: Sequence[DeadLetter]) -> str:
-    offsets = ",".join(str(letter.offset) for letter in letters)
-    digest = hashlib.sha256(offsets.encode()).hexdigest()[:16]
+def _finding_name(cell: OffsetRange, letters: Sequence[DeadLetter], program: str) -> str:
+    what = ",".join([program, *(str(letter.offset) for letter in letters)])
+    digest = hashlib.sha256(what.encode()).hexdigest()[:16]
     return f"{cell.partition}.{cell.start_offset:020d}-{cell.end_offset:020d}.{digest}.parquet"
 
 

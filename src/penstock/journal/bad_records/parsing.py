@@ -166,10 +166,11 @@ class Drop:
 
 
 class DeadLetters:
-    """Leaves the records out, and makes them durable as dead letters."""
+    """Leaves the records out, and makes them durable as dead letters of one program."""
 
-    def __init__(self, dead: JournalStream, tally: Tally) -> None:
+    def __init__(self, dead: JournalStream, tally: Tally, program: str) -> None:
         self._dead = dead
+        self._program = program
         self._count = Drop(tally)
 
     def __call__(
@@ -190,7 +191,7 @@ class DeadLetters:
             )
             for refusal in refused
         ]
-        record_finding(self._dead, cell, letters)
+        record_finding(self._dead, cell, letters, self._program)
         self._count(stream, cell, refused)
 
 

@@ -9,7 +9,9 @@ Invariants:
    after the last letter that is in the target.
 2. Letters are replayed in the order of the dead-letter stream, so one place says all: a writer of
    it, and an offset there.
-3. Letters are freed only after the consumer ``replay`` committed the place behind them. When all
+3. A record is stored once, however many programs left a letter of it, and whenever they did
+   (``replayed_records``): what was stored is in the same position.
+4. Letters are freed only after the consumer ``replay`` committed the place behind them. When all
    are replayed their writer is sealed, so that its newest block can go, too.
 
 A replay that is overtaken by another one is fenced by it, as any writer is.
@@ -18,7 +20,7 @@ A replay that is overtaken by another one is fenced by it, as any writer is.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -31,6 +33,7 @@ from penstock.journal.bad_records.dead_letters import (
     uncollected,
 )
 from penstock.journal.bad_records.raw_records import from_raw
+from penstock.journal.bad_records.replayed_records import ReplayedRecords
 from penstock.journal.epochs import publish_seal
 from penstock.journal.layout import parse_writer
 from penstock.journal.offsets import advance, ranges_between
@@ -47,11 +50,14 @@ __all__ = ["EarlierAttempts", "letters_to_replay", "replay"]
 _RECEIVER = "replay"
 _CONSUMER = "replay"
 _PLACES = "replayed"
+_RECORDS = "records"
 _ATTEMPTS = "attempts"
 
 
 def replay(dead: JournalStream, target: JournalStream, limit: int | None = None) -> int:
     """Feed dead letters into a stream, at most ``limit``; return how many were fed now.
+
+    Of several letters of one record, left by several programs, the first one is stored.
 
     Can be killed at any step and called again with the same target.
 
@@ -64,10 +70,11 @@ def replay(dead: JournalStream, target: JournalStream, limit: int | None = None)
     source = _check_target(dead, target)
     if source.format.kind == "pickle":  # a letter holds the pickle, and readers will run it
         dead, target = dead.trusted(), target.trusted()
+    committed = list(consumers(source).values())  # before the letters of what it says are collected
     collect(source, dead)
     replayed = 0
     if _ranges_after(dead, _committed(dead)):
-        replayed = _feed(dead, target, limit)
+        replayed = _feed(dead, target, limit, committed)
     _free(dead)
     return replayed
 
@@ -114,26 +121,36 @@ def _check_target(dead: JournalStream, target: JournalStream) -> JournalStream:
     return source
 
 
-def _feed(dead: JournalStream, target: JournalStream, limit: int | None) -> int:
+def _feed(
+    dead: JournalStream, target: JournalStream, limit: int | None, committed: Sequence[Offsets]
+) -> int:
     writer = JournalWriter(target, _RECEIVER)
     try:
-        places = dict((writer.position or {}).get(_PLACES, {}))
+        position = {_PLACES: {}, _RECORDS: {}, **(writer.position or {})}
+        places = position[_PLACES]
+        stored = ReplayedRecords(position[_RECORDS].get(dead.name, {}))
         place = max(_committed(dead), places.get(dead.name, {}), key=_order)
         commit_consumer(dead, _CONSUMER, place)
         ranges = _ranges_after(dead, place)
         fed = 0
         for letters, reached in _read(dead, ranges, limit):
+            new = stored.take_new(letters)
             places[dead.name] = reached
-            attempts = letters.column("attempts")[0].as_py()
+            position[_RECORDS][dead.name] = stored.to_json()
+            position[_ATTEMPTS] = letters.column("attempts")[0].as_py()
             writer.append_all(
-                from_raw(target.format, letters.column("raw").to_pylist()),
-                position={_PLACES: places, _ATTEMPTS: attempts},
+                from_raw(target.format, new.column("raw").to_pylist()), position=position
             )
             writer.flush()
             commit_consumer(dead, _CONSUMER, reached)
             fed += letters.num_rows
+        is_all = limit is None or fed < limit
+        if is_all:
+            stored.forget_committed(committed)
+            position[_RECORDS][dead.name] = stored.to_json()
+            writer.append_all([], position=position)  # becomes durable with the seal
         writer.close()
-        if ranges and (limit is None or fed < limit):  # past letters that were given up, too
+        if ranges and is_all:  # past letters that were given up, too
             commit_consumer(dead, _CONSUMER, {ranges[-1].partition: ranges[-1].end_offset})
         return fed
     finally:

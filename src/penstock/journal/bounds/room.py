@@ -12,6 +12,9 @@ Invariants:
    has sealed it before it claims, so what the zombie holds is final; others count a claim until its
    writer is sealed.
 
+Blocks that all have committed and that are only retained give way to what is stored: see
+penstock.journal.retention.shortening.
+
 No lock and no clock: a look (at each poll of the supervisor) reads files and writes at most two.
 Prior art: Dekker's algorithm; bounded counters by escrow (O'Neil 1986).
 """
@@ -34,9 +37,12 @@ from penstock.journal.bounds.usage import (
     remove_claim,
     write_claim,
 )
+from penstock.journal.retention.shortening import Shortened, shorten_retention
 from penstock.journal.writer import JournalWriter
 
 __all__ = ["JournalRoom"]
+
+_SHORTENED_PART = 8
 
 
 class JournalRoom:
@@ -53,6 +59,8 @@ class JournalRoom:
         self._claim: Amount | None = NOTHING
         """What the file says; None when a write of it failed, which may have taken effect."""
         self._usable = NOTHING
+        self.shortened = Shortened()
+        """What was deleted so far of the stream's reprocessing period, to go on storing."""
 
     def look(self) -> JournalFullError | None:
         """See what is held, and let the writer go on as far as it may.
@@ -82,7 +90,7 @@ class JournalRoom:
             self._writer.allow(self._usable - base)
         if wanted is None or is_within(wanted, self._usable) or is_within(wanted, target):
             return None
-        return self._full(taken + others)
+        return None if self._shorten(wanted - target) else self._full(taken + others)
 
     def leave(self) -> None:
         """Give the room back, after the writer was sealed."""
@@ -101,6 +109,16 @@ class JournalRoom:
         self._usable = held_to.at_most(self._usable.at_least(target))
         if self._usable != self._claim:
             self._write(self._usable)
+
+    def _shorten(self, lacking: Amount) -> bool:
+        """Delete what is only retained, if bytes are lacking; return whether there was any."""
+        if lacking.size_bytes <= 0 or lacking.records > 0:
+            return False
+        # More than is lacking now, as this lists the whole stream.
+        least = max(lacking.size_bytes, self._bounds.amount.size_bytes // _SHORTENED_PART)
+        shortened = shorten_retention(self._stream, least)
+        self.shortened += shortened
+        return shortened.size_bytes > 0
 
     def _write(self, claim: Amount) -> None:
         self._claim = None

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from penstock.errors import LogFormatError, NotFoundError
 from penstock.journal.block import BlockFooter
 from penstock.journal.bounds.amounts import NOTHING, Amount, Bounds
 from penstock.journal.layout import WriterId, room_path
-from penstock.journal.retention.consumer_files import consumers
+from penstock.journal.retention.consumer_files import (
+    consumers,
+    read_consumers,
+    swept_epochs,
+)
 from penstock.journal.retention.retirement import floor_of
 from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.model import Offsets
@@ -63,6 +68,7 @@ class StreamUsage:
         self._count_records = count_records
         self._newest: dict[WriterId, BlockFooter] = {}
         self._empty: set[WriterId] = set()  # sealed, and nothing but the seal is left
+        self._swept: Mapping[str, int] | None = None
 
     def look(self) -> dict[str, ReceiverUsage]:
         """Return what each receiver of the stream holds and claims.
@@ -71,12 +77,21 @@ class StreamUsage:
             StorageError, DamagedBlockError, LogFormatError: it cannot be told.
         """
         committed = consumers(self._stream) if self._count_records else {}
+        if self._swept is None:
+            self._swept = self._read_swept()
         usage: dict[str, ReceiverUsage] = {}
         for writer in self._stream.writers():
             before = usage.setdefault(writer.receiver, ReceiverUsage())
-            if writer not in self._empty:
+            is_swept = writer.epoch < self._swept.get(writer.receiver, 0)
+            if not is_swept and writer not in self._empty:
                 usage[writer.receiver] = before.with_later(self._look_at(writer, committed))
         return usage
+
+    def _read_swept(self) -> Mapping[str, int]:
+        """Return what consumers know of epochs that hold nothing, to be spared looking at them."""
+        with suppress(LogFormatError):
+            return swept_epochs(read_consumers(self._stream))
+        return {}
 
     def _look_at(self, writer: WriterId, committed: Mapping[str, Offsets]) -> ReceiverUsage:
         # In this order: a writer that is open here may go on up to its claim, so its blocks are
@@ -106,7 +121,7 @@ def _uncommitted(
     if not blocks:
         return 0
     first = blocks[0].start_offset
-    floor = floor_of(writer, committed) if committed else first
+    floor = floor_of(writer, committed.values()) if committed else first
     return 0 if floor is None else max(0, newest.end_offset - max(floor, first))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,12 +26,15 @@ __all__ = [
     "consumer_names",
     "consumers",
     "create_consumer",
+    "held_offsets",
     "publish_notice",
     "read_consumer",
+    "read_consumers",
     "read_notices",
     "remove_consumer",
     "remove_notice",
     "retiring_offsets",
+    "swept_epochs",
     "write_consumer",
 ]
 
@@ -41,7 +44,7 @@ class ConsumerEntry:
     """What a consumer's file says. Plain readers write the offsets alone."""
 
     offsets: Offsets
-    """It needs no records before these."""
+    """How far it has committed: its next batches need no records before these."""
     owner: str | None = None
     """Who has the name."""
     begin: Offsets | None = None
@@ -50,6 +53,16 @@ class ConsumerEntry:
     """Up to where it may be deleting blocks just now; see penstock.journal.retention.retirement."""
     kind: str | None = None
     """Of the records that it reads; see RecordFormat."""
+    retained: Offsets | None = None
+    """From where on it wants blocks to stay all the same, so that it can process them again; None
+    for ``offsets``. Never more than ``offsets``."""
+    swept: Mapping[str, int] = field(default_factory=dict)
+    """Receiver -> epoch. The epochs before it are sealed, and only their seals are left."""
+
+    @property
+    def held(self) -> tuple[Offsets, ...]:
+        """The offsets from which on it holds blocks back."""
+        return (self.offsets,) if self.retained is None else (self.offsets, self.retained)
 
 
 def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> None:
@@ -78,7 +91,31 @@ def consumers(stream: JournalStream) -> dict[str, Offsets]:
     Raises:
         LogFormatError: a consumer's file is damaged; nothing may be retired until it is mended.
     """
-    return {name: entry.offsets for name, entry in _read_consumers(stream)}
+    return {name: entry.offsets for name, entry in read_consumers(stream).items()}
+
+
+def read_consumers(stream: JournalStream) -> dict[str, ConsumerEntry]:
+    """Return every registered consumer's entry.
+
+    Raises:
+        LogFormatError: a consumer's file is damaged.
+    """
+    entries = ((name, read_consumer(stream, name)) for name in consumer_names(stream))
+    return {name: entry for name, entry in entries if entry is not None}  # None: removed meanwhile
+
+
+def held_offsets(entries: Mapping[str, ConsumerEntry]) -> list[Offsets]:
+    """Return all offsets from which on consumers hold blocks back."""
+    return [offsets for entry in entries.values() for offsets in entry.held]
+
+
+def swept_epochs(entries: Mapping[str, ConsumerEntry]) -> dict[str, int]:
+    """Return, by receiver, the epoch before which nothing is left but seals."""
+    swept: dict[str, int] = {}
+    for entry in entries.values():
+        for receiver, epoch in entry.swept.items():
+            swept[receiver] = max(epoch, swept.get(receiver, 0))
+    return swept
 
 
 def create_consumer(stream: JournalStream, consumer: str, entry: ConsumerEntry) -> None:
@@ -159,18 +196,12 @@ def retiring_offsets(stream: JournalStream) -> dict[str, int]:
     Raises:
         LogFormatError: a consumer's file, or an announcement, is damaged.
     """
-    announced = [entry.retiring for _, entry in _read_consumers(stream)]
+    announced = [entry.retiring for entry in read_consumers(stream).values()]
     furthest: dict[str, int] = {}
     for retiring in [*announced, *read_notices(stream).values()]:
         for writer, end in retiring.items():
             furthest[writer] = max(end, furthest.get(writer, 0))
     return furthest
-
-
-def _read_consumers(stream: JournalStream) -> Iterator[tuple[str, ConsumerEntry]]:
-    for name in consumer_names(stream):
-        if (entry := read_consumer(stream, name)) is not None:  # None: removed since it was listed
-            yield name, entry
 
 
 def _list(stream: JournalStream) -> Sequence[Entry]:
@@ -187,6 +218,10 @@ def _encode(entry: ConsumerEntry) -> bytes:
         fields["kind"] = entry.kind
     if entry.retiring:
         fields["retiring"] = dict(entry.retiring)
+    if entry.retained is not None:
+        fields["retained"] = dict(entry.retained)
+    if entry.swept:
+        fields["swept"] = dict(entry.swept)
     return _to_json(fields)
 
 
@@ -196,14 +231,20 @@ def _to_json(fields: Mapping[str, Any]) -> bytes:
 
 def _decode(data: bytes) -> ConsumerEntry:
     fields = json.loads(data)
-    owner, begin, kind = fields.get("owner"), fields.get("begin"), fields.get("kind")
+    owner, kind = fields.get("owner"), fields.get("kind")
     return ConsumerEntry(
         _offsets(fields["offsets"]),
         None if owner is None else str(owner),
-        None if begin is None else _offsets(begin),
+        _maybe_offsets(fields.get("begin")),
         _offsets(fields.get("retiring", {})),
         None if kind is None else str(kind),
+        _maybe_offsets(fields.get("retained")),
+        _offsets(fields.get("swept", {})),
     )
+
+
+def _maybe_offsets(found: Any) -> dict[str, int] | None:
+    return None if found is None else _offsets(found)
 
 
 def _offsets(found: Any) -> dict[str, int]:

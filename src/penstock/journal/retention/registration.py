@@ -29,7 +29,9 @@ from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
     create_consumer,
     read_consumer,
+    read_consumers,
     retiring_offsets,
+    swept_epochs,
     write_consumer,
 )
 from penstock.journal.stream import JournalStream
@@ -51,13 +53,31 @@ class Consumer:
     begin: Offsets
     """The offsets at which it began; writers that are not in it begin at 0."""
 
-    def commit(self, offsets: Offsets, retiring: Offsets | None = None) -> None:
-        """Record that it needs no records before ``offsets`` any more.
+    def commit(
+        self,
+        offsets: Offsets,
+        retiring: Offsets | None = None,
+        *,
+        retained: Offsets | None = None,
+        swept: Mapping[str, int] | None = None,
+    ) -> None:
+        """Record that its next batches need no records before ``offsets``.
 
-        ``retiring`` announces up to where it may delete blocks until its next commit.
+        Args:
+            offsets: how far it has come.
+            retiring: announces up to where it may delete blocks until its next commit.
+            retained: from where on blocks stay all the same; None for ``offsets``.
+            swept: the epoch of each receiver before which nothing is left but seals.
         """
-        kind = self.stream.format.kind
-        entry = ConsumerEntry(offsets, self.owner, self.begin, retiring or {}, kind)
+        entry = ConsumerEntry(
+            offsets,
+            self.owner,
+            self.begin,
+            retiring or {},
+            self.stream.format.kind,
+            retained,
+            swept or {},
+        )
         write_consumer(self.stream, self.name, entry)
 
 
@@ -117,7 +137,7 @@ def register_consumer(
         write_consumer(stream, name, replace(entry, owner=owner, begin=begin))
         return Consumer(stream, name, owner, begin)
     if entry.offsets:  # its predecessor gave free what is to be held back from now on
-        entry = replace(entry, offsets={}, owner=owner, begin=None)
+        entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
         write_consumer(stream, name, entry)
     begin = _earliest(stream) if starting == "earliest" else _latest(stream)
     write_consumer(stream, name, replace(entry, offsets=begin, owner=owner, begin=begin))
@@ -136,7 +156,7 @@ def _claim(stream: JournalStream, name: str, owner: str) -> ConsumerEntry:
 
 def _earliest(stream: JournalStream) -> dict[str, int]:
     retiring = retiring_offsets(stream)  # before the blocks: what it leaves out is deleted by then
-    ends = StreamProgress(stream).ends({})
+    ends = _unswept_ends(stream)
     held = {writer: blocks[0].start_offset for writer in ends if (blocks := stream.blocks(writer))}
     starts = {writer: max(start, retiring.get(str(writer), 0)) for writer, start in held.items()}
     return begin_at(starts, ends)
@@ -144,5 +164,13 @@ def _earliest(stream: JournalStream) -> dict[str, int]:
 
 def _latest(stream: JournalStream) -> dict[str, int]:
     # What is retired was committed, so all that is announced is before the ends.
-    ends: Mapping[WriterId, WriterEnd] = StreamProgress(stream).ends({})
+    ends = _unswept_ends(stream)
     return begin_at({writer: end.end_offset for writer, end in ends.items()}, ends)
+
+
+def _unswept_ends(stream: JournalStream) -> Mapping[WriterId, WriterEnd]:
+    """Return the ends of all writers but those of which nothing is left to read."""
+    swept = swept_epochs(read_consumers(stream))
+    # In an offset map, the presence of an epoch says that those before it are finished.
+    finished = {str(WriterId(receiver, epoch)): 0 for receiver, epoch in swept.items()}
+    return StreamProgress(stream).ends(finished)

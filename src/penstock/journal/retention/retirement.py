@@ -2,7 +2,9 @@
 
 Invariants:
 
-1. A block goes only when every consumer has committed past its end.
+1. A block goes only when every consumer has committed past its end, and none retains it to process
+   it again. What is retained so is given up early only where the stream's bound leaves no other
+   choice (``shortening``); what is not committed, never.
 2. The newest file of a writer never goes: an open writer's end, and a sealed writer's fence and
    position, are read from it. So a seal outlives any zombie.
 3. No registered consumer, no retirement.
@@ -27,13 +29,14 @@ show what was created before, in whatever process. Prior art: Dekker's algorithm
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from penstock.journal.layout import WriterId, block_path
 from penstock.journal.offsets import is_finished
 from penstock.journal.retention.consumer_files import (
-    consumers,
+    held_offsets,
     publish_notice,
+    read_consumers,
     read_notices,
     remove_notice,
 )
@@ -56,15 +59,15 @@ def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> 
         LogFormatError: a consumer's file is damaged.
         StorageError: a file could not be read or deleted; the call can be repeated.
     """
-    committed = consumers(stream)
-    if not committed:
+    held = held_offsets(read_consumers(stream))
+    if not held:
         return 0
     chosen = stream.writers() if writers is None else writers
-    doomed = plan_blocks(stream, {writer: floor_of(writer, committed) for writer in chosen})
+    doomed = plan_blocks(stream, {writer: floor_of(writer, held) for writer in chosen})
     retired = 0
     if doomed:
         notice = publish_notice(stream, announcement(doomed))
-        retired = delete_blocks(stream, doomed, consumers(stream))
+        retired = delete_blocks(stream, doomed, held_offsets(read_consumers(stream)))
         remove_notice(stream, notice)
     _remove_stale_notices(stream)
     return retired
@@ -88,16 +91,16 @@ def announcement(doomed: Doomed) -> dict[str, int]:
     return {str(writer): blocks[-1].end_offset for writer, blocks in doomed.items()}
 
 
-def delete_blocks(stream: JournalStream, doomed: Doomed, committed: Mapping[str, Offsets]) -> int:
+def delete_blocks(stream: JournalStream, doomed: Doomed, held: Collection[Offsets]) -> int:
     """Delete planned blocks, unless a consumer needs them; return how many were deleted.
 
-    ``committed`` are the consumers as they were found after the announcement.
+    ``held`` is from where on consumers hold blocks back, as it was found after the announcement.
     """
-    if not committed:
+    if not held:
         return 0
     retired = 0
     for writer, blocks in doomed.items():
-        floor = floor_of(writer, committed)
+        floor = floor_of(writer, held)
         for block in blocks:
             if floor is None or block.end_offset <= floor:
                 stream.storage.delete(block_path(stream.name, writer, block.start_offset))
@@ -105,13 +108,9 @@ def delete_blocks(stream: JournalStream, doomed: Doomed, committed: Mapping[str,
     return retired
 
 
-def floor_of(writer: WriterId, committed: Mapping[str, Offsets]) -> int | None:
+def floor_of(writer: WriterId, held: Iterable[Offsets]) -> int | None:
     """Return the offset that all consumers are past; None when the writer is finished for all."""
-    ends = [
-        offsets.get(str(writer), 0)
-        for offsets in committed.values()
-        if not is_finished(writer, offsets)
-    ]
+    ends = [offsets.get(str(writer), 0) for offsets in held if not is_finished(writer, offsets)]
     return min(ends, default=None)
 
 

@@ -1,8 +1,12 @@
 """Commits and retirement from batch to batch, at the cost of one file written for both.
 
-Looks only at writers for which the consumers have moved on. A slower consumer holds back writers
-that a driver left behind long ago, so a writer is looked at until nobody needs it any more, and
-listed only when the slowest consumer has moved.
+Looks only at writers for which the consumers have moved on. A slower consumer, and what is
+retained to be processed again, hold back writers that a driver left behind long ago. So a writer is
+looked at until it is swept: all are past it and its blocks are deleted. It is listed only when the
+slowest consumer has moved.
+
+Which epochs are swept is written with each commit, so a later run, or a new consumer, looks at none
+of them, however many there are.
 
 What is retired has to be announced before the consumers are looked at (``retirement``, invariant
 4). So each commit announces what follows from its own offsets and from what the look before found;
@@ -11,10 +15,15 @@ where another consumer moved meanwhile, that shows at the next commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from penstock.journal.layout import WriterId
-from penstock.journal.retention.consumer_files import consumers
+from penstock.journal.retention.consumer_files import (
+    ConsumerEntry,
+    held_offsets,
+    read_consumers,
+    swept_epochs,
+)
 from penstock.journal.retention.registration import Consumer
 from penstock.journal.retention.retirement import (
     announcement,
@@ -26,6 +35,8 @@ from penstock.model import Offsets
 
 __all__ = ["Retirer"]
 
+_NOTHING_DONE = -1
+
 
 class Retirer:
     """Commits for one consumer, and retires what nobody needs then. Not thread-safe."""
@@ -33,52 +44,71 @@ class Retirer:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._stream = consumer.stream
-        self._seen: Mapping[str, Offsets] | None = None
+        self._seen: Mapping[str, ConsumerEntry] | None = None
         """The consumers, as of the last look."""
         self._floors: dict[WriterId, int | None] = {}
         """Writers that may still have blocks to retire: up to where that was done."""
-        self._swept = False
+        self._swept: dict[str, int] | None = None
+        """The epoch of each receiver before which nothing is left; None before the first commit."""
 
-    def commit(self, offsets: Offsets, writers: Iterable[WriterId]) -> None:
-        """Record that nothing before ``offsets`` is needed; delete what every consumer is past.
+    def commit(
+        self, offsets: Offsets, writers: Iterable[WriterId], retained: Offsets | None = None
+    ) -> None:
+        """Record that no batch needs records before ``offsets``; delete what nobody holds back.
 
-        Of ``writers`` and of those that were held back. The first time all writers are looked at:
-        an earlier run may have been killed before it could retire.
+        Of ``writers`` and of those that were held back. The first time all writers that are not
+        swept are looked at: an earlier run may have been killed before it could retire.
+
+        Args:
+            offsets: how far the consumer has committed.
+            writers: which the offsets have just moved in, or left.
+            retained: from where on its blocks stay to be processed again; None for ``offsets``.
 
         Raises:
             LogFormatError: a consumer's file is damaged.
             StorageError: a file could not be read, written or deleted; the next call goes on.
         """
         name = self._consumer.name
-        seen = consumers(self._stream) if self._seen is None else self._seen
-        floors = self._moved(writers, {**seen, name: offsets})
+        seen = read_consumers(self._stream) if self._seen is None else self._seen
+        if self._swept is None:
+            swept = swept_epochs(seen)
+            writers = [w for w in self._stream.writers() if w.epoch >= swept.get(w.receiver, 0)]
+        else:
+            swept = self._swept
+        own = ConsumerEntry(offsets, retained=retained)
+        floors = self._moved(writers, held_offsets({**seen, name: own}))
         doomed = plan_blocks(self._stream, floors)
-        self._consumer.commit(offsets, announcement(doomed))
-        self._seen = consumers(self._stream)
+        self._consumer.commit(offsets, announcement(doomed), retained=retained, swept=swept)
+        self._seen = read_consumers(self._stream)
         if name not in self._seen:  # removed by an operator: the next commit registers it again
             return
-        delete_blocks(self._stream, doomed, self._seen)
+        held = held_offsets(self._seen)
+        delete_blocks(self._stream, doomed, held)
         for writer, floor in floors.items():
-            self._note(writer, _lower(floor, floor_of(writer, self._seen)))
-        self._swept = True
+            self._note(writer, _lower(floor, floor_of(writer, held)))
+        self._swept = {**swept, **self._oldest_epochs()}
 
     def _moved(
-        self, writers: Iterable[WriterId], committed: Mapping[str, Offsets]
+        self, writers: Iterable[WriterId], held: Collection[Offsets]
     ) -> dict[WriterId, int | None]:
         """Return the floors that are not where they were."""
-        looked_at = {*self._floors, *(writers if self._swept else self._stream.writers())}
-        floors = {writer: floor_of(writer, committed) for writer in sorted(looked_at)}
-        return {
-            writer: floor
-            for writer, floor in floors.items()
-            if writer not in self._floors or floor != self._floors[writer]
-        }
+        for writer in writers:
+            self._floors.setdefault(writer, _NOTHING_DONE)  # also when this commit fails
+        floors = {writer: floor_of(writer, held) for writer in sorted(self._floors)}
+        return {writer: floor for writer, floor in floors.items() if floor != self._floors[writer]}
 
     def _note(self, writer: WriterId, floor: int | None) -> None:
         if floor is None:
             self._floors.pop(writer, None)
         else:
             self._floors[writer] = floor
+
+    def _oldest_epochs(self) -> dict[str, int]:
+        """Return the oldest epoch of each receiver that may still have blocks to retire."""
+        oldest: dict[str, int] = {}
+        for writer in sorted(self._floors, reverse=True):
+            oldest[writer.receiver] = writer.epoch
+        return oldest
 
 
 def _lower(one: int | None, other: int | None) -> int | None:

@@ -39,9 +39,9 @@ from penstock.receivers.http.exchange import (
 )
 from penstock.receivers.http.head import Head, Kind, check_caller, read_head
 from penstock.receivers.http.key_window import KeyWindow
-from penstock.receivers.http.keys import KeptKey, KnownKeys, content_digest, key_hash
+from penstock.receivers.http.keys import KeptKey, KeyClock, KnownKeys, content_digest, key_hash
 from penstock.receivers.http.settings import HttpSettings
-from penstock.receivers.http.stores import Acks, PendingStore, now_ms
+from penstock.receivers.http.stores import Acks, PendingStore
 
 __all__ = ["Application", "Journal"]
 
@@ -88,6 +88,7 @@ class Application:
         self._acks: Acks
         self._window: KeyWindow | None = None
         self._known = KnownKeys(settings.idempotency_window_ms)
+        self._key_clock = KeyClock()
         self._pending: set[PendingStore] = set()
         self._in_flight: dict[bytes, PendingStore] = {}
         self.backlog_bytes = 0
@@ -101,6 +102,7 @@ class Application:
         """Take requests, on top of what is durable."""
         self._acks = Acks(asyncio.get_running_loop(), self._on_durable)
         self._known = KnownKeys(self._settings.idempotency_window_ms, keys)
+        self._key_clock = window.clock
         self._window = window
 
     async def pause(self) -> None:
@@ -190,7 +192,7 @@ class Application:
         if head.key is None:
             return await self._store(None, b"", head.kind, body)
         key, content = key_hash(head.key), await self._digest(head.kind, body)
-        kept = self._known.find(key, now_ms())
+        kept = self._known.find(key, self._key_clock.now_ms())
         first = kept or self._in_flight.get(key)
         if first is None:
             return await self._store(key, content, head.kind, body)

@@ -20,14 +20,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn import Server
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from penstock.errors import ConfigError
 from penstock.receivers.descriptors import spare_descriptors
 
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
-__all__ = ["LimitedConnection", "close_late"]
+__all__ = ["LimitedConnection", "check_uvicorn", "close_late"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +38,57 @@ BODY_TIMEOUT_S = 60.0
 MAX_HEAD_BYTES = 64 << 10
 _MAX_CONNECTIONS = 4096
 _NEVER = float("inf")
+
+_HOOKS: dict[type, tuple[str, ...]] = {
+    HttpToolsProtocol: (
+        "_unset_keepalive_if_required",
+        "access_log",
+        "client",
+        "connection_made",
+        "connections",
+        "cycle",
+        "data_received",
+        "headers",
+        "on_body",
+        "on_headers_complete",
+        "on_message_begin",
+        "on_message_complete",
+        "parser",
+        "pipeline",
+        "scope",
+        "transport",
+        "url",
+    ),
+    RequestResponseCycle: ("keep_alive", "more_body", "response_complete", "response_started"),
+    Server: ("serve", "server_state", "should_exit"),
+}
+"""What this and the server use of uvicorn beyond what it documents."""
+
+
+def check_uvicorn() -> None:
+    """Refuse a version of uvicorn that lacks what is built on here.
+
+    Raises:
+        ConfigError: it lacks something; names it.
+    """
+    missing = [
+        f"{kind.__name__}.{name}"
+        for kind, names in _HOOKS.items()
+        for name in names
+        if name not in _names(kind)
+    ]
+    if missing:
+        raise ConfigError(
+            f"this version of uvicorn has no {', '.join(missing)}",
+            operation="set up HTTP receiver",
+            hint="pip install 'uvicorn>=0.30,<1'; if that is what is installed, an older one",
+        )
+
+
+def _names(kind: type) -> set[str]:
+    """Return the names of a class's methods, and of what they set on an instance."""
+    methods = (method for method in vars(kind).values() if hasattr(method, "__code__"))
+    return {*dir(kind), *(name for method in methods for name in method.__code__.co_names)}
 
 
 def max_connections() -> int:

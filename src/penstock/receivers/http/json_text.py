@@ -130,7 +130,7 @@ def array_items(body: bytes) -> list[bytes]:
     """
     start = len(body) - len(body.lstrip(_SPACE))
     items: list[bytes] = []
-    for item in _items(body) if body.startswith(b"[", start) else _lone_value(body):
+    for item in (_items if body.startswith(b"[", start) else _lone_value)(body, start):
         check_count(len(items) + 1)
         items.append(item.encode())
     return items
@@ -192,20 +192,22 @@ def _checked(value: bytes, number: int) -> str:
     return text
 
 
-def _lone_value(body: bytes) -> Iterator[str]:
-    window = _Window(body, 0)
-    start = _after_space(window.text, 0)
-    if start == len(window.text):
-        return
+def _lone_value(body: bytes, start: int) -> Iterator[str]:
+    window = _Window(body, start)
     if not window.is_last:
         raise _too_large(0)
-    yield _checked_item(window.text, start, 0)
+    if not window.text:
+        return
+    item = _checked_item(window.text, 0, 0)
+    if _after_space(window.text, len(item)) < len(window.text):
+        raise RefusedError(400, "after the value is something else", index=0)
+    yield item
 
 
-def _items(body: bytes) -> Iterator[str]:
-    """Yield the items of an array, of which no more text is held than one may have."""
-    window = _Window(body, 0)
-    at = _after_space(window.text, window.text.index("[") + 1)
+def _items(body: bytes, start: int) -> Iterator[str]:
+    """Yield the items of an array that begins there; holds as much text as one may have."""
+    window = _Window(body, start)
+    at = _after_space(window.text, 1)
     if window.ends(at):
         return
     index = 0
@@ -224,7 +226,8 @@ def _items(body: bytes) -> Iterator[str]:
                 raise
             if at == 0:
                 raise _too_large(index) from refusal
-            window, at = window.moved_to(at), 0
+            window = window.moved_to(at)
+            at = _after_space(window.text, 0)
             continue
         yield item
         if is_end:

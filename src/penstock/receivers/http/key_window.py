@@ -14,8 +14,8 @@ All but ``load`` happens in one thread, the one that encodes blocks. The positio
 
     {"idempotency": {"keys": {"<writer>": "<base64 of entries>"}, "files": [[name, count, time]]}}
 
-An entry is hash (16 bytes), digest (16), start offset, record count and milliseconds since the
-epoch (8 each, little-endian). A file is the CRC-32 of what follows in 8 hex digits, a newline, and
+An entry is hash (16 bytes), digest (16), start offset, record count and milliseconds of a KeyClock
+(8 each, little-endian). A file is the CRC-32 of what follows in 8 hex digits, a newline, and
 the same ``keys`` as JSON.
 """
 
@@ -30,10 +30,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from penstock.clock import Clock
 from penstock.errors import NotFoundError, ReceiverError
 from penstock.journal.layout import parse_writer
 from penstock.receivers.http.answers import Placement
-from penstock.receivers.http.keys import MAX_KEYS, KeptKey
+from penstock.receivers.http.keys import MAX_KEYS, KeptKey, KeyClock
 from penstock.receivers.own_files import OwnFiles
 
 __all__ = ["FILE_KEYS", "KeyWindow"]
@@ -68,9 +69,16 @@ class KeyWindow:
         window_ms: how long a key is kept.
         files: where keys go that are too many for a position.
         position: the last durable one, of any receiver; None when there is none.
+        clock: the machine's.
     """
 
-    def __init__(self, window_ms: int, files: OwnFiles, position: Any = None) -> None:
+    def __init__(
+        self,
+        window_ms: int,
+        files: OwnFiles,
+        position: Any = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._window_ms = window_ms
         self._files = files
         found = position.get(_POSITION, {}) if isinstance(position, dict) else {}
@@ -82,6 +90,8 @@ class KeyWindow:
         self._count = sum(len(entries) for entries in self._entries.values()) // _ENTRY.size
         self._newest_ms = max((kept.time_ms for kept in _unpack(self._entries)), default=0)
         self._next_file: int | None = None
+        newest_ms = max([self._newest_ms, *(file.newest_ms for file in self._named)])
+        self.clock = KeyClock(newest_ms or None, clock)
 
     def load(self) -> list[KeptKey]:
         """Return all keys of the last durable position, oldest first.

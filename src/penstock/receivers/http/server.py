@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 import uvicorn
 
 from penstock.errors import ReceiverError
+from penstock.receivers.http import connection
+from penstock.receivers.http.acceptor import Acceptor
 from penstock.receivers.http.application import Application
-from penstock.receivers.http.connection import LimitedConnection, close_late
+from penstock.receivers.http.connection import LimitedConnection, check_uvicorn, close_late
 
 __all__ = ["HttpServer", "listen"]
 
@@ -71,11 +73,13 @@ class HttpServer:
         tls: ssl.SSLContext | None,
         on_failure: Callable[[BaseException | None], None],
     ) -> None:
+        check_uvicorn()
         self._application = application
-        self._listener = listener
         self._on_failure = on_failure
         self._loop = _new_loop()
-        self._server = uvicorn.Server(_config(application, tls))
+        self._config = _config(application)
+        self._server = uvicorn.Server(self._config)
+        self._acceptor = Acceptor(self._loop, listener, self._connection, tls, self._is_full)
         self._is_up = threading.Event()
         self._is_ending = False
         self._thread: threading.Thread
@@ -127,7 +131,18 @@ class HttpServer:
                 hint="end the process; requests that were not answered will be sent again",
             )
 
+    def _connection(self) -> LimitedConnection:
+        state = self._server.server_state
+        return LimitedConnection(
+            config=self._config, server_state=state, app_state={}, _loop=self._loop
+        )
+
+    def _is_full(self, opening: int) -> bool:
+        count = opening + len(self._server.server_state.connections)
+        return count >= connection.max_connections()
+
     def _begin_stop(self) -> None:
+        self._acceptor.close()
         self._application.stop()
         self._server.should_exit = True
         self._loop.call_later(_DRAIN_S, self._application.give_up)
@@ -149,10 +164,11 @@ class HttpServer:
 
     async def _serve(self, begin: Callable[[], None]) -> None:
         begin()
+        self._acceptor.start()
         self._is_up.set()
         sweep = asyncio.ensure_future(self._sweep())
         try:
-            await self._server.serve(sockets=[self._listener])
+            await self._server.serve(sockets=[])  # those that it is to serve are accepted here
         finally:
             sweep.cancel()
 
@@ -163,11 +179,9 @@ class HttpServer:
 
     async def _leave_nothing(self) -> None:
         """Close the port and the connections, however serving ended, and end all tasks."""
-        for server in getattr(self._server, "servers", ()):  # set when it has begun
-            server.close()
-        self._listener.close()
-        for connection in list(self._server.server_state.connections):
-            connection.transport.abort()
+        self._acceptor.close()
+        for each in list(self._server.server_state.connections):
+            each.transport.abort()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -190,7 +204,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def _config(application: Application, tls: ssl.SSLContext | None) -> uvicorn.Config:
+def _config(application: Application) -> uvicorn.Config:
     config = uvicorn.Config(
         application,
         interface="asgi3",
@@ -204,8 +218,6 @@ def _config(application: Application, tls: ssl.SSLContext | None) -> uvicorn.Con
         proxy_headers=False,
         timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=_CANCEL_S,
-        backlog=_BACKLOG,
     )
     config.load()
-    config.ssl = tls
     return config

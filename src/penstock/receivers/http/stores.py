@@ -8,7 +8,6 @@ back, and the first one's wake-up finds most of them.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,12 +18,7 @@ from penstock.receivers.http.answers import Placement, RefusedError
 from penstock.receivers.http.key_window import KeyWindow
 from penstock.receivers.http.keys import KeptKey
 
-__all__ = ["Acks", "PendingStore", "now_ms"]
-
-
-def now_ms() -> int:
-    """Return the time, milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
+__all__ = ["Acks", "PendingStore"]
 
 
 class PendingStore(DeferredPosition):
@@ -46,7 +40,7 @@ class PendingStore(DeferredPosition):
         self._window = window
         self.key = key
         self.content = content
-        self.time_ms = now_ms()
+        self.time_ms = window.clock.now_ms()
         self.at: Placement | None = None
         self.garbage: tuple[str, ...] = ()
         """Files that nothing names any more, once this is durable."""

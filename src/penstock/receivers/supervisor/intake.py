@@ -75,9 +75,9 @@ class Intake:
 
     def _until_room_ms(self) -> int:
         """Guess when a consumer makes room: not before as long again as there has been none."""
-        now_ms = self._clock.time_ms()
+        now_ms = self._clock.monotonic_ms()
         since_ms = self._full_since_ms
-        if since_ms is None or since_ms > now_ms:  # the first time, or the clock was set back
+        if since_ms is None:
             self._full_since_ms = since_ms = now_ms
         return min(max(now_ms - since_ms, self._poll_ms), _LONGEST_ABSENCE_MS)
 

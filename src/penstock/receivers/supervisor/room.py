@@ -7,12 +7,14 @@ import time
 
 from penstock.errors import JournalFullError, PenstockError
 from penstock.journal import JournalRoom, JournalWriter
+from penstock.journal.retention.shortening import Shortened
 from penstock.receivers.task import ReceiverSettings
 
 __all__ = ["WriterRoom"]
 
 _log = logging.getLogger(__name__)
 _QUIET_S = 60.0
+_SHORTENED_QUIET_S = 600.0
 _FULL_LOOKS = 5
 """Other writers give back what they claimed and do not use within a few looks."""
 
@@ -26,6 +28,8 @@ class WriterRoom:
         self._fails = settings.when_full == "fail"
         self._full_looks = 0
         self._told_s = float("-inf")
+        self._told_shortened_s = float("-inf")
+        self._told_shortened = Shortened()
         self.failure: JournalFullError | None = None
         """Why the receiver has to end, when it is to end rather than to wait."""
 
@@ -38,6 +42,7 @@ class WriterRoom:
         except PenstockError as e:
             self._tell("The room in the journal cannot be told, nothing more is allowed: %s", e)
             return
+        self._tell_shortened()
         if full is None:
             self._full_looks = 0
             return
@@ -56,6 +61,23 @@ class WriterRoom:
             self._room.leave()
         except PenstockError as e:
             _log.warning("Nobody minds, as the writer is sealed: %s", e)
+
+    def _tell_shortened(self) -> None:
+        new = self._room.shortened.records > self._told_shortened.records
+        if not new or time.monotonic() - self._told_shortened_s < _SHORTENED_QUIET_S:
+            return
+        now, before = self._room.shortened, self._told_shortened
+        self._told_shortened_s, self._told_shortened = time.monotonic(), now
+        _log.warning(
+            "The reprocessing period of stream %s is shortened: the stream has reached its bound "
+            "in bytes, and %d records (%d bytes) that all consumers have committed, and "
+            "that a checkpoint location still retained, were deleted. The batches that took them "
+            "cannot be processed again. To keep them, raise the bound, or retain fewer batches "
+            "(spark.sql.streaming.minBatchesToRetain)",
+            self._writer.stream.name,
+            now.records - before.records,
+            now.size_bytes - before.size_bytes,
+        )
 
     def _tell(self, message: str, error: PenstockError) -> None:
         if time.monotonic() - self._told_s > _QUIET_S:

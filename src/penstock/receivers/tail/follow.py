@@ -221,6 +221,9 @@ class Sibling(NamedTuple):
     mtime_ns: int
 
 
+_NUMBER = re.compile(r"(?<=\.)\d{1,4}\Z")
+"""A rotation's number at the end of a name; longer ones are dates."""
+
 # What log writers and logrotate append: .1  -20240131  .2024-01-31T10-00-00  _3  .old
 _ROTATION = r"[._-](?:\d[\d._:T-]*|old|bak|prev)"
 
@@ -239,22 +242,47 @@ def is_rotated_name(base: str, name: str) -> bool:
 
 
 def missed_rotations(
-    newest: Mark, siblings: Iterable[Sibling], known: set[FileId]
+    marks: Sequence[Mark],
+    siblings: Iterable[Sibling],
+    known: set[FileId],
+    *,
+    clock_went_back: bool = False,
 ) -> list[Sibling]:
-    """Return the files that had the path after ``newest`` and lost it unseen, oldest first.
+    """Return the files that had the path after the newest mark and lost it unseen, oldest first.
 
-    A file that was written to after our last look at ``newest`` cannot have been read before, for
-    files that were read have a mark, or were dropped as older (``superseded``).
+    Numbers in names (``app.log.1``) tell the order whatever the clock did, once it is known whether
+    they count up or down. Else times tell: a file that was written to after our last look at the
+    newest cannot have been read before, for files that were read have a mark, or were dropped as
+    older (``superseded``).
+
+    Args:
+        marks: those of the path, in the order of age.
+        siblings: the files beside it.
+        known: files that are none to be missed.
+        clock_went_back: whether the file that has the path now bears an earlier time than the
+            newest mark. Numbers are then taken to count down, as logrotate's do, if no two known
+            files tell.
     """
+    newest = marks[-1]
     base = newest.path.rpartition("/")[2]
-    missed = [
-        sibling
-        for sibling in siblings
-        if sibling.file_id not in known
-        and sibling.mtime_ns >= newest.mtime_ns
-        and is_rotated_name(base, sibling.name)
-    ]
-    return sorted(missed, key=lambda sibling: (sibling.mtime_ns, sibling.name))
+    rotated = [sibling for sibling in siblings if is_rotated_name(base, sibling.name)]
+    numbers = {s.file_id: int(m[0]) for s in rotated if (m := _NUMBER.search(s.name)) is not None}
+    here = numbers.get(newest.file_id)
+    before = next((n for m in marks[-2::-1] if (n := numbers.get(m.file_id)) is not None), None)
+    step = 0 if here is None else -1 if before is None else here - before
+    if before is None and not clock_went_back:
+        step = 0  # which way they count is not known
+
+    def is_newer(sibling: Sibling) -> bool:
+        number = numbers.get(sibling.file_id)
+        if here is None or number is None or not step:
+            return sibling.mtime_ns >= newest.mtime_ns
+        return (number - here) * step > 0
+
+    def age(sibling: Sibling) -> tuple[int, int, str]:
+        return numbers.get(sibling.file_id, 0) * step, sibling.mtime_ns, sibling.name
+
+    return sorted((s for s in rotated if s.file_id not in known and is_newer(s)), key=age)
 
 
 def superseded(mark: Mark, newer: Sequence[Mark]) -> bool:

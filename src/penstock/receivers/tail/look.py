@@ -89,7 +89,10 @@ class Look:
         self._problems = problems
         self._marked = {file.mark.file_id for file in files}
         self._known = self._marked | set(self._found)
-        self._newest = {file.mark.path: file for file in files}
+        self._of_path: dict[str, list[FollowedFile]] = {}
+        for file in files:
+            self._of_path.setdefault(file.mark.path, []).append(file)
+        self._times = {file.path: file.mtime_ns for file in self._found.values()}
         self._listings: dict[tuple[str, str | None], list[Sibling]] = {}
 
     def take(self) -> list[FollowedFile]:
@@ -152,8 +155,9 @@ class Look:
             copy = None if seen.intact else self._find_copy(file.mark)
             decision = decide(seen.place, intact=bool(seen.intact), copied=copy is not None)
         missed = []
-        if self._newest[file.mark.path] is file and self._may_have_successors(seen):
-            missed = [s for s in self._rotated_since(file.mark) if not self._is_copy_of(s, seen)]
+        if self._of_path[file.mark.path][-1] is file and self._may_have_successors(seen):
+            stood_in = file.mark if copy is None else replace(file.mark, file_id=copy.file_id)
+            missed = [s for s in self._rotated_since(stood_in) if not self._is_copy_of(s, seen)]
             self._known.update(sibling.file_id for sibling in missed)
         return _Case(seen, decision, copy, missed)
 
@@ -181,7 +185,12 @@ class Look:
 
     def _find_copy(self, mark: Mark) -> Sibling | None:
         """Return the rotated file that begins with what the mark says is stored."""
-        for sibling in self._rotated_since(mark):
+        candidates = self._rotated_since(mark)
+        if self._clock_went_back(mark):  # then the copy may bear an earlier time than the mark
+            rotated = self._siblings(mark.path, rotated_only=True)
+            others = (s for s in rotated if s not in candidates and s.file_id not in self._known)
+            candidates += sorted(others)  # by name, so the last rotation's first
+        for sibling in candidates:
             if mark.offset > 0 and self._begins_as(mark.crc, mark.offset, sibling):
                 self._known.add(sibling.file_id)
                 return sibling
@@ -196,8 +205,14 @@ class Look:
             file.close()
 
     def _rotated_since(self, mark: Mark) -> list[Sibling]:
+        older = [file.mark for file in self._of_path[mark.path][:-1]]
         rotated = self._siblings(mark.path, rotated_only=True)
-        return missed_rotations(mark, rotated, self._known)
+        went_back = self._clock_went_back(mark)
+        return missed_rotations([*older, mark], rotated, self._known, clock_went_back=went_back)
+
+    def _clock_went_back(self, mark: Mark) -> bool:
+        """Whether what has the path now was written to before, by its time, the mark's file was."""
+        return self._times.get(mark.path, mark.mtime_ns) < mark.mtime_ns
 
     def _siblings(self, path: str, *, rotated_only: bool) -> list[Sibling]:
         directory, base = os.path.split(path)

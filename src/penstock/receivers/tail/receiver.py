@@ -37,9 +37,10 @@ class TailReceiver(ThreadedReceiver):
     - Rotation by rename, also several at once and while the receiver was down: a renamed file is
       read to its end before its successor. It is looked for in the same directory under any name;
       files that came and went unseen are found by the usual names (``app.log.1``,
-      ``app.log-20240131``, ``app-2024-01-31.log``, ``app.log.old``; compressed ones are not read)
-      and by their modification times. The last rotated file stays followed until the next rotation,
-      for processes that reopen their log late.
+      ``app.log-20240131``, ``app-2024-01-31.log``, ``app.log.old``; compressed ones are not read).
+      Numbers at the end of names tell their order, whatever the clock did; of other names the
+      modification times do, so a clock that is set back may hide one. The last rotated file stays
+      followed until the next rotation, for processes that reopen their log late.
     - Truncation, and replacement in place: the file is read from 0. With copytruncate, the unread
       rest is read from the copy, under the usual names. The copies must not match the patterns
       themselves, else they are new files. Where no copy is found, ``reportError`` says what may be

@@ -257,6 +257,7 @@ class StreamingContext(StreamSources, RateControl):
             ConfigError: receivers would take every task slot; there is no checkpoint location on a
                 cluster; a function or what it holds cannot be kept in the graph checkpoint (named,
                 with its operation); or others can write the checkpoint location.
+            UnsharedPathError: an executor does not see the driver's files there.
             ConcurrentDriverError: another driver uses the checkpoint location.
             RecoveryMismatchError: the checkpoint location was made by a program with an input or
                 stateful operator that this one lacks, or has otherwise.
@@ -324,6 +325,7 @@ class StreamingContext(StreamSources, RateControl):
             self._sc,
             self.graph,
             self._checkpoint_dir,
+            interval_ms=self._settings.graph_checkpoint_interval_ms,
             is_read_back=self._recreated_from == self._checkpoint_dir,
         )
 

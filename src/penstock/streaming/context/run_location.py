@@ -40,6 +40,11 @@ class RunLocation:
             return self._directory
         _check_temporary_is_enough(master, graph, settings)
         self._temporary = make_temporary_location()
+        _log.info(
+            "There is no checkpoint location: offsets, commits and journal are in %s, and go when "
+            "the program stops",
+            self._temporary,
+        )
         return self._temporary
 
     def in_force(self, settings: StreamingSettings) -> StreamingSettings:

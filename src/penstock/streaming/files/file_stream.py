@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -108,9 +109,12 @@ class FileInputDStream(InputDStream):
         A directory that cannot be listed leaves the offset where it was: nothing is passed over,
         the next batch looks at the whole time again.
         """
+        previous, now_ms = self._parse(start), self.ssc.clock.time_ms()
+        if previous is not None and now_ms < previous.until_ms:
+            self._warn_of_clock(previous.until_ms - now_ms)
         window = next_offset(
-            self._parse(start),
-            time_ms,
+            previous,
+            min(time_ms, now_ms),
             interval_ms=self.slide_ms,
             remember_ms=self.recall_ms,
             oldest_ms=self._oldest_ms,
@@ -131,6 +135,26 @@ class FileInputDStream(InputDStream):
         self._found = self._taken.select(listing, window, self._filter or _any)
         self._planned = {self.name: self._found.to_json()}
         return self._planned
+
+    def _warn_of_clock(self, back_ms: int) -> None:
+        _log.warning(
+            "Stream %s: the clock of this machine was set back by at least %.1f s. Files are taken "
+            "that were modified within the last %g s by it; one that was taken before may be taken "
+            "again, and an earlier one that was not is passed over (touch it to have it taken)",
+            self.name,
+            back_ms / 1000,
+            self.recall_ms / 1000,
+        )
+
+    def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
+        """Return the window up to that time, as ``latest_offset``; nothing before the first one."""
+        return start if start is None else self.latest_offset(start, time_ms)
+
+    def missed_times(self, start: SourceOffset, ticks: range) -> Collection[int]:
+        """Return the ticks in whose time new files were modified."""
+        offset = self.missed_offset(start, ticks[-1])
+        files = self._files(SourceRange(start, offset))
+        return {ticks[bisect_left(ticks, file.modified_ms)] for file in files}
 
     def has_records(self, planned: SourceRange) -> bool:
         """Whether there are new files."""

@@ -11,9 +11,9 @@ Invariants:
    directory and not with the number of batches. What was taken before is found in the entries of
    the batches within the remember duration.
 
-Source: ``org.apache.spark.streaming.dstream.FileInputDStream``. It makes up for the ticks of a
-downtime one by one, and so looks back from each; here the one batch that stands for all of them
-looks back from the first.
+Source: ``org.apache.spark.streaming.dstream.FileInputDStream``. It has a batch for each tick of a
+downtime, and so looks back from each; a batch that stands for several of them looks back from the
+first.
 """
 
 from __future__ import annotations
@@ -77,16 +77,18 @@ def next_offset(
 
     Args:
         previous: that of the batch before it, None for the first one.
-        time_ms: the batch's time.
+        time_ms: the batch's time, or the clock's where that is behind: files have its times.
         interval_ms: the batch interval.
         remember_ms: how late a file may show up.
         oldest_ms: the first batch takes only what was modified after it.
     """
     if previous is None:
         return FileOffset(max(oldest_ms, time_ms - remember_ms), time_ms)
+    if time_ms < previous.until_ms:  # the clock was set back
+        return FileOffset(time_ms - remember_ms, time_ms)
     first_tick_ms = min(previous.until_ms + interval_ms, time_ms)
     after_ms = max(previous.after_ms, first_tick_ms - remember_ms)
-    return FileOffset(after_ms, max(previous.until_ms, time_ms))
+    return FileOffset(after_ms, time_ms)
 
 
 class TakenFiles:

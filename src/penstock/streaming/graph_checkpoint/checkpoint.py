@@ -32,8 +32,11 @@ _PYTHON = ".".join(platform.python_version_tuple()[:2])
 class Checkpoint:
     """A graph with what surrounds it.
 
-    ``framework`` is the application's name. ``pending_times`` are the batches that were planned
-    and not done. Times and intervals are milliseconds.
+    A restart takes ``graph`` and ``conf`` from it. The other fields are informational, for Spark's
+    class has them: ``framework`` is the application's name, ``pending_times`` are the batches that
+    were planned and not done. Master and jars come back with the settings, the batch interval with
+    the graph; the directory is where the file was found, and the logs tell which batches run again.
+    Times and intervals are milliseconds.
     """
 
     master: str

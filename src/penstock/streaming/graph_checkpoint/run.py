@@ -44,16 +44,25 @@ class NoGraphCheckpoints:
 class GraphCheckpoints:
     """For a program whose graph is read back.
 
+    The graph does not change while the program runs, so it is written when the program starts, and
+    then so seldom that it costs nothing.
+
     Args:
         template: all that is kept, but for the time and the pending times.
         codec: how files are compressed.
+        interval_ms: how far apart two checkpoints are at least, in batches' times; 0: each batch
+            has two, when it is planned and when it is done.
         is_read_back: whether the graph comes from a graph checkpoint of this location.
     """
 
-    def __init__(self, template: Checkpoint, codec: str, *, is_read_back: bool) -> None:
+    def __init__(
+        self, template: Checkpoint, codec: str, *, interval_ms: int, is_read_back: bool
+    ) -> None:
         self._template = template
         self._codec = codec
+        self._interval_ms = interval_ms
         self._is_read_back = is_read_back
+        self._submitted_ms: int | None = None
         self._writer: CheckpointWriter | None = None
 
     def start(self, storage: Storage, on_completion: OnCompletion) -> None:
@@ -63,24 +72,37 @@ class GraphCheckpoints:
         self._writer = CheckpointWriter(storage.private(), self._codec, on_completion)
 
     def write(self, time_ms: int, pending_times: tuple[int, ...], done: bool) -> None:
-        """Have the graph written as that of a batch's time; ``done``: the batch is."""
-        if self._writer is not None:
-            checkpoint = replace(
-                self._template, checkpoint_time_ms=time_ms, pending_times=pending_times
-            )
-            self._writer.write(checkpoint, clear_checkpoint_data_later=done)
+        """Have the graph written as that of a batch's time, if it is due; ``done``: the batch is.
+
+        The first one is due, and the one after a write that was given up.
+        """
+        if self._writer is None or not (self._writer.failed or self._is_due(time_ms)):
+            return
+        self._submitted_ms = time_ms
+        checkpoint = replace(
+            self._template, checkpoint_time_ms=time_ms, pending_times=pending_times
+        )
+        self._writer.write(checkpoint, clear_checkpoint_data_later=done)
 
     def stop(self) -> None:
         """Write what is left, for 10 s at most."""
         if self._writer is not None:
             self._writer.stop()
 
+    def _is_due(self, time_ms: int) -> bool:
+        return self._submitted_ms is None or time_ms - self._submitted_ms >= self._interval_ms
+
 
 RunCheckpoints = GraphCheckpoints | NoGraphCheckpoints
 
 
 def keep_graph(
-    sc: SparkContext, graph: DStreamGraph, directory: str, *, is_read_back: bool
+    sc: SparkContext,
+    graph: DStreamGraph,
+    directory: str,
+    *,
+    interval_ms: int,
+    is_read_back: bool,
 ) -> GraphCheckpoints:
     """Return what keeps a graph in a checkpoint location.
 
@@ -102,4 +124,5 @@ def keep_graph(
         pending_times=(),
         conf=settings_to_save(conf),
     )
-    return GraphCheckpoints(template, codec_from_conf(dict(conf)), is_read_back=is_read_back)
+    codec = codec_from_conf(dict(conf))
+    return GraphCheckpoints(template, codec, interval_ms=interval_ms, is_read_back=is_read_back)

@@ -7,6 +7,8 @@ Invariants:
 2. The file that is read back is the one that was written last: a batch that is done later than
    newer ones were planned writes under the newest time.
 3. A generator is told of a checkpoint only when it is durable.
+4. No error ends the thread, whatever pickling, the codec or the storage raises: the graph is the
+   same in every checkpoint, so one that was not written costs nothing but the next one's turn.
 
 Steps, on storage whose ``create`` is atomic and durable also when it overwrites (storage.base): the
 content is created as ``checkpoint-<ms>.bk``, then as ``checkpoint-<ms>``, and then the backup is
@@ -24,7 +26,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.errors import StorageError
 from penstock.storage import Storage
 from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
 from penstock.streaming.graph_checkpoint.files import CheckpointFile, get_checkpoint_files
@@ -42,11 +43,15 @@ OnCompletion = Callable[[int, bool], None]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A checkpoint as bytes, and what its batch's generator is told when it is durable."""
+    """A checkpoint, and what its batch's generator is told when it is durable."""
 
-    time_ms: int
-    content: bytes
+    checkpoint: Checkpoint
     clear_checkpoint_data_later: bool
+
+    @property
+    def time_ms(self) -> int:
+        """The checkpoint's time."""
+        return self.checkpoint.checkpoint_time_ms
 
 
 class CheckpointWriter:
@@ -62,8 +67,7 @@ class CheckpointWriter:
     """
 
     def __init__(self, storage: Storage, codec: str, on_completion: OnCompletion) -> None:
-        self._codec = codec
-        self._handler = CheckpointWriteHandler(storage, on_completion)
+        self._handler = CheckpointWriteHandler(storage, codec, on_completion)
         self._changed = threading.Condition()
         self._waiting: list[Write] = []
         self._stopped = False
@@ -74,16 +78,20 @@ class CheckpointWriter:
         self._thread.start()
 
     def write(self, checkpoint: Checkpoint, *, clear_checkpoint_data_later: bool) -> None:
-        """Serialize a checkpoint and have it written; returns before it is."""
-        content = checkpoint.serialize(self._codec)
-        time_ms = checkpoint.checkpoint_time_ms
+        """Have a checkpoint written; returns before it is."""
+        write = Write(checkpoint, clear_checkpoint_data_later)
         with self._changed:
             if self._stopped:
                 _log.error("Could not submit checkpoint task to the thread pool executor")
                 return
-            self._waiting.append(Write(time_ms, content, clear_checkpoint_data_later))
+            self._waiting.append(write)
             self._changed.notify_all()
-        _log.info("Submitted checkpoint of time %d ms writer queue", time_ms)
+        _log.info("Submitted checkpoint of time %d ms writer queue", write.time_ms)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the newest write was given up."""
+        return self._handler.failed
 
     def stop(self) -> None:
         """Write what was submitted, for 10 s at most; then give up what is left."""
@@ -120,17 +128,23 @@ class CheckpointWriteHandler:
     Source: ``CheckpointWriter.CheckpointWriteHandler``.
     """
 
-    def __init__(self, storage: Storage, on_completion: OnCompletion) -> None:
+    def __init__(self, storage: Storage, codec: str, on_completion: OnCompletion) -> None:
         self._storage = storage
+        self._codec = codec
         self._on_completion = on_completion
         # Listed once: this run alone writes here. What may be there counts as there.
         self._files = set(get_checkpoint_files(storage))
         self._latest_ms = max((file.time_ms for file in self._files), default=0)
         self.stopped = False
         """Whether to make no further attempt."""
+        self.failed = False
+        """Whether the newest write was given up."""
 
     def run(self, writes: list[Write]) -> None:
-        """Write the last one, in three attempts at most, and report all as completed with it."""
+        """Write the last one, in three attempts at most, and report all as completed with it.
+
+        Raises nothing.
+        """
         self._latest_ms = max(self._latest_ms, *(write.time_ms for write in writes))
         file = CheckpointFile(self._latest_ms)
         uri = self._storage.uri(file.name)
@@ -139,14 +153,15 @@ class CheckpointWriteHandler:
                 break
             try:
                 self._save(writes[-1], file, uri)
-            except StorageError:
+            except Exception:
                 _log.warning(
                     "Error in attempt %d of writing checkpoint to %s", attempt, uri, exc_info=True
                 )
             else:
-                for write in writes:
-                    self._on_completion(write.time_ms, write.clear_checkpoint_data_later)
+                self.failed = False
+                self._report(writes)
                 return
+        self.failed = True
         _log.warning(
             "Could not write checkpoint for time %d ms to file '%s'", writes[-1].time_ms, uri
         )
@@ -154,23 +169,38 @@ class CheckpointWriteHandler:
     def _save(self, write: Write, file: CheckpointFile, uri: str) -> None:
         start_s = time.monotonic()
         _log.info("Saving checkpoint for time %d ms to file '%s'", write.time_ms, uri)
+        content = write.checkpoint.serialize(self._codec)
         for part in (CheckpointFile(file.time_ms, is_backup=True), file):
             self._files.add(part)
-            self._storage.create(part.name, write.content, overwrite=True)
+            self._storage.create(part.name, content, overwrite=True)
         self._delete_old()
         _log.info(
             "Checkpoint for time %d ms saved to file '%s', took %d bytes and %d ms",
             write.time_ms,
             uri,
-            len(write.content),
+            len(content),
             (time.monotonic() - start_s) * 1000,
         )
 
     def _delete_old(self) -> None:
-        """Delete backups, the newest file being whole by now, and all files but the newest."""
+        """Delete backups, the newest file being whole by now, and all files but the newest.
+
+        What cannot be deleted is tried again after the next write.
+        """
         whole = sorted((f for f in self._files if not f.is_backup), key=lambda f: f.time_ms)
         for old in whole[:-_MAX_FILES]:
             _log.info("Deleting %s", self._storage.uri(old.name))
         for file in self._files.difference(whole[-_MAX_FILES:]):
-            self._storage.delete(file.name)
-            self._files.remove(file)
+            try:
+                self._storage.delete(file.name)
+            except Exception:
+                _log.warning("Error deleting %s", self._storage.uri(file.name), exc_info=True)
+            else:
+                self._files.remove(file)
+
+    def _report(self, writes: list[Write]) -> None:
+        for write in writes:
+            try:
+                self._on_completion(write.time_ms, write.clear_checkpoint_data_later)
+            except Exception:
+                _log.exception("Error telling that checkpoint %d ms is written", write.time_ms)

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq, RecoveryPlan
-from penstock.errors import LogGapError, StorageError
+from penstock.errors import CheckpointError, LogGapError, StorageError
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.operators import Operator
 from penstock.streaming.recovery_match import (
@@ -64,7 +66,10 @@ class BatchLog:
         if self._left is not None:
             check_operators(self._left.conf, operators)
         self._ends = self._read_ends(next_batch_id - 1)
-        self._zero_ms: int | None = None
+        # Of the runs before only the oldest: from there on all is retained until it is deleted.
+        self._kept = deque([self._oldest_of_earlier_runs()])
+        known = self.newest_conf(_ZERO_TIME)
+        self._zero_ms = None if known is None else int(known)
 
     @property
     def ends(self) -> tuple[SourceOffset, ...]:
@@ -72,9 +77,23 @@ class BatchLog:
         return self._ends
 
     @property
+    def oldest_ends(self) -> tuple[SourceOffset, ...]:
+        """Where the oldest batches that can be processed again begin, for each input.
+
+        That is where the oldest entry in the log ends; None for an input's very beginning. Costs
+        no read.
+        """
+        return self._kept[0][1]
+
+    @property
     def last_time_ms(self) -> int:
         """The time of the newest batch that the run before planned, -1 when there is none."""
         return -1 if self._left is None else self._left.batch_timestamp_ms
+
+    @property
+    def zero_ms(self) -> int | None:
+        """The time from which batches and slides count, None in a new location."""
+        return self._zero_ms
 
     @property
     def newest_committed_ms(self) -> int | None:
@@ -86,11 +105,10 @@ class BatchLog:
     def begin(self, first_ms: int, interval_ms: int) -> int:
         """Return the zero time of a run whose first batch is due at ``first_ms``.
 
-        It is that of the run before, unless that one's does not lie on this batch interval.
+        It is that of the location's first run.
         """
-        known = self.newest_conf(_ZERO_TIME)
-        goes_on = known is not None and int(known) % interval_ms == 0
-        self._zero_ms = int(known) if known is not None and goes_on else first_ms - interval_ms
+        if self._zero_ms is None:
+            self._zero_ms = first_ms - interval_ms
         return self._zero_ms
 
     def read_since(self, after_ms: int) -> tuple[list[Batch], bool]:
@@ -159,6 +177,7 @@ class BatchLog:
         self._location.plan(batch.id, entry, needed_from)
         self._batches[batch.id] = batch
         self._ends = tuple(source.end for source in sources)
+        self._kept.append((batch.id, self._ends))
         return batch
 
     def run(self, batch: Batch) -> None:
@@ -203,9 +222,23 @@ class BatchLog:
     def retire(self) -> None:
         """Delete log entries that are not to be retained; one that cannot go is tried again."""
         try:
-            self._location.retire()
+            oldest_id = self._location.retire()
         except StorageError as error:
             _log.warning("Old log entries cannot be deleted now, and are tried again: %s", error)
+            return
+        while oldest_id > 0 and len(self._kept) > 1 and self._kept[1][0] <= oldest_id:
+            self._kept.popleft()
+
+    def _oldest_of_earlier_runs(self) -> tuple[int, tuple[SourceOffset, ...]]:
+        """Return the oldest entry that tells where the batch after it begins, and its ends.
+
+        Before batch 0 where there is none, or none that can be read for this program's inputs.
+        """
+        oldest_id = min(self._location.offsets.batch_ids(), default=0) if self._before else 0
+        if oldest_id > 0:  # what batch 0 took began at the very beginning
+            with suppress(CheckpointError):
+                return oldest_id, self._read_ends(oldest_id)
+        return -1, self._read_ends(-1)
 
     def _time_ms(self, batch_id: int) -> int:
         return self._location.offsets.require(batch_id).batch_timestamp_ms

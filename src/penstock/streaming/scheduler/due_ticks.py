@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 __all__ = ["DueTick", "DueTicks"]
@@ -15,6 +16,10 @@ class DueTick(NamedTuple):
     """The batch's time: that of the last tick that was merged into it."""
     since_ms: int
     """That of the first one: from then on the batch is late."""
+    is_missed: bool = False
+    """Whether it passed while no batches were planned; see penstock.streaming.missed_ticks."""
+    follows_missed: bool = False
+    """Whether those that were missed before it are planned already."""
 
 
 class DueTicks:
@@ -25,9 +30,14 @@ class DueTicks:
         self._ticks: deque[DueTick] = deque()
 
     @property
-    def times_ms(self) -> tuple[int, ...]:
-        """The ticks that wait, in order."""
-        return tuple(tick.time_ms for tick in self._ticks)
+    def next_ms(self) -> int | None:
+        """The time of the batch to plan next, None when there is none."""
+        return self._ticks[0].time_ms if self._ticks else None
+
+    @property
+    def late_since_ms(self) -> int | None:
+        """The first tick that waits for earlier batches to end, None without one."""
+        return next((tick.since_ms for tick in self._ticks if not tick.is_missed), None)
 
     def add(self, time_ms: int) -> None:
         """Take a tick that is later than all before it."""
@@ -35,6 +45,10 @@ class DueTicks:
             self._ticks.append(DueTick(time_ms, time_ms))
         else:
             self._ticks[0] = DueTick(time_ms, self._ticks[0].since_ms)
+
+    def put_first(self, ticks: Sequence[DueTick]) -> None:
+        """Take ticks that come before all others."""
+        self._ticks.extendleft(reversed(ticks))
 
     def take(self) -> DueTick | None:
         """Return the tick to plan a batch for next, None when there is none."""

@@ -19,6 +19,7 @@ from penstock.receivers import ReceiverSettings, poll_interval_ms, receiver_boun
 from penstock.storage import open_storage
 from penstock.storage.trust import check_trusted
 from penstock.streaming.events import StreamingListenerStreamingStarted
+from penstock.streaming.executors import has_executors
 from penstock.streaming.graph import DStreamGraph
 from penstock.streaming.graph_checkpoint.run import RunCheckpoints
 from penstock.streaming.journal_input import JournalPlace
@@ -30,6 +31,7 @@ from penstock.streaming.scheduler.job_scheduler import JobScheduler
 from penstock.streaming.scheduler.jobs import JobSet
 from penstock.streaming.scheduler.rate_manager import RateManager
 from penstock.streaming.scheduler.receiver_tracker import ReceiverTracker
+from penstock.streaming.scheduler.shared_location import check_shared
 
 __all__ = ["Engine"]
 
@@ -74,6 +76,8 @@ class Engine:
         ) / 1000
         recovery = location.acquire(settings.min_batches_to_retain)
         try:
+            if graph.is_written_by_executors and has_executors(sc):
+                check_shared(sc, location.storage)
             stored = graph.stored_state
             if stored or graph.writes_rdds:
                 check_trusted(location.url)
@@ -89,7 +93,11 @@ class Engine:
                 operators=graph.operators.all(),
             )
             graph.check_offsets(log.ends)
-            place = JournalPlace(open_storage(f"{location.url}/journal"), location.read_id())
+            place = JournalPlace(
+                open_storage(f"{location.url}/journal"),
+                location.read_id(),
+                lambda: log.oldest_ends,
+            )
             graph.open_journals(place, log.ends)
             if graph.writes_rdds:
                 graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))

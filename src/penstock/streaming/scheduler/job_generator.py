@@ -46,9 +46,9 @@ class JobGenerator:
             ended well, ``batch_failed`` when it did not, and then ``batch_ended``.
         rates: bounds what each batch takes.
         concurrent: how many batches may run at once.
-        checkpoint_graph: has a graph checkpoint written, when a batch was planned and again when it
-            is done; called with its time in ms, the times of all batches that are not done, and
-            whether it is.
+        checkpoint_graph: may have a graph checkpoint written, at the start, when a batch was
+            planned and again when it is done; called with its time in ms, the times of all batches
+            that are not done, and whether it is.
         on_batch_error: told when the jobs of a batch cannot be made.
         on_error: told when planning failed; no batch is planned after that.
     """
@@ -79,6 +79,7 @@ class JobGenerator:
         self._rest_planned = False
         self._room = concurrent
         self._due = DueTicks(keep_all=graph.needs_every_tick)
+        self._newest_ms = log.last_time_ms  # the time of the newest planned batch
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(
             target=self._run_events, name="penstock-generator", daemon=True
@@ -97,14 +98,16 @@ class JobGenerator:
             RecoveryMismatchError: what was planned does not fit the program's inputs.
         """
         again = self._log.take_up()
-        # Batch times only ever grow, also when the clock was set back between two runs.
-        last_ms = self._log.last_time_ms
-        first_ms = self._timer.first_tick_after(max(self._clock.time_ms(), last_ms))
+        first_ms = self._first_tick()
         self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
-        committed_ms = self._log.newest_committed_ms
-        for stream in self._graph.stored_state:
-            stream.begin_state(again[0].time_ms if again else first_ms, committed_ms)
         self._restore(again)
+        self._due.put_first(self._missed_before(first_ms))
+        committed_ms = self._log.newest_committed_ms
+        begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
+        for stream in self._graph.stored_state:
+            stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms)
+        # Before any batch, but after all that a graph which is read back finds in the location.
+        self._do_checkpoint(first_ms - self._graph.batch_interval_ms, done=False)
         for batch in again:
             _log.warning(
                 "Batch %d (%d ms) runs again: it was planned, and nothing says that it was done "
@@ -114,6 +117,7 @@ class JobGenerator:
                 batch.id,
             )
             self._make_jobs(batch, self._clock.time_ms(), {})
+        self._events.put(self._generate_due)
         self._loop.start()
         self._timer.start(first_ms)
 
@@ -174,10 +178,28 @@ class JobGenerator:
         self._log.check_sole(0.0)
         self._release()
 
+    def _first_tick(self) -> int:
+        """Return the time of the first batch: after the run before, whatever the clock says."""
+        now_ms, interval_ms = self._clock.time_ms(), self._graph.batch_interval_ms
+        after_ms = max(now_ms, self._newest_ms)
+        first_ms = self._timer.first_tick_after(after_ms, self._log.zero_ms or 0)
+        if first_ms - now_ms > interval_ms:
+            _log.warning(
+                "The newest batch is of %d ms, %.0f s ahead of the clock of this machine, which "
+                "was ahead once, or is behind now. Batches go on after that one, one each %g s, "
+                "with times ahead of the clock; windows and timeouts of state go by them",
+                self._newest_ms,
+                (self._newest_ms - now_ms) / 1000,
+                interval_ms / 1000,
+            )
+        return first_ms
+
     def _restore(self, again: Sequence[Batch]) -> None:
         """Take up the run before: its state, what is committed already, what is looked back to."""
-        done_ms = again[0].time_ms - 1 if again else max(self._log.last_time_ms, 0)
-        self._graph.restore_checkpoint_data(done_ms)
+        for batch in again:
+            self._graph.begin(batch)
+        done_ms = again[0].time_ms - 1 if again else max(self._newest_ms, 0)
+        self._graph.restore_checkpoint_data(done_ms, self._log.last_time_ms)
         needed_after_ms = self._graph.looks_back_to(done_ms)
         if needed_after_ms >= done_ms:
             return
@@ -185,6 +207,26 @@ class JobGenerator:
         if not complete:
             self._note_gone(earlier[0].time_ms if earlier else done_ms, done_ms)
         self._graph.restore([batch for batch in earlier if batch not in again], done_ms)
+
+    def _missed_before(self, next_ms: int) -> list[DueTick]:
+        """Return which ticks between the newest batch and ``next_ms`` need batches of their own.
+
+        docs/adr/0007-missed-slides.md says which do, and why.
+        """
+        interval_ms = self._graph.batch_interval_ms
+        first_ms = next_ms - (next_ms - self._newest_ms - 1) // interval_ms * interval_ms
+        passed = range(first_ms, next_ms, interval_ms)
+        missed = self._graph.missed_ticks(self._log.ends, passed) if passed else []
+        if missed:
+            _log.info(
+                "%d batches are made for windows that ended between %d ms and %d ms, while no "
+                "batches were planned",
+                len(missed),
+                self._newest_ms,
+                next_ms,
+            )
+        now_ms = self._clock.time_ms()
+        return [DueTick(time_ms, now_ms, is_missed=True) for time_ms in missed]
 
     def _note_gone(self, first_ms: int, done_ms: int) -> None:
         """Say that batches before ``first_ms`` are needed and gone; raise when state is."""
@@ -219,12 +261,13 @@ class JobGenerator:
                 self._on_error(e)
 
     def _tick(self, time_ms: int) -> None:
-        if (waiting := self._due.times_ms) and time_ms >= self._say_late_from_ms:
+        late_since_ms = self._due.late_since_ms
+        if late_since_ms is not None and time_ms >= self._say_late_from_ms:
             self._say_late_from_ms = time_ms + _SAY_LATE_EVERY_MS
             _log.warning(
                 "The batches take longer than the batch interval of %d ms: ticks wait since %d ms",
                 self._graph.batch_interval_ms,
-                waiting[0],
+                late_since_ms,
             )
         self._due.add(time_ms)
         self._generate_due()
@@ -238,8 +281,17 @@ class JobGenerator:
             self._generate(tick)
 
     def _generate(self, tick: DueTick) -> None:
-        if not self._halted:
+        if self._halted:
+            return
+        if tick.is_missed:
+            self._begin(tick, self._plan_missed(tick.time_ms))
+        elif not tick.follows_missed and (missed := self._missed_before(tick.time_ms)):
+            self._due.put_first([*missed, tick._replace(follows_missed=True)])
+        else:
             self._begin(tick, self._plan(tick.time_ms))
+
+    def _plan_missed(self, time_ms: int) -> BatchPlan:
+        return self._rates.plan_missed(self._graph.plan_missed(time_ms, self._log.ends))
 
     def _plan(self, time_ms: int) -> BatchPlan:
         return self._rates.plan(self._graph.plan(time_ms, self._log.ends))
@@ -248,6 +300,7 @@ class JobGenerator:
         batch = self._log.plan(
             tick.time_ms, plan.sources, self._rates.conf(), self._graph.oldest_id
         )
+        self._newest_ms = batch.time_ms
         try:
             self._make_jobs(batch, tick.since_ms, plan.limits)
         finally:

@@ -31,11 +31,13 @@ from penstock.streaming.events import (
 )
 from penstock.streaming.listener import ListenerBus
 from penstock.streaming.scheduler.failures import batch_failed, reason_of
+from penstock.streaming.scheduler.job_group import cancel_jobs
 from penstock.streaming.scheduler.jobs import Job, JobSet
 
 __all__ = ["JobScheduler"]
 
 _log = logging.getLogger(__name__)
+_CANCEL_EVERY_S = 0.1
 
 
 class JobScheduler:
@@ -80,6 +82,7 @@ class JobScheduler:
         self._idle = threading.Condition(self._lock)
         self._running = 0
         self._stopped = False
+        self._cancelling = False
         self._group = f"penstock-batches-{id(self):x}"
         self._queue: queue.SimpleQueue[tuple[JobSet, Job] | None] = queue.SimpleQueue()
         # Daemons, unlike a ThreadPoolExecutor's: a job that hangs does not keep the process alive.
@@ -121,12 +124,18 @@ class JobScheduler:
         self.halt()
         for _ in self._threads:
             self._queue.put(None)
-        self._sc.cancelJobGroup(self._group)
+        self._cancelling = True
         deadline_s = time.monotonic() + cancel_timeout_s
         for thread in self._threads:
             if thread is not threading.current_thread():  # a job may stop its own program
-                thread.join(max(0.0, deadline_s - time.monotonic()))
+                self._end(thread, deadline_s)
         return [thread for thread in self._threads if thread.is_alive()]
+
+    def _end(self, thread: threading.Thread, deadline_s: float) -> None:
+        """Cancel jobs on Spark until a thread ends, which may submit another each time."""
+        while thread.is_alive() and time.monotonic() < deadline_s:
+            cancel_jobs(self._sc, self._group)
+            thread.join(_CANCEL_EVERY_S)
 
     def _run_jobs(self) -> None:
         # Without it, an RDD checkpoint behind a newer one is never written (SPARK-6847).
@@ -194,6 +203,9 @@ class JobScheduler:
     def _report(self, job: Job, error: BaseException) -> None:
         if isinstance(error, ConcurrentDriverError):
             self._on_fenced(error)
+            return
+        if self._cancelling:  # what a cancelled job raises is what was asked for
+            _log.info("Job %s was cancelled by stop(); it runs again after a restart", job)
             return
         reason = reason_of(error, partial(self._find_damage, job.batch))
         _log.error("Error running job %s", job, exc_info=reason)

@@ -160,6 +160,15 @@ class RateManager:
         self._wake.set()
         return BatchPlan(sources, limits)
 
+    def plan_missed(self, available: Sequence[SourceRange]) -> BatchPlan:
+        """Return what a batch takes whose time passed without one: limits are no part of it."""
+        pairs = zip(self._entries.values(), available, strict=True)
+        sources = (
+            SourceRange(there.start, there.start) if entry.rate.order.paused else there
+            for entry, there in pairs
+        )
+        return BatchPlan(tuple(sources), {})
+
     def conf(self) -> dict[str, str]:
         """Return what the next entry of the offset log keeps of the rates; each batch once."""
         with self._lock:
@@ -188,7 +197,7 @@ class RateManager:
             return
         late_ms = max(start_ms - job_set.due_ms, 0)
         for name, entry in self._entries.items():
-            if not entry.stream.takes_limits:
+            if not entry.stream.takes_limits or entry.stream.id not in job_set.inputs:
                 continue
             try:
                 self._learn(

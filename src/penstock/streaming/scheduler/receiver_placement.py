@@ -20,7 +20,7 @@ from typing import Any
 from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer
 
-__all__ = ["ReceiverPlacement", "live_executors", "placed_rdd"]
+__all__ = ["ReceiverPlacement", "live_executors", "placed_rdd", "rdd_on_each"]
 
 _PATIENCE_S = 10.0
 """How long a start waits for further executors when the first one is there."""
@@ -84,15 +84,18 @@ def live_executors(sc: SparkContext) -> list[str]:
 
 def placed_rdd(sc: SparkContext, value: Any, executor: str | None) -> RDD[Any]:
     """Return an RDD of one value, whose one task prefers that executor."""
-    plain = sc.parallelize([value], 1)
-    if executor is None:
-        return plain
+    return sc.parallelize([value], 1) if executor is None else rdd_on_each(sc, value, [executor])
+
+
+def rdd_on_each(sc: SparkContext, value: Any, executors: Sequence[str]) -> RDD[Any]:
+    """Return an RDD of that value, once for each executor, in a task that prefers it."""
     # Python's own parallelize takes no preferred locations; Spark's makeRDD does.
     assert sc._jsc is not None
     assert sc._jvm is not None
+    jvm = sc._jvm
     serializer = CPickleSerializer()
-    pickled: bytes = serializer.dumps(value)  # type: ignore[no-untyped-call]
-    element = sc._jvm.scala.Tuple2(bytearray(pickled), sc._jvm.PythonUtils.toSeq([executor]))
-    elements = sc._jvm.PythonUtils.toSeq([element])
-    placed = sc._jsc.sc().makeRDD(elements, plain._jrdd.classTag())
+    pickled = bytearray(serializer.dumps(value))  # type: ignore[no-untyped-call]
+    elements = [jvm.scala.Tuple2(pickled, jvm.PythonUtils.toSeq([each])) for each in executors]
+    class_tag = sc.parallelize([value], 1)._jrdd.classTag()
+    placed = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(elements), class_tag)
     return RDD(placed.toJavaRDD(), sc, serializer)

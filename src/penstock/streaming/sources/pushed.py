@@ -132,7 +132,9 @@ class PushedStreams(ContextPart):
         """Return the stream of lines appended to files, followed as ``tail -F`` does, exactly once.
 
         Args:
-            path: a file, a glob, or several of them, as the executor that follows them sees them.
+            path: a file, a glob, or several of them. Globs are expanded where the receiver runs, on
+                an executor, again and again. A relative one is made absolute here first, from
+                this program's working directory: an executor has one of its own.
             name: see ``receiverStream``.
         """
         return self.receiverStream(TailReceiver(path), self._name(name, "tail"))

@@ -10,13 +10,20 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.rate import FitRateEstimator, PIDRateEstimator, RateDecision, RateEstimator
-from penstock.rate.measures import (
+from penstock.testing.rate_measures import (
     batches_until_stable,
     overshoot,
     peak_scheduling_delay_ms,
     utilisation,
 )
-from penstock.rate.simulate import Cost, Engine, Scenario, SimulatedBatch, piecewise, simulate
+from penstock.testing.rate_simulator import (
+    Cost,
+    Engine,
+    Scenario,
+    SimulatedBatch,
+    piecewise,
+    simulate,
+)
 from tests.rate.scenarios import (
     INTERVAL_MS,
     LAST_STEP,

@@ -1,0 +1,92 @@
+"""Whether processes on other machines see the same files as this one.
+
+    probes/<token>.driver         what the driver writes, and each executor must see
+    probes/<token>.<number>       what each executor writes, and the driver must see
+
+A path that is not shared (a folder of each machine's own disk, a mount that one of them lacks)
+takes what executors write, and no one sees it: so it is tried out before anything depends on it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError, UnsharedPathError
+from penstock.storage.base import Storage
+
+__all__ = ["Probe", "Probed", "check_probed"]
+
+_FOLDER = "probes"
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a probe found: where it ran, the file that it left, or why it could leave none."""
+
+    host: str
+    process_id: int
+    file: str
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A task for executors: looks for the driver's file and leaves one. Pickles; knows no Spark."""
+
+    storage: Storage
+    token: str
+
+    @classmethod
+    def begin(cls, storage: Storage) -> Probe:
+        """Write the driver's file; raises StorageError."""
+        probe = cls(storage, secrets.token_hex(8))
+        storage.create(probe.file("driver"), b"")
+        return probe
+
+    def file(self, name: object) -> str:
+        """Return the path of a probe's file."""
+        return f"{_FOLDER}/{self.token}.{name}"
+
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Probed]:
+        """Yield what this process finds."""
+        file, error = self.file(number), None
+        try:
+            if self.storage.exists(self.file("driver")):
+                self.storage.create(file, b"", overwrite=True)  # Spark may run a task twice
+            else:
+                error = "it does not see the driver's files"
+        except PenstockError as failure:
+            error = str(failure)
+        yield Probed(socket.gethostname(), os.getpid(), file, error)
+
+    def end(self, count: int) -> None:
+        """Remove the files of ``count`` tasks and the driver's; raises StorageError."""
+        for name in ("driver", *range(count)):
+            self.storage.delete(self.file(name))
+
+
+def check_probed(storage: Storage, found: Sequence[Probed]) -> None:
+    """Check that every process sees the driver's files, and that this one sees theirs.
+
+    Raises:
+        UnsharedPathError: some do not; names their hosts.
+    """
+    seen = {f"{_FOLDER}/{entry.name}" for entry in storage.list(_FOLDER)}
+    apart = {
+        each.host: each.error or "the driver does not see its files"
+        for each in found
+        if each.error is not None or each.file not in seen
+    }
+    if apart:
+        raise UnsharedPathError(
+            "executors do not share the checkpoint location with the driver: "
+            + "; ".join(f"on {host} {why}" for host, why in sorted(apart.items())),
+            operation="probe checkpoint location",
+            path=storage.url,
+            hint="choose a path on a file system that is mounted on every host, or an object store",
+        )

@@ -1,0 +1,62 @@
+"""kill -9 of a program with windows, downtimes longer than those: each line in all of them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.faults.driver import Driver
+from tests.faults.ledger import LogWriter
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PROGRAM = Path(__file__).with_name("window_program.py")
+START_S = 90.0
+KILLS = 3
+
+
+def windows(sink: Path, name: str) -> list[list[str]]:
+    """Return the lines of each window, in the order of their times."""
+    files = sorted(sink.glob(f"{name}-*"), key=lambda file: int(file.name.rpartition("-")[2]))
+    return [file.read_text().splitlines() for file in files]
+
+
+def is_drained(sink: Path, sent: int) -> bool:
+    """Whether the last of these lines came, and has left all windows."""
+    sliding, counted = windows(sink, "sliding"), windows(sink, "counted")
+    came = {line for window in sliding for line in window}
+    return len(came) == sent and counted[-1] == ["0"]
+
+
+def test_driver_killed_while_windows_hold_lines(tmp_path: Path) -> None:
+    folder, sink = tmp_path / "log", tmp_path / "sink"
+    folder.mkdir()
+    sink.mkdir()
+    args = [str(tmp_path / "checkpoint"), str(folder), str(sink)]
+    seed = random.randrange(10**6)
+    moments = random.Random(seed)
+    driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
+    writer = LogWriter(folder)
+    try:
+        with writer.running(pause_s=0.05):
+            for _ in range(KILLS):
+                for _ in range(3):
+                    driver.wait_line("committed", START_S)
+                time.sleep(moments.random())
+                driver.end()  # the next one takes longer to start than windows are wide
+                driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
+            driver.wait_line("committed", START_S)
+        deadline_s = time.monotonic() + START_S
+        while not is_drained(sink, writer.sent) and time.monotonic() < deadline_s:
+            driver.wait_line("committed", START_S)
+    finally:
+        driver.end()
+    for name, times in [("tumbling", 1), ("sliding", 3)]:
+        found = Counter(line for window in windows(sink, name) for line in window)
+        assert found == dict.fromkeys(writer.lines(), times), f"{name}, seed {seed}"
+    counts = [int(count) for window in windows(sink, "counted") for count in window]
+    assert sum(counts) == 5 * writer.sent, f"seed {seed}"

@@ -1,0 +1,63 @@
+"""Stops programs in the ordinary way: one whose job runs, one that is idle, one that has no job.
+
+Says on standard error where each stop begins and ends.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any
+
+from pyspark import RDD, SparkConf, SparkContext
+
+from penstock.streaming import StreamingContext
+
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def say(word: str) -> None:
+    print(word, file=sys.stderr, flush=True)
+
+
+def hang(record: Any) -> Any:
+    time.sleep(600)
+    return record
+
+
+def stop(sc: SparkContext, kind: str) -> None:
+    reached = threading.Event()
+    ssc = StreamingContext(sc, 0.2)
+    stream = ssc.queueStream([[1]] * 1000)
+    if kind == "running":
+        stream = stream.map(hang)
+
+    def output(rdd: RDD[Any]) -> None:
+        if kind == "running":
+            reached.set()
+        if kind != "none":
+            rdd.collect()
+        reached.set()
+
+    stream.foreachRDD(output)
+    ssc.start()
+    assert reached.wait(120)
+    while kind == "running" and not sc.statusTracker().getActiveStageIds():
+        time.sleep(0.05)
+    say("stopping")
+    ssc.stop(stopSparkContext=False)
+    say("stopped")
+
+
+if __name__ == "__main__":
+    conf = SparkConf().setMaster("local[2]").setAppName("stopping").setAll(list(SETTINGS.items()))
+    sc = SparkContext(conf=conf)
+    for kind in ("running", "idle", "none"):
+        stop(sc, kind)
+    sc.stop()
