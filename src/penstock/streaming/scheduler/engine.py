@@ -12,7 +12,6 @@ from pyspark import SparkContext
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock
 from penstock.conf import StreamingSettings
-from penstock.errors import PenstockError
 from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOrder, RateOrders
 from penstock.receivers import ReceiverSettings, poll_interval_ms, receiver_bounds
@@ -181,9 +180,10 @@ class Engine:
         self._graph_checkpoints.stop()
         try:
             self._generator.close()
-        except PenstockError as error:
+        except Exception as error:  # the next run releases what this one does not
             _log.warning("What the last batches no longer need is kept: %s", error)
-        self._release_location(running)
+        finally:
+            self._release_location(running)
 
     def _release_location(self, running: list[threading.Thread]) -> None:
         """Let another driver in when the last job has ended: until then it may write."""
