@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "SteadyClock", "SystemClock"]
 
 
 class Clock(Protocol):
@@ -48,3 +48,21 @@ class SystemClock:
                 return True
             cancelled.wait(remaining_ms / 1000)
         return False
+
+
+class SteadyClock:
+    """A wall clock that is read once, and goes on with the monotonic one: it never jumps.
+
+    Args:
+        clock: the machine's clocks.
+        from_ms: where it begins, milliseconds since the Unix epoch; the wall clock's time if None.
+    """
+
+    def __init__(self, clock: Clock | None = None, from_ms: int | None = None) -> None:
+        self._clock: Clock = SystemClock() if clock is None else clock
+        begin_ms = self._clock.time_ms() if from_ms is None else from_ms
+        self._ahead_ms = begin_ms - self._clock.monotonic_ms()
+
+    def time_ms(self) -> int:
+        """Return the time, milliseconds since the Unix epoch, or about that."""
+        return self._clock.monotonic_ms() + self._ahead_ms

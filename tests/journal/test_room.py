@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -34,6 +35,9 @@ from penstock.journal import (
     retire,
     verify_stream,
 )
+from penstock.journal.bounds.amounts import Amount
+from penstock.journal.bounds.usage import Claim, read_claim
+from penstock.journal.layout import WriterId, room_path
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.retention.shortening import Shortened, shorten_retention
 from penstock.receivers import ReceiverSettings
@@ -665,3 +669,15 @@ def test_that_the_period_is_shortened_is_said(caplog: pytest.LogCaptureFixture) 
     (said,) = (record.getMessage() for record in caplog.records)
     assert "reprocessing period of stream s is shortened" in said
     assert "that all consumers have committed" in said
+
+
+def test_keys_of_later_versions_are_ignored() -> None:
+    stream = memory_stream()
+    writer = WriterId("r0", 0)
+    claim = {
+        "upto": {"size_bytes": 5, "records": 7, "blocks": 1},
+        "bounds": {"max_bytes": 1 << 26, "max_lag_records": None, "max_age_ms": 3},
+        "not_yet_known": [],
+    }
+    stream.storage.create(room_path("s", writer), json.dumps(claim).encode())
+    assert read_claim(stream, writer) == Claim(Amount(5, 7), Bounds(1 << 26, None))

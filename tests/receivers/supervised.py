@@ -47,7 +47,7 @@ def running(supervisor: ReceiverSupervisor) -> Iterator[list[BaseException]]:
         except BaseException as e:
             raised.append(e)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)  # a failed test does not hang
     thread.start()
     try:
         yield raised

@@ -92,8 +92,8 @@ def test_it_stays_paused_while_no_writer_can_be_opened(storage: FaultyStorage) -
         storage.fill_up()
         receiver.store("lost")
         receiver.heard("pause")
-        # Its status cannot be written either; attempts to claim the next epoch are what is seen.
-        assert eventually(lambda: claims(storage) >= 4)
+        # Its status cannot be written either; attempts to seal the broken writer are what is seen.
+        assert eventually(lambda: publishes(storage) >= 5)
         assert receiver.calls.empty()
         storage.free_up()
         receiver.heard("resume")
@@ -101,8 +101,9 @@ def test_it_stays_paused_while_no_writer_can_be_opened(storage: FaultyStorage) -
     receiver.heard("stop")
 
 
-def claims(storage: FaultyStorage) -> int:
-    return sum(operation.path.endswith("_writer.json") for operation in list(storage.operations))
+def publishes(storage: FaultyStorage) -> int:
+    operations = list(storage.operations)
+    return sum(each.kind == "create" and each.path.endswith(".parquet") for each in operations)
 
 
 def state(stream: JournalStream) -> str | None:

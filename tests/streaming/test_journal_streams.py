@@ -214,20 +214,17 @@ def kept_batches(reader: Reader) -> dict[int, list[str]]:
 def test_whoever_goes_back_within_the_log_finds_the_records(reader: Reader, retain: Retain) -> None:
     retain(3)
     number = 0
-    for _ in range(3):  # runs
+    for _ in range(3):  # runs; between them nothing is being cleared up
         with reader.running() as stepper:
             for _ in range(4):
                 write_blocks(reader.stream, [[f"{number:02d}"]], close=False)
                 stepper.step()
                 number += 1
-                kept = kept_batches(reader)
-                assert kept == {n: [f"{n:02d}"] for n in kept}
-                assert len(kept) >= min(number, 3)
-    assert [*kept] == [9, 10, 11]
-    held = [
-        w.epoch for w in reader.stream.writers() if reader.stream.blocks(w)[0].start_offset == 0
-    ]
-    assert held[0] in (7, 8, 9)  # and no more than that is kept
+        kept = kept_batches(reader)
+        assert kept == {n: [f"{n:02d}"] for n in kept}
+        assert {number - 1, number - 2, number - 3} <= kept.keys()
+    blocks = {w.epoch: reader.stream.blocks(w)[0].start_offset for w in reader.stream.writers()}
+    assert blocks[0] > 0  # what the log does not tell of goes
 
 
 def test_a_window_keeps_what_it_looks_back_to(reader: Reader, retain: Retain) -> None:

@@ -74,7 +74,7 @@ class Program:
         self.values += found
 
     def stream(self, name: str) -> JournalStream:
-        return JournalStream.open(open_storage(self.root / "journal"), name)
+        return JournalStream.open(open_storage(self.root / "journal"), name, allow_pickle=True)
 
     def dead_letters(self) -> list[dict[str, Any]]:
         return list(read_all(self.stream("numbers-dead")))

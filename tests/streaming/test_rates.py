@@ -268,6 +268,26 @@ def test_merged_ticks_count_as_delay_and_leave_the_limit_that_of_one_interval(
     assert (second, late2_ms) == (50, 2000)  # the first of the merged ticks was due 2 s before
 
 
+@pytest.mark.parametrize(("by_ms", "late_ms"), [(31_536_000_000, 0), (-31_536_000_000, 7)])
+def test_a_clock_that_is_set_while_batches_run_is_no_delay(
+    program: Program, script: type[Scripted], by_ms: int, late_ms: int
+) -> None:
+    script.answers = [50.0, 50.0]
+    program.write(300)
+
+    def set_clock() -> None:
+        program.clock.set_wall(by_ms)
+        program.clock.advance(7)
+
+    program.during = set_clock
+    with program.running(BACKPRESSURE | {"spark.streaming.receiver.maxRate": "100"}) as stepper:
+        program.wait_durable(300)
+        stepper.step(2)
+    (first_ms, *first), (second_ms, *second) = script.seen
+    assert (first, second) == ([100, 7, 0], [50, 7, late_ms])
+    assert second_ms - first_ms == 1007
+
+
 def test_a_rate_set_before_the_start_is_that_inputs_own(program: Program) -> None:
     program.write(10)
     with program.running({}):

@@ -146,7 +146,11 @@ def read_claim(stream: JournalStream, writer: WriterId) -> Claim | None:
     path = room_path(stream.name, writer)
     try:
         values = json.loads(stream.storage.read(path))
-        return Claim(Amount(**values["upto"]), Bounds(**values["bounds"]))
+        upto, bounds = values["upto"], values["bounds"]
+        return Claim(
+            Amount(upto["size_bytes"], upto["records"]),
+            Bounds(bounds["max_bytes"], bounds["max_lag_records"]),
+        )
     except NotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as e:

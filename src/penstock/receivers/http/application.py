@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
+from penstock.clock import SteadyClock
 from penstock.errors import ConfigError, PenstockError
 from penstock.receivers.http.answers import Answer, Placement, RefusedError
 from penstock.receivers.http.bodies import BodyParser
@@ -39,7 +40,7 @@ from penstock.receivers.http.exchange import (
 )
 from penstock.receivers.http.head import Head, Kind, check_caller, read_head
 from penstock.receivers.http.key_window import KeyWindow
-from penstock.receivers.http.keys import KeptKey, KeyClock, KnownKeys, content_digest, key_hash
+from penstock.receivers.http.keys import KeptKey, KnownKeys, content_digest, key_hash
 from penstock.receivers.http.settings import HttpSettings
 from penstock.receivers.http.stores import Acks, PendingStore
 
@@ -88,7 +89,7 @@ class Application:
         self._acks: Acks
         self._window: KeyWindow | None = None
         self._known = KnownKeys(settings.idempotency_window_ms)
-        self._key_clock = KeyClock()
+        self._key_clock = SteadyClock()
         self._pending: set[PendingStore] = set()
         self._in_flight: dict[bytes, PendingStore] = {}
         self.backlog_bytes = 0
@@ -192,7 +193,7 @@ class Application:
         if head.key is None:
             return await self._store(None, b"", head.kind, body)
         key, content = key_hash(head.key), await self._digest(head.kind, body)
-        kept = self._known.find(key, self._key_clock.now_ms())
+        kept = self._known.find(key, self._key_clock.time_ms())
         first = kept or self._in_flight.get(key)
         if first is None:
             return await self._store(key, content, head.kind, body)

@@ -27,7 +27,12 @@ from penstock.receivers.http.json_text import (
     likely_lines,
     read_arrow,
 )
-from penstock.receivers.http.record_limits import check_columns, check_lines, widest_row
+from penstock.receivers.http.record_limits import (
+    MAX_JSON_RECORD_BYTES,
+    check_columns,
+    check_lines,
+    widest_row,
+)
 from penstock.receivers.lines import LINES_SCHEMA, split_lines
 
 __all__ = ["BodyParser", "Parsed"]
@@ -94,7 +99,7 @@ class BodyParser:
     def _columns_of_array(self, body: bytes) -> pa.Table:
         # A newline in JSON text is space: within strings it is escaped.
         check_columns(body, self._row_bytes)
-        items = [item.replace(b"\n", b" ") for item in array_items(body)]
+        items = [item.replace("\n", " ").encode() for item in array_items(body)]
         try:
             return self._read_checked(Lines(b"\n".join([*items, b""]), len(items)))
         except _BadRowError as e:
@@ -155,9 +160,11 @@ class _BadRowError(Exception):
 
 
 def _json_lines(body: bytes) -> Parsed:
-    check_lines(body, json=True)
     if body.find(b"\n", 0, -1) < 0:
+        if len(body) > MAX_JSON_RECORD_BYTES:
+            check_lines(body, json=True)
         return checked_value(body)
+    check_lines(body, json=True)
     lines = likely_lines(body)
     if lines is None or not are_values(lines):
         lines = checked_lines(body)
@@ -169,8 +176,8 @@ def _json_array(body: bytes) -> Parsed:
     items = array_items(body)
     _check_any(len(items))
     if len(items) == 1:
-        return items[0].decode()
-    return pa.record_batch([pa.array(items, pa.string())], schema=LINES_SCHEMA)
+        return items[0]
+    return pa.record_batch([pa.array(items)], schema=LINES_SCHEMA)
 
 
 def _text_lines(body: bytes) -> Parsed:

@@ -20,12 +20,14 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from penstock.receivers.http import record_limits
 from penstock.receivers.http.answers import RefusedError
 from penstock.receivers.http.record_limits import MAX_JSON_RECORD_BYTES, check_count
 
@@ -121,7 +123,7 @@ def are_values(lines: Lines) -> bool:
         return False
 
 
-def array_items(body: bytes) -> list[bytes]:
+def array_items(body: bytes) -> list[str]:
     """Return the items of a body that is a JSON array, as they were written; any other value as is.
 
     Raises:
@@ -129,10 +131,9 @@ def array_items(body: bytes) -> list[bytes]:
             many, or one is too large.
     """
     start = len(body) - len(body.lstrip(_SPACE))
-    items: list[bytes] = []
-    for item in (_items if body.startswith(b"[", start) else _lone_value)(body, start):
-        check_count(len(items) + 1)
-        items.append(item.encode())
+    found = _items(body, start) if body.startswith(b"[", start) else _lone_value(body, start)
+    items = list(islice(found, record_limits.MAX_RECORDS + 1))
+    check_count(len(items))
     return items
 
 
@@ -207,19 +208,17 @@ def _lone_value(body: bytes, start: int) -> Iterator[str]:
 def _items(body: bytes, start: int) -> Iterator[str]:
     """Yield the items of an array that begins there; holds as much text as one may have."""
     window = _Window(body, start)
-    at = _after_space(window.text, 1)
+    text = window.text
+    at = _after_space(text, 1)
     if window.ends(at):
         return
     index = 0
     while True:
         try:
-            item = _checked_item(window.text, at, index)
-            after = _after_space(window.text, at + len(item))
-            is_end = window.ends(after)
-            if not (is_end or window.text.startswith(",", after)):
-                raise RefusedError(
-                    400, f"after item {index} is neither ',' nor the end", index=index
-                )
+            item = _checked_item(text, at, index)
+            after = _after_space(text, at + len(item))
+            if is_end := not text.startswith(",", after):
+                window.check_end(after, index)
         except RefusedError as refusal:
             # Perhaps only because the window cuts it off: it is looked at again from its start on.
             if window.is_last:
@@ -227,12 +226,13 @@ def _items(body: bytes, start: int) -> Iterator[str]:
             if at == 0:
                 raise _too_large(index) from refusal
             window = window.moved_to(at)
-            at = _after_space(window.text, 0)
+            text = window.text
+            at = _after_space(text, 0)
             continue
         yield item
         if is_end:
             return
-        at = _after_space(window.text, after + 1)
+        at = _after_space(text, after + 1)
         index += 1
 
 
@@ -259,6 +259,11 @@ class _Window:
         if not self.text.startswith("]", at):
             return False
         return not self._body[self._byte(at + 1) :].strip(_SPACE)
+
+    def check_end(self, at: int, index: int) -> None:
+        """Raise RefusedError unless the array ends there, after item ``index``."""
+        if not self.ends(at):
+            raise RefusedError(400, f"after item {index} is neither ',' nor the end", index=index)
 
     def _byte(self, at: int) -> int:
         return self._start + len(self.text[:at].encode())

@@ -14,9 +14,9 @@ All but ``load`` happens in one thread, the one that encodes blocks. The positio
 
     {"idempotency": {"keys": {"<writer>": "<base64 of entries>"}, "files": [[name, count, time]]}}
 
-An entry is hash (16 bytes), digest (16), start offset, record count and milliseconds of a KeyClock
-(8 each, little-endian). A file is the CRC-32 of what follows in 8 hex digits, a newline, and
-the same ``keys`` as JSON.
+An entry is hash (16 bytes), digest (16), start offset, record count and the time by the window's
+clock in milliseconds (8 each, little-endian). A file is the CRC-32 of what follows in 8 hex digits,
+a newline, and the same ``keys`` as JSON.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from penstock.clock import Clock
+from penstock.clock import Clock, SteadyClock
 from penstock.errors import NotFoundError, ReceiverError
 from penstock.journal.layout import parse_writer
 from penstock.receivers.http.answers import Placement
-from penstock.receivers.http.keys import MAX_KEYS, KeptKey, KeyClock
+from penstock.receivers.http.keys import MAX_KEYS, KeptKey
 from penstock.receivers.own_files import OwnFiles
 
 __all__ = ["FILE_KEYS", "KeyWindow"]
@@ -91,7 +91,11 @@ class KeyWindow:
         self._newest_ms = max((kept.time_ms for kept in _unpack(self._entries)), default=0)
         self._next_file: int | None = None
         newest_ms = max([self._newest_ms, *(file.newest_ms for file in self._named)])
-        self.clock = KeyClock(newest_ms or None, clock)
+        self.clock = SteadyClock(clock, newest_ms or None)
+        """By which keys age: it begins at the newest key's time, and goes on while a receiver runs.
+
+        So a key is over when receivers ran for a window after it: neither a wall clock that is set
+        nor a downtime makes one over."""
 
     def load(self) -> list[KeptKey]:
         """Return all keys of the last durable position, oldest first.

@@ -11,14 +11,12 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from penstock.clock import Clock, SystemClock
 from penstock.receivers.http.answers import Placement
 
 __all__ = [
     "DIGEST_BYTES",
     "MAX_KEYS",
     "KeptKey",
-    "KeyClock",
     "KnownKeys",
     "content_digest",
     "key_hash",
@@ -36,7 +34,7 @@ class KeptKey(NamedTuple):
     content: bytes
     at: Placement
     time_ms: int
-    """Of a KeyClock."""
+    """By the clock of a KeyWindow."""
 
 
 def key_hash(key: bytes) -> bytes:
@@ -47,27 +45,6 @@ def key_hash(key: bytes) -> bytes:
 def content_digest(kind: str, body: bytes) -> bytes:
     """Return what tells a repeated request from another one: of its type and its content."""
     return blake2b(body, digest_size=DIGEST_BYTES, person=kind.encode()).digest()
-
-
-class KeyClock:
-    """The time by which keys age: that in which a receiver runs, whatever the wall clock says.
-
-    It begins at the newest key's time, so a key is over when receivers ran for a window after it,
-    and neither a clock that jumps nor a downtime makes one over.
-
-    Args:
-        newest_ms: the newest key's time, None when there is no key.
-        clock: the machine's.
-    """
-
-    def __init__(self, newest_ms: int | None = None, clock: Clock | None = None) -> None:
-        self._clock = SystemClock() if clock is None else clock
-        begin_ms = self._clock.time_ms() if newest_ms is None else newest_ms
-        self._ahead_ms = begin_ms - self._clock.monotonic_ms()
-
-    def now_ms(self) -> int:
-        """Return the time, about that since the epoch."""
-        return self._clock.monotonic_ms() + self._ahead_ms
 
 
 class KnownKeys:

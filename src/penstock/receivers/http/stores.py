@@ -40,7 +40,7 @@ class PendingStore(DeferredPosition):
         self._window = window
         self.key = key
         self.content = content
-        self.time_ms = window.clock.now_ms()
+        self.time_ms = window.clock.time_ms()
         self.at: Placement | None = None
         self.garbage: tuple[str, ...] = ()
         """Files that nothing names any more, once this is durable."""

@@ -15,7 +15,7 @@ class DueTick(NamedTuple):
     time_ms: int
     """The batch's time: that of the last tick that was merged into it."""
     since_ms: int
-    """That of the first one: from then on the batch is late."""
+    """When the first one came: from then on the batch is late."""
     is_missed: bool = False
     """Whether it passed while no batches were planned; see penstock.streaming.missed_ticks."""
     follows_missed: bool = False
@@ -39,10 +39,10 @@ class DueTicks:
         """The first tick that waits for earlier batches to end, None without one."""
         return next((tick.since_ms for tick in self._ticks if not tick.is_missed), None)
 
-    def add(self, time_ms: int) -> None:
+    def add(self, time_ms: int, since_ms: int) -> None:
         """Take a tick that is later than all before it."""
         if self._keep_all or not self._ticks:
-            self._ticks.append(DueTick(time_ms, time_ms))
+            self._ticks.append(DueTick(time_ms, since_ms))
         else:
             self._ticks[0] = DueTick(time_ms, self._ticks[0].since_ms)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation
-from penstock.clock import Clock
+from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings
 from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOrder, RateOrders
@@ -120,9 +120,10 @@ class Engine:
         except BaseException:
             location.release()
             raise
+        steady = SteadyClock(clock)
         self._scheduler = JobScheduler(
             sc,
-            clock,
+            steady,
             bus,
             settings.concurrent_jobs,
             check_sole=lambda: log.check_sole(_LISTED_WITHIN_S),
@@ -138,6 +139,7 @@ class Engine:
             log,
             self._rates,
             clock,
+            steady,
             concurrent=settings.concurrent_jobs,
             submit=self._scheduler.submit,
             checkpoint_graph=graph_checkpoints.write,

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from penstock.clock import Clock
+from penstock.clock import Clock, SteadyClock
 from penstock.errors import BatchFailedError, LogGapError
 from penstock.streaming.batch import Batch, InputLimit
 from penstock.streaming.graph import DStreamGraph
@@ -45,6 +45,8 @@ class JobGenerator:
         submit: takes the job set of each planned batch; ``batch_done`` is called for it when it
             ended well, ``batch_failed`` when it did not, and then ``batch_ended``.
         rates: bounds what each batch takes.
+        clock: gives batches their times.
+        steady: tells how late they are.
         concurrent: how many batches may run at once.
         checkpoint_graph: may have a graph checkpoint written, at the start, when a batch was
             planned and again when it is done; called with its time in ms, the times of all batches
@@ -59,6 +61,7 @@ class JobGenerator:
         log: BatchLog,
         rates: RateManager,
         clock: Clock,
+        steady: SteadyClock,
         *,
         concurrent: int,
         submit: Callable[[JobSet], None],
@@ -70,6 +73,7 @@ class JobGenerator:
         self._log = log
         self._rates = rates
         self._clock = clock
+        self._steady = steady
         self._submit = submit
         self._checkpoint_graph = checkpoint_graph
         self._on_batch_error = on_batch_error
@@ -116,7 +120,7 @@ class JobGenerator:
                 batch.time_ms,
                 batch.id,
             )
-            self._make_jobs(batch, self._clock.time_ms(), {})
+            self._make_jobs(batch, self._steady.time_ms(), {})
         self._events.put(self._generate_due)
         self._loop.start()
         self._timer.start(first_ms)
@@ -225,7 +229,7 @@ class JobGenerator:
                 self._newest_ms,
                 next_ms,
             )
-        now_ms = self._clock.time_ms()
+        now_ms = self._steady.time_ms()
         return [DueTick(time_ms, now_ms, is_missed=True) for time_ms in missed]
 
     def _note_gone(self, first_ms: int, done_ms: int) -> None:
@@ -269,7 +273,7 @@ class JobGenerator:
                 self._graph.batch_interval_ms,
                 late_since_ms,
             )
-        self._due.add(time_ms)
+        self._due.add(time_ms, min(time_ms, self._steady.time_ms()))
         self._generate_due()
 
     def _make_room(self) -> None:
@@ -313,7 +317,7 @@ class JobGenerator:
             self._generate(tick)
         plan = self._plan(time_ms)
         if self._graph.has_records(plan.sources) and not self._halted:
-            self._begin(DueTick(time_ms, time_ms), plan)
+            self._begin(DueTick(time_ms, self._steady.time_ms()), plan)
             self._rest_planned = True
 
     def _make_jobs(self, batch: Batch, due_ms: int, limits: Mapping[str, InputLimit]) -> None:
@@ -332,7 +336,7 @@ class JobGenerator:
             what = f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made"
             raise batch_failed(what, batch, e, "make jobs") from e
         self._log.run(batch)
-        self._submit(JobSet(batch, jobs, inputs, due_ms, self._clock.time_ms(), limits))
+        self._submit(JobSet(batch, jobs, inputs, due_ms, self._steady.time_ms(), limits))
         self._room -= 1
 
     def _forget(self) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from penstock.clock import Clock
+from penstock.clock import SteadyClock
 from penstock.errors import ConcurrentDriverError, PenstockError
 from penstock.streaming.batch import Batch
 from penstock.streaming.events import (
@@ -56,7 +56,7 @@ class JobScheduler:
     def __init__(
         self,
         sc: SparkContext,
-        clock: Clock,
+        clock: SteadyClock,
         bus: ListenerBus,
         concurrent_jobs: int,
         *,
