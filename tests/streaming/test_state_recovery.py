@@ -110,13 +110,13 @@ class Site:
         define: Define = state_and_window,
         interval_s: int = 1,
     ) -> None:
-        """Run what was cut off, and batches until a time, each to the end of what it deletes."""
+        """Run what was cut off, and batches until a time, each to its commit."""
         steps = steps or Steps(None)
         first = self.rerun
         with steps.watched(), self.started(define, interval_s) as stepper:
             for done in count(first):
                 stepper.wait_completed(done)
-                steps.wait("retire", done)
+                steps.wait("commit", done)  # the next batch, or stop, deletes
                 if self.clock.time_ms() == 1000 * until_s:
                     return
                 self.clock.advance(1000 * interval_s)
