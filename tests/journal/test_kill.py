@@ -72,7 +72,7 @@ def sweep(root: Path, points: list[tuple[str, int]]) -> int:
 # Counts are per thread: the first calls are the takeover's, later ones those of publishes and acks.
 POINTS = [
     (syscall, nth)
-    for syscall, last in [("mkdir", 2), ("link", 8), ("fsync", 18), ("unlink", 8), ("write", 14)]
+    for syscall, last in [("mkdir", 2), ("link", 6), ("fsync", 13), ("unlink", 7), ("write", 12)]
     for nth in range(1, last + 1)
 ]
 
