@@ -61,7 +61,7 @@ def check(place: Path, step: str) -> tuple[int, ...]:
         assert as_given(location.offsets.get_for(batch_id, 1)) == offsets_of(batch_id)
     for batch_id in location.commits.batch_ids():
         assert location.commits.get(batch_id) == CommitMetadata()
-    if step != "acquire":
+    if step != "acquire" and not (step == "plan" and 6 in plan.rerun):  # an id is planned once
         STEPS[step](location)
     if step == "plan":
         assert location.uncommitted() == (5, 6)
