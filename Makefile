@@ -1,6 +1,8 @@
 # Every target builds what it needs first; `make help` lists them.
 # ARGS is handed on: make test ARGS="-k storage", make bench ARGS=--quick.
+# Tests run in two workers; tests/sharing.py says which share one. make quick ARGS=-n0 takes none.
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 export PYTHON ?= python3
 
 .DEFAULT_GOAL := help
@@ -17,10 +19,10 @@ demo: setup ## count words through kill -9, and compare with a direct count
 
 test: check ## all checks, and all tests but the soak
 	@scripts/tools.sh mosquitto strace
-	@$(BIN)/pytest -m "not soak" $(ARGS)
+	@$(PYTEST) -m "not soak" $(ARGS)
 
 quick: setup ## the tests that need neither Spark nor kills, in seconds
-	@$(BIN)/pytest -q -m "not spark and not slow and not soak" $(ARGS)
+	@$(PYTEST) -q -m "not spark and not slow and not soak" $(ARGS)
 
 check: setup ## format, lint, types, import direction
 	@$(BIN)/ruff format --check --quiet .

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.budget import seconds_by_folder
 from tests.jvm import java_options, stop_jvm, use_archive
 from tests.processes import mark_this_run, processes_left
+from tests.sharing import share
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -34,6 +36,27 @@ atexit.register(shutil.rmtree, _JVM_FILES, ignore_errors=True)
 os.environ["JAVA_TOOL_OPTIONS"] = java_options(_JVM_FILES)
 os.environ["SPARK_LOCAL_DIRS"] = _JVM_FILES
 mark_this_run()
+
+
+@pytest.hookimpl(wrapper=True)  # before pytest-xdist, which notes what is to stay together
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
+        share(items)
+    return (yield)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if config.option.durations is not None:
+        reports = (each for kind in terminalreporter.stats.values() for each in kind)
+        terminalreporter.section("seconds by folder")
+        for folder, seconds in seconds_by_folder(
+            report for report in reports if isinstance(report, pytest.TestReport)
+        ):
+            terminalreporter.line(f"{seconds:8.1f} {folder}")
 
 
 @pytest.fixture(scope="session", autouse=True)

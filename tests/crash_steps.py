@@ -5,9 +5,11 @@ From then on no such step succeeds, so what the location holds is what a kill wo
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +29,14 @@ STEPS: dict[str, tuple[type, str]] = {
     "retire": (CheckpointLocation, "retire"),
 }
 """In the order in which a driver takes them."""
+
+PROTOCOL: dict[str, tuple[type, str]] = {
+    "acquire": (CheckpointLocation, "acquire"),
+    "plan": (CheckpointLocation, "plan"),
+    "commit": (CheckpointLocation, "commit"),
+    "retire": (CheckpointLocation, "retire"),
+}
+"""Those of every program, from its start on."""
 
 
 class CrashedError(Exception):
@@ -50,10 +60,24 @@ class Moment:
         return Moment(step, int(nth), when == "after")
 
 
+@contextmanager
+def killed_at(moment: str | None, steps: Mapping[str, tuple[type, str]] = STEPS) -> Iterator[None]:
+    """Kill this process, without a chance to tidy up, at the moment, if there is one."""
+    parsed = Moment.parse(moment) if moment else None
+    with Steps(parsed, lambda: os.kill(os.getpid(), signal.SIGKILL), steps).watched():
+        yield
+
+
 class Steps:
     """Counts the steps taken, and calls ``end`` at a moment; ``end`` may kill the process."""
 
-    def __init__(self, moment: Moment | None, end: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        moment: Moment | None,
+        end: Callable[[], None] = lambda: None,
+        steps: Mapping[str, tuple[type, str]] = STEPS,
+    ) -> None:
+        self._steps = steps
         self.taken: Counter[str] = Counter()
         self.ended = False
         self._moment = moment
@@ -63,7 +87,7 @@ class Steps:
     @contextmanager
     def watched(self) -> Iterator[Steps]:
         with ExitStack() as patches:
-            for step, (owner, method) in STEPS.items():
+            for step, (owner, method) in self._steps.items():
                 wrapped = self._wrap(step, getattr(owner, method))
                 patches.enter_context(mock.patch.object(owner, method, wrapped))
             yield self

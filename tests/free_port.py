@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import socket
+from contextlib import suppress
+
+_PORTS = range(10_000, 32_000)
+"""Below what systems give to those who ask for any port, and to clients.
+
+So no connection of another test takes the port before its server does, or while the server is down.
+"""
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    while True:
+        with (
+            suppress(OSError),
+            socket.create_server(("127.0.0.1", random.choice(_PORTS))) as server,
+        ):
+            return int(server.getsockname()[1])

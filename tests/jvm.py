@@ -7,6 +7,7 @@ cache. And a JVM that lives for seconds never earns back what its optimizing com
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -33,10 +34,14 @@ def use_archive(folder: Path) -> None:
     """Let every JVM that starts from now on use the archive in ``folder``; make it if need be.
 
     Without one the tests are slower and prove the same, so that none could be made is no failure.
+    Of several workers one makes it, while the others wait.
     """
     folder.mkdir(parents=True, exist_ok=True)
     archive = folder / f"{_fingerprint()}.jsa"
-    if archive.exists() or _make(archive):
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = archive.exists() or _make(archive)
+    if made:
         os.environ["JAVA_TOOL_OPTIONS"] += f' "-XX:SharedArchiveFile={archive}"'
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 import shutil
@@ -15,15 +14,13 @@ from typing import Any
 
 import pytest
 
+from tests.forked import FORKS
+
 __all__ = ["kill_points", "needs_strace", "traced"]
 
 _STRACE = shutil.which("strace")
 
 needs_strace = pytest.mark.skipif(_STRACE is None, reason="strace is not installed: no kills tried")
-
-# A clean process for each kill, also where this one has threads; forked from one that has imported
-# everything, because a fresh interpreter would take most of the time.
-_SPAWN = multiprocessing.get_context("forkserver")
 
 Prepare = Callable[..., Callable[[], object]]
 """Gets a step ready, and returns what takes it; a function of a module."""
@@ -42,9 +39,8 @@ def traced(
     ``threads`` also traces the threads that the step starts, each with counts of its own.
     """
     assert _STRACE is not None
-    _SPAWN.set_forkserver_preload([__name__, prepare.__module__])
-    ours, its = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=_take_step, args=(its, prepare, args))
+    ours, its = FORKS.Pipe()
+    process = FORKS.Process(target=_take_step, args=(its, prepare, args))
     process.start()
     assert ours.recv() == "ready"
     options = ["-o", str(log), "-e", "trace=all", *(["-e", f"inject={inject}"] if inject else [])]

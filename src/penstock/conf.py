@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from penstock.errors import ConfigError
 from penstock.model import COMPRESSIONS, WHEN_FULL, WhenFull, parse_size
@@ -35,6 +35,9 @@ DEFAULT_INITIAL_RATE = 1000.0
 Spark leaves that batch unbounded. A cold JVM takes seconds over its first batch whatever it holds,
 and from here an estimator needs three batches to a million records/s, so little is lost.
 """
+
+OnBatchFailure = Literal["stop", "continue"]
+ON_BATCH_FAILURE: tuple[OnBatchFailure, ...] = ("stop", "continue")
 
 WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
 
@@ -255,6 +258,9 @@ class StreamingSettings:
     journal_max_lag: int | None = _setting("spark.penstock.journal.maxLag", _positive, None)
     journal_when_full: WhenFull = _setting(  # noqa: RUF009 (it makes a field)
         "spark.penstock.journal.whenFull", _one_of(WHEN_FULL), "block"
+    )
+    on_batch_failure: OnBatchFailure = _setting(  # noqa: RUF009 (it makes a field)
+        "spark.penstock.onBatchFailure", _one_of(ON_BATCH_FAILURE), "stop"
     )
     write_ahead_log: bool | None = _setting(WRITE_AHEAD_LOG, _flag, None)
     rate: RateSettings = field(default_factory=RateSettings)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,13 +26,23 @@ from penstock.storage import Storage, open_storage
 from penstock.storage.names import temporary_name
 from penstock.testing import FaultyStorage
 
-from .conftest import offsets_of
+from .conftest import as_given, offsets_of
 
 
 def run_batches(location: CheckpointLocation, *batch_ids: int) -> None:
     for batch_id in batch_ids:
         location.plan(batch_id, offsets_of(batch_id))
         location.commit(batch_id)
+
+
+@contextmanager
+def retaining(storage: Storage, batches: int) -> Iterator[CheckpointLocation]:
+    location = CheckpointLocation(storage)
+    location.acquire(batches)
+    try:
+        yield location
+    finally:
+        location.release()
 
 
 def test_a_new_location(storage: Storage) -> None:
@@ -67,7 +79,7 @@ def test_a_driver_takes_up_where_the_last_one_was(storage: Storage) -> None:
     location = CheckpointLocation(storage)
     plan = location.acquire()
     assert (plan.rerun, plan.next_batch_id) == ((2,), 3)
-    assert location.offsets.get_for(2, 1) == offsets_of(2)
+    assert as_given(location.offsets.get_for(2, 1)) == offsets_of(2)
     location.commit(2, next_batch_watermark_ms=5)
     run_batches(location, 3)
     assert location.uncommitted() == ()
@@ -86,12 +98,11 @@ def test_batches_may_be_committed_in_any_order(storage: Storage) -> None:
     assert (plan.rerun, plan.next_batch_id) == ((0, 2), 4)
 
 
-def test_plan_and_commit_may_be_repeated(storage: Storage) -> None:
+def test_a_commit_may_be_repeated(storage: Storage) -> None:
     with CheckpointLocation(storage) as location:
-        for _ in range(2):
-            run_batches(location, 0)
-        run_batches(location, 1)
-        run_batches(location, 0)
+        run_batches(location, 0, 1)
+        for batch_id in (1, 0, 0):
+            location.commit(batch_id)
         with pytest.raises(ConcurrentDriverError):
             location.commit(0, next_batch_watermark_ms=1)
         assert location.next_batch_id() == 2
@@ -129,11 +140,24 @@ def test_without_locks_the_offsets_are_the_fence() -> None:
     assert first.read_id() == second.read_id()
     second.commit(1)
     run_batches(second, 2)
-    first.commit(1)  # the same work, done twice: harmless, the offsets are the same
-    with pytest.raises(ConcurrentDriverError) as caught:
-        first.plan(2, offsets_of(99))
-    assert caught.value.ids == {"batch_id": 2}
+    with pytest.raises(ConcurrentDriverError, match="it planned batch 2"):
+        first.commit(1)  # it is there, so another driver ran the batch again
+    for call in (lambda: first.plan(2, offsets_of(2)), lambda: first.commit(1), first.retire):
+        with pytest.raises(ConcurrentDriverError):
+            call()
     run_batches(second, 3)
+
+
+def test_equal_plans_of_two_drivers_are_not_equal() -> None:
+    storage = open_storage(f"memory://{uuid.uuid4().hex}")
+    first, second = CheckpointLocation(storage), CheckpointLocation(storage)
+    first.acquire()
+    second.acquire()
+    run_batches(first, 0)
+    with pytest.raises(ConcurrentDriverError) as caught:
+        second.plan(0, offsets_of(0))
+    assert caught.value.ids == {"batch_id": 0}
+    run_batches(first, 1)
 
 
 def test_a_plan_that_failed_can_be_repeated(storage: Storage) -> None:
@@ -167,73 +191,75 @@ def test_a_full_disk_leaves_the_location_as_it_was(storage: Storage) -> None:
 
 def test_retire_keeps_the_last_hundred_as_spark_does(storage: Storage) -> None:
     with CheckpointLocation(storage) as location:
-        for batch_id in range(104):
+        for batch_id in range(115):
             run_batches(location, batch_id)
             location.retire()
-        kept = tuple(range(3, 104))
+        kept = tuple(range(10, 115))  # ten go at a time
         assert location.offsets.batch_ids() == location.commits.batch_ids() == kept
         assert location.offsets.stray() == location.commits.stray() == ()
-    assert CheckpointLocation(storage).recover().next_batch_id == 104
+    assert CheckpointLocation(storage).recover().next_batch_id == 115
 
 
 def test_retire_keeps_what_is_not_done_and_the_newest_that_is(storage: Storage) -> None:
-    with CheckpointLocation(storage) as location:
+    with retaining(storage, 1) as location:
         for batch_id in range(8):
             location.plan(batch_id, offsets_of(batch_id))
         for batch_id in (0, 1, 2, 4):
             location.commit(batch_id)
-        assert location.retire(1) == 2  # batch 3 begins where batch 2 ends
-        assert location.offsets.batch_ids() == (2, 3, 4, 5, 6, 7)
+        location.plan(8, offsets_of(8))
+        assert location.retire() == 2  # batch 3 begins where batch 2 ends
+        assert location.offsets.batch_ids() == (2, 3, 4, 5, 6, 7, 8)
         assert location.commits.batch_ids() == (2, 4)
         location.commit(3)
-        assert location.retire(1) == 4
+        location.plan(9, offsets_of(9))
+        assert location.retire() == 4
         assert location.commits.batch_ids() == (4,)
-        assert location.uncommitted() == (5, 6, 7)
+        assert location.uncommitted() == (5, 6, 7, 8, 9)
 
 
-@pytest.mark.parametrize("nth", range(1, 7))
+@pytest.mark.parametrize("nth", [1, 2])
 def test_a_retire_that_failed_makes_no_batch_look_undone(storage: Storage, nth: int) -> None:
     faulty = FaultyStorage(storage)
-    with CheckpointLocation(faulty) as location:
+    with retaining(faulty, 1) as location:
         run_batches(location, *range(5))
         faulty.fail("delete", nth=nth)
         with pytest.raises(StorageError):
-            location.retire(1)
+            location.retire()
         assert location.uncommitted() == ()
-        assert location.retire(1) == 3
+        assert location.retire() == 3
         assert location.offsets.batch_ids() == location.commits.batch_ids() == (3, 4)
 
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_retaining_nothing_is_refused(storage: Storage, count: int) -> None:
-    with CheckpointLocation(storage) as location, pytest.raises(ConfigError):
-        location.retire(count)
+    with pytest.raises(ConfigError):
+        CheckpointLocation(storage).acquire(count)
 
 
 def test_the_cost_of_a_batch_does_not_grow(local_storage: Storage) -> None:
-    """Two creates and, once there is something to purge, two deletes: no other operations."""
+    """Two creates, one listing and, once there is something to purge, two deletes."""
     faulty = FaultyStorage(local_storage)
     counts = set()
-    with CheckpointLocation(faulty) as location:
+    with retaining(faulty, 5) as location:
         for batch_id in range(30):
             faulty.operations.clear()
             run_batches(location, batch_id)
-            location.retire(5)
+            location.retire()
             kinds = [o.kind for o in faulty.operations]
             if batch_id > 6:
                 counts.add((kinds.count("create"), kinds.count("delete"), kinds.count("list")))
                 assert "read" not in kinds
-    assert counts == {(2, 2, 0)}
+    assert counts == {(2, 2, 1)}
 
 
 def test_threads_commit_and_retire_at_once(local_storage: Storage) -> None:
-    with CheckpointLocation(local_storage) as location, ThreadPoolExecutor(4) as pool:
+    with retaining(local_storage, 3) as location, ThreadPoolExecutor(4) as pool:
         done = []
         lock = threading.Lock()
 
         def finish(batch_id: int) -> None:
             location.commit(batch_id)
-            location.retire(3)
+            location.retire()
             with lock:
                 done.append(batch_id)
 
@@ -242,8 +268,10 @@ def test_threads_commit_and_retire_at_once(local_storage: Storage) -> None:
             pool.submit(finish, batch_id)
         pool.shutdown()
         assert sorted(done) == list(range(60))
-        location.retire(3)
-        assert location.offsets.batch_ids() == (56, 57, 58, 59)
+        location.plan(60, offsets_of(60))
+        location.commit(60)
+        location.retire()
+        assert location.offsets.batch_ids() == (57, 58, 59, 60)
         assert location.uncommitted() == ()
 
 

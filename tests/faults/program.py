@@ -1,9 +1,10 @@
 """The program that fault tests kill: numbered lines from a tail into an idempotent sink.
 
-    python program.py MASTER CHECKPOINT LOG_GLOB SINK
+    python program.py MASTER CHECKPOINT LOG_GLOB SINK [MOMENT]
 
 Each batch is written to SINK/batch=<id> as Parquet, replacing what an earlier try left there.
-Prints a line for every batch that was committed.
+Prints a line for every batch that was committed. At the MOMENT (tests.crash_steps) the process is
+killed, without a chance to tidy up.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark import SparkConf, SparkContext
 
 from penstock.streaming import StreamingContext, StreamingListener
+from tests.crash_steps import PROTOCOL, killed_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,8 +68,9 @@ def create(master: str, log_glob: str, sink: str) -> StreamingContext:
     return ssc
 
 
-def main(master: str, checkpoint: str, log_glob: str, sink: str) -> None:
-    run(StreamingContext.getOrCreate(checkpoint, partial(create, master, log_glob, sink)))
+def main(master: str, checkpoint: str, log_glob: str, sink: str, moment: str | None = None) -> None:
+    with killed_at(moment, PROTOCOL):
+        run(StreamingContext.getOrCreate(checkpoint, partial(create, master, log_glob, sink)))
 
 
 if __name__ == "__main__":

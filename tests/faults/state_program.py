@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import operator
-import os
-import signal
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 
 from penstock.streaming import DStream, StreamingContext
-from tests.crash_steps import Moment, Steps
+from tests.crash_steps import killed_at
 from tests.faults.program import Report
 
 INTERVAL_S = 0.5
@@ -77,18 +75,13 @@ def main(checkpoint: str, log_glob: str, sink: str, moment: str | None = None) -
     conf = SparkConf().setMaster("local[3]").setAppName("state program").setAll(settings.items())
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")
-    steps = Steps(Moment.parse(moment) if moment else None, _kill_this_process)
-    with steps.watched():
+    with killed_at(moment):
         ssc = StreamingContext(sc, INTERVAL_S)
         ssc.checkpoint(checkpoint)
         define(ssc.tailStream(log_glob, name="lines"), Path(sink))
         ssc.addStreamingListener(Report())
         ssc.start()
         ssc.awaitTermination()
-
-
-def _kill_this_process() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

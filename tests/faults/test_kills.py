@@ -26,6 +26,16 @@ PROGRAM = Path(__file__).with_name("program.py")
 START_S = 60.0
 CLUSTER = "local-cluster[2,1,512]"
 KILLS = 20
+MOMENTS = [
+    "after-acquire-1",  # the location is its own, and nothing is planned
+    "before-plan-2",
+    "after-plan-2",  # planned, and as good as not begun
+    "before-commit-1",  # the very next run: written again, and not committed again
+    "after-commit-2",
+    "before-retire-2",
+    "after-retire-2",
+]
+"""What ends each driver, one after the other, on one checkpoint location."""
 
 
 class Site:
@@ -38,8 +48,9 @@ class Site:
         self.writer = LogWriter(self.logs)
 
     @contextmanager
-    def driver(self, master: str = "local[2]") -> Iterator[Driver]:
-        args = [master, str(self.checkpoint), str(self.logs / "app.log*"), str(self.sink)]
+    def driver(self, master: str = "local[2]", *moment: str) -> Iterator[Driver]:
+        logs = self.logs / "app.log*"
+        args = [master, str(self.checkpoint), str(logs), str(self.sink), *moment]
         driver = Driver(PROGRAM, args, self._errors)
         try:
             yield driver
@@ -68,6 +79,17 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
+def test_driver_killed_at_each_step(site: Site) -> None:
+    with site.writer.running(lines_a_burst=20, pause_s=0.05):
+        for moment in MOMENTS:
+            with site.driver("local[2]", moment) as driver:
+                assert driver.process.wait(START_S) == -signal.SIGKILL, moment
+    with site.driver() as driver:
+        verdict = site.settle(driver)
+    assert verdict.ok, verdict
+
+
+@pytest.mark.soak
 def test_driver_killed_at_random_moments(site: Site) -> None:
     """kill -9 during start, recovery and batches: 20 times over one checkpoint location."""
     seed = random.randrange(10**6)
@@ -89,33 +111,6 @@ def test_driver_killed_at_random_moments(site: Site) -> None:
     assert reached_batches == KILLS // 2
 
 
-def test_receiver_worker_killed(site: Site) -> None:
-    """The receiver's process dies: another one takes over where its journal ends."""
-    with site.driver() as driver:
-        with site.writer.running():
-            for _ in range(3):
-                driver.wait_line("committed", START_S)
-                before = _wait_receiver(site)
-                os.kill(before, signal.SIGKILL)
-                _wait_receiver(site, other_than=before)
-            driver.wait_line("committed", START_S)
-        verdict = site.settle(driver)
-    assert verdict.ok, verdict
-
-
-def test_executor_killed(site: Site) -> None:
-    """The executor dies with its receiver: the receiver goes on in another executor."""
-    with site.driver(CLUSTER) as driver:
-        with site.writer.running():
-            driver.wait_line("committed", START_S)
-            receiver = _wait_receiver(site)
-            os.kill(executor_of(receiver), signal.SIGKILL)
-            _wait_receiver(site, other_than=receiver)
-            driver.wait_line("committed", START_S)
-        verdict = site.settle(driver)
-    assert verdict.ok, verdict
-
-
 def test_driver_that_wakes_beside_its_successor(site: Site) -> None:
     """It slept, and its lock was out of reach: it ends by itself, and ends no other's receivers."""
     with site.driver() as first, ExitStack() as later:
@@ -134,26 +129,51 @@ def test_driver_that_wakes_beside_its_successor(site: Site) -> None:
     assert verdict.ok, verdict
 
 
-def test_receiver_that_wakes_after_its_successor_started(site: Site) -> None:
-    """A stopped receiver outlives its executor, wakes beside its successor, and does no harm."""
+def test_receivers_killed_and_woken(site: Site) -> None:
+    """Another one takes over where the journal ends, each time; all in one life of a program."""
     with site.driver(CLUSTER) as driver:
         with site.writer.running():
             driver.wait_line("committed", START_S)
-            zombie = _wait_receiver(site)
-            executor, daemon = executor_of(zombie), parent(zombie)
-            # The daemon would end the zombie, and the kernel hangs up on a process group that has a
-            # stopped member when it is orphaned: so orphan it first, stop it before it notices.
-            os.kill(daemon, signal.SIGKILL)
-            assert eventually(lambda: not is_alive(daemon))
-            os.kill(zombie, signal.SIGSTOP)
-            os.kill(executor, signal.SIGKILL)
-            _wait_receiver(site, other_than=zombie)
+            for _ in range(3):
+                _kill_worker(site)
+                driver.wait_line("committed", START_S)
+            _kill_executor(site)
             driver.wait_line("committed", START_S)
-            os.kill(zombie, signal.SIGCONT)
+            zombie = _stop_and_replace(site)
+            driver.wait_line("committed", START_S)
+            os.kill(zombie, signal.SIGCONT)  # beside its successor
             assert eventually(lambda: not is_alive(zombie)), "the zombie lives on"
             driver.wait_line("committed", START_S)
         verdict = site.settle(driver)
     assert verdict.ok, verdict
+
+
+def _kill_worker(site: Site) -> None:
+    """The receiver's process dies."""
+    receiver = _wait_receiver(site)
+    os.kill(receiver, signal.SIGKILL)
+    _wait_receiver(site, other_than=receiver)
+
+
+def _kill_executor(site: Site) -> None:
+    """The executor dies with its receiver, which goes on in another executor."""
+    receiver = _wait_receiver(site)
+    os.kill(executor_of(receiver), signal.SIGKILL)
+    _wait_receiver(site, other_than=receiver)
+
+
+def _stop_and_replace(site: Site) -> int:
+    """Stop a receiver, which outlives its executor; return its process when it has a successor."""
+    zombie = _wait_receiver(site)
+    executor, daemon = executor_of(zombie), parent(zombie)
+    # The daemon would end the zombie, and the kernel hangs up on a process group that has a
+    # stopped member when it is orphaned: so orphan it first, stop it before it notices.
+    os.kill(daemon, signal.SIGKILL)
+    assert eventually(lambda: not is_alive(daemon))
+    os.kill(zombie, signal.SIGSTOP)
+    os.kill(executor, signal.SIGKILL)
+    _wait_receiver(site, other_than=zombie)
+    return zombie
 
 
 def _wait_receiver(site: Site, other_than: int | None = None) -> int:

@@ -1,16 +1,15 @@
 """SIGKILL at each system call of takeover, publish and seal; then recovery, killed as well.
 
 One journal lives through all of it. Each process goes on from the durable position that it finds,
-so the journal must hold exactly 0 .. n-1, with every number that any of them printed as acked.
+so the journal must hold exactly 0 .. n-1, with every number that any of them wrote down as acked.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,35 +18,27 @@ from penstock.journal import JournalStream
 from penstock.journal.epochs import claim_writer
 from penstock.storage import open_storage
 from tests.journal.helpers import read_all
+from tests.journal.replayed_source import replay
+from tests.strace import needs_strace, traced
 
-REPOSITORY = Path(__file__).parents[2]
 RECORDS = 6
-STRACE = shutil.which("strace")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(STRACE is None, reason="strace is not installed"),
-]
+pytestmark = [pytest.mark.slow, needs_strace]
+
+
+def ready(root: str, acked: str) -> Callable[[], object]:
+    return partial(replay, root, RECORDS, acked)
 
 
 def live(root: Path, syscall: str, nth: int) -> tuple[list[int], bool]:
     """Run the source, killed at a thread's ``nth`` call; return what it acked, and if it died."""
-    inject = f"inject={syscall}:signal=SIGKILL:when={nth}"
-    command = [str(STRACE), "-f", "-qq", "-o", os.devnull]
-    command += ["-e", f"trace={syscall}", "-e", inject, sys.executable, "-B", "-m"]
-    command += ["tests.journal.replayed_source", str(root), str(RECORDS)]
-    found = subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": "src"},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    died = found.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
-    assert died or found.returncode == 0, found.stderr.decode()
+    acked = root.with_name("acked")
+    acked.write_bytes(b"")
+    inject = f"{syscall}:signal=SIGKILL:when={nth}"
+    code = traced(ready, (str(root), str(acked)), os.devnull, inject, threads=True)
+    assert code in (0, -signal.SIGKILL)
     # A last line without its end was cut by the kill: it was never told.
-    return [int(line) for line in found.stdout.decode().split("\n")[:-1]], died
+    return [int(line) for line in acked.read_text().split("\n")[:-1]], code != 0
 
 
 def check(root: Path, acked: list[int]) -> None:
@@ -81,7 +72,7 @@ def sweep(root: Path, points: list[tuple[str, int]]) -> int:
 # Counts are per thread: the first calls are the takeover's, later ones those of publishes and acks.
 POINTS = [
     (syscall, nth)
-    for syscall, last in [("mkdir", 2), ("link", 8), ("fsync", 18), ("unlink", 8), ("write", 14)]
+    for syscall, last in [("mkdir", 2), ("link", 6), ("fsync", 13), ("unlink", 7), ("write", 12)]
     for nth in range(1, last + 1)
 ]
 

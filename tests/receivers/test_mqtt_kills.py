@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-import penstock
 from penstock.errors import PenstockError
 from penstock.journal import (
     JournalStream,
@@ -26,13 +21,13 @@ from penstock.journal import (
 )
 from penstock.receivers import Command
 from penstock.storage import open_storage
+from tests.forked import forked
 from tests.receivers.mqtt_broker import Broker, Publisher, needs_mosquitto, publisher
+from tests.receivers.mqtt_process import receive
 from tests.receivers.supervised import override
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, needs_mosquitto]
-
-HERE = Path(__file__).parent
 
 
 class Source(threading.Thread):
@@ -56,19 +51,10 @@ class Source(threading.Thread):
         self.join()
 
 
-@contextmanager
-def receiver(journal: Path, broker: Broker, qos: int, version: str) -> Iterator[None]:
+def receiver(journal: Path, broker: Broker, qos: int, version: str) -> AbstractContextManager[None]:
     """A receiver process, killed with SIGKILL at the end of the block unless it ended before."""
-    command = [sys.executable, HERE / "mqtt_process.py", journal, broker.port, qos, version]
-    environment = {**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])}
-    with (
-        (journal.parent / "errors").open("a") as stderr,
-        subprocess.Popen(list(map(str, command)), stderr=stderr, env=environment) as process,
-    ):
-        try:
-            yield
-        finally:
-            process.kill()
+    arguments = (str(journal), broker.port, qos, version)
+    return forked(receive, *arguments, errors=journal.parent / "errors")
 
 
 def stored(journal: Path) -> Counter[int]:

@@ -133,7 +133,7 @@ def test_partitions_never_change() -> None:
         pd.NaT,
         1j,
     ],
-    ids=str,
+    ids=lambda key: f"{type(key).__name__} {key}".partition(" at ")[0],
 )
 def test_what_has_no_lasting_identity_is_refused(key: Any) -> None:
     with pytest.raises(StateKeyError, match=r"cannot have state.*Hint: map keys to str"):

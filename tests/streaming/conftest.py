@@ -30,6 +30,16 @@ def ssc(sc: SparkContext, clock: ManualClock) -> Iterator[StreamingContext]:
 
 
 @pytest.fixture
+def continuing(sc: SparkContext) -> Iterator[None]:
+    """Has the programs of the test continue past failed batches."""
+    name = "spark.penstock.onBatchFailure"
+    conf = sc._jsc.sc().conf()
+    conf.set(name, "continue")
+    yield
+    conf.remove(name)
+
+
+@pytest.fixture
 def retain(sc: SparkContext) -> Iterator[Callable[[int], None]]:
     """Sets how many batches the logs of the programs that follow keep."""
     name = "spark.sql.streaming.minBatchesToRetain"

@@ -138,8 +138,8 @@ def test_a_new_reader_holds_blocks_back_before_its_first_batch(
     with reader.running() as stepper:
         commit_consumer(reader.stream, "other", {str(writer): 3})
         assert retire(reader.stream) == 0
-        stepper.step(4)
-    assert reader.seen == [["a", "b", "c"], [], [], []]
+        stepper.step(5)
+    assert reader.seen == [["a", "b", "c"], [], [], [], []]
     assert len(reader.stream.blocks(writer)) == 1  # the seal: what is read is retired by the reader
 
 

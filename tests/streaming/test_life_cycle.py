@@ -130,9 +130,16 @@ def test_await_termination_raises_what_a_job_raised(
     assert isinstance(caught.value.cause, KeyError)
 
 
-def test_a_failed_batch_does_not_stop_the_next_ones_and_runs_again_after_a_restart(
-    sc: SparkContext, clock: ManualClock, tmp_path: Path
+@pytest.mark.parametrize("policy", ["stop", "continue"])
+def test_a_failed_batch_stops_the_program_or_not_and_runs_again_after_a_restart(
+    sc: SparkContext,
+    clock: ManualClock,
+    tmp_path: Path,
+    policy: str,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if policy == "continue":
+        request.getfixturevalue("continuing")
     seen: list[tuple[int, int]] = []
     broken = True
 
@@ -158,9 +165,12 @@ def test_a_failed_batch_does_not_stop_the_next_ones_and_runs_again_after_a_resta
     with pytest.raises(BatchFailedError, match="of batch 1 "):
         stepper.step()
     clock.advance(1000)
-    assert eventually(lambda: len(stepper.completed) == 3)
-    ssc.stop(stopSparkContext=False)
-    assert [batch_id for batch_id, _ in seen] == [0, 2]
+    if policy == "continue":
+        assert eventually(lambda: len(stepper.completed) == 3)
+        ssc.stop(stopSparkContext=False)
+    else:
+        assert StreamingContext.getActive() is None  # receivers and planning ended before it raised
+    assert [batch_id for batch_id, _ in seen] == ([0, 2] if policy == "continue" else [0])
 
     broken = False
     again = program()
@@ -169,10 +179,11 @@ def test_a_failed_batch_does_not_stop_the_next_ones_and_runs_again_after_a_resta
     rerun.wait_completed(1)
     rerun.step(2)
     again.stop(stopSparkContext=False)
-    assert [info.batch_id for info in rerun.completed] == [1, 3, 4]
+    next_id = 3 if policy == "continue" else 2
+    assert [info.batch_id for info in rerun.completed] == [1, next_id, next_id + 1]
     # What comes after a batch that ran again is retired, too: all but the newest batch's.
     consumer = tmp_path / "journal" / "tail-0" / "consumers" / "streaming.json"
-    newest = (tmp_path / "offsets" / "3").read_text().splitlines()[-1]
+    newest = (tmp_path / "offsets" / str(next_id)).read_text().splitlines()[-1]
     assert json.loads(consumer.read_text())["offsets"] == json.loads(newest)["tail-0"]
 
 
@@ -202,7 +213,7 @@ def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
 
 
 def test_a_transform_that_raises_fails_its_batch_only(
-    ssc: StreamingContext, clock: ManualClock
+    continuing: None, ssc: StreamingContext, clock: ManualClock
 ) -> None:
     seen: list[list[int]] = []
 

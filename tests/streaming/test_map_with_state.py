@@ -241,7 +241,7 @@ def test_a_restart_goes_on_with_state_and_without_the_initial_one(program: Progr
 
 
 def test_a_function_that_raised_is_tried_again_before_the_next_batch(
-    program: Program, tmp_path: Path
+    continuing: None, program: Program, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken"
 

@@ -18,19 +18,18 @@ class Run:
 
     def __init__(self, root: Path) -> None:
         self.location = CheckpointLocation(root)
-        self.next_id = self.location.acquire().next_batch_id
-        self.log = BatchLog(
-            self.location, self.next_id, inputs=["lines"], operators=[], retain=RETAIN
-        )
+        recovery = self.location.acquire(RETAIN)
+        self.next_id = recovery.next_batch_id
+        self.log = BatchLog(self.location, recovery, inputs=["lines"], operators=[])
 
     def step(self) -> None:
         """Plan a batch, commit it, and clear up behind it, as the engine does."""
         start, end = offset(self.next_id), offset(self.next_id + 1)
-        batch = self.log.plan(1000 * self.next_id, (SourceRange(start, end),), {})
+        batch = self.log.plan(1000 * self.next_id, (SourceRange(start, end),), {}, None)
         self.next_id += 1
         self.log.commit(batch)
         self.check()
-        self.log.retire(batch.id)
+        self.log.retire()
         self.check()
 
     def check(self) -> None:

@@ -173,7 +173,7 @@ def fail_on_b(rdd: Any) -> None:
         raise KeyError("user's bug")
 
 
-def test_same_events(sc: SparkContext, tmp_path: Path) -> None:
+def test_same_events(continuing: None, sc: SparkContext, tmp_path: Path) -> None:
     script: Script = [[("a", b"a", 0.5)], [("b", b"b", 1.5)], []]
     folder = tmp_path / "ours"
     folder.mkdir()

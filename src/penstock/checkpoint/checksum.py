@@ -25,6 +25,7 @@ import logging
 import os
 import struct
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 
 from penstock.checkpoint.local_files import local_path
@@ -84,10 +85,15 @@ class ChecksummedFiles:
 
     def delete(self, path: str) -> None:
         """Remove a file if it is there; raises as Storage.delete."""
-        sidecar = self._sidecar(path)
-        if sidecar is not None:
-            _remove(sidecar)
-        self._storage.delete(path)
+        self.delete_all([path])
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Remove files, those that are there; raises as Storage.delete_all."""
+        for path in paths:
+            sidecar = self._sidecar(path)
+            if sidecar is not None:
+                _remove(sidecar)
+        self._storage.delete_all(paths)
 
     def _sidecar(self, path: str) -> str | None:
         return local_path(self._storage, _beside(path))

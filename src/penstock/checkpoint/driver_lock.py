@@ -11,10 +11,10 @@ file ``driver.lock``. Invariants:
 4. The file stays when the lock is released: removing it would let a third driver lock a new file
    while a second still waits on the old one. What it says is for people; only the lock counts.
 
-Object stores have no such lock. There the exclusive create of offsets/N fences: of two drivers, the
-second to plan a batch gets ConcurrentDriverError from it, and so does a zombie after its successor
-has planned one. (A committed batch is never planned anew, so it is neither lost nor changed; but
-the same batch may run on both until then.)
+Object stores have no such lock, and some shared mounts only one that other hosts do not see. There
+offsets/N fences (penstock.checkpoint.batch_life, invariants 1 and 4): of two drivers, the second to
+plan a batch gets ConcurrentDriverError, and so does one that wakes after its successor has planned
+one. The same batch may run on both until then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A checkpoint location: the protocol that makes batches recoverable.
+"""A checkpoint location: the protocol that makes batches recoverable, in files.
 
     metadata            {"id":"<uuid>"}: the program's identity over all its runs
     offsets/N           what batch N is going to process, durable before it runs
@@ -8,31 +8,41 @@
 
     acquire -> run again what recovery says -> (plan N -> process -> commit N -> retire)*
 
-Invariants:
+What may follow what, and why, is in batch_life. Here the steps are made durable:
 
 1. offsets/N is created before anything of batch N happens and never changes, so batch N processes
    the same ranges however often it runs.
 2. commits/N is created after all that batch N did is durable.
-3. ``retire`` keeps every batch that is not committed and the newest one that is, and removes
-   offsets/N before commits/N: were it the other way round, a crash in between would make a batch
-   that is done look as if it had to run again.
-4. plan and commit each cost one durable file, however many batches were done before.
+3. ``retire`` removes offsets/N before commits/N: were it the other way round, a crash in between
+   would make a batch that is done look as if it had to run again.
+4. A driver that finds a batch that it did not plan, above its own, is fenced: it takes back the
+   entry that it had no right to create, and refuses every further step.
+5. plan costs one durable file and one listing, commit one durable file, however many batches were
+   done before.
+
+Each entry's conf holds ``spark.penstock.run`` (who planned it) and ``spark.penstock.keptFrom``
+(batch_life, invariant 5).
 
 Source: Spark's MicroBatchExecution, StreamMetadata, ResolveCheckpointLocation.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
+import time
 import uuid
+from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 
+from penstock.checkpoint.batch_ids import describe_files, find_gaps
+from penstock.checkpoint.batch_life import BatchLives, BatchState
 from penstock.checkpoint.checksum import ChecksummedFiles
 from penstock.checkpoint.commit_log import CommitLog, CommitMetadata
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
-from penstock.checkpoint.ledger import BatchLedger
 from penstock.checkpoint.local_files import local_path
 from penstock.checkpoint.log_format import MalformedLogError, dump_json, parse_fields
 from penstock.checkpoint.offset_log import OffsetLog, OffsetSeq
@@ -40,24 +50,33 @@ from penstock.checkpoint.recovery import RecoveryPlan, plan_recovery
 from penstock.errors import (
     AlreadyExistsError,
     CheckpointError,
+    ConcurrentDriverError,
     ConfigError,
     LogFormatError,
     LogGapError,
     NotFoundError,
+    StorageError,
 )
 from penstock.storage import Storage, open_storage
 
 __all__ = ["CheckpointLocation"]
 
 _METADATA = "metadata"
+_RUN = "spark.penstock.run"
+_KEPT_FROM = "spark.penstock.keptFrom"
+_log = logging.getLogger(__name__)
+
+
+_Stale = tuple[tuple[int, ...], tuple[int, ...]]
+"""Ids in the offset log and in the commit log that mean nothing (batch_life, invariant 5)."""
 
 
 class CheckpointLocation:
     """The checkpoint location at a path or URL, or in an open storage.
 
     Reading needs nothing more, so operator tools can look at a location while its driver runs. The
-    driver itself calls ``acquire`` first (or uses a ``with`` block), and may then call ``plan``,
-    ``commit`` and ``retire`` from any thread.
+    driver itself calls ``acquire`` first (or uses a ``with`` block), and may then take the steps of
+    its batches from any thread; ``plan``, ``confirm`` and ``release_batches`` from one at a time.
 
     Raises ConfigError when the place cannot be used (see open_storage).
     """
@@ -71,35 +90,53 @@ class CheckpointLocation:
         self._driver_lock = DriverLock(lock_path) if lock_path is not None else None
         self._mutex = threading.Lock()
         self._retiring = threading.Lock()
-        self._ledger: BatchLedger | None = None
+        self._lives: BatchLives | None = None
+        self._fenced: ConcurrentDriverError | None = None
+        self._run = ""
+        self._retain = 0
+        self._listed_s = 0.0
 
     @property
     def url(self) -> str:
         """The location as a URL."""
         return self.storage.url
 
-    def acquire(self) -> RecoveryPlan:
+    def acquire(self, min_batches_to_retain: int = 100) -> RecoveryPlan:
         """Become the driver of this location; return what has to run again, and what comes next.
 
-        The first driver gives the location its id. Raises ConcurrentDriverError when another driver
-        holds it (see driver_lock for stores without locks), and as ``recover`` and ``read_id``.
+        The first driver gives the location its id. What a fenced driver left in the logs is removed
+        and told in the log. ``min_batches_to_retain`` is how many batches the logs keep besides the
+        newest.
+
+        Raises ConfigError for a number below 1, ConcurrentDriverError when another driver holds the
+        location (see driver_lock for stores without locks), and as ``recover`` and ``read_id``.
         """
+        if min_batches_to_retain < 1:
+            raise ConfigError(
+                f"min_batches_to_retain is {min_batches_to_retain}",
+                operation="acquire checkpoint location",
+                path=self.url,
+                hint="keep 1 batch or more; Spark keeps 100",
+            )
         if self._driver_lock is not None:
             self._driver_lock.acquire()
         try:
             for log in (self.offsets, self.commits):
                 log.sweep()
-            plan, ledger = self._recover()
+            plan, lives, stale = self._recover()
             self._ensure_id(fresh=plan.next_batch_id == 0)
+            self._remove_stale(stale, lives.kept_from)
         except BaseException:
             self.release()
             raise
-        self._ledger = ledger
+        self._run, self._retain = uuid.uuid4().hex, min_batches_to_retain
+        self._lives, self._fenced = lives, None
+        self._listed_s = time.monotonic()
         return plan
 
     def release(self) -> None:
         """Stop being the driver; does nothing when this is not."""
-        self._ledger = None
+        self._lives = None
         if self._driver_lock is not None:
             self._driver_lock.release()
 
@@ -118,7 +155,8 @@ class CheckpointLocation:
     def recover(self) -> RecoveryPlan:
         """Decide, from a listing of both logs, what has to run again and what comes next.
 
-        Raises LogGapError, naming the files, when some are missing (see recovery).
+        Raises LogGapError, naming the files, when some are missing (see recovery), LogFormatError
+        when the newest entry is damaged.
         """
         return self._recover()[0]
 
@@ -130,54 +168,109 @@ class CheckpointLocation:
         """Return the id after the newest planned batch; lists both logs."""
         return self.recover().next_batch_id
 
-    def plan(self, batch_id: int, offsets: OffsetSeq) -> None:
-        """Make durable what a batch is going to process; it may run when this returns.
+    # -- the steps of a batch --
+
+    def plan(self, batch_id: int, offsets: OffsetSeq, needed_from: int | None = None) -> None:
+        """Make durable what the next batch is going to process; it may run when this returns.
+
+        Entries from batch ``needed_from`` on are kept, however many these are.
 
         After a StorageError the batch may or may not be planned: repeat the call with the same
-        offsets. Raises ConcurrentDriverError when another driver has planned this batch with other
-        offsets, CheckpointError when a batch is left out or this is not the driver, StorageError
-        when the file cannot be written.
+        offsets. Raises ConcurrentDriverError when another driver planned this batch, or one after
+        it: this one is fenced, and none of its further calls does anything. Raises CheckpointError
+        when it is not the next batch or this is not the driver, StorageError when the file cannot
+        be written.
         """
         with self._mutex:
-            self._driving().check_plan(batch_id)
-        self.offsets.add(batch_id, offsets)
+            kept_from = self._driving().begin_plan(batch_id, self._retain, needed_from)
+        own = {_RUN: self._run, _KEPT_FROM: str(kept_from)}
+        try:
+            self.offsets.add(batch_id, replace(offsets, conf={**offsets.conf, **own}))
+        except ConcurrentDriverError as error:
+            self._lose(error)
+        self.confirm()
         with self._mutex:
-            self._driving().planned(batch_id)
+            self._driving().plan(batch_id)
+
+    def run(self, batch_id: int) -> None:
+        """Take note that the jobs of a planned batch may write from now on."""
+        self._enter(batch_id, BatchState.RUNNING)
 
     def commit(self, batch_id: int, next_batch_watermark_ms: int = 0) -> None:
         """Make durable that a batch is done; call it when all that the batch did is durable.
 
         May be repeated. Raises CheckpointError when the batch was not planned or this is not the
-        driver, ConcurrentDriverError when it was committed with another watermark, StorageError
-        when the file cannot be written.
+        driver, ConcurrentDriverError when it was committed with another watermark or this driver is
+        fenced, StorageError when the file cannot be written.
         """
         with self._mutex:
             self._driving().check_commit(batch_id)
-        self.commits.add(batch_id, CommitMetadata(next_batch_watermark_ms))
+        if not self.commits.add(batch_id, CommitMetadata(next_batch_watermark_ms)):
+            # Written by this driver, if an answer was lost, or by the other one that ran it.
+            self._check_sole()
         with self._mutex:
-            self._driving().committed(batch_id)
+            lives = self._driving()
+            if lives.state(batch_id) is BatchState.PLANNED:
+                lives.enter(batch_id, BatchState.RUNNING)
+            if lives.state(batch_id) is BatchState.RUNNING:
+                lives.enter(batch_id, BatchState.COMMITTED)
 
-    def retire(self, min_batches_to_retain: int = 100) -> int:
-        """Delete the logs of old batches; return the first batch id that is kept.
+    def fail(self, batch_id: int) -> None:
+        """Take note that a batch failed: it runs again in the next run."""
+        self._enter(batch_id, BatchState.FAILED)
 
-        Keeps ``min_batches_to_retain`` batches besides the newest planned one, every batch that is
-        not committed with the one before it, and the newest that is. Raises ConfigError for a
-        number below 1, CheckpointError when this is not the driver, StorageError when a file cannot
-        be deleted (the next call goes on from there).
+    def confirm(self, max_age_s: float = 0.0) -> None:
+        """List the offset log: confirm what was committed before, unless another driver is seen.
+
+        It was listed less than ``max_age_s`` ago: then nothing is done.
+
+        Raises ConcurrentDriverError when another driver has planned a batch, CheckpointError when
+        this is not the driver, StorageError when the log cannot be listed.
         """
-        if min_batches_to_retain < 1:
-            raise ConfigError(
-                f"min_batches_to_retain is {min_batches_to_retain}",
-                operation="retire batches",
-                path=self.url,
-                hint="keep 1 batch or more; Spark keeps 100",
-            )
+        if max_age_s and time.monotonic() - self._listed_s < max_age_s:
+            return
+        with self._mutex:
+            committed = self._driving().committed()
+        self._check_sole()
+        with self._mutex:
+            lives = self._driving()
+            for batch_id in committed:
+                if lives.state(batch_id) is BatchState.COMMITTED:  # not confirmed meanwhile
+                    lives.enter(batch_id, BatchState.CONFIRMED)
+
+    @property
+    def next_id(self) -> int:
+        """The id of the batch that this driver plans next."""
+        with self._mutex:
+            return self._driving().next_id
+
+    def undone(self) -> list[int]:
+        """Return the batches of this driver that are planned and not committed, oldest first."""
+        with self._mutex:
+            return self._driving().undone()
+
+    def release_batches(self) -> int | None:
+        """Release the confirmed batches before all others; return the newest, None without one."""
+        with self._mutex:
+            return self._driving().release()
+
+    def ended_until(self) -> int:
+        """Return the newest batch up to which none will run any more in this run, -1 if none."""
+        with self._mutex:
+            return self._driving().ended_until()
+
+    def retire(self) -> int:
+        """Delete the log entries that are older than the newest one says; return the oldest kept.
+
+        Raises CheckpointError when this is not the driver, StorageError when a file cannot be
+        deleted (the next call takes it up again; until then it means nothing).
+        """
         with self._retiring:
             with self._mutex:
-                keep_from = self._driving().keep_from(min_batches_to_retain)
-            self.offsets.purge(keep_from)
-            self.commits.purge(keep_from)
-        return keep_from
+                kept_from = self._driving().kept_from
+            self.offsets.purge(kept_from)
+            self.commits.purge(kept_from)
+        return kept_from
 
     def source_folder(self, index: int) -> str:
         """Return the folder, within the storage, in which source ``index`` keeps what it needs."""
@@ -198,9 +291,13 @@ class CheckpointLocation:
         except MalformedLogError as error:
             raise self._bad_metadata(str(error), error.hint) from error.__cause__
 
-    def _recover(self) -> tuple[RecoveryPlan, BatchLedger]:
-        commit_ids = self.commits.batch_ids()
-        plan = plan_recovery(self.offsets.batch_ids(), commit_ids)
+    def _recover(self) -> tuple[RecoveryPlan, BatchLives, _Stale]:
+        offset_ids, commit_ids = self.offsets.batch_ids(), self.commits.batch_ids()
+        newest = self.offsets.get(offset_ids[-1]) if offset_ids else None
+        kept_from = int(newest.conf.get(_KEPT_FROM, "0")) if newest is not None else 0
+        kept = [i for i in offset_ids if i >= kept_from]
+        done = [i for i in commit_ids if i >= kept_from]
+        plan = plan_recovery(kept, done)
         if plan.error is not None:
             usual = (
                 "restore the missing files from a backup, or start with a new checkpoint location"
@@ -212,7 +309,75 @@ class CheckpointLocation:
                 path=self.url,
                 hint=lost.hint_for_damage(plan.missing[0].start, usual),
             )
-        return plan, BatchLedger(plan, commit_ids)
+        stale = (offset_ids[: -len(kept) or None], commit_ids[: len(commit_ids) - len(done)])
+        return plan, BatchLives(plan, done, kept_from), stale
+
+    def _remove_stale(self, stale: _Stale, kept_from: int) -> None:
+        """Remove what a purge had not come to, and what drivers left that slept through one."""
+        planned, committed = stale
+        if gaps := find_gaps([*planned, kept_from]):
+            left = [i for i in planned if i < gaps[-1].start]
+            _log.warning(
+                "Another driver wrote entries below batch %d, the oldest that this location keeps, "
+                "after they had been purged; it was fenced and they mean nothing: removing %s (%s)",
+                kept_from,
+                describe_files("offsets", [range(i, i + 1) for i in left]),
+                ", ".join(sorted({f"run {self._run_of(i)}" for i in left})),
+            )
+        for batch_ids, log in ((planned, self.offsets), (committed, self.commits)):
+            try:
+                log.delete(batch_ids)
+            except StorageError as error:
+                _log.warning("Entries that mean nothing stay until the next start: %s", error)
+
+    def _run_of(self, batch_id: int) -> str | None:
+        try:
+            entry = self.offsets.get(batch_id)
+        except LogFormatError:
+            return None
+        return None if entry is None else entry.conf.get(_RUN)
+
+    # -- other drivers --
+
+    def _check_sole(self) -> None:
+        """Raise ConcurrentDriverError, and be fenced, if another driver planned a later batch."""
+        started_s = time.monotonic()
+        offset_ids = self.offsets.batch_ids()
+        with self._mutex:
+            fenced = self._driving().is_fenced(offset_ids)
+        if fenced:
+            self._lose(
+                ConcurrentDriverError(
+                    f"another driver has taken over this checkpoint location: it planned batch"
+                    f" {offset_ids[-1]}",
+                    operation="plan batch",
+                    path=self.url,
+                    ids={"run": self._run},
+                    hint="this driver ends, and the other one has its batches; find out why two"
+                    " were running, and give each a checkpoint location of its own",
+                ),
+                offset_ids,
+            )
+        self._listed_s = started_s
+
+    def _lose(self, error: ConcurrentDriverError, offset_ids: Collection[int] = ()) -> None:
+        """Be fenced by another driver: take back what this one had no right to write, and raise."""
+        with self._mutex:
+            lives = self._driving()
+            self._fenced = error
+        try:
+            own = lives.next_id
+            if self._run_of(own) == self._run:
+                self.offsets.delete([own])
+            kept = min((i for i in offset_ids if i > own), default=0)
+            self.commits.delete([i for i in lives.committed() if i < kept and i not in offset_ids])
+        except StorageError as left:
+            _log.warning("The next driver removes what this one left in the logs: %s", left)
+        raise error
+
+    def _enter(self, batch_id: int, state: BatchState) -> None:
+        with self._mutex:
+            self._driving().enter(batch_id, state)
 
     def _ensure_id(self, *, fresh: bool) -> None:
         """Create the metadata file of a location that has no batches yet, and read it."""
@@ -222,16 +387,18 @@ class CheckpointLocation:
                 self._files.create(_METADATA, _encode_id(str(uuid.uuid4())))
         self.read_id()
 
-    def _driving(self) -> BatchLedger:
+    def _driving(self) -> BatchLives:
+        if self._fenced is not None:
+            raise self._fenced
         locked = self._driver_lock is None or self._driver_lock.held
-        if self._ledger is None or not locked:
+        if self._lives is None or not locked:
             raise CheckpointError(
                 "this process does not drive the checkpoint location",
                 operation="drive batches",
                 path=self.url,
                 hint="call acquire() first, in the same process",
             )
-        return self._ledger
+        return self._lives
 
     def _bad_metadata(self, message: str, hint: str) -> LogFormatError:
         return LogFormatError(

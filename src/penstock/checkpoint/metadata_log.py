@@ -7,7 +7,8 @@ Invariants:
 2. When ``add`` returns, the entry survives a power cut.
 3. Nothing that is damaged is skipped: it is named, with what mends it. A file is as Spark would
    write it, to the byte, or it is damaged.
-4. ``purge`` deletes in ascending order, so a crash while it runs leaves no gap.
+4. ``purge`` deletes what no one reads any more (penstock.checkpoint.batch_life, invariant 5), so a
+   crash while it runs may leave any of it.
 
 Source: Spark's HDFSMetadataLog.
 """
@@ -15,7 +16,7 @@ Source: Spark's HDFSMetadataLog.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from penstock.checkpoint.batch_ids import MAX_BATCH_ID, describe_files, find_gaps, parse_batch_id
@@ -65,8 +66,8 @@ class MetadataLog(ABC, Generic[T]):
         """Return what to do about an entry that is missing or cannot be read."""
         return usual
 
-    def add(self, batch_id: int, entry: T) -> None:
-        """Write an entry if its batch id is not taken yet.
+    def add(self, batch_id: int, entry: T) -> bool:
+        """Write an entry if its batch id is not taken yet; return whether it was not.
 
         Adding the same entry again changes nothing. So after a StorageError, which leaves open
         whether the file is there, the same call may be repeated.
@@ -82,6 +83,8 @@ class MetadataLog(ABC, Generic[T]):
                 raise self._concurrent(batch_id) from error
             # Whoever created it may have died before its name was durable; listing makes it so.
             self._storage.list(self._folder)
+            return False
+        return True
 
     def get(self, batch_id: int) -> T | None:
         """Return the entry of a batch id, or None when there is none.
@@ -151,7 +154,7 @@ class MetadataLog(ABC, Generic[T]):
         )
 
     def purge(self, keep_from: int) -> None:
-        """Delete the entries with ids below ``keep_from``, oldest first.
+        """Delete the entries with ids below ``keep_from``.
 
         Lists the folder the first time only, so that purging after each batch has a cost that
         does not depend on how many entries are kept.
@@ -160,9 +163,12 @@ class MetadataLog(ABC, Generic[T]):
             doomed: Sequence[int] = [i for i in self.batch_ids() if i < keep_from]
         else:
             doomed = range(self._first_kept, keep_from)
-        for batch_id in doomed:
-            self._files.delete(self._path(batch_id))
+        self.delete(doomed)
         self._first_kept = max(keep_from, self._first_kept or 0)
+
+    def delete(self, batch_ids: Iterable[int]) -> None:
+        """Delete the entries of ids, as far as there are any; raises as Storage.delete_all."""
+        self._files.delete_all([self._path(batch_id) for batch_id in batch_ids])
 
     def _path(self, batch_id: int) -> str:
         if not 0 <= batch_id <= MAX_BATCH_ID:

@@ -89,6 +89,14 @@ class Storage(ABC):
         Durable: when it returns, the file does not come back, so deletes keep their order.
         """
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Remove files as ``delete`` does, at the cost of one request where the store can.
+
+        After an error any of them may be left: the call can be repeated.
+        """
+        for path in paths:
+            self.delete(path)
+
     @abstractmethod
     def exists(self, path: str) -> bool:
         """Whether the file is there."""

@@ -170,14 +170,21 @@ class LocalStorage(Storage):
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""
-        target = self._locate(path)
-        with self._failures("delete", path):
-            # The folder is synced also when the file is gone: whoever removed it may have been
-            # killed before its own sync.
-            with suppress(*_NO_FOLDER):
+        self.delete_all([path])
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """See Storage.delete_all; each folder is synced once."""
+        # Folders are synced also when a file is gone: whoever removed it may have been killed
+        # before its own sync.
+        folders = {}
+        for path in paths:
+            target = self._locate(path)
+            folders[os.path.dirname(target)] = path
+            with self._failures("delete", path), suppress(*_NO_FOLDER):
                 self._syscalls.unlink(target)
-            with suppress(*_NO_FOLDER):
-                sync_folder(self._syscalls, os.path.dirname(target))
+        for folder, path in folders.items():
+            with self._failures("delete", path), suppress(*_NO_FOLDER):
+                sync_folder(self._syscalls, folder)
 
     def sweep(self, folder: str = "") -> None:
         """See Storage.sweep."""

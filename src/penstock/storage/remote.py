@@ -112,6 +112,15 @@ class FsspecStorage(Storage):
         with self._failures("delete", path), suppress(FileNotFoundError):
             self._files.rm_file(self._locate(path))
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """See Storage.delete_all."""
+        if len(paths) > 1:
+            with self._failures("delete", paths[0]), suppress(FileNotFoundError):
+                self._files.rm([self._locate(path) for path in paths])
+                return
+        # One file; or a driver stopped at one that is not there, and left the rest.
+        super().delete_all(paths)
+
     def exists(self, path: str) -> bool:
         """See Storage.exists."""
         with self._failures("look for", path):

@@ -210,11 +210,9 @@ class BaseDStream(ABC):
         aligned_ms = begin_ms - (begin_ms - self._initialized_at()) % self.slide_ms
         return self.rdds_between(aligned_ms - 1, end_ms)
 
-    def clear_metadata(self, committed_ms: int) -> None:
-        """Forget what is not to be remembered when batches up to that time are committed."""
-        self._forget(committed_ms - self.remember_ms)
-
-    # -- RDD checkpoints --
+    def clear_metadata(self, ended_ms: int) -> None:
+        """Forget what is not to be remembered when no batch up to that time runs in this run."""
+        self._forget(ended_ms - self.remember_ms)
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
         """Learn where RDD checkpoints are; called before the stream is asked for anything."""
@@ -230,9 +228,9 @@ class BaseDStream(ABC):
             self._generated.update(self.checkpoint_data.restore_all())
 
     def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
-        """Delete RDD checkpoints when batches up to ``done_ms`` are committed.
+        """Delete what no run needs when batches up to ``done_ms`` are done; raises PenstockError.
 
-        Those of RDDs after ``needed_after_ms`` stay, because something looks back to them.
+        RDD checkpoints after ``needed_after_ms`` stay, because something looks back to them.
         """
         if self.checkpoint_data is not None:
             until_ms = min(needed_after_ms, done_ms - self.remember_ms)

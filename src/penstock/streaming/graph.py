@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, StreamingError
@@ -304,18 +305,28 @@ class DStreamGraph:
             if stream.checkpoint_data is not None:
                 stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
 
-    def clear_metadata(self, committed_ms: int) -> None:
-        """Forget and give free what no batch needs any more when those up to that time are done."""
-        needed = needed_after(self.streams(), committed_ms)
-        if self._rdds is not None:
-            self._rdds.sweep(committed_ms, self.operators.is_abandoned)
+    def forget(self, ended_ms: int) -> None:
+        """Forget the RDDs that no batch of this run needs when none up to that time runs."""
+        needed = needed_after(self.streams(), ended_ms)
         for stream in self.streams():
-            stream.clear_metadata(committed_ms)
-            stream.clear_checkpoint_data(committed_ms, needed[stream])
-        free_ms = [min(needed[i], committed_ms - i.remember_ms) for i in self.inputs]
-        for stream, until_ms in zip(self.inputs, free_ms, strict=True):
-            stream.give_free(until_ms)
-        recalled_ms = min(committed_ms - stream.recall_ms for stream in self.inputs)
+            _attempt(stream, partial(stream.clear_metadata, ended_ms))
+        for stateful in self._rdd_states():
+            stateful.forget_rdds(needed[stateful])
+
+    def release(self, done_ms: int) -> None:
+        """Give up what no batch needs, in any run, when those up to that time are done.
+
+        What cannot be deleted now is tried again with the next call.
+        """
+        needed = needed_after(self.streams(), done_ms)
+        if self._rdds is not None:
+            self._rdds.sweep(done_ms, self.operators.is_abandoned)
+        for stream in self.streams():
+            _attempt(stream, partial(stream.clear_checkpoint_data, done_ms, needed[stream]))
+        free_ms = [min(needed[i], done_ms - i.remember_ms) for i in self.inputs]
+        for source, until_ms in zip(self.inputs, free_ms, strict=True):
+            _attempt(source, partial(source.release_ranges, until_ms))
+        recalled_ms = min(done_ms - source.recall_ms for source in self.inputs)
         for time_ms in self.times_between(-1, min([recalled_ms, *free_ms])):
             del self._batches[time_ms]
 
@@ -324,3 +335,15 @@ class DStreamGraph:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_batches": {}, "_rdds": None}
+
+
+def _attempt(stream: BaseDStream, clean_up: Callable[[], None]) -> None:
+    """Clean up for a stream; what fails is told, and tried again when the next batch is done."""
+    try:
+        clean_up()
+    except PenstockError as error:
+        _log.warning(
+            "Something that stream %s no longer needs cannot be deleted now: %s",
+            getattr(stream, "name", type(stream).__name__),
+            error,
+        )

@@ -149,8 +149,12 @@ class InputDStream(DStream):
         """
         return True
 
-    def on_committed(self, done: SourceRange) -> None:
-        """Learn that no batch or window needs records up to the end of that range any more."""
+    def on_released(self, done: SourceRange) -> None:
+        """Learn that no batch or window needs records up to the end of that range any more.
+
+        In no run: the batches that took them are done, which is durable, and no other driver has
+        taken over. What it raises is logged, and the call is repeated when the next batch is done.
+        """
 
     @property
     def recall_ms(self) -> int:
@@ -212,10 +216,10 @@ class InputDStream(DStream):
         planned = self._ranges.get(time_ms)
         return None if planned is None else self.compute_range(planned)
 
-    def give_free(self, until_ms: int) -> None:
-        """Forget the ranges of batches up to that time, and give their records free."""
+    def release_ranges(self, until_ms: int) -> None:
+        """Forget the ranges of batches up to that time, and release their records."""
         for time_ms in sorted(t for t in self._ranges if t <= until_ms):
-            self.on_committed(self._ranges[time_ms])
+            self.on_released(self._ranges[time_ms])
             del self._ranges[time_ms]
 
 

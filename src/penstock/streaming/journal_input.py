@@ -195,7 +195,7 @@ class JournalInputDStream(InputDStream):
                 return False
         return True
 
-    def on_committed(self, done: SourceRange) -> None:
+    def on_released(self, done: SourceRange) -> None:
         """Tell the journal, and retire the blocks that no consumer needs.
 
         Blocks that the offset log's entries name stay: whoever goes back within it finds the data.

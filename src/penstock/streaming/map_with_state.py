@@ -110,10 +110,10 @@ class MapWithStateDStream(DStream, StoredStateStream):
         """Run the updates of all batches up to that time that have not been run."""
         self._running().run_updates(time_ms)
 
-    def clear_metadata(self, committed_ms: int) -> None:
-        """Forget RDDs that are not to be remembered, and the versions that they read."""
-        super().clear_metadata(committed_ms)
-        self._running().retire(committed_ms - self.remember_ms)
+    def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
+        """Delete the versions, too, that no RDD reads that is to be remembered."""
+        super().clear_checkpoint_data(done_ms, needed_after_ms)
+        self._running().retire(done_ms - self.remember_ms)
 
     def _running(self) -> _Run:
         if self._run is None:

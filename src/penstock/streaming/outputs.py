@@ -24,6 +24,8 @@ class OutputOperation(ABC):
     """An action on every batch of a stream."""
 
     name: str
+    exactly_once = False
+    """Whether its sink remembers the newest batch id, and leaves out batches up to it."""
 
     def __init__(self, parent: BaseDStream, func: Callable[..., Any]) -> None:
         if not callable(func):

@@ -95,11 +95,11 @@ class ParsedDStream(DStream):
         run = ParseRecords(self._source.journal, self._parser, self._on_refused())
         return sc.parallelize(tasks, len(tasks)).mapPartitions(run)
 
-    def clear_metadata(self, committed_ms: int) -> None:
+    def clear_metadata(self, ended_ms: int) -> None:
         """See BaseDStream. Also moves dead letters into their stream and says what was refused."""
-        super().clear_metadata(committed_ms)
+        super().clear_metadata(ended_ms)
         self._collect()
-        self._say_refused(committed_ms)
+        self._say_refused(ended_ms)
 
     def _on_refused(self) -> OnRefused:
         assert self._tally is not None

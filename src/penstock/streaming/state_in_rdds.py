@@ -75,17 +75,17 @@ class RddStateDStream(DStream):
             done_ms, planned_ms, is_aligned=self.is_aligned, initial=self.initial_rdd
         )
 
-    def clear_metadata(self, committed_ms: int) -> None:
-        """Keep RDDs: ``clear_checkpoint_data`` knows which go."""
+    def clear_metadata(self, ended_ms: int) -> None:
+        """Keep RDDs: ``forget_rdds`` knows which go."""
 
-    def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
-        """Delete what no restart needs, and forget RDDs, when batches up to ``done_ms`` are done.
-
-        All RDDs before the newest one up to ``needed_after_ms`` go.
-        """
-        self.checkpoint_data.cleanup(done_ms, needed_after_ms)
+    def forget_rdds(self, needed_after_ms: int) -> None:
+        """Forget all RDDs before the newest one up to ``needed_after_ms``."""
         self._origin_ms = self._newest_before(needed_after_ms + 1)
         self._forget(self._origin_ms - 1)
+
+    def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
+        """Delete the RDD checkpoints that no restart needs."""
+        self.checkpoint_data.cleanup(done_ms, needed_after_ms)
 
     def restarts_from(self, after_ms: int, done_ms: int) -> int:
         """Return the time of the RDD checkpoint that a restart goes on from."""

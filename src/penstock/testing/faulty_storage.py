@@ -146,6 +146,11 @@ class FaultyStorage(Storage):
         """See Storage.delete."""
         self._run(Operation("delete", path), lambda: self._inner.delete(path))
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """See Storage.delete_all: one operation, of the first path."""
+        if paths:
+            self._run(Operation("delete", paths[0]), lambda: self._inner.delete_all(paths))
+
     def sweep(self, folder: str = "") -> None:
         """See Storage.sweep."""
         self._inner.sweep(folder)

@@ -1,8 +1,7 @@
-"""A process that stores requests with keys as the receiver does, and prints each answer.
+"""Stores requests with keys as the receiver does, and writes each answer down.
 
-Run as ``python -m tests.receivers.http_receiver.keyed_source ROOT FIRST COUNT KILL_AT``: it takes
-over from what wrote before, and kills itself at that system call from then on, before the call has
-any effect. A request that the journal knows already is answered from there.
+It takes over from what wrote before, and kills its process at a system call from then on, before
+the call has any effect. A request that the journal knows already is answered from there.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,8 +39,13 @@ class Killing(Syscalls):
         return value
 
 
-async def main(root: str, first: int, count: int, kill_at: int) -> None:
+def answer(root: str, answers: str, first: int, count: int, kill_at: int) -> None:
     """Answer ``count`` requests, one block each."""
+    told = os.open(answers, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    asyncio.run(_answer(root, told, first, count, kill_at))
+
+
+async def _answer(root: str, told: int, first: int, count: int, kill_at: int) -> None:
     key_window.FILE_KEYS = 2  # so that files of keys are written and named all the time
     calls = Killing()
     stream = open_stream(LocalStorage(root, syscalls=calls))
@@ -58,16 +61,12 @@ async def main(root: str, first: int, count: int, kill_at: int) -> None:
         if kept is None:
             pending = PendingStore(acks, window, key, content)
             writer.append(str(number), position=pending, ack=pending.ack)
-            say(number, await pending.settled())
+            say(told, number, await pending.settled())
         else:
             assert kept.content == content
-            say(number, kept.at)
+            say(told, number, kept.at)
     writer.close()
 
 
-def say(number: int, at: Placement) -> None:
-    os.write(1, f"{number} {at.writer} {at.start}\n".encode())
-
-
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))
+def say(told: int, number: int, at: Placement) -> None:
+    os.write(told, f"{number} {at.writer} {at.start}\n".encode())

@@ -22,6 +22,8 @@ import pytest
 
 from penstock.journal import read_records
 from penstock.model import OffsetRange
+from tests.forked import run_forked
+from tests.receivers.http_receiver.keyed_source import answer
 from tests.receivers.http_receiver.stream import journal_records, open_stream
 from tests.waiting import eventually
 
@@ -35,19 +37,12 @@ pytestmark = pytest.mark.slow
 
 def live(root: Path, first: int, kill_at: int) -> tuple[list[list[str]], bool]:
     """Run the source, killed at a system call; return its answers, and whether it died."""
-    command = [sys.executable, "-B", "-m", "tests.receivers.http_receiver.keyed_source"]
-    found = subprocess.run(
-        [*command, *map(str, (root, first, REQUESTS, kill_at))],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": "src"},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    died = found.returncode == -signal.SIGKILL
-    assert died or found.returncode == 0, found.stderr.decode()
+    answers = root / "answers"
+    answers.write_bytes(b"")
+    code = run_forked(answer, str(root), str(answers), first, REQUESTS, kill_at)
+    assert code in (0, -signal.SIGKILL)
     # A last line without its end was cut by the kill: it was never told.
-    return [line.split() for line in found.stdout.decode().split("\n")[:-1]], died
+    return [line.split() for line in answers.read_text().split("\n")[:-1]], code != 0
 
 
 def test_a_request_that_is_sent_again_after_a_kill_is_stored_once(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def with_window(ssc: StreamingContext, source: DStream) -> None:
             "global 'events', attribute '_cond', attribute '_lock'",
             "a _thread.lock",
         ),
-        (with_receiver, "input mine", "receivers, key 'r0', attribute 'lock'", "a _thread.lock"),
+        (with_receiver, "input mine", "given, attribute 'lock'", "a _thread.lock"),
         (with_spark_context, "foreachRDD", "closure variable 'sc'", "a .*SparkContext"),
         (with_spark_session, "foreachRDD", "closure variable 'spark'", "a .*SparkSession"),
         (with_streaming_context, "foreachRDD", "closure variable 'ssc'", "a .*StreamingContext"),

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal, NoReturn
 
 from pyspark import SparkConf, SparkContext
@@ -37,6 +37,7 @@ from penstock.streaming.graph_checkpoint.run import (
     keep_graph,
 )
 from penstock.streaming.listener import ListenerBus, StreamingListener
+from penstock.streaming.outputs import OutputOperation
 from penstock.streaming.scheduler.engine import Engine
 from penstock.streaming.sources import StreamSources
 
@@ -301,7 +302,9 @@ class StreamingContext(StreamSources, RateControl):
         """Wait until the program is stopped, at most ``timeout`` seconds.
 
         Raises:
-            BatchFailedError: a batch's job raised; its cause is what it raised.
+            BatchFailedError: a batch's job raised; its cause is what it raised. The program is
+                stopped by then, unless ``spark.penstock.onBatchFailure`` is ``continue``.
+            ConcurrentDriverError: another driver has taken over; the program is stopped.
             PenstockError: the engine cannot go on.
         """
         self.awaitTerminationOrTimeout(timeout)
@@ -327,6 +330,7 @@ class StreamingContext(StreamSources, RateControl):
         )
 
     def _make_engine(self) -> Engine:
+        _check_outputs(self.graph.outputs, self._settings)
         graph_checkpoints = self._make_graph_checkpoints()
         self._location = RunLocation(self._checkpoint_dir)
         url = self._location.open(str(self._sc.master), self.graph, self._settings)
@@ -338,14 +342,38 @@ class StreamingContext(StreamSources, RateControl):
             self._bus,
             self._location.in_force(self._settings),
             self._life.fail,
+            self._end,
             graph_checkpoints,
         )
+
+    def _end(self, error: BaseException) -> None:
+        """Stop for an error, in a thread of its own: the one that found it is stopped as well."""
+        if self._life.begin_end(error):
+            threading.Thread(target=self._stop_after_error, name="penstock-end").start()
+
+    def _stop_after_error(self) -> None:
+        try:
+            self.stop(stopSparkContext=False)
+        except Exception:
+            _log.exception("The program could not be stopped in order")
 
     def __getstate__(self) -> NoReturn:
         raise StreamingError(
             "a StreamingContext belongs to its process and cannot be pickled",
             operation="pickle context",
             hint="do not use it in functions of streams; rdd.context is the SparkContext there",
+        )
+
+
+def _check_outputs(outputs: Sequence[OutputOperation], settings: StreamingSettings) -> None:
+    """Refuse to go on past failed batches with outputs that would then skip them for ever."""
+    exactly_once = next((output for output in outputs if output.exactly_once), None)
+    if settings.on_batch_failure == "continue" and exactly_once is not None:
+        raise ConfigError(
+            f"{exactly_once.name} writes each batch exactly once by the newest batch id that its "
+            "sink holds, so a failed batch that later ones overtake would never be written",
+            operation="start",
+            hint="set spark.penstock.onBatchFailure to stop",
         )
 
 

@@ -10,6 +10,10 @@ from penstock.errors import StreamingError
 __all__ = ["LifeCycle", "State"]
 
 
+_STOP_S = 60.0
+"""A stop without grace takes less; it is waited for no longer than that."""
+
+
 class State(enum.Enum):
     """initialized -> active -> stopped, or initialized -> stopped."""
 
@@ -24,6 +28,7 @@ class LifeCycle:
     def __init__(self) -> None:
         self._state = State.INITIALIZED
         self._error: BaseException | None = None
+        self._ends = False
         self._changed = threading.Condition()
 
     def check_changeable(self, what: str) -> None:
@@ -56,12 +61,27 @@ class LifeCycle:
             self._error = self._error or error
             self._changed.notify_all()
 
+    def begin_end(self, error: BaseException) -> bool:
+        """Keep an error that ends the program; return whether it is the first, so stop is called.
+
+        Those who wait are told when the program is stopped.
+        """
+        with self._changed:
+            first, self._ends = not self._ends, True
+        self.fail(error)
+        return first
+
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait for the end; return whether it came in time. Raises what the program failed with."""
+        """Wait for the end; return whether it came in time. Raises what the program failed with.
+
+        That is when it was stopped, if it ends for that error: receivers end in order.
+        """
         with self._changed:
             self._changed.wait_for(
                 lambda: self._error is not None or self._state is State.STOPPED, timeout_s
             )
             if self._error is not None:
+                if self._ends:
+                    self._changed.wait_for(lambda: self._state is State.STOPPED, _STOP_S)
                 raise self._error
             return self._state is State.STOPPED

@@ -1,8 +1,7 @@
 """Batches on the checkpoint location: planned in ``offsets/N``, done in ``commits/N``.
 
-Invariant: a batch's ranges are durable before its jobs are made, and its commit is written after
-all of them ended. So after a crash at any point, every N with offsets/N and no commits/N runs again
-with the same ranges, and nothing else does.
+What a batch may do when is the checkpoint location's to say (penstock.checkpoint.batch_life); here
+its steps are told in terms of batches: what they take of which input, and at what time.
 
 Each entry's conf holds the program's zero time, from which windows slide, so that they slide on
 after a restart, and the names of its inputs and stateful operators (penstock.streaming
@@ -12,12 +11,13 @@ after a restart, and the names of its inputs and stateful operators (penstock.st
 from __future__ import annotations
 
 import json
+import logging
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.errors import CheckpointError, LogGapError
+from penstock.checkpoint import CheckpointLocation, OffsetSeq, RecoveryPlan
+from penstock.errors import CheckpointError, LogGapError, StorageError
 from penstock.streaming.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.operators import Operator
 from penstock.streaming.recovery_match import (
@@ -29,6 +29,7 @@ from penstock.streaming.recovery_match import (
 
 __all__ = ["BatchLog"]
 
+_log = logging.getLogger(__name__)
 _ZERO_TIME = "spark.penstock.zeroTimeMs"
 
 
@@ -37,10 +38,9 @@ class BatchLog:
 
     Args:
         location: where the logs are.
-        next_batch_id: the batch to plan next, as ``acquire`` returned it.
+        recovery: what ``acquire`` returned.
         inputs: the names of the program's inputs, in its order.
         operators: what keeps state in the program.
-        retain: how many batches the logs keep.
 
     Raises:
         RecoveryMismatchError: the newest batch was planned by a program with an input or operator
@@ -50,17 +50,17 @@ class BatchLog:
     def __init__(
         self,
         location: CheckpointLocation,
-        next_batch_id: int,
+        recovery: RecoveryPlan,
         *,
         inputs: Sequence[str],
         operators: Sequence[Operator],
-        retain: int,
     ) -> None:
+        next_batch_id = recovery.next_batch_id
         self._location = location
-        self._next_batch_id = next_batch_id
+        self._recovery = recovery
+        self._batches: dict[int, Batch] = {}  # planned, and not released
         self._inputs = inputs
         self._conf = describe_program(inputs, operators)
-        self._retain = retain
         # Of the run before: read once, since each look at an object store takes tens of ms.
         self._left = location.offsets.get(next_batch_id - 1) if next_batch_id else None
         if self._left is not None:
@@ -95,9 +95,10 @@ class BatchLog:
         """The time from which batches and slides count, None in a new location."""
         return self._zero_ms
 
-    def newest_time_ms(self, *, but: Collection[int]) -> int | None:
-        """Return the time of the newest planned batch other than ``but``, None without one."""
-        newest = next((n for n in reversed(range(self._next_batch_id)) if n not in but), None)
+    @property
+    def newest_committed_ms(self) -> int | None:
+        """The time of the newest batch that the runs before committed, None without one."""
+        newest = next((n for n in reversed(self._before) if n not in self._recovery.rerun), None)
         entry = None if newest is None else self._location.offsets.get(newest)
         return None if entry is None else entry.batch_timestamp_ms
 
@@ -113,7 +114,7 @@ class BatchLog:
     def read_since(self, after_ms: int) -> tuple[list[Batch], bool]:
         """Return all batches later than that time, in order, and whether none is gone."""
         found: list[Batch] = []
-        for batch_id in range(self._next_batch_id - 1, -1, -1):
+        for batch_id in reversed(self._before):
             try:
                 if self._time_ms(batch_id) <= after_ms:
                     break
@@ -137,33 +138,94 @@ class BatchLog:
         """Return what the run before left in its newest batch's conf under a name, or None."""
         return None if self._left is None else self._left.conf.get(name)
 
+    @property
+    def _before(self) -> range:
+        return range(self._recovery.next_batch_id)
+
+    # -- the steps of a batch --
+
+    def take_up(self) -> list[Batch]:
+        """Return the batches to run again, as the runs before planned them, oldest first.
+
+        Raises as ``read``.
+        """
+        rerun = self._recovery.rerun
+        oldest = rerun[0] if rerun else self._recovery.next_batch_id
+        for batch_id in range(oldest, self._recovery.next_batch_id):
+            self._batches[batch_id] = self.read(batch_id)
+        return [self._batches[batch_id] for batch_id in rerun]
+
     def plan(
-        self, time_ms: int, sources: tuple[SourceRange, ...], conf: Mapping[str, str]
+        self,
+        time_ms: int,
+        sources: tuple[SourceRange, ...],
+        conf: Mapping[str, str],
+        needed_from: int | None,
     ) -> Batch:
         """Make the next batch durable, with ``conf`` beside the log's own, and return it.
 
+        Entries from batch ``needed_from`` on are kept.
+
         Raises:
-            ConcurrentDriverError: another driver planned it otherwise.
+            ConcurrentDriverError: another driver planned it, or one after it.
         """
-        batch = Batch(self._next_batch_id, time_ms, sources)
+        batch = Batch(self._location.next_id, time_ms, sources)
         lines = tuple(_to_line(source.end) for source in sources)
         own = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
         own |= self._conf
         entry = OffsetSeq(batch_timestamp_ms=time_ms, conf={**own, **conf}, sources=lines)
-        self._location.plan(batch.id, entry)
-        self._next_batch_id += 1
+        self._location.plan(batch.id, entry, needed_from)
+        self._batches[batch.id] = batch
         self._ends = tuple(source.end for source in sources)
         self._kept.append((batch.id, self._ends))
         return batch
+
+    def run(self, batch: Batch) -> None:
+        """Take note that the batch's jobs may write from now on."""
+        self._location.run(batch.id)
 
     def commit(self, batch: Batch) -> None:
         """Make it durable that the batch is done."""
         self._location.commit(batch.id)
 
-    def retire(self, needed_id: int) -> None:
-        """Delete log entries that are not to be retained, but none from batch ``needed_id`` on."""
-        # A batch begins where the one before it ends, so that one's entry is kept, too.
-        oldest_id = self._location.retire(max(self._retain, self._next_batch_id - needed_id))
+    def fail(self, batch: Batch) -> None:
+        """Take note that a job of the batch failed: it runs again in the next run."""
+        self._location.fail(batch.id)
+
+    def check_sole(self, max_age_s: float) -> None:
+        """See that no other driver has taken over, if that was seen longer ago.
+
+        Raises:
+            ConcurrentDriverError: another driver has.
+        """
+        self._location.confirm(max_age_s)
+
+    def unfinished_ms(self) -> tuple[int, ...]:
+        """Return the times of the batches that are not committed, oldest first."""
+        batches = (self._batches[batch_id] for batch_id in self._location.undone())
+        return tuple(batch.time_ms for batch in batches)
+
+    def newest_ended(self) -> Batch | None:
+        """Return the newest batch up to which none will run any more in this run."""
+        return self._batches.get(self._location.ended_until())
+
+    def release(self) -> Batch | None:
+        """Release the batches that are done, and all before them; return the newest of them."""
+        newest = self._location.release_batches()
+        if newest is None:
+            return None
+        released = self._batches[newest]
+        for batch_id in [i for i in self._batches if i <= newest]:
+            del self._batches[batch_id]
+        return released
+
+    def retire(self) -> None:
+        """Delete log entries that are not to be retained; one that cannot go is tried again."""
+        try:
+            oldest_id = self._location.retire()
+        except StorageError as error:
+            _log.warning("Old log entries cannot be deleted now, and are tried again: %s", error)
+            return
         while oldest_id > 0 and len(self._kept) > 1 and self._kept[1][0] <= oldest_id:
             self._kept.popleft()
 
@@ -172,7 +234,7 @@ class BatchLog:
 
         Before batch 0 where there is none, or none that can be read for this program's inputs.
         """
-        oldest_id = min(self._location.offsets.batch_ids(), default=0) if self._next_batch_id else 0
+        oldest_id = min(self._location.offsets.batch_ids(), default=0) if self._before else 0
         if oldest_id > 0:  # what batch 0 took began at the very beginning
             with suppress(CheckpointError):
                 return oldest_id, self._read_ends(oldest_id)

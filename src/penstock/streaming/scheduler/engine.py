@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 
@@ -35,12 +36,17 @@ __all__ = ["Engine"]
 
 _log = logging.getLogger(__name__)
 _RECEIVER_STOP_S = 10.0
+_LISTED_WITHIN_S = 2.0
+"""A batch that waited longer to run is checked for another driver again."""
 
 
 class Engine:
     """Runs a graph on a checkpoint location, which it drives until it is stopped.
 
-    ``graph_checkpoints`` keeps the graph there, or not: the engine starts and stops it.
+    Args:
+        on_error: told of errors that the program survives.
+        on_end: told of the error that ends it: stop the engine, in a thread of its own.
+        graph_checkpoints: keeps the graph there, or not: the engine starts and stops it.
 
     Raises:
         ConcurrentDriverError: another driver uses the location.
@@ -56,16 +62,18 @@ class Engine:
         bus: ListenerBus,
         settings: StreamingSettings,
         on_error: Callable[[BaseException], None],
+        on_end: Callable[[BaseException], None],
         graph_checkpoints: RunCheckpoints,
     ) -> None:
+        self._on_end = on_end
+        on_batch_error = on_error if settings.on_batch_failure == "continue" else self._end
         self._location = location
         self._bus = bus
         self._clock = clock
         self._graceful_timeout_s = (
             settings.graceful_stop_timeout_ms or 10 * graph.batch_interval_ms
         ) / 1000
-        recovery = location.acquire()
-        self._rerun = recovery.rerun
+        recovery = location.acquire(settings.min_batches_to_retain)
         try:
             if graph.is_written_by_executors and has_executors(sc):
                 check_shared(sc, location.storage)
@@ -79,10 +87,9 @@ class Engine:
                     operator.open_state(state)
             log = BatchLog(
                 location,
-                recovery.next_batch_id,
+                recovery,
                 inputs=[stream.name for stream in graph.inputs],
                 operators=graph.operators.all(),
-                retain=settings.min_batches_to_retain,
             )
             graph.check_offsets(log.ends)
             place = JournalPlace(
@@ -119,9 +126,12 @@ class Engine:
             steady,
             bus,
             settings.concurrent_jobs,
+            check_sole=lambda: log.check_sole(_LISTED_WITHIN_S),
             on_success=self._batch_done,
+            on_failure=lambda job_set: self._generator.batch_failed(job_set),
             on_end=lambda: self._generator.batch_ended(),
-            on_error=on_error,
+            on_batch_error=on_batch_error,
+            on_fenced=self._end,
             find_damage=graph.find_damage,
         )
         self._generator = JobGenerator(
@@ -133,7 +143,8 @@ class Engine:
             concurrent=settings.concurrent_jobs,
             submit=self._scheduler.submit,
             checkpoint_graph=graph_checkpoints.write,
-            on_error=on_error,
+            on_batch_error=on_batch_error,
+            on_error=self._end,
         )
         self._graph_checkpoints = graph_checkpoints
 
@@ -141,7 +152,7 @@ class Engine:
         """Run what was cut off, then start receivers and batches."""
         self._bus.post(StreamingListenerStreamingStarted(self._clock.time_ms()))
         self._graph_checkpoints.start(self._location.storage, self._generator.checkpoint_written)
-        self._generator.start(self._rerun)
+        self._generator.start()
         self._tracker.start()
         self._rates.start(self._tracker.limit, self._receiver_settings.poll_ms)
 
@@ -167,9 +178,40 @@ class Engine:
                 "restart (spark.streaming.gracefulStopTimeout)",
                 self._graceful_timeout_s,
             )
-        self._scheduler.stop()
+        running = self._scheduler.stop()
         self._graph_checkpoints.stop()
-        self._location.release()
+        try:
+            self._generator.close()
+        except Exception as error:  # the next run releases what this one does not
+            _log.warning("What the last batches no longer need is kept: %s", error)
+        finally:
+            self._release_location(running)
+
+    def _release_location(self, running: list[threading.Thread]) -> None:
+        """Let another driver in when the last job has ended: until then it may write."""
+        if not running:
+            self._location.release()
+            return
+
+        def wait() -> None:
+            for thread in running:
+                thread.join()
+            self._location.release()
+
+        if threading.current_thread() not in running:
+            _log.warning(
+                "%d job(s) did not end when they were cancelled; checkpoint location %s stays "
+                "locked until they do",
+                len(running),
+                self._location.url,
+            )
+        threading.Thread(target=wait, name="penstock-release", daemon=True).start()
+
+    def _end(self, error: BaseException) -> None:
+        """End the program for an error: plan and run nothing more, and be stopped."""
+        self._generator.halt()
+        self._scheduler.halt()
+        self._on_end(error)
 
     def _batch_done(self, job_set: JobSet) -> None:
         self._generator.batch_done(job_set)

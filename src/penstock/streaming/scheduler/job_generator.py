@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from penstock.clock import Clock, SteadyClock
@@ -43,7 +43,7 @@ class JobGenerator:
 
     Args:
         submit: takes the job set of each planned batch; ``batch_done`` is called for it when it
-            ended well, ``batch_ended`` however it ended.
+            ended well, ``batch_failed`` when it did not, and then ``batch_ended``.
         rates: bounds what each batch takes.
         clock: gives batches their times.
         steady: tells how late they are.
@@ -51,6 +51,7 @@ class JobGenerator:
         checkpoint_graph: may have a graph checkpoint written, at the start, when a batch was
             planned and again when it is done; called with its time in ms, the times of all batches
             that are not done, and whether it is.
+        on_batch_error: told when the jobs of a batch cannot be made.
         on_error: told when planning failed; no batch is planned after that.
     """
 
@@ -65,6 +66,7 @@ class JobGenerator:
         concurrent: int,
         submit: Callable[[JobSet], None],
         checkpoint_graph: Callable[[int, tuple[int, ...], bool], None],
+        on_batch_error: Callable[[BaseException], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
         self._graph = graph
@@ -74,15 +76,13 @@ class JobGenerator:
         self._steady = steady
         self._submit = submit
         self._checkpoint_graph = checkpoint_graph
+        self._on_batch_error = on_batch_error
         self._on_error = on_error
         self._halted = False
         self._say_late_from_ms = 0
         self._rest_planned = False
         self._room = concurrent
         self._due = DueTicks(keep_all=graph.needs_every_tick)
-        # Planned and not committed, by id, with their times; failed ones stay in it.
-        self._unfinished: dict[int, int] = {}
-        self._done: dict[int, Batch] = {}  # committed, and not yet behind all unfinished ones
         self._newest_ms = log.last_time_ms  # the time of the newest planned batch
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(
@@ -95,26 +95,31 @@ class JobGenerator:
             "penstock-batch-timer",
         )
 
-    def start(self, rerun: Collection[int]) -> None:
-        """Run the batches ``rerun`` again, then plan a new one at each interval.
+    def start(self) -> None:
+        """Run the batches again that were cut off, then plan a new one at each interval.
 
         Raises:
             RecoveryMismatchError: what was planned does not fit the program's inputs.
         """
-        again = [self._log.read(batch_id) for batch_id in rerun]
+        again = self._log.take_up()
         first_ms = self._first_tick()
         self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
         self._restore(again)
         self._due.put_first(self._missed_before(first_ms))
-        committed_ms = self._log.newest_time_ms(but=rerun)
+        committed_ms = self._log.newest_committed_ms
         begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
         for stream in self._graph.stored_state:
             stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms)
         # Before any batch, but after all that a graph which is read back finds in the location.
         self._do_checkpoint(first_ms - self._graph.batch_interval_ms, done=False)
         for batch in again:
-            _log.info("Batch %d (%d ms) was cut off and runs again", batch.id, batch.time_ms)
-            self._unfinished[batch.id] = batch.time_ms
+            _log.warning(
+                "Batch %d (%d ms) runs again: it was planned, and nothing says that it was done "
+                "(there is no commits/%d)",
+                batch.id,
+                batch.time_ms,
+                batch.id,
+            )
             self._make_jobs(batch, self._steady.time_ms(), {})
         self._events.put(self._generate_due)
         self._loop.start()
@@ -124,8 +129,15 @@ class JobGenerator:
         """Commit a batch whose jobs all ended well; called by the thread of its last job."""
         self._graph.update_checkpoint_data(job_set.batch)
         self._log.commit(job_set.batch)
-        self._events.put(partial(self._clear, job_set.batch))
         self._events.put(partial(self._do_checkpoint, job_set.batch.time_ms, done=True))
+
+    def batch_failed(self, job_set: JobSet) -> None:
+        """Take note of a batch that is not committed, because a job or the commit failed."""
+        self._log.fail(job_set.batch)
+
+    def halt(self) -> None:
+        """Plan no more batches."""
+        self._halted = True
 
     def checkpoint_written(self, time_ms: int, clear_checkpoint_data_later: bool) -> None:
         """Learn that a graph checkpoint is durable; called by its writer's thread.
@@ -138,6 +150,7 @@ class JobGenerator:
 
     def batch_ended(self) -> None:
         """Make room for the next batch; called when all jobs of a batch ended, well or not."""
+        self._events.put(self._forget)
         self._events.put(self._make_room)
 
     def stop(self, wait_idle: Callable[[], bool] | None) -> bool:
@@ -164,6 +177,11 @@ class JobGenerator:
             self._loop.join()
         return done
 
+    def close(self) -> None:
+        """Release what is done, when all jobs have ended; no other driver may have taken over."""
+        self._log.check_sole(0.0)
+        self._release()
+
     def _first_tick(self) -> int:
         """Return the time of the first batch: after the run before, whatever the clock says."""
         now_ms, interval_ms = self._clock.time_ms(), self._graph.batch_interval_ms
@@ -182,9 +200,6 @@ class JobGenerator:
 
     def _restore(self, again: Sequence[Batch]) -> None:
         """Take up the run before: its state, what is committed already, what is looked back to."""
-        if again:
-            behind = self._log.read_since(again[0].time_ms)[0]
-            self._done = {b.id: b for b in behind if b not in again}
         for batch in again:
             self._graph.begin(batch)
         done_ms = again[0].time_ms - 1 if again else max(self._newest_ms, 0)
@@ -242,7 +257,7 @@ class JobGenerator:
                 event()
             except BatchFailedError as e:
                 _log.exception("Error generating jobs")
-                self._on_error(e)
+                self._on_batch_error(e)
             except Exception as e:
                 # What cannot be planned or made durable now must not be passed over: plan no more.
                 self._halted = True
@@ -286,13 +301,15 @@ class JobGenerator:
         return self._rates.plan(self._graph.plan(time_ms, self._log.ends))
 
     def _begin(self, tick: DueTick, plan: BatchPlan) -> None:
-        batch = self._log.plan(tick.time_ms, plan.sources, self._rates.conf())
+        batch = self._log.plan(
+            tick.time_ms, plan.sources, self._rates.conf(), self._graph.oldest_id
+        )
         self._newest_ms = batch.time_ms
-        self._unfinished[batch.id] = batch.time_ms
         try:
             self._make_jobs(batch, tick.since_ms, plan.limits)
         finally:
             self._do_checkpoint(batch.time_ms, done=False)
+        self._release()
 
     def _generate_rest(self, time_ms: int) -> None:
         """Plan what is due, and one more batch if an input has more than the last one took."""
@@ -315,27 +332,26 @@ class JobGenerator:
                 jobs = jobs_after(update, batch, jobs)
             inputs = self._graph.input_infos(batch)
         except Exception as e:  # a user's function of RDDs runs in here
+            self._log.fail(batch)
             what = f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made"
             raise batch_failed(what, batch, e, "make jobs") from e
+        self._log.run(batch)
         self._submit(JobSet(batch, jobs, inputs, due_ms, self._steady.time_ms(), limits))
         self._room -= 1
 
-    def _clear(self, batch: Batch) -> None:
-        """Forget and retire what is behind every unfinished batch."""
-        self._unfinished.pop(batch.id, None)
-        self._done[batch.id] = batch
-        behind = [i for i in self._done if all(i < unfinished for unfinished in self._unfinished)]
-        if not behind:
-            return
-        newest = self._done[max(behind)]
-        for batch_id in behind:
-            del self._done[batch_id]
-        self._graph.clear_metadata(newest.time_ms)
-        oldest_id = self._graph.oldest_id
-        self._log.retire(newest.id if oldest_id is None else oldest_id)
+    def _forget(self) -> None:
+        """Forget the RDDs that no batch of this run needs any more."""
+        if (newest := self._log.newest_ended()) is not None:
+            self._graph.forget(newest.time_ms)
+
+    def _release(self) -> None:
+        """Retire what no batch of this run or another needs any more."""
+        if (newest := self._log.release()) is not None:
+            self._graph.release(newest.time_ms)
+            self._log.retire()
 
     def _do_checkpoint(self, time_ms: int, *, done: bool) -> None:
-        self._checkpoint_graph(time_ms, tuple(self._unfinished.values()), done)
+        self._checkpoint_graph(time_ms, self._log.unfinished_ms(), done)
 
     def _plans_rest(self, time_ms: int) -> bool:
         """Have the loop plan one of the last batches; return whether there was one to plan."""

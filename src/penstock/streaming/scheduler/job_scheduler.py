@@ -1,8 +1,8 @@
 """The JobScheduler: runs the jobs of planned batches on Spark, in order, and commits each batch.
 
-A batch is committed when all its jobs ended well. A job that raises leaves its batch uncommitted
-(it runs again after a restart) and tells ``awaitTermination``; the batches after it go on, as in
-Spark.
+A batch is committed when all its jobs ended well. A job that raises leaves its batch uncommitted,
+to run again after a restart. What becomes of the batches after it is for ``on_batch_error`` to say,
+which may ``halt`` the scheduler.
 
 Source: ``org.apache.spark.streaming.scheduler.JobScheduler``.
 """
@@ -14,12 +14,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from pyspark import SparkContext
 
 from penstock.clock import SteadyClock
-from penstock.errors import PenstockError
+from penstock.errors import ConcurrentDriverError, PenstockError
 from penstock.streaming.batch import Batch
 from penstock.streaming.events import (
     StreamingListenerBatchCompleted,
@@ -43,9 +44,12 @@ class JobScheduler:
     """Runs job sets.
 
     Args:
+        check_sole: called before a batch runs; raises when another driver has taken over.
         on_success: called after the last job of a batch ended well; commits it.
-        on_end: called when all jobs of a batch ended, well or not.
-        on_error: told of every job that raised.
+        on_failure: called when all jobs of a batch ended and it is not committed.
+        on_end: called after either.
+        on_batch_error: told of every job that raised, and of a batch that cannot be committed.
+        on_fenced: told that another driver has taken over.
         find_damage: examines the files of a failed batch that the text of its error names.
     """
 
@@ -56,18 +60,24 @@ class JobScheduler:
         bus: ListenerBus,
         concurrent_jobs: int,
         *,
+        check_sole: Callable[[], None],
         on_success: Callable[[JobSet], None],
+        on_failure: Callable[[JobSet], None],
         on_end: Callable[[], None],
-        on_error: Callable[[BaseException], None],
+        on_batch_error: Callable[[BaseException], None],
+        on_fenced: Callable[[BaseException], None],
         find_damage: Callable[[Batch, str], PenstockError | None],
     ) -> None:
         self._find_damage = find_damage
         self._sc = sc
         self._clock = clock
         self._bus = bus
+        self._check_sole = check_sole
         self._on_success = on_success
+        self._on_failure = on_failure
         self._on_end = on_end
-        self._on_error = on_error
+        self._on_batch_error = on_batch_error
+        self._on_fenced = on_fenced
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._running = 0
@@ -100,9 +110,18 @@ class JobScheduler:
         with self._idle:
             return self._idle.wait_for(lambda: self._running == 0, timeout_s)
 
-    def stop(self, cancel_timeout_s: float = 10.0) -> None:
-        """Run no more jobs, cancel those on Spark, and wait for the threads to end."""
+    def halt(self) -> None:
+        """Run no more jobs; those that run go on."""
         self._stopped = True
+
+    def stop(self, cancel_timeout_s: float = 10.0) -> list[threading.Thread]:
+        """Run no more jobs, cancel those on Spark, and wait for the threads to end.
+
+        Returns:
+            The threads that still run a job: one that does not end when it is cancelled, or the
+            one that stops its own program.
+        """
+        self.halt()
         for _ in self._threads:
             self._queue.put(None)
         self._cancelling = True
@@ -110,6 +129,7 @@ class JobScheduler:
         for thread in self._threads:
             if thread is not threading.current_thread():  # a job may stop its own program
                 self._end(thread, deadline_s)
+        return [thread for thread in self._threads if thread.is_alive()]
 
     def _end(self, thread: threading.Thread, deadline_s: float) -> None:
         """Cancel jobs on Spark until a thread ends, which may submit another each time."""
@@ -121,7 +141,9 @@ class JobScheduler:
         # Without it, an RDD checkpoint behind a newer one is never written (SPARK-6847).
         self._sc.setLocalProperty("spark.checkpoint.checkpointAllMarkedAncestors", "true")
         while (work := self._queue.get()) is not None:
-            if not self._stopped:
+            if self._stopped:
+                self._drop(*work)
+            else:
                 self._run(*work)
 
     def _run(self, job_set: JobSet, job: Job) -> None:
@@ -133,6 +155,7 @@ class JobScheduler:
             self._bus.put(StreamingListenerOutputOperationStarted(job_set.start(job, now_ms)))
         self._bus.deliver()
         try:
+            self._check_sole()
             self._sc.setJobGroup(self._group, str(job), interruptOnCancel=True)
             job.run()
         except BaseException as e:
@@ -147,14 +170,30 @@ class JobScheduler:
         if last:
             self._settle(job_set)
 
+    def _drop(self, job_set: JobSet, job: Job) -> None:
+        """Leave a job out that is not to run any more."""
+        with self._idle:
+            ended = job_set.drop(self._clock.time_ms())
+            if ended and job_set.started_ms is None:
+                self._running -= 1
+                self._idle.notify_all()
+        if ended and job_set.started_ms is not None:
+            self._settle(job_set)
+
     def _settle(self, job_set: JobSet) -> None:
         """Commit a batch that ended well, and make room for the next."""
         try:
             if not job_set.failed:
                 self._on_success(job_set)
+        except ConcurrentDriverError as e:
+            job_set.failed = True
+            self._on_fenced(e)
         except Exception as e:
             job_set.failed = True
-            self._on_error(e)
+            self._on_batch_error(e)
+        if job_set.failed:
+            with suppress(PenstockError):  # it is told already that this driver is fenced
+                self._on_failure(job_set)
         self._bus.post(StreamingListenerBatchCompleted(job_set.info()))
         self._on_end()
         with self._idle:
@@ -162,9 +201,12 @@ class JobScheduler:
             self._idle.notify_all()
 
     def _report(self, job: Job, error: BaseException) -> None:
+        if isinstance(error, ConcurrentDriverError):
+            self._on_fenced(error)
+            return
         if self._cancelling:  # what a cancelled job raises is what was asked for
             _log.info("Job %s was cancelled by stop(); it runs again after a restart", job)
             return
         reason = reason_of(error, partial(self._find_damage, job.batch))
         _log.error("Error running job %s", job, exc_info=reason)
-        self._on_error(batch_failed(f"job {job} failed", job.batch, reason))
+        self._on_batch_error(batch_failed(f"job {job} failed", job.batch, reason))

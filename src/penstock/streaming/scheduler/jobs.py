@@ -85,6 +85,14 @@ class JobSet:
         reason = None if error is None else "".join(traceback.format_exception(error))
         return self._update(job, end_time_ms=now_ms, failure=reason)
 
+    def drop(self, now_ms: int) -> bool:
+        """Note that a job is left out, so the batch fails; return whether it was the last one."""
+        self.unfinished -= 1
+        self.failed = True
+        if self.unfinished == 0:
+            self.ended_ms = now_ms
+        return self.unfinished == 0
+
     def info(self) -> BatchInfo:
         """Return what listeners are told."""
         return BatchInfo(

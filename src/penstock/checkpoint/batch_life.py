@@ -1,0 +1,195 @@
+r"""The life of a batch: the protocol of a checkpoint location, as one state machine. Pure.
+
+    PLANNED -> RUNNING -> COMMITTED -> CONFIRMED -> RELEASED
+       \\         \
+        +---------+--> FAILED
+
+    state      what is true before a batch enters it
+    ---------  ------------------------------------------------------------------------------------
+    PLANNED    offsets/N is durable, and no id above N was in the log after that: nobody else drives
+    RUNNING    its jobs are made and may write
+    COMMITTED  all that its jobs wrote is durable, and so is commits/N
+    CONFIRMED  the log was listed after commits/N was durable, and showed no other driver
+    RELEASED   it is confirmed, and so is every batch before it; then its RDDs, its records and its
+               log entries may go
+    FAILED     a job raised, or could not be made; it runs again at the next start
+
+Invariants:
+
+1. Ids are planned in order, without a hole. An id is planned once, by one run: offsets/N is created
+   exclusively, and holds the id of the run that did.
+2. A batch runs only when it is planned, and again only in a later run, with the same offsets.
+3. Nothing of a batch is given up before it is released, so none of a failed batch, nor of a batch
+   after it, before the failed one has run again.
+4. A name becomes free again when its entry is purged, so a driver that slept through a purge can
+   create old ids anew. It learns of its successor from the newer ids in the log, which a purge
+   never takes: hence the listing after each create, and the wait for the next one before anything
+   is released.
+5. Each entry says from which batch on entries count when it is written (``kept_from``), and only
+   what is older than the newest entry says is purged. So whatever is found below that is the rest
+   of a purge, or was left by a driver that slept through it; neither means anything.
+
+A run that ends leaves batches in any state; ``plan_recovery`` (penstock.checkpoint.recovery) finds
+in the logs which of them the next run begins with as PLANNED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from enum import Enum
+from itertools import takewhile
+
+from penstock.checkpoint.recovery import RecoveryPlan
+from penstock.errors import CheckpointError
+
+__all__ = ["BatchLives", "BatchState"]
+
+
+class BatchState(Enum):
+    """Where a batch is; see the table above."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    COMMITTED = "committed"
+    CONFIRMED = "confirmed"
+    RELEASED = "released"
+    FAILED = "failed"
+
+    def may_become(self, other: BatchState) -> bool:
+        """Whether the protocol has that step."""
+        return other in _STEPS[self]
+
+
+_STEPS: dict[BatchState, frozenset[BatchState]] = {
+    BatchState.PLANNED: frozenset({BatchState.RUNNING, BatchState.FAILED}),
+    BatchState.RUNNING: frozenset({BatchState.COMMITTED, BatchState.FAILED}),
+    BatchState.COMMITTED: frozenset({BatchState.CONFIRMED}),
+    BatchState.CONFIRMED: frozenset({BatchState.RELEASED}),
+    BatchState.RELEASED: frozenset(),
+    BatchState.FAILED: frozenset(),
+}
+_UNDONE = (BatchState.PLANNED, BatchState.RUNNING, BatchState.FAILED)
+
+
+class BatchLives:
+    """The batches of one run that are not released. Not thread-safe: its owner sees to that.
+
+    Args:
+        plan: what recovery decided: these batches begin as planned.
+        commit_ids: the ids in the commit log.
+        kept_from: what the newest entry says, 0 without one.
+    """
+
+    def __init__(self, plan: RecoveryPlan, commit_ids: Collection[int], kept_from: int = 0) -> None:
+        self.next_id = plan.next_batch_id
+        self.kept_from = kept_from
+        """Entries below it mean nothing; durable in the newest entry."""
+        self._planning: tuple[int, int] | None = None
+        self._last_committed = max(commit_ids, default=-1)
+        oldest = plan.rerun[0] if plan.rerun else plan.next_batch_id
+        self._states = {
+            batch_id: BatchState.PLANNED if batch_id in plan.rerun else BatchState.COMMITTED
+            for batch_id in range(oldest, plan.next_batch_id)
+        }
+
+    def state(self, batch_id: int) -> BatchState | None:
+        """Return where a batch is; None before it is planned, and after it was released."""
+        return self._states.get(batch_id)
+
+    def begin_plan(self, batch_id: int, retain: int, needed_from: int | None = None) -> int:
+        """Return the ``kept_from`` to write into the entry of the next batch.
+
+        As in Spark, ``retain`` batches are kept besides the newest planned one; and in any case
+        ``needed_from`` and those after it, those that are not committed, the batch before each of
+        these (a batch begins where the one before it ends), and the newest that is committed. It
+        moves by a tenth of ``retain`` at a time, so that many entries are deleted at once.
+
+        Called again for the same batch, whose create failed, it returns the same.
+
+        Raises:
+            CheckpointError: it is not the next batch.
+        """
+        if batch_id != self.next_id:
+            raise _out_of_order(
+                f"batch {batch_id} is planned, but {self.next_id} is the next",
+                "plan",
+                batch_id,
+                "plan each batch once, in order, without leaving one out",
+            )
+        if self._planning is None or self._planning[0] != batch_id:
+            begins = [i - 1 for i in (needed_from, batch_id, *self.undone()) if i is not None]
+            oldest = max(0, min(batch_id - retain, self._last_committed, *begins))
+            moves = oldest - self.kept_from >= max(1, retain // 10)
+            self._planning = (batch_id, oldest if moves else self.kept_from)
+        return self._planning[1]
+
+    def is_fenced(self, offset_ids: Iterable[int]) -> bool:
+        """Whether a listing of the offset log shows a batch that this run did not plan.
+
+        The batch that is being planned is this run's.
+        """
+        newest = self.next_id - 1 if self._planning is None else self._planning[0]
+        return max(offset_ids, default=-1) > max(newest, self.next_id - 1)
+
+    def plan(self, batch_id: int) -> None:
+        """Take note that the batch is planned, with what ``begin_plan`` returned."""
+        self.kept_from = self.begin_plan(batch_id, 1)
+        self._planning = None
+        self._states[batch_id] = BatchState.PLANNED
+        self.next_id += 1
+
+    def check_commit(self, batch_id: int) -> None:
+        """Raise CheckpointError unless the batch has been planned."""
+        if batch_id >= self.next_id:
+            raise _out_of_order(
+                f"batch {batch_id} is committed, but was never planned",
+                "commit",
+                batch_id,
+                "plan a batch before it runs",
+            )
+
+    def enter(self, batch_id: int, state: BatchState) -> None:
+        """Take note that a batch is in that state now.
+
+        Raises:
+            CheckpointError: the protocol has no such step.
+        """
+        now = self._states.get(batch_id, BatchState.RELEASED)
+        if not now.may_become(state):
+            raise _out_of_order(
+                f"batch {batch_id} is {now.value} and cannot become {state.value}",
+                "follow batch",
+                batch_id,
+                "this is a defect of penstock; please report it",
+            )
+        self._states[batch_id] = state
+        if state is BatchState.COMMITTED:
+            self._last_committed = max(self._last_committed, batch_id)
+
+    def undone(self) -> list[int]:
+        """Return the batches that are not committed, oldest first."""
+        return sorted(i for i, state in self._states.items() if state in _UNDONE)
+
+    def committed(self) -> list[int]:
+        """Return the batches that the next listing without another driver confirms."""
+        return [i for i, state in self._states.items() if state is BatchState.COMMITTED]
+
+    def release(self) -> int | None:
+        """Release the confirmed batches before all others; return the newest, None without one."""
+        ready = list(
+            takewhile(lambda i: self._states[i] is BatchState.CONFIRMED, sorted(self._states))
+        )
+        for batch_id in ready:
+            self.enter(batch_id, BatchState.RELEASED)
+            del self._states[batch_id]
+        return ready[-1] if ready else None
+
+    def ended_until(self) -> int:
+        """Return the newest batch up to which none runs, or will run, in this run; -1 if none."""
+        live = (BatchState.PLANNED, BatchState.RUNNING)
+        running = [i for i, state in self._states.items() if state in live]
+        return min(running, default=self.next_id) - 1
+
+
+def _out_of_order(message: str, what: str, batch_id: int, hint: str) -> CheckpointError:
+    return CheckpointError(message, operation=what, ids={"batch_id": batch_id}, hint=hint)
