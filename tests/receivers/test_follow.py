@@ -110,7 +110,7 @@ def test_missed_rotations_are_the_unknown_newer_ones_in_the_order_of_time() -> N
         sibling("app.log.6.gz", 6, 400),
         sibling("else.log.1", 7, 400),
     ]
-    missed = missed_rotations([mark()], files, known={FileId(1, 1)})
+    missed = missed_rotations([mark()], files, known={FileId(1, 1)}, proven={FileId(1, 1)})
     assert [file.name for file in missed] == ["app.log.3", "app.log.2", "app.log.1"]
 
 
@@ -120,7 +120,8 @@ def test_a_forgotten_file_is_never_taken_for_a_missed_one(times: list[int]) -> N
     marks = [mark(inode, mtime_ns) for inode, mtime_ns in enumerate(sorted(times))]
     kept = [m for i, m in enumerate(marks) if not superseded(m, marks[i + 1 :])]
     names = [sibling(f"app.log.{i}", m.file_id.inode, m.mtime_ns) for i, m in enumerate(marks[:-1])]
-    assert missed_rotations(marks, names, {m.file_id for m in kept}) == []
+    ids = {m.file_id for m in kept}
+    assert missed_rotations(marks, names, known=ids, proven=ids) == []
     assert kept[-2:] == marks[-2:]
 
 
@@ -133,20 +134,34 @@ def rotations(names: list[str]) -> list[Sibling]:
 def test_numbers_tell_what_was_missed_although_the_clock_went_back(names: list[str]) -> None:
     """Two of the files are known; the one before them was forgotten, the one after them missed."""
     known = [mark(inode) for inode in (1, 2)]
-    missed = missed_rotations(known, rotations(names), {FileId(1, 1), FileId(1, 2)})
+    ids = {FileId(1, 1), FileId(1, 2)}
+    missed = missed_rotations(known, rotations(names), known=ids, proven=ids)
     assert [each.file_id.inode for each in missed] == [3]
+
+
+@pytest.mark.parametrize("proven", [{FileId(1, 1)}, {FileId(1, 2)}, set()])
+def test_numbers_of_files_that_may_have_got_the_inode_since_tell_nothing(
+    proven: set[FileId],
+) -> None:
+    files = [sibling(f"app.log.{inode}", inode, mtime_ns=100 + inode) for inode in (3, 2, 1)]
+    marks = [mark(1), mark(2)]
+    for marks_as_stored in (marks, marks[::-1]):
+        missed = missed_rotations(marks_as_stored, files, known=set(), proven=proven)
+        assert [each.file_id.inode for each in missed] == [1, 2, 3]
 
 
 def test_numbers_of_one_known_file_count_when_the_clock_is_seen_to_have_gone_back() -> None:
     files = rotations(["3", "2", "1"])
     for went_back, expected in ((True, [1, 2]), (False, [])):
-        missed = missed_rotations([mark(0)], files, {FileId(1, 0)}, clock_went_back=went_back)
+        ids = {FileId(1, 0)}
+        missed = missed_rotations([mark(0)], files, ids, ids, clock_went_back=went_back)
         assert [each.file_id.inode for each in missed] == expected
 
 
 def test_dates_in_names_are_no_numbers_of_rotations() -> None:
     files = rotations(["20240131", "20240130", "2024"])
-    assert missed_rotations([mark(0)], files, {FileId(1, 0)}, clock_went_back=True) == []
+    ids = {FileId(1, 0)}
+    assert missed_rotations([mark(0)], files, ids, ids, clock_went_back=True) == []
 
 
 def test_the_fingerprint_sees_both_ends() -> None:

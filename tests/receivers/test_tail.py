@@ -32,9 +32,12 @@ def append(path: Path, *lines: str) -> None:
 
 def copytruncate(path: Path, copy: Path, then: str = "") -> None:
     """Copy and truncate a log, to which something may be written then, a clock's tick later."""
+    written_ns = path.stat().st_mtime_ns
     shutil.copyfile(path, copy)
     path.write_text(then)
-    later_ns = copy.stat().st_mtime_ns + 4_000_000
+    copied_ns = max(written_ns, copy.stat().st_mtime_ns)
+    later_ns = copied_ns + 4_000_000
+    os.utime(copy, ns=(copied_ns, copied_ns))
     os.utime(path, ns=(later_ns, later_ns))
 
 
@@ -439,6 +442,47 @@ class TestReplacement:
             "gone.log",
             "empty.log",
         ]
+
+    def test_a_log_with_the_inode_of_a_deleted_file_is_the_newest_of_its_path(
+        self, tmp_path: Path
+    ) -> None:
+        log = tmp_path / "app.log"
+        append(tmp_path / "app.log.1", "history")
+        append(log, "first")
+        position = run_until(tail(log), 1).last_position()
+        append(log, "rest")
+        rotate(log, 1)
+        append(log, "second")
+        # An older mark, of a file that was deleted before the log was created with its inode.
+        gone = {**position["files"][0], "path": str(tmp_path / "gone.log"), "id": id_of(log)}
+        position["files"].insert(0, gone)
+        after = run_until(tail(log), 2, position, expect_errors=True)
+        assert after.records == ["rest", "second"]
+        assert "gone.log" in after.errors[0].message
+        rotate(log, 2)
+        append(log, "third")
+        assert run_until(tail(log), 1, after.last_position()).records == ["third"]
+
+    def test_a_copy_with_the_inode_of_a_deleted_one_is_read(self, tmp_path: Path) -> None:
+        log, copies = tmp_path / "app.log", [tmp_path / f"app.log.{n}" for n in range(1, 5)]
+        append(log, "first")
+        followed = follow(log)
+        followed.look()
+        assert lines_of_a_round(followed) == ["first"]
+        copytruncate(log, copies[0], then="second\n")
+        followed.look()
+        assert lines_of_a_round(followed) == ["second"]
+        position = followed.position()
+        followed.close()
+        for copy, line in zip(copies[1:], ["third", "fourth", "fifth"], strict=True):
+            copytruncate(log, copy, then=f"{line}\n")
+        # The file system decides whether an inode is reused; so say that the last copy got it.
+        (mark,) = (each for each in position["files"] if each["id"] == id_of(copies[0]))
+        mark["id"] = id_of(copies[-1])
+        copies[0].unlink()
+        after = run_until(tail(log), 3, position, expect_errors=True)
+        assert after.records == ["third", "fourth", "fifth"]
+        assert "is gone" in after.errors[0].message
 
 
 class TestDeletion:

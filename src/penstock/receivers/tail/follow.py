@@ -9,7 +9,7 @@ Invariants:
 1. A file is known by device and inode, never by name alone: names move when logs rotate.
 2. An inode is believed only with its fingerprint: the bytes before the mark's offset must still be
    those that were stored. So a reused inode or a rewritten file starts again at 0 instead of being
-   continued in the middle.
+   continued in the middle, and the number in its name tells nothing of the file that it was.
 3. Content that left its name is looked for before it is given up: a renamed file by its inode, a
    copied one (copytruncate) by its fingerprint.
 4. A mark is dropped only when its file is gone, or when the file could not be mistaken for a new
@@ -196,30 +196,34 @@ def missed_rotations(
     marks: Sequence[Mark],
     siblings: Iterable[Sibling],
     known: set[FileId],
+    proven: set[FileId],
     *,
     clock_went_back: bool = False,
 ) -> list[Sibling]:
     """Return the files that had the path after the newest mark and lost it unseen, oldest first.
 
-    Numbers in names (``app.log.1``) tell the order whatever the clock did, once it is known whether
-    they count up or down. Else times tell: a file that was written to after our last look at the
-    newest cannot have been read before, for files that were read have a mark, or were dropped as
-    older (``superseded``).
+    Numbers in names (``app.log.1``) tell the order whatever the clock did, once two proven files of
+    the path tell whether they count up or down. Else times tell: a file that was written to after
+    our last look at the newest cannot have been read before, for files that were read have a mark,
+    or were dropped as older (``superseded``).
 
     Args:
         marks: those of the path, in the order of age.
         siblings: the files beside it.
         known: files that are none to be missed.
+        proven: files that still hold the stored bytes that their marks speak of. The number of any
+            other may be that of a file which got the inode since.
         clock_went_back: whether the file that has the path now bears an earlier time than the
-            newest mark. Numbers are then taken to count down, as logrotate's do, if no two known
+            newest mark. Numbers are then taken to count down, as logrotate's do, if no two proven
             files tell.
     """
     newest = marks[-1]
     base = newest.path.rpartition("/")[2]
     rotated = [sibling for sibling in siblings if is_rotated_name(base, sibling.name)]
     numbers = {s.file_id: int(m[0]) for s in rotated if (m := _NUMBER.search(s.name)) is not None}
-    here = numbers.get(newest.file_id)
-    before = next((n for m in marks[-2::-1] if (n := numbers.get(m.file_id)) is not None), None)
+    of_marks = [numbers.get(m.file_id) if m.file_id in proven else None for m in marks]
+    here = of_marks[-1]
+    before = next((number for number in of_marks[-2::-1] if number is not None), None)
     step = 0 if here is None else -1 if before is None else here - before
     if before is None and not clock_went_back:
         step = 0  # which way they count is not known

@@ -10,6 +10,7 @@ from functools import partial
 from penstock.receivers.tail.follow import (
     Action,
     Decision,
+    FileId,
     Glance,
     Mark,
     Place,
@@ -89,6 +90,8 @@ class Look:
         self._problems = problems
         self._marked = {file.mark.file_id for file in files}
         self._known = self._marked | set(self._found)
+        self._proven: set[FileId] = set()
+        """Those that hold stored bytes of which a mark speaks."""
         self._of_path: dict[str, list[FollowedFile]] = {}
         for file in files:
             self._of_path.setdefault(file.mark.path, []).append(file)
@@ -114,7 +117,9 @@ class Look:
                 mark = _new_mark(found.path, found)
                 followed.append(self._begin(mark, found.path, self._start))
         self._tell_unopened()
-        return followed
+        # What has a path now is the newest there, also where an older mark led to it: that of a
+        # deleted file, whose inode it got, or of a file that was renamed to this path.
+        return sorted(followed, key=lambda file: file.place is Place.FOLLOWED)
 
     # Seeing and deciding: nothing from here down to _apply changes a mark.
 
@@ -123,6 +128,8 @@ class Look:
         intact = self._is_intact(file, path)
         if place is Place.MISSING or (intact is False and place is not Place.FOLLOWED):
             self._known.discard(file.mark.file_id)
+        if intact and file.mark.offset:  # without stored bytes it may be any file
+            self._proven.add(file.mark.file_id)
         glance = file.glance() if file.is_open else Glance(file.mark.mtime_ns)
         return _Seen(file, place, path, intact, glance)
 
@@ -193,6 +200,7 @@ class Look:
         for sibling in candidates:
             if mark.offset > 0 and self._begins_as(mark.crc, mark.offset, sibling):
                 self._known.add(sibling.file_id)
+                self._proven.add(sibling.file_id)
                 return sibling
         return None
 
@@ -208,7 +216,9 @@ class Look:
         older = [file.mark for file in self._of_path[mark.path][:-1]]
         rotated = self._siblings(mark.path, rotated_only=True)
         went_back = self._clock_went_back(mark)
-        return missed_rotations([*older, mark], rotated, self._known, clock_went_back=went_back)
+        return missed_rotations(
+            [*older, mark], rotated, self._known, self._proven, clock_went_back=went_back
+        )
 
     def _clock_went_back(self, mark: Mark) -> bool:
         """Whether what has the path now was written to before, by its time, the mark's file was."""
