@@ -17,7 +17,11 @@ from penstock.receivers.tail import follower, look
 from penstock.receivers.tail.follow import Mark, Sibling
 from penstock.receivers.tail.follower import Follower, FollowOptions
 from penstock.receivers.tail.listing import siblings
-from penstock.receivers.tail.positions import MarkPositions, MarksByPath
+from penstock.receivers.tail.positions import (
+    MarkPositions,
+    MarksByPath,
+    position_from_marks,
+)
 from penstock.testing import RecordingHost
 
 
@@ -472,7 +476,7 @@ class TestReplacement:
         copytruncate(log, copies[0], then="second\n")
         followed.look()
         assert lines_of_a_round(followed) == ["second"]
-        position = followed.position()
+        position = position_from_marks(m for ms in followed.changes().values() for m in ms)
         followed.close()
         for copy, line in zip(copies[1:], ["third", "fourth", "fifth"], strict=True):
             copytruncate(log, copy, then=f"{line}\n")
