@@ -145,7 +145,9 @@ def test_drivers_that_sleep_through_a_purge(site: Site) -> None:
     with ExitStack() as drivers:
         with site.writer.running(lines_a_burst=20, pause_s=0.05):
             sleepers = [
-                _fall_asleep(site, drivers.enter_context(site.driver("local[2]", moment, "SIGSTOP")))
+                _fall_asleep(
+                    site, drivers.enter_context(site.driver("local[2]", moment, "SIGSTOP"))
+                )
                 for moment in SLEEPS
             ]
             newest = _planned(site)[-1]
