@@ -97,14 +97,14 @@ def test_a_reading_command_never_writes(location: str, refused: list[str], comma
 def test_a_journal_is_read_beside_state_that_is_closed(
     location: str, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    exists = MemoryFileSystem.exists
+    info = MemoryFileSystem.info
 
-    def closed(files: MemoryFileSystem, path: str, **options: object) -> bool:
+    def closed(files: MemoryFileSystem, path: str, **options: object) -> object:
         if "/state/" in path:
             raise PermissionError("Access Denied")
-        return bool(exists(files, path, **options))
+        return info(files, path, **options)
 
-    monkeypatch.setattr(MemoryFileSystem, "exists", closed)
+    monkeypatch.setattr(MemoryFileSystem, "info", closed)
 
     Commands(*command.split()).succeed(*(each.format(location) for each in READING[command]))
 

@@ -15,8 +15,8 @@ def open_existing(path: str, *, operation: str, hint: str) -> Storage:
     """Open a folder that must be there, or a URL.
 
     Raises:
-        ConfigError: there is no such folder, or a file stands there, or the URL is not understood; ``hint`` says which one
-            to give.
+        ConfigError: there is no such folder, or a file stands there, or the URL is not understood;
+            ``hint`` says which one to give.
     """
     root = local_root(path)
     if root is not None and not os.path.isdir(root):

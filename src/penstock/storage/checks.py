@@ -89,8 +89,8 @@ def storage_error(error: Exception, *, operation: str, path: str, url: str) -> S
         return StorageFullError(f"cannot {operation}: {what}", hint=hint, **facts)
     if operation == "read" and isinstance(error, _MISSING):
         return NotFoundError("there is no such file", hint="list the folder", **facts)
-    hint = _permission_hint(operation) if number in _REFUSED else _HINTS.get(number or 0)
-    return StorageError(f"cannot {operation} {path or url}", hint=hint, **facts)
+    advice = _permission_hint(operation) if number in _REFUSED else _HINTS.get(number or 0)
+    return StorageError(f"cannot {operation} {path or url}", hint=advice, **facts)
 
 
 def _permission_hint(operation: str) -> str:

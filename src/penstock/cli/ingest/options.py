@@ -134,7 +134,7 @@ def with_ingest_options(
 
 @contextmanager
 def _told_as_options(names: Iterable[str]) -> Iterator[None]:
-    """Have a ConfigError name options, ``--token-file FILE``, where it names ``token_file=FILE``."""
+    """Have a ConfigError say ``--token-file FILE`` where it says ``token_file=FILE``."""
     try:
         yield
     except ConfigError as error:
