@@ -1,9 +1,7 @@
-"""A process that runs a TailReceiver until it is killed; its host stands in for the journal.
+"""Runs a TailReceiver until its process is killed; its host stands in for the journal.
 
-    python tail_process.py STORE_DIR GROUP PATTERN...
-
-GROUP stores share one file, as a group commit has it, so a kill also loses what was stored and not
-yet durable. A file holds the lines and the position after them, and appears by one rename.
+``group`` stores share one file, as a group commit has it, so a kill also loses what was stored and
+not yet durable. A file holds the lines and the position after them, and appears by one rename.
 """
 
 from __future__ import annotations
@@ -55,12 +53,8 @@ class FileHost:
         return False
 
 
-def main(store_dir: str, group: str, *patterns: str) -> None:
+def follow(store_dir: str, group: int, *patterns: str) -> None:
     receiver = TailReceiver(patterns, poll_interval_ms=5)
-    receiver.attach(FileHost(Path(store_dir), int(group)))
+    receiver.attach(FileHost(Path(store_dir), group))
     receiver.onStart()
     signal.pause()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

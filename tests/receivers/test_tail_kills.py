@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-import penstock
+from tests.forked import forked
+from tests.receivers.tail_process import follow
 
 pytestmark = pytest.mark.slow
 
@@ -56,20 +55,10 @@ class Ledger:
         return len(json.dumps(json.loads(last.read_text())["position"]))
 
 
-@contextmanager
-def receiver(ledger: Ledger, logs: Path, group: int, errors: Path) -> Iterator[None]:
+def receiver(ledger: Ledger, logs: Path, group: int, errors: Path) -> AbstractContextManager[None]:
     """A receiver process, killed with SIGKILL at the end of the block."""
-    patterns = [logs / "renamed.log", logs / "copied.log", logs / "dated-*.log"]
-    command = [sys.executable, HERE / "tail_process.py", ledger.directory, str(group), *patterns]
-    environment = {**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])}
-    with (
-        errors.open("a") as stderr,
-        subprocess.Popen(command, stderr=stderr, env=environment) as process,
-    ):
-        try:
-            yield
-        finally:
-            process.kill()
+    patterns = [str(logs / name) for name in ("renamed.log", "copied.log", "dated-*.log")]
+    return forked(follow, str(ledger.directory), group, *patterns, errors=errors)
 
 
 def delete_what_is_stored(logs: Path, ledger: Ledger, chance: random.Random) -> None:
