@@ -45,6 +45,9 @@ class Ledger:
         self._read = len(published)
         return self.lines
 
+    def published(self) -> int:
+        return len(list(self.directory.glob("*.json")))
+
     def wait_for(self, lines: int) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         while self.update().total() < lines and time.monotonic() < deadline:
@@ -87,11 +90,11 @@ def kill_while_writing(tmp_path: Path, seed: int, kills: int) -> None:
     command = [sys.executable, HERE / "log_writer.py", logs, str(seed), str(kills * 25)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         for _ in range(kills):
-            published = len(list(ledger.directory.iterdir()))
+            published = ledger.published()
             with receiver(ledger, logs, chance.choice([1, 1, 3]), errors):
                 deadline = time.monotonic() + chance.choice([0.3, 0.5, 2.0])
                 wanted = published + chance.randrange(1, 20)
-                while len(list(ledger.directory.iterdir())) < wanted:
+                while ledger.published() < wanted:
                     if time.monotonic() > deadline:
                         break
                     time.sleep(chance.uniform(0, 0.01))
@@ -108,6 +111,7 @@ def kill_while_writing(tmp_path: Path, seed: int, kills: int) -> None:
     assert (sorted(lost), sorted(doubled)) == ([], []), errors.read_text()
     assert "restart:" not in errors.read_text()
     assert ledger.position_bytes() < 20_000
+    assert 2 <= len(list((ledger.directory / "own").glob("marks-*"))) <= 8
 
 
 def test_each_line_once_over_kills_and_rotations(tmp_path: Path) -> None:

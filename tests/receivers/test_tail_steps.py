@@ -10,11 +10,10 @@ import os
 import random
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.receivers.tail.follow import marks_from_position
+from penstock.receivers.tail.follow import Mark
 from penstock.receivers.tail.follower import Follower, FollowOptions
 from tests.receivers.log_writer import Copied, Dated, Log, Renamed
 
@@ -28,7 +27,7 @@ class Receiver:
 
     def __init__(self, *patterns: str) -> None:
         self.stored: list[str] = []
-        self._position: dict[str, Any] | None = None
+        self._marks: dict[str, list[Mark]] | None = None  # of the durable position, by path
         self._options = FollowOptions(patterns, True, rotate_wait_ms=5_000, max_line_bytes=1_000)
         self._follower: Follower | None = None
 
@@ -40,7 +39,8 @@ class Receiver:
     def store_round(self, *, killed_after: int | None = None) -> None:
         """Look, and read and store once, or be killed after so many stores."""
         if self._follower is None:
-            marks = None if self._position is None else marks_from_position(self._position)
+            kept = self._marks
+            marks = None if kept is None else [mark for each in kept.values() for mark in each]
             self._follower = Follower(self._options, marks, lambda message, error: None)
         self._follower.look()
         for stores, batch in enumerate(self._follower.read_round()):
@@ -48,7 +48,7 @@ class Receiver:
                 self.kill()
                 return
             self.stored += map(key_of, batch["value"].to_pylist())
-            self._position = self._follower.position()
+            self._marks = {**(self._marks or {}), **self._follower.changes()}
 
 
 def key_of(line: str) -> str:
