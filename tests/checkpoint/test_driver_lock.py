@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -66,6 +67,7 @@ def test_a_second_driver_is_told_who_the_first_is(tmp_path: Path) -> None:
         age = datetime.now(timezone.utc) - datetime.fromisoformat(error.ids["since"])
         assert timedelta(seconds=-1) <= age < timedelta(minutes=1)
         assert f"stop process {process.pid}" in str(error.hint)
+        assert "Errno" not in "".join(traceback.format_exception(error))
 
 
 def test_a_killed_driver_is_followed_at_once(tmp_path: Path) -> None:

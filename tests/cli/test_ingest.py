@@ -342,6 +342,11 @@ def _free(disk: Path) -> int:
         (["custom", "tests.ingest_process:Counting", "--arg", "wrong=1"], "does not take"),
         (["socket", "--host", "h", "--port", "99999"], "not a TCP port"),
         (["http", "--schema", "id integer"], "is no schema"),
+        (
+            ["http", "--host", "0.0.0.0"],
+            "give --token-file FILE, a file with a bearer token, or --ho",
+        ),
+        (["http", "--tls-key", "x"], "give both --tls-certificate and --tls-key"),
         (["tail", "x", "--max-journal-bytes", "5"], "journal's bytes is 5"),
         (["tail", "x", "--max-journal-bytes", "much"], "is no size"),
         (["tail", "x", "--receiver", "x" * 300], "is not allowed"),

@@ -93,6 +93,30 @@ def test_a_reading_command_never_writes(location: str, refused: list[str], comma
     assert any(found in printed for found in ("clicks", "sums", "a", "no losses"))
 
 
+@pytest.mark.parametrize("command", [name for name in READING if name.startswith("journal")])
+def test_a_journal_is_read_beside_state_that_is_closed(
+    location: str, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    info = MemoryFileSystem.info
+
+    def closed(files: MemoryFileSystem, path: str, **options: object) -> object:
+        if "/state/" in path:
+            raise PermissionError("Access Denied")
+        return info(files, path, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "info", closed)
+
+    Commands(*command.split()).succeed(*(each.format(location) for each in READING[command]))
+
+
+def test_a_file_given_as_the_journal_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    error = Commands("journal", "ls").fail(str(tmp_path / "file"))
+
+    assert f"{tmp_path / 'file'} is a file" in str(error)
+
+
 def test_every_command_is_known_to_read_or_to_write() -> None:
     commands = set(command_names(get_command(app)))
     ingest = {name for name in commands if name.startswith("ingest ")}

@@ -59,8 +59,11 @@ def test_without_sync_nothing_is_fsynced(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
-    for root in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(ConfigError, match="cannot be made or written") as caught:
+    for root, what in (
+        (tmp_path / "file", "is a file"),
+        (tmp_path / "file" / "below", "cannot be made or written"),
+    ):
+        with pytest.raises(ConfigError, match=what) as caught:
             LocalStorage(root)
         assert caught.value.path == str(root)
         assert caught.value.hint

@@ -149,3 +149,33 @@ def test_opening(tmp_path: Path) -> None:
     # Only the removal of the trial's hidden files may fail without consequence.
     assert swallowed == ["unlink", "unlink"]
     assert fail_at > 10
+
+
+@pytest.mark.parametrize(
+    ("act", "needed"),
+    [
+        (lambda storage: storage.read("folder/old"), "give this user read permission"),
+        (lambda storage: storage.exists("folder/old"), "give this user read permission"),
+        (lambda storage: storage.list("folder"), "give this user read permission"),
+        (lambda storage: storage.create("folder/new", b""), "give this user read and write perm"),
+    ],
+    ids=["read", "exists", "list", "create"],
+)
+def test_a_hint_asks_for_no_more_permission_than_is_needed(
+    tmp_path: Path, act: Callable[[LocalStorage], object], needed: str
+) -> None:
+    """State that others can write is refused at the next start."""
+    outcomes = fail_everywhere(tmp_path, errno.EACCES, act)
+
+    assert outcomes
+    assert all(needed in str(error.hint) for _, _, error in outcomes)
+
+
+def test_an_error_names_what_failed(tmp_path: Path) -> None:
+    for act, name in [
+        (lambda storage: storage.list(), "cannot list file://"),
+        (lambda storage: storage.list("folder"), "cannot list folder "),
+    ]:
+        for _, _, error in fail_everywhere(tmp_path / name[-4:].strip("/ "), errno.EIO, act):
+            assert str(error).startswith(name)
+            assert "path= " not in str(error)

@@ -58,8 +58,9 @@ def test_a_folder_of_another_user_is_refused(
         os.chown(tmp_path, STRANGER, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    with pytest.raises(ConfigError, match="belongs to user"):
+    with pytest.raises(ConfigError, match="belongs to user") as caught:
         check_trusted(str(tmp_path))
+    assert f"chown -R {os.geteuid()} {tmp_path}," in str(caught.value.hint)
 
 
 def test_object_stores_have_their_own_control() -> None:
@@ -86,8 +87,10 @@ def test_a_parent_of_another_user_is_refused(parent: Path, monkeypatch: pytest.M
     give_away(parent, monkeypatch)
     with pytest.raises(
         ConfigError, match=rf"lies under {parent}, which belongs to user {STRANGER}"
-    ):
+    ) as caught:
         check_trusted(str(parent / "ck"))
+    # Not all that is below it: other folders there may be other users'.
+    assert f"chown {os.geteuid()} {parent}," in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o1777, 0o1775], ids=["home", "/tmp", "sticky group"])

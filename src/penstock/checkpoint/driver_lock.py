@@ -57,10 +57,10 @@ class DriverLock:
         try:
             posix.try_lock(fd)
             _write_holder(fd)
-        except BlockingIOError as error:
+        except BlockingIOError:
             holder = _read_holder(fd)
             os.close(fd)
-            raise self._taken(holder) from error
+            raise self._taken(holder) from None  # it says all that the system's error does
         except OSError as error:
             os.close(fd)
             raise ConfigError(

@@ -87,7 +87,7 @@ def print_records(
     limit: Annotated[int | None, typer.Option(min=0, help="Print so many records at most.")] = None,
     as_json_lines: JsonOption = False,
 ) -> None:
-    """Print a stream's records, one a line, by writer and offset."""
+    """Print a stream's records, one a line, sorted by writer and offset; --json shows both."""
     found = open_stream(open_journal(path), stream)
     ranges = _ranges(list(look_at_writers(found).values()), writer, start, end)
     for partition, offset, record in itertools.islice(_read(found, ranges), limit):

@@ -9,6 +9,7 @@ import typer
 from penstock.cli.places import open_existing
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, stream_names
+from penstock.journal.layout import stream_info_path
 from penstock.storage import Storage
 
 __all__ = ["JsonOption", "PathArgument", "names", "open_journal", "open_stream", "open_streams"]
@@ -26,8 +27,9 @@ def open_journal(path: str) -> Storage:
         ConfigError: there is no such place.
     """
     storage = _open_place(path)
+    # Only this folder is asked for: the state beside it is closed to users who may only read.
     folders = {entry.name for entry in storage.list() if entry.is_folder}
-    if "journal" in folders and "journal" not in stream_names(storage):
+    if "journal" in folders and not storage.exists(stream_info_path("journal")):
         return _open_place(f"{path.rstrip('/')}/journal")
     return storage
 

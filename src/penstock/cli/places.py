@@ -15,10 +15,11 @@ def open_existing(path: str, *, operation: str, hint: str) -> Storage:
     """Open a folder that must be there, or a URL.
 
     Raises:
-        ConfigError: there is no such place, or the URL is not understood; ``hint`` says which one
-            to give.
+        ConfigError: there is no such folder, or a file stands there, or the URL is not understood;
+            ``hint`` says which one to give.
     """
     root = local_root(path)
     if root is not None and not os.path.isdir(root):
-        raise ConfigError(f"there is no folder {root}", operation=operation, path=path, hint=hint)
+        what = f"{root} is a file" if os.path.exists(root) else f"there is no folder {root}"
+        raise ConfigError(what, operation=operation, path=path, hint=hint)
     return attach_storage(path)

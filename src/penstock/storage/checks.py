@@ -19,9 +19,9 @@ _FULL = {
         "mount it for writing; if it turned read-only by itself, look at the system log (dmesg)",
     ),
 }
+_REFUSED = (errno.EACCES, errno.EPERM)
+_READING = ("read", "list", "look for")
 _HINTS = {
-    errno.EACCES: "give this user read and write permission there",
-    errno.EPERM: "give this user read and write permission there",
     errno.EIO: "look at the system log (dmesg): the disk or its connection fails",
 }
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -83,10 +83,17 @@ def storage_error(error: Exception, *, operation: str, path: str, url: str) -> S
     name from some other thing in the way.
     """
     number = error.errno if isinstance(error, OSError) else None
-    facts: dict[str, Any] = {"operation": operation, "path": path, "ids": {"storage": url}}
+    facts: dict[str, Any] = {"operation": operation, "path": path or None, "ids": {"storage": url}}
     if number in _FULL:
         what, hint = _FULL[number]
         return StorageFullError(f"cannot {operation}: {what}", hint=hint, **facts)
     if operation == "read" and isinstance(error, _MISSING):
         return NotFoundError("there is no such file", hint="list the folder", **facts)
-    return StorageError(f"cannot {operation}", hint=_HINTS.get(number or 0), **facts)
+    advice = _permission_hint(operation) if number in _REFUSED else _HINTS.get(number or 0)
+    return StorageError(f"cannot {operation} {path or url}", hint=advice, **facts)
+
+
+def _permission_hint(operation: str) -> str:
+    """Name no more than the operation needs: state that others can write is refused at a start."""
+    needed = "read" if operation in _READING else "read and write"
+    return f"give this user {needed} permission there"

@@ -317,9 +317,8 @@ class LocalStorage(Storage):
                 self._syscalls.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             )
         except OSError as error:
-            raise self._refusal(
-                "cannot be made or written", "choose a folder that this user can write"
-            ) from error
+            what = "is a file" if os.path.isfile(self._root) else "cannot be made or written"
+            raise self._refusal(what, "choose a folder that this user can write") from error
         try:
             self._syscalls.link(temporary, second)
             sync_folder(self._syscalls, self._root)

@@ -54,7 +54,7 @@ def check_trusted_path(path: str, way_out: str = "") -> None:
     path = os.path.abspath(path)
     check_trusted_file(path, os.stat(path), way_out)
     for step, status in _steps(path):
-        if problem := _owner_problem(status) or _parent_problem(status):
+        if problem := _owner_problem(status, is_above=True) or _parent_problem(status):
             what, fix = problem
             raise _refusal(path, f"lies under {step}, which {what}", fix.format(step), way_out)
 
@@ -100,10 +100,13 @@ _Problem = tuple[str, str]
 """What is wrong, and how to fix it (``{}`` is the path)."""
 
 
-def _owner_problem(status: os.stat_result) -> _Problem | None:
+def _owner_problem(status: os.stat_result, *, is_above: bool = False) -> _Problem | None:
     if status.st_uid in (0, os.geteuid()):
         return None
-    return f"belongs to user {status.st_uid}", f"chown {os.geteuid()} {{}}"
+    # What is below the checked folder has the same owner as a rule; what is beside it has its own.
+    all_below = stat.S_ISDIR(status.st_mode) and not is_above
+    command = f"chown {'-R ' if all_below else ''}{os.geteuid()} {{}}"
+    return f"belongs to user {status.st_uid}", command
 
 
 def _write_problem(status: os.stat_result) -> _Problem | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import wraps
@@ -12,6 +14,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from penstock.cli.ingest.exit_status import exit_status
+from penstock.errors import ConfigError
 from penstock.journal import Bounds
 from penstock.model import COMPRESSIONS, WHEN_FULL, WhenFull, check_name, parse_size
 from penstock.receivers import Receiver, receiver_bounds
@@ -117,7 +120,9 @@ def with_ingest_options(
         def command(**values: Any) -> None:
             with exit_status():
                 options = _common(**{name: values.pop(name) for name in common})
-                run(make(**values), options)
+                with _told_as_options(own):
+                    made = make(**values)
+                run(made, options)
 
         parameters = [*own.values(), *common.values()]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -125,6 +130,26 @@ def with_ingest_options(
         return command
 
     return decorate
+
+
+@contextmanager
+def _told_as_options(names: Iterable[str]) -> Iterator[None]:
+    """Have a ConfigError say ``--token-file FILE`` where it says ``token_file=FILE``."""
+    try:
+        yield
+    except ConfigError as error:
+        error.message = _as_options(error.message, names)
+        error.hint = error.hint and _as_options(error.hint, names)
+        raise
+
+
+def _as_options(text: str, names: Iterable[str]) -> str:
+    for name in names:
+        option = f"--{name.replace('_', '-')}"
+        text = re.sub(rf"(?<![\w/.-]){name}=", f"{option} ", text)
+        if "_" in name:  # other names are also words
+            text = re.sub(rf"(?<![\w/.-]){name}(?![\w/.])", option, text)
+    return text
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

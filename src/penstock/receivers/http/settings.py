@@ -39,7 +39,7 @@ class HttpSettings:
         if self.token_file is None and not is_loopback(self.host):
             raise _refusal(
                 f"host {self.host!r} can be reached from elsewhere, and no token is asked for",
-                "give token_file, a file with a bearer token, or host='127.0.0.1'",
+                "give token_file=FILE, a file with a bearer token, or host='127.0.0.1'",
             )
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise _refusal(
