@@ -39,3 +39,15 @@ def test_the_tree_at_the_top_is_the_tree() -> None:
         if issubclass(kind, PenstockError):
             assert kind.__name__ in drawn
     assert issubclass(ConfigError, ValueError)
+
+
+def test_the_message_shows_the_root_cause_and_repeats_nothing() -> None:
+    root = OSError("the bucket does not exist")
+    middle = RuntimeError("request failed: the bucket does not exist")
+    lower = StorageError("cannot create", operation="create")
+    top = ConfigError("the URL cannot be written", hint="check the name")
+    top.__cause__, lower.__cause__, middle.__cause__ = lower, middle, root
+    assert str(top) == (
+        "the URL cannot be written Cause: StorageError: cannot create. "
+        "Cause: RuntimeError: request failed: the bucket does not exist. Hint: check the name"
+    )

@@ -32,7 +32,8 @@
 
 Each error says what failed, where, and what mends it: ``operation`` (a verb), ``path``, ``ids``
 (stream, writer, batch id, ...), ``cause`` (the exception behind it) and ``hint`` (what to do next,
-a command where there is one). ``str(error)`` holds all of them on one line.
+a command where there is one). ``str(error)`` holds all of them on one line, and the causes of the
+cause down to the root.
 """
 
 from __future__ import annotations
@@ -100,12 +101,21 @@ class PenstockError(Exception):
         where = {"operation": self.operation, "path": self.path, **self.ids}
         facts = " ".join(f"{key}={value}" for key, value in where.items() if value is not None)
         parts = [self.message, f"[{facts}]" if facts else ""]
-        if (cause := self.cause) is not None:
-            reason = cause.message if isinstance(cause, PenstockError) else str(cause)
-            parts.append(f"Cause: {type(cause).__name__}: {reason}.")
+        parts.extend(self._causes())
         if self.hint:
             parts.append(f"Hint: {self.hint}")
         return " ".join(part for part in parts if part)
+
+    def _causes(self) -> list[str]:
+        """Return the chain of causes to its root, without those that say nothing new."""
+        said: list[str] = []
+        cause = self.cause
+        while cause is not None:
+            reason = cause.message if isinstance(cause, PenstockError) else str(cause)
+            if not any(reason in each for each in said):
+                said.append(f"Cause: {type(cause).__name__}: {reason}.")
+            cause = cause.__cause__
+        return said
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross from Spark's Python workers to the driver, so keyword fields must pickle too.

@@ -22,5 +22,8 @@ def test_spark_reads_it_as_s3a(s3_bucket: str, scheme: str) -> None:
 
 
 def test_a_missing_bucket_is_refused(s3_bucket: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be written"):
+    """And the message that a user sees first says why, though the store's error lies deep below."""
+    with pytest.raises(
+        ConfigError, match=r"cannot be written.*The specified bucket does not exist"
+    ):
         open_storage(f"{s3_bucket}-that-is-not-there/x")

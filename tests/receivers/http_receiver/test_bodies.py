@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from datetime import datetime
 from typing import Any
 
@@ -233,6 +234,49 @@ def test_columns_bound_the_objects_of_a_body(monkeypatch: pytest.MonkeyPatch, ki
     assert refusal(wide, kind, empty).status == 413
     quoted = pa.schema([("a", pa.string())])
     assert records(quoted, kind, b'{"a": "' + b"{" * 50 + b'"}\n') == [{"a": "{" * 50}]
+
+
+def objects_outside_strings(text: bytes) -> int:
+    count, is_inside, is_escaped = 0, False, False
+    for byte in text.decode():
+        count += byte == "{" and not is_inside
+        is_inside ^= byte == '"' and not is_escaped
+        is_escaped = byte == "\\" and not is_escaped
+    return count
+
+
+@settings(deadline=None)
+@given(st.text('{}"\\a\n').map(str.encode), st.integers(1, 8))
+def test_objects_are_those_outside_strings(text: bytes, piece_bytes: int) -> None:
+    count = objects_outside_strings(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_limits, "_PIECE_BYTES", piece_bytes)
+        patch.setattr(record_limits, "MAX_COLUMN_BYTES", count)
+        record_limits.check_columns(text, 1)
+        patch.setattr(record_limits, "MAX_COLUMN_BYTES", count - 1)
+        if count:
+            with pytest.raises(RefusedError):
+                record_limits.check_columns(text, 1)
+
+
+@pytest.mark.parametrize("unit", [b'\\"', b"\\\\", b'"', b'"\\'])
+def test_counting_objects_takes_time_in_proportion_to_the_body(
+    monkeypatch: pytest.MonkeyPatch, unit: bytes
+) -> None:
+    monkeypatch.setattr(record_limits, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(record_limits, "MAX_COLUMN_BYTES", 1)
+
+    def cpu_s(units: int) -> float:
+        text = b'"{{' + unit * units + b"\\"
+        took = []
+        for _ in range(3):
+            start = time.thread_time()
+            record_limits.check_columns(text, 1)
+            took.append(time.thread_time() - start)
+        return min(took)
+
+    cpu_s(1)
+    assert cpu_s(16_000) < 24 * cpu_s(2_000), "8 times the body; 64 times the work, if quadratic"
 
 
 HOSTILE = """

@@ -9,6 +9,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -353,9 +354,34 @@ def test_more_than_the_backlog_holds_is_told_to_come_again(
     monkeypatch.setattr(application, "_MAX_BACKLOG_BYTES", 1000)
     with raw(served) as connection:
         connection.sendall(request(b"x" * 999)[:-1])  # is being received
-        assert eventually(lambda: served.client.get("/healthz").json()["unacked_bytes"] == 999, 10)
+        assert eventually(lambda: served.client.get("/healthz").json()["unacked_bytes"] == 998, 10)
         response = refused(served, 429, b"too much")
         assert response.headers["retry-after"] == "1"
         connection.sendall(b"x")
         assert answers(connection, 1)[0].startswith(b"200 ")
     assert served.post(b"x" * 5000).status_code == 200, "one request may exceed it on its own"
+
+
+def announced(served: Served, size: int) -> socket.socket:
+    """Return a connection whose request is being read, and of whose body nothing has come."""
+    connection = raw(served)
+    head = request(b"x" * size, "Expect: 100-continue")[:-size]
+    connection.sendall(head)
+    assert connection.recv(1000).startswith(b"HTTP/1.1 100 ")
+    return connection
+
+
+def test_bodies_take_of_the_backlog_what_has_arrived(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "_MAX_BACKLOG_BYTES", 1000)
+    with ExitStack() as stack:
+        first, second, *_ = [stack.enter_context(announced(served, 900)) for _ in range(4)]
+        assert served.client.get("/healthz").json()["unacked_bytes"] == 0
+        assert served.post(b"others are stored").status_code == 200
+        first.sendall(b"x" * 600)
+        assert eventually(lambda: served.client.get("/healthz").json()["unacked_bytes"] == 600, 10)
+        second.sendall(b"x" * 401)
+        assert answers(second, 1)[0].startswith(b"429 ")
+        first.sendall(b"x" * 300)
+        assert answers(first, 1)[0].startswith(b"200 ")

@@ -52,7 +52,7 @@ _INLINE_BYTES = 32 << 10
 """A body of this size is parsed in well under a millisecond; larger ones go to another thread."""
 _PARSERS = 2
 _MAX_BACKLOG_BYTES = 64 << 20
-"""Of bodies that are being received or not yet durable; one request may exceed it on its own."""
+"""Of bodies that are not yet durable, as far as they have arrived; one alone may exceed it."""
 _BUSY_RETRY_S = 1
 _OUTAGE_RETRY_S = 5
 _NO_MORE_NOW = "the stream takes no more now: its rate limit, or a consumer that is behind"
@@ -93,7 +93,7 @@ class Application:
         self._pending: set[PendingStore] = set()
         self._in_flight: dict[bytes, PendingStore] = {}
         self.backlog_bytes = 0
-        """Of all bodies that are being received, or not durable yet."""
+        """Of all bodies that are not durable yet, as far as they have arrived."""
         self._in_threads = 0
         self._is_stopping = False
 
@@ -171,18 +171,16 @@ class Application:
 
     async def _read(self, head: Head, incoming: Incoming, claim: _Claim) -> bytes:
         most = self._settings.max_body_bytes
-        if head.length is not None:
-            if head.length > most:
-                raise RefusedError(413, f"the body is larger than {most} bytes")
-            claim.add(head.length)
+        if (head.length or 0) > most:
+            raise _body_too_large(most)
         pieces, size = [], 0
         while not incoming.is_whole:
             piece = await incoming.read()
-            pieces.append(piece)
             size += len(piece)
-            claim.raise_to(size)
             if size > most:
-                raise RefusedError(413, f"the body is larger than {most} bytes")
+                raise _body_too_large(most)
+            claim.add(len(piece))  # what has arrived: a length is a client's word only
+            pieces.append(piece)
         return piece if len(pieces) == 1 else b"".join(pieces)
 
     async def _take(self, head: Head, body: bytes, claim: _Claim) -> Placement:
@@ -284,14 +282,13 @@ class _Claim:
         if others and others + self._bytes > _MAX_BACKLOG_BYTES:
             raise RefusedError(429, "too much waits to become durable", retry_after_s=_BUSY_RETRY_S)
 
-    def raise_to(self, size: int) -> None:
-        """Claim so much in all."""
-        if size > self._bytes:
-            self.add(size - self._bytes)
-
     def release(self) -> None:
         """Give it all back."""
         self._application.backlog_bytes -= self._bytes
+
+
+def _body_too_large(most: int) -> RefusedError:
+    return RefusedError(413, f"the body is larger than {most} bytes")
 
 
 def _no_journal() -> RefusedError:

@@ -366,15 +366,22 @@ class StreamingContext(StreamSources, RateControl):
 
 
 def _check_outputs(outputs: Sequence[OutputOperation], settings: StreamingSettings) -> None:
-    """Refuse to go on past failed batches with outputs that would then skip them for ever."""
+    """Refuse to let batches overtake a failed one with outputs that would then never write it."""
     exactly_once = next((output for output in outputs if output.exactly_once), None)
-    if settings.on_batch_failure == "continue" and exactly_once is not None:
-        raise ConfigError(
-            f"{exactly_once.name} writes each batch exactly once by the newest batch id that its "
-            "sink holds, so a failed batch that later ones overtake would never be written",
-            operation="start",
-            hint="set spark.penstock.onBatchFailure to stop",
-        )
+    if exactly_once is None:
+        return
+    if settings.on_batch_failure == "continue":
+        hint = "set spark.penstock.onBatchFailure to stop"
+    elif settings.concurrent_jobs > 1:
+        hint = "set spark.streaming.concurrentJobs to 1"
+    else:
+        return
+    raise ConfigError(
+        f"{exactly_once.name} writes each batch exactly once by the newest batch id that its "
+        "sink holds, so a failed batch that later ones overtake would never be written",
+        operation="start",
+        hint=hint,
+    )
 
 
 def _check_no_other_is_active() -> None:

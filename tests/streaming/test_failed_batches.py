@@ -1,0 +1,123 @@
+"""What a failed batch, and a job that does not end, mean for what may run beside or after it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from penstock.checkpoint import CheckpointLocation
+from penstock.errors import BatchFailedError, ConcurrentDriverError, ConfigError
+from penstock.streaming import StreamingContext
+from penstock.streaming.outputs import ForEachBatch
+from penstock.streaming.scheduler.job_scheduler import JobScheduler
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.spark
+
+
+def lines(ssc: StreamingContext, root: Path) -> Any:
+    """Return a stream of the lines of a file, with columns; its program keeps a location."""
+    ssc._recover = "program"
+    ssc.checkpoint(str(root / "location"))
+    (root / "app.log").touch()
+    return ssc.tailStream(str(root / "app.log"))
+
+
+def is_free(root: Path) -> bool:
+    """Whether another driver may begin."""
+    try:
+        with CheckpointLocation(root / "location"):
+            return True
+    except ConcurrentDriverError:
+        return False
+
+
+def test_the_location_stays_locked_until_a_job_that_ignores_cancelling_ends(
+    ssc: StreamingContext,
+    clock: ManualClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    running, may_end = threading.Event(), threading.Event()
+
+    def write(df: Any, batch_id: int) -> None:
+        running.set()
+        may_end.wait(120)
+
+    lines(ssc, tmp_path).foreachBatch(write)
+    ssc.start()
+    clock.advance(1000)
+    assert running.wait(60)
+    monkeypatch.setattr(JobScheduler, "stop", partialmethod(JobScheduler.stop, 0.2))
+    try:
+        ssc.stop(stopSparkContext=False)
+        assert StreamingContext.getActive() is None
+        assert "1 job(s) did not end when they were cancelled" in caplog.text
+        assert not is_free(tmp_path)
+    finally:
+        may_end.set()
+    assert eventually(lambda: is_free(tmp_path))
+
+
+@contextmanager
+def setting(sc: SparkContext, name: str, value: str) -> Iterator[None]:
+    conf = sc._jsc.sc().conf()
+    conf.set(name, value)
+    try:
+        yield
+    finally:
+        conf.remove(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("spark.penstock.onBatchFailure", "continue"), ("spark.streaming.concurrentJobs", "2")],
+)
+def test_an_exactly_once_output_refuses_that_later_batches_overtake_a_failed_one(
+    sc: SparkContext,
+    clock: ManualClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+) -> None:
+    with setting(sc, name, value):
+        ssc = StreamingContext(sc, 1, clock=clock)
+        lines(ssc, tmp_path).foreachBatch(lambda df, batch_id: None)
+        monkeypatch.setattr(ForEachBatch, "exactly_once", True)
+        with pytest.raises(ConfigError, match=f"foreachBatch writes each batch exactly.*{name}"):
+            ssc.start()
+    assert StreamingContext.getActive() is None
+    assert not any((tmp_path / "location").iterdir())
+
+
+def test_a_batch_that_runs_again_says_so(
+    sc: SparkContext, clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def program(fails: bool) -> Stepper:
+        def write(df: Any, batch_id: int) -> None:
+            if fails:
+                raise OSError("sink is down")
+
+        ssc = StreamingContext(sc, 1, clock=clock)
+        lines(ssc, tmp_path).foreachBatch(write)
+        stepper = Stepper(ssc, clock)
+        ssc.start()
+        return stepper
+
+    with pytest.raises(BatchFailedError, match="sink is down"):
+        program(fails=True).step()
+    assert "runs again" not in caplog.text
+    program(fails=False).wait_completed(1)
+    assert "Batch 0 (1001000 ms) runs again: it was planned" in caplog.text
+    assert "there is no commits/0" in caplog.text
