@@ -121,9 +121,7 @@ def _check_target(dead: JournalStream, target: JournalStream) -> JournalStream:
     return source
 
 
-def _feed(
-    dead: JournalStream, target: JournalStream, limit: int | None, oldest: Offsets
-) -> int:
+def _feed(dead: JournalStream, target: JournalStream, limit: int | None, oldest: Offsets) -> int:
     writer = JournalWriter(target, _RECEIVER)
     try:
         position = {_PLACES: {}, _RECORDS: {}, **(writer.position or {})}
