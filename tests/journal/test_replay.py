@@ -20,6 +20,8 @@ from penstock.journal.bad_records.dead_letters import (
 )
 from penstock.journal.bad_records.replay import EarlierAttempts, letters_to_replay, replay
 from penstock.journal.losses.skip import skip
+from penstock.journal.retention.registration import register_consumer
+from penstock.journal.retention.retirement import retire
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 from penstock.testing import FaultyStorage, Operation
@@ -95,12 +97,29 @@ def test_a_letter_that_comes_after_the_replay_is_not_stored_again(
     find(dead, 3, 7, 8, program="slow")
     assert replay(dead, stream) == 4
     assert replayed(stream) == ["raw 3", "raw 7", "raw 8"]
-    assert position(stream)["records"] == {"lines-dead": {WRITER: [[7, 9]]}}  # 3 comes no more
-    commit_consumer(stream, "slow", {WRITER: 50})
-    find(dead, 60, program="quick")
-    assert replay(dead, stream) == 1
-    assert position(stream)["records"] == {"lines-dead": {WRITER: [[60, 61]]}}
-    assert replayed(stream) == ["raw 3", "raw 7", "raw 8", "raw 60"]
+
+
+def test_a_program_that_starts_later_does_not_store_a_record_again(storage: Storage) -> None:
+    source = JournalStream.create(storage, "lines", RecordFormat("string"))
+    write_blocks(source, [["a"] * 5, ["b"] * 5])
+    dead = create_dead_letters(source)
+    first = register_consumer(source, "first", "owner")
+    find(dead, 3, program="first")
+    find(dead, 7, program="first")
+    first.commit({WRITER: 10}, retained={WRITER: 0})
+    assert replay(dead, source) == 2
+    late = register_consumer(source, "late", "another")
+    assert late.begin[WRITER] == 0
+    find(dead, 3, program="late")
+    find(dead, 7, program="late")
+    assert replay(dead, source) == 2
+    assert replayed(source) == ["raw 3", "raw 7"]
+    for consumer in (first, late):
+        consumer.commit({WRITER: 5})
+    retire(source)
+    find(dead, 8, program="first")
+    assert replay(dead, source) == 1
+    assert position(source)["records"]["lines-dead"] == {WRITER: [[7, 9]]}  # 3 comes no more
 
 
 def test_replaying_nothing_leaves_nothing(stream: JournalStream, dead: JournalStream) -> None:

@@ -20,7 +20,7 @@ A replay that is overtaken by another one is fenced by it, as any writer is.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pyarrow as pa
@@ -70,11 +70,11 @@ def replay(dead: JournalStream, target: JournalStream, limit: int | None = None)
     source = _check_target(dead, target)
     if source.format.kind == "pickle":  # a letter holds the pickle, and readers will run it
         dead, target = dead.trusted(), target.trusted()
-    committed = list(consumers(source).values())  # before the letters of what it says are collected
+    oldest = _oldest_offsets(source)  # before the letters of what is deleted are collected
     collect(source, dead)
     replayed = 0
     if _ranges_after(dead, _committed(dead)):
-        replayed = _feed(dead, target, limit, committed)
+        replayed = _feed(dead, target, limit, oldest)
     _free(dead)
     return replayed
 
@@ -121,9 +121,7 @@ def _check_target(dead: JournalStream, target: JournalStream) -> JournalStream:
     return source
 
 
-def _feed(
-    dead: JournalStream, target: JournalStream, limit: int | None, committed: Sequence[Offsets]
-) -> int:
+def _feed(dead: JournalStream, target: JournalStream, limit: int | None, oldest: Offsets) -> int:
     writer = JournalWriter(target, _RECEIVER)
     try:
         position = {_PLACES: {}, _RECORDS: {}, **(writer.position or {})}
@@ -146,7 +144,7 @@ def _feed(
             fed += letters.num_rows
         is_all = limit is None or fed < limit
         if is_all:
-            stored.forget_committed(committed)
+            stored.forget_before(oldest)
             position[_RECORDS][dead.name] = stored.to_json()
             writer.append_all([], position=position)  # becomes durable with the seal
         writer.close()
@@ -193,6 +191,12 @@ def _free(dead: JournalStream) -> None:
         with suppress(AlreadyExistsError):  # there are new letters
             publish_seal(dead, writer, newest)
     retire(dead)
+
+
+def _oldest_offsets(stream: JournalStream) -> dict[str, int]:
+    """Return the first offset of each writer that the journal still holds."""
+    listed = ((str(writer), stream.blocks(writer)) for writer in stream.writers())
+    return {writer: blocks[0].start_offset for writer, blocks in listed if blocks}
 
 
 def _committed(dead: JournalStream) -> dict[str, int]:

@@ -2,11 +2,13 @@
 
 Each program that parses a stream leaves a dead letter of its own for a record, perhaps long after
 another one's was replayed. The record is to be stored once. So a replay remembers what it stored
-until every consumer has committed past it: then there will be no other letter of it.
+for as long as the journal holds the record's block: a program that starts later with "earliest"
+reads that block, too, however far the others have committed. When it is deleted, there will be no
+other letter of it.
 
 The memory is durable in the same block as the records: it is a part of the replay's position,
-``{"<writer>": [[start, end], ...]}``, half-open ranges of offsets in the source stream. With one
-program it is empty but for the batch that runs.
+``{"<writer>": [[start, end], ...]}``, half-open ranges of offsets in the source stream. It is
+bounded by what retention keeps.
 """
 
 from __future__ import annotations
@@ -15,8 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from penstock.journal.layout import parse_writer
-from penstock.journal.retention.retirement import floor_of
 from penstock.model import Offsets
 
 __all__ = ["ReplayedRecords"]
@@ -48,13 +48,11 @@ class ReplayedRecords:
                 new.append(row)
         return letters.take(pa.array(new, pa.int64()))
 
-    def forget_committed(self, committed: Sequence[Offsets]) -> None:
-        """Forget the records that all consumers have committed, whose letters are all replayed."""
-        for name in list(self._offsets):
-            writer = parse_writer(name)
-            floor = None if writer is None else floor_of(writer, committed)
-            left = set() if floor is None else {at for at in self._offsets[name] if at >= floor}
-            self._offsets[name] = left
+    def forget_before(self, oldest: Offsets) -> None:
+        """Forget the records before the oldest ones held, whose letters are all replayed."""
+        for writer, offsets in self._offsets.items():
+            first = oldest.get(writer, 0)
+            self._offsets[writer] = {offset for offset in offsets if offset >= first}
 
     def to_json(self) -> dict[str, list[list[int]]]:
         """Return the records as ranges, by writer."""
