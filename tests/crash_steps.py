@@ -61,23 +61,37 @@ class Moment:
 
 
 @contextmanager
-def killed_at(moment: str | None, steps: Mapping[str, tuple[type, str]] = STEPS) -> Iterator[None]:
-    """Kill this process, without a chance to tidy up, at the moment, if there is one."""
+def killed_at(
+    moment: str | None,
+    steps: Mapping[str, tuple[type, str]] = STEPS,
+    ending: signal.Signals = signal.SIGKILL,
+) -> Iterator[None]:
+    """Kill this process, without a chance to tidy up, at the moment, if there is one.
+
+    With SIGSTOP it is stopped there, and takes its next steps when it is continued.
+    """
     parsed = Moment.parse(moment) if moment else None
-    with Steps(parsed, lambda: os.kill(os.getpid(), signal.SIGKILL), steps).watched():
+    wakes = ending is signal.SIGSTOP
+    with Steps(parsed, lambda: os.kill(os.getpid(), ending), steps, wakes=wakes).watched():
         yield
 
 
 class Steps:
-    """Counts the steps taken, and calls ``end`` at a moment; ``end`` may kill the process."""
+    """Counts the steps taken, and calls ``end`` at a moment; ``end`` may kill the process.
+
+    No step is taken after it, unless the process ``wakes``.
+    """
 
     def __init__(
         self,
         moment: Moment | None,
         end: Callable[[], None] = lambda: None,
         steps: Mapping[str, tuple[type, str]] = STEPS,
+        *,
+        wakes: bool = False,
     ) -> None:
         self._steps = steps
+        self._wakes = wakes
         self.taken: Counter[str] = Counter()
         self.ended = False
         self._moment = moment
@@ -114,6 +128,7 @@ class Steps:
             self.taken[step] += after
             nth = self.taken[step] + (not after)
             if self._moment == Moment(step, nth, after):
-                self.ended = True
+                self.ended = not self._wakes
                 self._end()
-                raise CrashedError(str(self._moment))
+                if self.ended:
+                    raise CrashedError(str(self._moment))

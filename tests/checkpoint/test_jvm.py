@@ -113,7 +113,7 @@ def test_spark_reads_our_logs(spark: Spark, tmp_path: Path) -> None:
         theirs = spark.log("OffsetSeqLog", tmp_path / "offsets")
         commits = spark.log("CommitLog", tmp_path / "commits")
         for batch_id, entry in enumerate(ENTRIES):
-            assert spark.values_of(theirs.get(batch_id).get()) == entry
+            assert as_given(spark.values_of(theirs.get(batch_id).get())) == entry
             assert commits.get(batch_id).get().nextBatchWatermarkMs() == entry.watermark_ms
         assert theirs.getLatest().get()._1() == len(ENTRIES) - 1
         path = spark.jvm.org.apache.hadoop.fs.Path(str(tmp_path / "metadata"))

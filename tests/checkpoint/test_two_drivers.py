@@ -9,7 +9,7 @@ import pytest
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.errors import ConcurrentDriverError, LogGapError, StorageError
-from penstock.storage import Storage, open_storage
+from penstock.storage import Entry, Storage, open_storage
 from penstock.testing import FaultyStorage
 
 from .conftest import offsets_of
@@ -112,3 +112,32 @@ def test_a_lost_answer_blames_no_other_driver(shared: Storage) -> None:
             step(*arguments)  # type: ignore[operator]
         step(*arguments)  # type: ignore[operator]
     drive(location, 1, 3)
+
+
+def test_a_fenced_driver_leaves_the_entry_that_its_successor_found(shared: Storage) -> None:
+    """It sleeps between its create of offsets/3 and its listing; the entry is the other's then."""
+    new = CheckpointLocation(shared)
+
+    class Asleep(FaultyStorage):
+        def list(self, folder: str = "") -> list[Entry]:
+            if (
+                folder == "offsets"
+                and shared.exists("offsets/3")
+                and not shared.exists("offsets/4")
+            ):
+                assert new.acquire().rerun == (3,)
+                new.commit(3)
+                new.plan(4, offsets_of(4))
+            return super().list(folder)
+
+    old = CheckpointLocation(Asleep(shared))
+    old.acquire()
+    drive(old, 0, 3)
+    with pytest.raises(ConcurrentDriverError, match="it planned batch 4"):
+        old.plan(3, offsets_of(3))
+    new.commit(4)
+    new.release()
+    with CheckpointLocation(shared) as third:
+        assert third.next_batch_id() == 5
+    assert third.offsets.batch_ids() == (0, 1, 2, 3, 4)
+    assert third.commits.batch_ids() == (0, 1, 2, 3, 4)

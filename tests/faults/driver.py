@@ -60,6 +60,10 @@ class Driver:
         self._end_input()
         assert self.process.wait(timeout_s) == 0, self._tail()
 
+    def log(self) -> str:
+        """Return what it wrote to its standard error, and what others did that share the file."""
+        return self._errors.read_text(errors="replace")
+
     def end(self) -> None:
         """Make sure that nothing of its session is left."""
         self.kill()
@@ -79,4 +83,4 @@ class Driver:
         self._lines.put(None)
 
     def _tail(self) -> str:
-        return self._errors.read_text(errors="replace")[-3000:]
+        return self.log()[-3000:]

@@ -16,6 +16,10 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def is_stopped(pid: int) -> bool:
+    return _stat(pid)[0] == "T"
+
+
 def descends_from(pid: int, ancestor: int) -> bool:
     """Whether a process was started by another, or by one that it started; not when orphaned."""
     try:

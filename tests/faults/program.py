@@ -1,14 +1,16 @@
 """The program that fault tests kill: numbered lines from a tail into an idempotent sink.
 
-    python program.py MASTER CHECKPOINT LOG_GLOB SINK [MOMENT]
+    python program.py MASTER CHECKPOINT LOG_GLOB SINK [MOMENT [SIGNAL]]
 
 Each batch is written to SINK/batch=<id> as Parquet, replacing what an earlier try left there.
 Prints a line for every batch that was committed. At the MOMENT (tests.crash_steps) the process is
-killed, without a chance to tidy up.
+killed, without a chance to tidy up; or stopped until it is continued, if SIGNAL is SIGSTOP. Batches
+and their log entries follow each other quickly, and few entries are kept.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,6 +36,10 @@ SETTINGS = {
 }
 
 
+RETAIN = 10
+"""How many batches the logs keep."""
+
+
 class Report(StreamingListener):
     """Prints what was committed, for the test to see."""
 
@@ -44,10 +50,11 @@ class Report(StreamingListener):
             print(f"committed {batch.batch_id} {batch.num_records}", flush=True)
 
 
-def new_context(master: str) -> StreamingContext:
+def new_context(master: str, batch_s: float = 0.3, retain: int = 100) -> StreamingContext:
     """Return the context of a program that is killed, with short intervals."""
     conf = SparkConf().setMaster(master).setAppName("fault program").setAll(SETTINGS.items())
-    return StreamingContext(SparkContext(conf=conf), 0.3)
+    conf.set("spark.sql.streaming.minBatchesToRetain", str(retain))
+    return StreamingContext(SparkContext(conf=conf), batch_s)
 
 
 def run(ssc: StreamingContext) -> None:
@@ -59,7 +66,7 @@ def run(ssc: StreamingContext) -> None:
 
 
 def create(master: str, log_glob: str, sink: str) -> StreamingContext:
-    ssc = new_context(master)
+    ssc = new_context(master, 0.1, retain=RETAIN)
 
     def write(df: DataFrame, batch_id: int) -> None:
         df.write.mode("overwrite").parquet(f"{sink}/batch={batch_id:08d}")
@@ -68,8 +75,15 @@ def create(master: str, log_glob: str, sink: str) -> StreamingContext:
     return ssc
 
 
-def main(master: str, checkpoint: str, log_glob: str, sink: str, moment: str | None = None) -> None:
-    with killed_at(moment, PROTOCOL):
+def main(
+    master: str,
+    checkpoint: str,
+    log_glob: str,
+    sink: str,
+    moment: str | None = None,
+    ending: str = "SIGKILL",
+) -> None:
+    with killed_at(moment, PROTOCOL, signal.Signals[ending]):
         run(StreamingContext.getOrCreate(checkpoint, partial(create, master, log_glob, sink)))
 
 

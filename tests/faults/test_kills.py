@@ -8,16 +8,18 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from penstock.checkpoint import CheckpointLocation
 from penstock.journal import JournalStream
 from penstock.receivers import read_status
 from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.ledger import LogWriter, Verdict, judge
-from tests.faults.pids import executor_of, is_alive, parent
+from tests.faults.pids import executor_of, is_alive, is_stopped, parent
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -37,13 +39,22 @@ MOMENTS = [
 ]
 """What ends each driver, one after the other, on one checkpoint location."""
 
+SLEEPS = [
+    "before-plan-2",  # it creates an entry that was purged
+    "after-plan-2",  # its batch has not begun
+]
+"""Where drivers fall asleep, one after the other."""
+BATCHES = 130
+"""That a driver runs while others sleep: many times what the logs keep."""
+
 
 class Site:
     """Folders of one run, and the drivers on it."""
 
     def __init__(self, root: Path) -> None:
         self.logs, self.sink, self.checkpoint = root / "logs", root / "sink", root / "checkpoint"
-        self._errors = root / "stderr.txt"
+        self._root = root
+        self._drivers = count()
         self.logs.mkdir()
         self.writer = LogWriter(self.logs)
 
@@ -51,7 +62,7 @@ class Site:
     def driver(self, master: str = "local[2]", *moment: str) -> Iterator[Driver]:
         logs = self.logs / "app.log*"
         args = [master, str(self.checkpoint), str(logs), str(self.sink), *moment]
-        driver = Driver(PROGRAM, args, self._errors)
+        driver = Driver(PROGRAM, args, self._root / f"stderr-{next(self._drivers)}.txt")
         try:
             yield driver
         finally:
@@ -127,6 +138,47 @@ def test_driver_that_wakes_beside_its_successor(site: Site) -> None:
         verdict = site.settle(second)
         assert site.receiver_pid() == receiver
     assert verdict.ok, verdict
+
+
+def test_drivers_that_sleep_through_a_purge(site: Site) -> None:
+    """Each finds that its batch was planned by another, long ago, and ends; no line is affected."""
+    with ExitStack() as drivers:
+        with site.writer.running(lines_a_burst=20, pause_s=0.05):
+            sleepers = [
+                _fall_asleep(
+                    site, drivers.enter_context(site.driver("local[2]", moment, "SIGSTOP"))
+                )
+                for moment in SLEEPS
+            ]
+            newest = _planned(site)[-1]
+            second = drivers.enter_context(site.driver())
+            for _ in range(BATCHES):
+                second.wait_line("committed", START_S)
+            receiver = _wait_receiver(site)
+            assert _planned(site)[0] > newest + 1, "what the sleepers plan next was not purged"
+            for sleeper in sleepers:
+                os.kill(sleeper.process.pid, signal.SIGCONT)
+            for sleeper in sleepers:
+                assert sleeper.process.wait(START_S) == 1
+                assert "ConcurrentDriverError: another driver has taken over" in sleeper.log()
+            site.settle(second)
+            assert site.receiver_pid() == receiver
+            second.kill()
+            third = drivers.enter_context(site.driver())
+            third.wait_line("committed", START_S)
+        verdict = site.settle(third)
+    assert verdict.ok, verdict
+
+
+def _fall_asleep(site: Site, driver: Driver) -> Driver:
+    """Wait until a driver has stopped itself, and move its lock out of reach."""
+    assert eventually(lambda: is_stopped(driver.process.pid), START_S), driver.log()
+    (site.checkpoint / "driver.lock").unlink()
+    return driver
+
+
+def _planned(site: Site) -> tuple[int, ...]:
+    return CheckpointLocation(site.checkpoint).offsets.batch_ids()
 
 
 def test_receivers_killed_and_woken(site: Site) -> None:

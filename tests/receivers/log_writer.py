@@ -24,7 +24,7 @@ class Log:
     def __init__(self, directory: Path, name: str, chance: random.Random) -> None:
         self.path = directory / name
         self.lines = 0
-        self._name = name
+        self.name = name
         self._chance = chance
         self._open()
 
@@ -33,13 +33,16 @@ class Log:
 
     def write_lines(self, count: int) -> None:
         for _ in range(count):
-            line = f"{self._name} {self.lines} é {'x' * self._chance.randrange(200)}\n".encode()
+            line = f"{self.name} {self.lines} é {'x' * self._chance.randrange(200)}\n".encode()
             cut = self._chance.randrange(len(line) * 20)  # mostly beyond the end: one write
             os.write(self._descriptor, line[:cut])
             if cut < len(line):
                 time.sleep(0.002)
                 os.write(self._descriptor, line[cut:])
             self.lines += 1
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
     def rotate(self) -> None:
         raise NotImplementedError
@@ -55,7 +58,7 @@ class Renamed(Log):
         self.path.rename(f"{self.path}.1")
         if self._chance.random() < 0.3:
             self.write_lines(3)  # a program that reopens its log late
-        os.close(self._descriptor)
+        self.close()
         self._open()
 
 
@@ -73,7 +76,7 @@ class Dated(Log):
 
     def rotate(self) -> None:
         self.day += 1
-        os.close(self._descriptor)
+        self.close()
         self.path = self.path.with_name(f"dated-{self.day}.log")
         self._open()
 
@@ -90,7 +93,7 @@ def main(directory: str, seed: str, steps: str) -> None:
         if chance.random() < 0.15:
             log.rotate()
         time.sleep(chance.uniform(0, 0.02))
-    print(json.dumps({log._name: log.lines for log in logs}))
+    print(json.dumps({log.name: log.lines for log in logs}))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""A process that runs a TailReceiver until it is killed; its host stands in for the journal.
+"""Runs a TailReceiver until its process is killed; its host stands in for the journal.
 
-    python tail_process.py STORE_DIR GROUP PATTERN...
-
-GROUP stores share one file, as a group commit has it, so a kill also loses what was stored and not
-yet durable. A file holds the lines and the position after them, and appears by one rename.
+``group`` stores share one file, as a group commit has it, so a kill also loses what was stored and
+not yet durable. A file holds the lines and the position after them, and appears by one rename.
+The receiver's own files are in a folder beside them.
 """
 
 from __future__ import annotations
@@ -16,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.receivers import TailReceiver
+from penstock.receivers.own_files import StoredFiles
+from penstock.receivers.tail import positions
+from penstock.storage.local import LocalStorage
 
 
 class FileHost:
@@ -26,17 +28,24 @@ class FileHost:
         self._group = group
         self._waiting: list[str] = []
         self._stores = 0
+        lives = len(list(self._directory.glob("life-*")))
+        (self._directory / f"life-{lives}").touch()
+        self._writer = f"r0-{lives:08d}"
 
     def store(self, records: Any, position: Any, ack: Callable[[], None] | None) -> None:
         self._waiting += records.column(0).to_pylist()
+        position.place(self._writer, 0, 0)
         self._stores += 1
         if self._stores % self._group:
             return
         name = f"{len(list(self._directory.glob('*.json'))):08d}.json"
         temporary = self._directory / "unpublished"
-        temporary.write_text(json.dumps({"lines": self._waiting, "position": position}))
+        temporary.write_text(json.dumps({"lines": self._waiting, "position": position.value()}))
         temporary.rename(self._directory / name)
         self._waiting = []
+
+    def own_files(self) -> StoredFiles:
+        return StoredFiles(LocalStorage(str(self._directory)), "own")
 
     def last_position(self) -> Any:
         published = sorted(self._directory.glob("*.json"))
@@ -55,12 +64,9 @@ class FileHost:
         return False
 
 
-def main(store_dir: str, group: str, *patterns: str) -> None:
+def follow(store_dir: str, group: int, *patterns: str) -> None:
+    positions.FEW_MARKS = 2  # so that copies are written and deleted all the time
     receiver = TailReceiver(patterns, poll_interval_ms=5)
-    receiver.attach(FileHost(Path(store_dir), int(group)))
+    receiver.attach(FileHost(Path(store_dir), group))
     receiver.onStart()
     signal.pause()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import ReceiverError
 from penstock.receivers.tail.follow import (
     Action,
     Decision,
@@ -22,9 +20,7 @@ from penstock.receivers.tail.follow import (
     decide_new,
     fingerprint,
     is_rotated_name,
-    marks_from_position,
     missed_rotations,
-    position_from_marks,
     superseded,
 )
 
@@ -166,40 +162,6 @@ def test_dates_in_names_are_no_numbers_of_rotations() -> None:
     files = rotations(["20240131", "20240130", "2024"])
     ids = {FileId(1, 0)}
     assert missed_rotations([mark(0)], files, ids, ids, clock_went_back=True) == []
-
-
-@given(
-    st.lists(
-        st.builds(
-            Mark,
-            path=st.text(min_size=1),
-            file_id=st.builds(FileId, st.integers(0, 2**64), st.integers(0, 2**64)),
-            offset=st.integers(0, 2**62),
-            crc=st.integers(0, 2**32 - 1),
-            mtime_ns=st.integers(0, 2**62),
-        ),
-        max_size=5,
-    )
-)
-def test_marks_come_back_from_json(marks: list[Mark]) -> None:
-    assert marks_from_position(json.loads(json.dumps(position_from_marks(marks)))) == marks
-
-
-@pytest.mark.parametrize(
-    "position",
-    [
-        None,
-        [],
-        {},
-        {"version": 2, "files": []},
-        {"version": 1},
-        {"version": 1, "files": [{"path": "x"}]},
-        {"version": 1, "files": [{"path": "x", "id": [1], "offset": 1, "crc": 1, "mtime_ns": 1}]},
-    ],
-)
-def test_any_other_position_is_refused(position: object) -> None:
-    with pytest.raises(ReceiverError, match="not one of a tail receiver"):
-        marks_from_position(position)
 
 
 def test_the_fingerprint_sees_both_ends() -> None:

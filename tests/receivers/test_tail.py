@@ -14,9 +14,14 @@ import pytest
 from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
 from penstock.receivers.tail import follower, look
-from penstock.receivers.tail.follow import Sibling, marks_from_position
+from penstock.receivers.tail.follow import Mark, Sibling
 from penstock.receivers.tail.follower import Follower, FollowOptions
 from penstock.receivers.tail.listing import siblings
+from penstock.receivers.tail.positions import (
+    MarkPositions,
+    MarksByPath,
+    position_from_marks,
+)
 from penstock.testing import RecordingHost
 
 
@@ -50,12 +55,16 @@ def run_until(
     return host
 
 
-def follow(path: Path, position: Any = None) -> Follower:
-    marks = None if position is None else marks_from_position(position)
+def fail(message: str, error: BaseException | None) -> None:
+    raise AssertionError(message) from error
 
-    def fail(message: str, error: BaseException | None) -> None:
-        raise AssertionError(message) from error
 
+def marks_of(position: Any) -> list[Mark]:
+    return MarkPositions(RecordingHost().own_files(), position, fail).marks()
+
+
+def follow(path: Path, changes: MarksByPath | None = None) -> Follower:
+    marks = None if changes is None else [mark for marks in changes.values() for mark in marks]
     options = FollowOptions((str(path),), True, rotate_wait_ms=5_000, max_line_bytes=1_000)
     return Follower(options, marks, fail)
 
@@ -70,7 +79,7 @@ def id_of(path: Path) -> list[int]:
 
 
 def offsets(position: Any) -> dict[str, int]:
-    return {os.path.basename(mark.path): mark.offset for mark in marks_from_position(position)}
+    return {os.path.basename(mark.path): mark.offset for mark in marks_of(position)}
 
 
 class TestGrowth:
@@ -341,7 +350,7 @@ class TestReplacement:
         append(log, "only in the copy")
         copytruncate(log, tmp_path / "app.log.1", then=after)
         assert lines_of_a_round(running) == []
-        restarted = follow(log, running.position())
+        restarted = follow(log, running.changes())
         for each in (running, restarted):
             each.look()
             lines = lines_of_a_round(each) + lines_of_a_round(each)
@@ -467,7 +476,7 @@ class TestReplacement:
         copytruncate(log, copies[0], then="second\n")
         followed.look()
         assert lines_of_a_round(followed) == ["second"]
-        position = followed.position()
+        position = position_from_marks(m for ms in followed.changes().values() for m in ms)
         followed.close()
         for copy, line in zip(copies[1:], ["third", "fourth", "fifth"], strict=True):
             copytruncate(log, copy, then=f"{line}\n")
@@ -584,7 +593,7 @@ class TestTrouble:
         assert run_until(pickle.loads(pickle.dumps(receiver)), 1, position).records == ["two"]
         assert run_until(receiver, 1, position).records == ["two"]
 
-    @pytest.mark.parametrize("position", [{"topic": {"0": 1}}, 7, {"version": 2, "files": []}])
+    @pytest.mark.parametrize("position", [{"topic": {"0": 1}}, 7, {"version": 3, "files": []}])
     def test_a_position_of_something_else_is_refused(self, tmp_path: Path, position: Any) -> None:
         host = RecordingHost(position, expect_errors=True)
         with host.run(tail(tmp_path / "app.log")):
@@ -662,8 +671,13 @@ class TestTrouble:
         receiver.store = lambda *given: (stores.append(given), store(*given))  # type: ignore
         host = run_until(receiver, 300)
         assert host.records == [f"line {i}" for i in range(300)]
-        assert len(stores) == 1, "each position holds all files: one for each file is a square"
-        assert run_until(tail(tmp_path / "*.log"), 0, host.last_position()).records == []
+        assert len(stores) == 1
+        assert len(json.dumps(host.last_position())) < 200, "the marks are in a copy"
+        again = tail(tmp_path / "*.log")
+        with host.run(again):
+            append(tmp_path / "123.log", "more")
+            assert host.wait_for_records(301)[-1] == "more"
+        assert [Path(file["path"]).name for file in host.last_position()["files"]] == ["123.log"]
 
     def test_files_beyond_the_descriptors_are_told_once_and_read_when_there_are_some(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-import penstock
+from tests.forked import forked
+from tests.receivers.tail_process import follow
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +45,9 @@ class Ledger:
         self._read = len(published)
         return self.lines
 
+    def published(self) -> int:
+        return len(list(self.directory.glob("*.json")))
+
     def wait_for(self, lines: int) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         while self.update().total() < lines and time.monotonic() < deadline:
@@ -56,20 +58,10 @@ class Ledger:
         return len(json.dumps(json.loads(last.read_text())["position"]))
 
 
-@contextmanager
-def receiver(ledger: Ledger, logs: Path, group: int, errors: Path) -> Iterator[None]:
+def receiver(ledger: Ledger, logs: Path, group: int, errors: Path) -> AbstractContextManager[None]:
     """A receiver process, killed with SIGKILL at the end of the block."""
-    patterns = [logs / "renamed.log", logs / "copied.log", logs / "dated-*.log"]
-    command = [sys.executable, HERE / "tail_process.py", ledger.directory, str(group), *patterns]
-    environment = {**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])}
-    with (
-        errors.open("a") as stderr,
-        subprocess.Popen(command, stderr=stderr, env=environment) as process,
-    ):
-        try:
-            yield
-        finally:
-            process.kill()
+    patterns = [str(logs / name) for name in ("renamed.log", "copied.log", "dated-*.log")]
+    return forked(follow, str(ledger.directory), group, *patterns, errors=errors)
 
 
 def delete_what_is_stored(logs: Path, ledger: Ledger, chance: random.Random) -> None:
@@ -98,11 +90,11 @@ def kill_while_writing(tmp_path: Path, seed: int, kills: int) -> None:
     command = [sys.executable, HERE / "log_writer.py", logs, str(seed), str(kills * 25)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         for _ in range(kills):
-            published = len(list(ledger.directory.iterdir()))
+            published = ledger.published()
             with receiver(ledger, logs, chance.choice([1, 1, 3]), errors):
                 deadline = time.monotonic() + chance.choice([0.3, 0.5, 2.0])
                 wanted = published + chance.randrange(1, 20)
-                while len(list(ledger.directory.iterdir())) < wanted:
+                while ledger.published() < wanted:
                     if time.monotonic() > deadline:
                         break
                     time.sleep(chance.uniform(0, 0.01))
@@ -119,6 +111,7 @@ def kill_while_writing(tmp_path: Path, seed: int, kills: int) -> None:
     assert (sorted(lost), sorted(doubled)) == ([], []), errors.read_text()
     assert "restart:" not in errors.read_text()
     assert ledger.position_bytes() < 20_000
+    assert 2 <= len(list((ledger.directory / "own").glob("marks-*"))) <= 8
 
 
 def test_each_line_once_over_kills_and_rotations(tmp_path: Path) -> None:

@@ -5,11 +5,19 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
+from pyspark import SparkContext
 
-from penstock.errors import ConfigError
+from penstock.clock import SteadyClock
+from penstock.errors import ConfigError, StorageError
+from penstock.streaming.batch import Batch
+from penstock.streaming.call_site import CallSite
+from penstock.streaming.listener import ListenerBus
+from penstock.streaming.scheduler import job_scheduler
+from penstock.streaming.scheduler.jobs import Job, JobSet
 from penstock.streaming.scheduler.recurring_timer import RecurringTimer
 from penstock.streaming.scheduler.slots import check_slots, task_slots
 from penstock.streaming.transforms import batch_time, takes_time
@@ -167,3 +175,37 @@ def test_batch_time_is_local_and_naive_as_in_pyspark() -> None:
     moment = batch_time(1_500)
     assert moment.tzinfo is None
     assert moment.timestamp() == 1.5
+
+
+def test_a_batch_waits_while_the_storage_cannot_tell_of_other_drivers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(job_scheduler, "_ASK_AGAIN_S", 0.0)
+    answers = iter([StorageError("503", operation="list"), StorageError("503", operation="list")])
+    ran: list[str] = []
+    errors: list[BaseException] = []
+
+    def check_sole() -> None:
+        if (error := next(answers, None)) is not None:
+            ran.append("refused")
+            raise error
+
+    scheduler = job_scheduler.JobScheduler(
+        cast(SparkContext, MagicMock()),
+        SteadyClock(),
+        ListenerBus(),
+        1,
+        check_sole=check_sole,
+        on_success=lambda job_set: ran.append("committed"),
+        on_failure=lambda job_set: ran.append("failed"),
+        on_end=lambda: None,
+        on_batch_error=errors.append,
+        on_fenced=errors.append,
+        find_damage=lambda batch, error: None,
+    )
+    batch = Batch(0, 1000, ())
+    job = Job(batch, 0, CallSite("foreachRDD", "p.py:1", ""), lambda: ran.append("ran"))
+    scheduler.submit(JobSet(batch, [job], {}, 0, 0))
+    assert scheduler.wait_idle(20)
+    scheduler.stop()
+    assert (ran, errors) == (["refused", "refused", "ran", "committed"], [])

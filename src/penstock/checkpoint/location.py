@@ -15,8 +15,8 @@ What may follow what, and why, is in batch_life. Here the steps are made durable
 2. commits/N is created after all that batch N did is durable.
 3. ``retire`` removes offsets/N before commits/N: were it the other way round, a crash in between
    would make a batch that is done look as if it had to run again.
-4. A driver that finds a batch that it did not plan, above its own, is fenced: it takes back the
-   entry that it had no right to create, and refuses every further step.
+4. A driver that finds a batch that it did not plan, above its own, is fenced: it takes back what
+   it wrote below the batches that the other one keeps, and refuses every further step.
 5. plan costs one durable file and one listing, commit one durable file, however many batches were
    done before.
 
@@ -33,7 +33,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -293,8 +293,7 @@ class CheckpointLocation:
 
     def _recover(self) -> tuple[RecoveryPlan, BatchLives, _Stale]:
         offset_ids, commit_ids = self.offsets.batch_ids(), self.commits.batch_ids()
-        newest = self.offsets.get(offset_ids[-1]) if offset_ids else None
-        kept_from = int(newest.conf.get(_KEPT_FROM, "0")) if newest is not None else 0
+        kept_from = self._kept_from(offset_ids[-1]) if offset_ids else 0
         kept = [i for i in offset_ids if i >= kept_from]
         done = [i for i in commit_ids if i >= kept_from]
         plan = plan_recovery(kept, done)
@@ -330,6 +329,11 @@ class CheckpointLocation:
             except StorageError as error:
                 _log.warning("Entries that mean nothing stay until the next start: %s", error)
 
+    def _kept_from(self, batch_id: int) -> int:
+        """Return below which batch entries mean nothing, as an entry says; 0 when it is gone."""
+        entry = self.offsets.get(batch_id)
+        return 0 if entry is None else int(entry.conf.get(_KEPT_FROM, "0"))
+
     def _run_of(self, batch_id: int) -> str | None:
         try:
             entry = self.offsets.get(batch_id)
@@ -360,18 +364,19 @@ class CheckpointLocation:
             )
         self._listed_s = started_s
 
-    def _lose(self, error: ConcurrentDriverError, offset_ids: Collection[int] = ()) -> None:
+    def _lose(self, error: ConcurrentDriverError, offset_ids: Sequence[int] = ()) -> None:
         """Be fenced by another driver: take back what this one had no right to write, and raise."""
         with self._mutex:
             lives = self._driving()
             self._fenced = error
         try:
-            own = lives.next_id
-            if self._run_of(own) == self._run:
-                self.offsets.delete([own])
-            kept = min((i for i in offset_ids if i > own), default=0)
-            self.commits.delete([i for i in lives.committed() if i < kept and i not in offset_ids])
-        except StorageError as left:
+            # Only what is below the batches that the other driver keeps: what is not, it may have
+            # found when it started, and then it is its own by now.
+            kept_from = self._kept_from(offset_ids[-1]) if offset_ids else 0
+            if lives.next_id < kept_from and self._run_of(lives.next_id) == self._run:
+                self.offsets.delete([lives.next_id])
+            self.commits.delete([i for i in lives.committed() if i < kept_from])
+        except (LogFormatError, StorageError) as left:
             _log.warning("The next driver removes what this one left in the logs: %s", left)
         raise error
 

@@ -13,11 +13,13 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
+from penstock.journal.layout import WriterId, parse_writer
 from penstock.storage import Storage
 
-__all__ = ["OwnFiles", "StoredFiles"]
+__all__ = ["NumberedFile", "OwnFiles", "StoredFiles", "numbered_files", "numbered_name"]
 
 
 class OwnFiles(Protocol):
@@ -61,3 +63,25 @@ class StoredFiles:
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"
+
+
+class NumberedFile(NamedTuple):
+    """A file whose name tells its writer. Sorted, files are in the order of their creation."""
+
+    writer: WriterId
+    number: int
+    name: str
+
+
+def numbered_name(prefix: str, writer: str, number: int) -> str:
+    """Return the name of a writer's file with this number."""
+    return f"{prefix}{writer}-{number:08d}"
+
+
+def numbered_files(files: OwnFiles, prefix: str) -> Iterator[NumberedFile]:
+    """Yield the files with names of ``numbered_name``; others are left out."""
+    for name in files.names():
+        writer, _, number = name.removeprefix(prefix).rpartition("-")
+        its = parse_writer(writer)
+        if name.startswith(prefix) and its and number.isascii() and number.isdigit():
+            yield NumberedFile(its, int(number), name)

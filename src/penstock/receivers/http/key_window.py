@@ -35,7 +35,7 @@ from penstock.errors import NotFoundError, ReceiverError
 from penstock.journal.layout import parse_writer
 from penstock.receivers.http.answers import Placement
 from penstock.receivers.http.keys import MAX_KEYS, KeptKey
-from penstock.receivers.own_files import OwnFiles
+from penstock.receivers.own_files import OwnFiles, numbered_files, numbered_name
 
 __all__ = ["FILE_KEYS", "KeyWindow"]
 
@@ -149,7 +149,7 @@ class KeyWindow:
         garbage: list[str] = []
         if self._next_file is None:
             self._next_file, garbage = self._look_around(writer)
-        name = _file_name(writer, self._next_file)
+        name = numbered_name(_PREFIX, writer, self._next_file)
         self._files.create(name, _dump_file(self._entries))
         self._named.append(_File(name, self._count, self._newest_ms))
         self._next_file += 1
@@ -178,20 +178,12 @@ class KeyWindow:
         named = {file.name for file in self._named}
         own = parse_writer(writer)
         next_file, left_behind = 0, []
-        for name in self._files.names():
-            its_writer, _, number = name.removeprefix(_PREFIX).rpartition("-")
-            its = parse_writer(its_writer)
-            if its is None or own is None or not (number.isascii() and number.isdigit()):
-                continue  # no file of keys
-            if its == own:
-                next_file = max(next_file, int(number) + 1)
-            elif its.epoch < own.epoch and name not in named:
-                left_behind.append(name)
+        for file in numbered_files(self._files, _PREFIX):
+            if file.writer == own:
+                next_file = max(next_file, file.number + 1)
+            elif own is not None and file.writer.epoch < own.epoch and file.name not in named:
+                left_behind.append(file.name)
         return next_file, left_behind
-
-
-def _file_name(writer: str, number: int) -> str:
-    return f"{_PREFIX}{writer}-{number:08d}"
 
 
 def _unpack(entries: dict[str, Any]) -> Iterator[KeptKey]:

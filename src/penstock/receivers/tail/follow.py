@@ -1,8 +1,8 @@
 """What to do with a followed file: marks, the facts of one look at the disk, and the decisions.
 
-No I/O here. A *mark* says how far one file is stored; all marks together are the position that is
-kept in the block with the records. After a kill the marks are all that is known, so every decision
-must follow from them and from what the disk shows now.
+No I/O here. A *mark* says how far one file is stored; the position in the block with the records
+tells all marks (see ``positions``). After a kill they are all that is known, so every decision must
+follow from them and from what the disk shows now.
 
 Invariants:
 
@@ -28,9 +28,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
-
-from penstock.errors import ReceiverError
+from typing import NamedTuple
 
 __all__ = [
     "FINGERPRINT_BYTES",
@@ -45,15 +43,11 @@ __all__ = [
     "decide_new",
     "fingerprint",
     "is_rotated_name",
-    "marks_from_position",
     "missed_rotations",
-    "position_from_marks",
     "superseded",
 ]
 
 FINGERPRINT_BYTES = 256
-
-_POSITION_VERSION = 1
 
 
 class FileId(NamedTuple):
@@ -101,49 +95,6 @@ def fingerprint(head: bytes, tail: bytes) -> int:
     The first bytes alone would not tell apart files that begin with the same banner.
     """
     return zlib.crc32(tail, zlib.crc32(head))
-
-
-def position_from_marks(marks: Iterable[Mark]) -> dict[str, Any]:
-    """Return the JSON value for marks, as ``marks_from_position`` reads it."""
-    files = [
-        {
-            "path": mark.path,
-            "id": list(mark.file_id),
-            "offset": mark.offset,
-            "crc": mark.crc,
-            "mtime_ns": mark.mtime_ns,
-        }
-        for mark in marks
-    ]
-    return {"version": _POSITION_VERSION, "files": files}
-
-
-def marks_from_position(position: Any) -> list[Mark]:
-    """Return the marks in a stored position.
-
-    Raises:
-        ReceiverError: it was stored by another kind of receiver, or by a newer version.
-    """
-    try:
-        if position["version"] != _POSITION_VERSION:
-            raise ValueError(f"version {position['version']!r}")
-        return [
-            Mark(
-                path=str(file["path"]),
-                file_id=FileId(*map(int, file["id"])),
-                offset=int(file["offset"]),
-                crc=int(file["crc"]),
-                mtime_ns=int(file["mtime_ns"]),
-            )
-            for file in position["files"]
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ReceiverError(
-            "the stored position is not one of a tail receiver",
-            operation="resume receiver",
-            ids={"position": repr(position)[:200]},
-            hint="give this receiver a stream of its own, or upgrade penstock",
-        ) from error
 
 
 class Place(Enum):

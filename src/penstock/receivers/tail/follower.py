@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -18,13 +17,13 @@ from penstock.receivers.tail.follow import (
     Mark,
     Place,
     decide_new,
-    position_from_marks,
     superseded,
 )
 from penstock.receivers.tail.followed_file import FollowedFile, file_id
 from penstock.receivers.tail.listing import Found, expand
 from penstock.receivers.tail.look import Look
 from penstock.receivers.tail.open_files import OpenFiles
+from penstock.receivers.tail.positions import MarksByPath, by_path
 from penstock.receivers.tail.problems import Problems, Report
 
 __all__ = ["FollowOptions", "Follower"]
@@ -61,6 +60,12 @@ class Follower:
         self._files = [
             FollowedFile(mark, options.max_line_bytes, self._open_files) for mark in marks or []
         ]
+        self._of_path: dict[str, list[FollowedFile]] = {}
+        """The files of ``_files``, as of the last look."""
+        self._told: dict[str, list[Mark]] = by_path(marks or [])
+        """What ``changes`` has told, with what was known at first."""
+        self._changed: set[str] = set()
+        """The paths whose marks may differ from those that were told."""
         self._problems = Problems(report)
         self._real_paths: dict[tuple[str, FileId], str] = {}
 
@@ -69,9 +74,18 @@ class Follower:
         for file in self._files:
             file.close()
 
-    def position(self) -> dict[str, Any]:
-        """Return the position after all that was read."""
-        return position_from_marks(file.mark for file in self._files if file.has_begun)
+    def changes(self) -> MarksByPath:
+        """Return what changed since the last call: all marks of each path, after all that was read.
+
+        Takes the time of what changed, not of all files.
+        """
+        changes = {path: self._marks_of(path) for path in sorted(self._changed)}
+        self._told.update(changes)
+        self._changed.clear()
+        return changes
+
+    def _marks_of(self, path: str) -> list[Mark]:
+        return [file.mark for file in self._of_path.get(path, ()) if file.has_begun]
 
     def look(self) -> None:
         """Take in what was rotated, replaced, added or removed since the last look."""
@@ -92,9 +106,19 @@ class Follower:
             return
         self._problems.settle("look")
         self._first_look = False
+        self._note_changes()
+
+    def _note_changes(self) -> None:
+        """Find the changes of a look, which takes the time of all files anyway."""
+        self._of_path = {}
+        for file in self._files:
+            self._of_path.setdefault(file.mark.path, []).append(file)
+        self._told = {path: marks for path, marks in self._told.items() if marks}
+        paths = self._told.keys() | self._of_path.keys()
+        self._changed = {path for path in paths if self._marks_of(path) != self._told.get(path, [])}
 
     def read_round(self) -> Iterator[pa.RecordBatch]:
-        """Read a bounded amount from each file in turn; at a yield, ``position`` is just behind it.
+        """Read a bounded amount from each file in turn; at a yield, the marks are just behind it.
 
         A file waits while an older one of its path has lines, so lines keep their order through a
         rotation.
@@ -114,7 +138,10 @@ class Follower:
                 yield batch
 
     def _next_batch(self, file: FollowedFile) -> pa.RecordBatch | None:
+        before = file.mark
         batch = file.read()
+        if file.mark is not before:
+            self._changed.add(file.mark.path)
         if batch is not None or file.place is Place.FOLLOWED:
             return batch
         ends = self._ends(file)
@@ -122,17 +149,19 @@ class Follower:
             batch = file.read_rest()
         if ends and batch is None:
             self._files.remove(file)
+            self._of_path[file.mark.path].remove(file)
             file.close()
+        if batch is not None or ends:
+            self._changed.add(file.mark.path)
         return batch
 
     def _ends(self, file: FollowedFile) -> bool:
         """Whether the file is read to the end and need not be remembered."""
         if file.place is Place.UNLINKED:
             return file.at_end or file.is_stuck
-        newer = [other.mark for other in self._files[self._files.index(file) + 1 :]]
-        return file.at_end and superseded(
-            file.mark, [mark for mark in newer if mark.path == file.mark.path]
-        )
+        of_path = self._of_path[file.mark.path]
+        newer = [other.mark for other in of_path[of_path.index(file) + 1 :]]
+        return file.at_end and superseded(file.mark, newer)
 
     def _is_left_alone(self, file: FollowedFile) -> bool:
         idle_ms = (time.monotonic() - file.idle_since_s) * 1000

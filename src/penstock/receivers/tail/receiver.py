@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from penstock.errors import ConfigError
 from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES, check_max_line_bytes
-from penstock.receivers.tail.follow import marks_from_position
 from penstock.receivers.tail.follower import Follower, FollowOptions
+from penstock.receivers.tail.positions import MarkPositions
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = ["TailReceiver"]
@@ -19,7 +19,8 @@ __all__ = ["TailReceiver"]
 Paths = str | os.PathLike[str]
 
 _STORE_BYTES = 4 << 20
-"""Lines of several files are stored together up to here: a position takes the time of all files."""
+"""Lines of several files are stored together up to here: else each would be a store, and those of
+many files that grow would have as many positions."""
 _LOOK_PART = 10
 """A look takes at most one part in so many of the time, however many files there are."""
 
@@ -28,8 +29,9 @@ class TailReceiver(ThreadedReceiver):
     r"""Follows files and stores each line once, also across kills of this process.
 
     The position (for each file: path, inode, offset, fingerprint) is stored with the lines, so the
-    journal never has the one without the other. It holds the files that match now and the last
-    rotated ones, and does not grow with time.
+    journal never has the one without the other. It tells of the files that match now and the last
+    rotated ones, and does not grow with time. Of more than 100 files it holds those that changed
+    lately; the others are in copies among the receiver's own files.
 
     What is followed:
 
@@ -95,7 +97,8 @@ class TailReceiver(ThreadedReceiver):
     def receive(self) -> None:
         """Look and read in turn until the receiver shall end."""
         position = self.lastPosition()
-        marks = None if position is None else marks_from_position(position)
+        positions = MarkPositions(self.ownFiles(), position, self.reportError)
+        marks = None if position is None else positions.marks()
         follower = Follower(self._options, marks, self.reportError)
         try:
             while not self.shallEnd():
@@ -103,21 +106,28 @@ class TailReceiver(ThreadedReceiver):
                 follower.look()
                 look_s = time.thread_time() - began_s
                 interval_s = max(self._poll_interval_s, _LOOK_PART * look_s)
-                if not self._store_new_lines(follower, interval_s):
+                if not self._store_new_lines(follower, positions, interval_s):
                     self.pause(interval_s)
         finally:
             follower.close()
 
-    def _store_new_lines(self, follower: Follower, interval_s: float) -> bool:
+    def _store_new_lines(
+        self, follower: Follower, positions: MarkPositions, interval_s: float
+    ) -> bool:
         """Store what is there, for one interval at most; return whether more may be there."""
         look_again_s = time.monotonic() + interval_s
         while time.monotonic() < look_again_s:
-            if not self._store_round(follower):
+            if not self._store_round(follower, positions):
                 return False
         return True
 
-    def _store_round(self, follower: Follower) -> bool:
+    def _store_round(self, follower: Follower, positions: MarkPositions) -> bool:
         """Store what is there in each file, up to a size; return whether there was anything."""
+
+        def store(batches: list[pa.RecordBatch]) -> None:
+            position = positions.after(follower.changes(), self.lastPosition())
+            self.store(pa.Table.from_batches(batches), position)
+
         read: list[pa.RecordBatch] = []
         idle, size = True, 0
         for batch in follower.read_round():
@@ -127,10 +137,10 @@ class TailReceiver(ThreadedReceiver):
             read.append(batch)
             size += batch.nbytes
             if size >= _STORE_BYTES:
-                self.store(pa.Table.from_batches(read), follower.position())
+                store(read)
                 read, size = [], 0
         if read:
-            self.store(pa.Table.from_batches(read), follower.position())
+            store(read)
         return not idle
 
 

@@ -20,7 +20,7 @@ from functools import partial
 from pyspark import SparkContext
 
 from penstock.clock import SteadyClock
-from penstock.errors import ConcurrentDriverError, PenstockError
+from penstock.errors import ConcurrentDriverError, PenstockError, StorageError
 from penstock.streaming.batch import Batch
 from penstock.streaming.events import (
     StreamingListenerBatchCompleted,
@@ -38,6 +38,9 @@ __all__ = ["JobScheduler"]
 
 _log = logging.getLogger(__name__)
 _CANCEL_EVERY_S = 0.1
+_STORAGE_PATIENCE_S = 60.0
+"""For how long a batch waits to run while the storage cannot tell whether another driver does."""
+_ASK_AGAIN_S = 1.0
 
 
 class JobScheduler:
@@ -155,7 +158,7 @@ class JobScheduler:
             self._bus.put(StreamingListenerOutputOperationStarted(job_set.start(job, now_ms)))
         self._bus.deliver()
         try:
-            self._check_sole()
+            self._wait_for_check()
             self._sc.setJobGroup(self._group, str(job), interruptOnCancel=True)
             job.run()
         except BaseException as e:
@@ -169,6 +172,20 @@ class JobScheduler:
         self._bus.deliver()
         if last:
             self._settle(job_set)
+
+    def _wait_for_check(self) -> None:
+        """Check that no other driver took over; wait while the storage fails: nothing ran yet."""
+        deadline_s = time.monotonic() + _STORAGE_PATIENCE_S
+        while True:
+            try:
+                self._check_sole()
+            except StorageError as error:
+                if self._stopped or time.monotonic() >= deadline_s:
+                    raise
+                _log.warning("A batch waits until the offset log can be listed: %s", error)
+                time.sleep(_ASK_AGAIN_S)
+            else:
+                return
 
     def _drop(self, job_set: JobSet, job: Job) -> None:
         """Leave a job out that is not to run any more."""
