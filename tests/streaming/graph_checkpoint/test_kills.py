@@ -1,10 +1,12 @@
-"""The writer of graph checkpoints, killed with SIGKILL at each system call of each of its steps."""
+"""Writing and replacing graph checkpoints, killed with SIGKILL at each system call of each step."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
 from penstock.streaming.graph_checkpoint.files import get_checkpoint_files, remove_checkpoint_files
 from penstock.streaming.graph_checkpoint.pickling import pickle_graph
 from penstock.streaming.graph_checkpoint.reader import CheckpointReader
+from penstock.streaming.graph_checkpoint.run import GraphCheckpoints
 from penstock.streaming.graph_checkpoint.writer import CheckpointWriteHandler, Write
 from tests.strace import kill_points, needs_strace, traced
 
@@ -105,3 +108,38 @@ def test_a_kill_while_all_are_removed_leaves_the_newest_or_none(
         found = CheckpointReader(open_storage(place)).read()
         assert found is None or found.checkpoint_time_ms == NEWEST_MS
         shutil.rmtree(place)
+
+
+def replace_graph(place: str) -> Callable[[], object]:
+    """Make ready what a run with another graph does when it has planned its first batch."""
+    template = Checkpoint(
+        "local", "new", (), pickle_graph(DStreamGraph(1000)), 0, place, 1000, (), ()
+    )
+    run = GraphCheckpoints(template, "lz4", interval_ms=0, is_read_back=False)
+    run.start(open_storage(place), lambda time_ms, clear: None)
+    run.write(11_000, (), done=False)  # at the start: nothing changes yet
+    return lambda: run.supersede(12_000, ())
+
+
+def test_a_kill_while_a_graph_is_replaced_leaves_one_of_the_two(
+    tmp_path: Path, prepared: Path
+) -> None:
+    for older in range(1000, NEWEST_MS - 1000, 1000):
+        (prepared / f"checkpoint-{older}").unlink()
+    whole = tmp_path / "whole"
+    shutil.copytree(prepared, whole)
+    log = tmp_path / "log"
+    assert traced(replace_graph, (str(whole),), log, threads=True) == 0
+    assert [file.time_ms for file in get_checkpoint_files(open_storage(whole))] == [12_000]
+    # The writer's thread writes and deletes; each of its calls is counted within it.
+    calls = re.findall(r"^\d+ +(openat|write|fsync|rename\w*|unlink\w*)\(", log.read_text(), re.M)
+    found = []
+    for call, count in Counter(calls).items():
+        for when in range(1, count + 1):
+            place = tmp_path / "killed"
+            shutil.copytree(prepared, place)
+            point = f"{call}:signal=SIGKILL:when={when}"
+            traced(replace_graph, (str(place),), os.devnull, point, threads=True)
+            found.append(read(place).framework)
+            shutil.rmtree(place)
+    assert set(found) == {"x", "new"}

@@ -469,6 +469,16 @@ def test_old_code_cannot_come_back_after_the_program_was_rebuilt(place: Place) -
     assert place.setups == 3
 
 
+def test_the_graph_comes_back_when_the_rebuilt_program_planned_no_batch(place: Place) -> None:
+    place.run(place.create("a"), "graph", ("a", "x"))
+    before = place.graph_checkpoints()
+    place.run(place.create("a", "b"), "program")
+    assert place.graph_checkpoints() == before
+    place.run(place.create(), "graph", ("a", "y"))
+    assert place.setups == 2
+    assert place.seen("a") == {"a:x": 1, "a:y": 1}
+
+
 def test_a_program_that_is_refused_leaves_the_graph_checkpoints(place: Place) -> None:
     place.run(place.create("a"), "graph", ("a", "x"))
     before = place.graph_checkpoints()
@@ -477,11 +487,17 @@ def test_a_program_that_is_refused_leaves_the_graph_checkpoints(place: Place) ->
     assert place.graph_checkpoints() == before
 
 
-def test_a_new_context_on_an_old_location_replaces_its_graph(place: Place) -> None:
+def test_a_new_context_on_an_old_location_replaces_its_graph_with_its_first_batch(
+    place: Place,
+) -> None:
     place.run(place.create("a"), "graph", ("a", "x"))
+    before = place.graph_checkpoints()
     place.ssc = place.create("a", "b")()
     place.ssc.checkpoint(str(place.checkpoint))
+    stepper = Stepper(place.ssc, place.clock)
     place.ssc.start()
+    assert place.graph_checkpoints() == before
+    stepper.step()
     place.stop()
     assert len(place.graph_checkpoints()) == 1
     place.run(place.create("a", "b"), "graph", ("b", "x"))

@@ -237,7 +237,7 @@ def test_stop_gives_up_on_a_storage_that_hangs(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, writer_module.__name__)
-    monkeypatch.setattr(writer_module, "_STOP_S", 0.05)
+    monkeypatch.setattr(writer_module, "_PATIENCE_S", 0.05)
     hanging, go_on = threading.Event(), threading.Event()
 
     def hang(operation: Operation) -> None:

@@ -35,7 +35,7 @@ __all__ = ["CheckpointWriteHandler", "CheckpointWriter", "OnCompletion", "Write"
 _log = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 3
 _MAX_FILES = 10
-_STOP_S = 10.0
+_PATIENCE_S = 10.0
 
 OnCompletion = Callable[[int, bool], None]
 """Called with a checkpoint's time in ms, and whether what older ones needed can be cleared."""
@@ -64,12 +64,19 @@ class CheckpointWriter:
         storage: the checkpoint location.
         codec: how files are compressed.
         on_completion: called on this writer's thread after each durable write.
+        replaces: whether what is there is of another graph, and goes when the first is written.
+
+    Raises:
+        StorageError: the location cannot be listed.
     """
 
-    def __init__(self, storage: Storage, codec: str, on_completion: OnCompletion) -> None:
-        self._handler = CheckpointWriteHandler(storage, codec, on_completion)
+    def __init__(
+        self, storage: Storage, codec: str, on_completion: OnCompletion, *, replaces: bool = False
+    ) -> None:
+        self._handler = CheckpointWriteHandler(storage, codec, on_completion, replaces=replaces)
         self._changed = threading.Condition()
         self._waiting: list[Write] = []
+        self._writing = False
         self._stopped = False
         # A daemon: a storage that hangs does not keep the process alive.
         self._thread = threading.Thread(
@@ -93,6 +100,11 @@ class CheckpointWriter:
         """Whether the newest write was given up."""
         return self._handler.failed
 
+    def wait_written(self) -> None:
+        """Wait until what was submitted is written, or given up, for 10 s at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._waiting or self._writing), _PATIENCE_S)
+
     def stop(self) -> None:
         """Write what was submitted, for 10 s at most; then give up what is left."""
         with self._changed:
@@ -101,7 +113,7 @@ class CheckpointWriter:
             self._stopped = True
             self._changed.notify_all()
         start_s = time.monotonic()
-        self._thread.join(_STOP_S)
+        self._thread.join(_PATIENCE_S)
         terminated = not self._thread.is_alive()
         self._handler.stopped = True
         _log.info(
@@ -117,8 +129,11 @@ class CheckpointWriter:
     def _take(self) -> list[Write]:
         """Wait for writes and return them; none when the writer is stopped."""
         with self._changed:
+            self._writing = False
+            self._changed.notify_all()
             self._changed.wait_for(lambda: self._waiting or self._stopped)
             writes, self._waiting = self._waiting, []
+            self._writing = bool(writes)
             return writes
 
 
@@ -128,12 +143,15 @@ class CheckpointWriteHandler:
     Source: ``CheckpointWriter.CheckpointWriteHandler``.
     """
 
-    def __init__(self, storage: Storage, codec: str, on_completion: OnCompletion) -> None:
+    def __init__(
+        self, storage: Storage, codec: str, on_completion: OnCompletion, *, replaces: bool = False
+    ) -> None:
         self._storage = storage
         self._codec = codec
         self._on_completion = on_completion
         # Listed once: this run alone writes here. What may be there counts as there.
         self._files = set(get_checkpoint_files(storage))
+        self._replaced = set(self._files) if replaces else set()
         self._latest_ms = max((file.time_ms for file in self._files), default=0)
         self.stopped = False
         """Whether to make no further attempt."""
@@ -173,6 +191,7 @@ class CheckpointWriteHandler:
         for part in (CheckpointFile(file.time_ms, is_backup=True), file):
             self._files.add(part)
             self._storage.create(part.name, content, overwrite=True)
+            self._replaced.discard(part)
         self._delete_old()
         _log.info(
             "Checkpoint for time %d ms saved to file '%s', took %d bytes and %d ms",
@@ -183,11 +202,12 @@ class CheckpointWriteHandler:
         )
 
     def _delete_old(self) -> None:
-        """Delete backups, the newest file being whole by now, and all files but the newest.
+        """Delete backups and what is replaced, the newest file being whole by now, and old files.
 
         What cannot be deleted is tried again after the next write.
         """
-        whole = sorted((f for f in self._files if not f.is_backup), key=lambda f: f.time_ms)
+        own = self._files - self._replaced
+        whole = sorted((f for f in own if not f.is_backup), key=lambda f: f.time_ms)
         for old in whole[:-_MAX_FILES]:
             _log.info("Deleting %s", self._storage.uri(old.name))
         for file in self._files.difference(whole[-_MAX_FILES:]):

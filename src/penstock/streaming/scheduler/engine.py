@@ -143,6 +143,7 @@ class Engine:
             concurrent=settings.concurrent_jobs,
             submit=self._scheduler.submit,
             checkpoint_graph=graph_checkpoints.write,
+            supersede_graph=graph_checkpoints.supersede,
             on_batch_error=on_batch_error,
             on_error=self._end,
         )

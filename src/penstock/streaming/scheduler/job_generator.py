@@ -51,6 +51,8 @@ class JobGenerator:
         checkpoint_graph: may have a graph checkpoint written, at the start, when a batch was
             planned and again when it is done; called with its time in ms, the times of all batches
             that are not done, and whether it is.
+        supersede_graph: has graph checkpoints of another graph replaced; called when a batch was
+            planned, before its jobs are made, with its time in ms and the times as above.
         on_batch_error: told when the jobs of a batch cannot be made.
         on_error: told when planning failed; no batch is planned after that.
     """
@@ -66,6 +68,7 @@ class JobGenerator:
         concurrent: int,
         submit: Callable[[JobSet], None],
         checkpoint_graph: Callable[[int, tuple[int, ...], bool], None],
+        supersede_graph: Callable[[int, tuple[int, ...]], None],
         on_batch_error: Callable[[BaseException], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
@@ -76,6 +79,7 @@ class JobGenerator:
         self._steady = steady
         self._submit = submit
         self._checkpoint_graph = checkpoint_graph
+        self._supersede_graph = supersede_graph
         self._on_batch_error = on_batch_error
         self._on_error = on_error
         self._halted = False
@@ -305,6 +309,7 @@ class JobGenerator:
             tick.time_ms, plan.sources, self._rates.conf(), self._graph.oldest_id
         )
         self._newest_ms = batch.time_ms
+        self._supersede_graph(batch.time_ms, self._log.unfinished_ms())
         try:
             self._make_jobs(batch, tick.since_ms, plan.limits)
         finally:
