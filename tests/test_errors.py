@@ -51,3 +51,10 @@ def test_the_message_shows_the_root_cause_and_repeats_nothing() -> None:
         "the URL cannot be written Cause: StorageError: cannot create. "
         "Cause: RuntimeError: request failed: the bucket does not exist. Hint: check the name"
     )
+
+
+def test_a_trace_below_the_first_cause_is_left_out() -> None:
+    error, reason = PenstockError("the batch failed"), PenstockError("record 1 is bad")
+    reason.__cause__ = RuntimeError("An error occurred\n\tat org.apache.spark\n\tat java.lang")
+    error.__cause__ = reason
+    assert str(error) == "the batch failed Cause: PenstockError: record 1 is bad."

@@ -107,12 +107,16 @@ class PenstockError(Exception):
         return " ".join(part for part in parts if part)
 
     def _causes(self) -> list[str]:
-        """Return the chain of causes to its root, without those that say nothing new."""
+        """Return the chain of causes to its root, without those that say nothing new.
+
+        Below the first cause, what has many lines is another system's trace, not a reason.
+        """
         said: list[str] = []
         cause = self.cause
         while cause is not None:
             reason = cause.message if isinstance(cause, PenstockError) else str(cause)
-            if not any(reason in each for each in said):
+            is_trace = "\n" in reason and cause is not self.cause
+            if not is_trace and not any(reason in each for each in said):
                 said.append(f"Cause: {type(cause).__name__}: {reason}.")
             cause = cause.__cause__
         return said
