@@ -6,7 +6,7 @@ r"""The life of a batch: the protocol of a checkpoint location, as one state mac
 
     state      what is true before a batch enters it
     ---------  ------------------------------------------------------------------------------------
-    PLANNED    offsets/N is durable, and no id above N was in the log after that: nobody else drives
+    PLANNED    offsets/N is durable, and no id above N was in the log after that (no other driver)
     RUNNING    its jobs are made and may write
     COMMITTED  all that its jobs wrote is durable, and so is commits/N
     CONFIRMED  the log was listed after commits/N was durable, and showed no other driver

@@ -315,7 +315,7 @@ class _Run:
     def _check_planned(self, planned_ms: int) -> None:
         """Refuse versions of batches that were taken out of the offset log.
 
-        Their records come again, in batches of later times, and would be counted twice.
+        Their records are read again, in batches of later times, and would be counted twice.
         """
         ahead = [time_ms for time_ms in self._log.times if time_ms > max(planned_ms, 0)]
         if ahead:

@@ -5,7 +5,7 @@ Invariants, whatever is killed where, beside those of penstock.streaming.checkpo
 1. There is always a mark at or before every batch that is not committed, from which its state is
    made again: ``cleanup`` goes by the newest mark that committed batches have reached.
 2. What is needed to go on from that mark (ranges in the offset log, journal blocks) is kept: inputs
-   give free by ``restart_ms`` (penstock.streaming.look_back), which moves only when a newer mark is
+   release by ``restart_ms`` (penstock.streaming.look_back), which moves only when a newer mark is
    durable.
 3. A mark found at a batch that runs again stands for what its cut-off run computed, from the same
    ranges; it is taken, and not written again.
@@ -87,7 +87,7 @@ class StateCheckpointData(DStreamCheckpointData):
     def _check_planned(self, planned_ms: int) -> None:
         """Refuse state of batches that were taken out of the offset log.
 
-        Their records come again, in batches of later times, and would be counted twice.
+        Their records are read again, in batches of later times, and would be counted twice.
         """
         marks, name = self._open_place().marks, self._operator.name
         ahead = [marks.url(name, time_ms) for time_ms in self._marks if time_ms > planned_ms]

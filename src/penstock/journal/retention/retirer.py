@@ -54,7 +54,7 @@ class Retirer:
     def commit(
         self, offsets: Offsets, writers: Iterable[WriterId], retained: Offsets | None = None
     ) -> None:
-        """Record that no batch needs records before ``offsets``; delete what nobody holds back.
+        """Record that no batch needs records before ``offsets``; delete what no consumer needs.
 
         Of ``writers`` and of those that were held back. The first time all writers that are not
         swept are looked at: an earlier run may have been killed before it could retire.
