@@ -110,26 +110,31 @@ def run_ours(sc: SparkContext, root: Path) -> None:
 
 
 def run_theirs(sc: SparkContext, root: Path) -> None:
-    place = str(root / "checkpoint")
+    place = root / "checkpoint"
     downtime_s = 0
     for number, (script, next_downtime_s, meanwhile) in enumerate(RUNS):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # it says that DStreams are deprecated
             if number:
                 sc._conf.set("spark.streaming.manualClock.jump", str(downtime_s * 1000))
-                ssc = TheirContext.getOrCreate(place, lambda: None)
+                ssc = TheirContext.getOrCreate(str(place), lambda: None)
             else:
                 ssc = TheirContext(sc, 1)
-                ssc.checkpoint(place)
+                ssc.checkpoint(str(place))
                 define(ssc, root / "in")
         ssc.start()
-        begin = last_time() + downtime_s
-        for step, files in enumerate(script, start=1):
-            put(root / "in", files)
-            ssc._jssc.ssc().scheduler().clock().advance(1000)
-            wanted = begin + step
-            assert eventually(lambda wanted=wanted: last_time() == wanted, WAIT_S)  # type: ignore[misc]
-        ssc.stop(stopSparkContext=False)
+        wanted = last_time() + downtime_s
+        try:
+            for files in script:
+                put(root / "in", files)
+                ssc._jssc.ssc().scheduler().clock().advance(1000)
+                wanted += 1
+                assert eventually(lambda wanted=wanted: last_time() == wanted, WAIT_S)  # type: ignore[misc]
+            # Its jobs run before its checkpoint is written; one batch behind, all later times would differ.
+            last_checkpoint = place / f"checkpoint-{int(wanted * 1000)}"
+            assert eventually(last_checkpoint.exists, WAIT_S)
+        finally:
+            ssc.stop(stopSparkContext=False)
         downtime_s = next_downtime_s
         put(root / "in", meanwhile)
 
