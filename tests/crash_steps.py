@@ -17,7 +17,7 @@ from unittest import mock
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.checkpoint.rdd_marks import RddMarks
-from penstock.streaming.rdd_checkpoints import RddCheckpoints
+from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 from tests.waiting import eventually
 
 STEPS: dict[str, tuple[type, str]] = {

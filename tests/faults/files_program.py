@@ -18,7 +18,7 @@ from penstock.streaming import StreamingContext, StreamingListener
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.streaming.events import StreamingListenerBatchCompleted
+    from penstock.streaming.core.events import StreamingListenerBatchCompleted
 
 
 class Report(StreamingListener):

@@ -23,7 +23,7 @@ from tests.crash_steps import PROTOCOL, killed_at
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.streaming.events import StreamingListenerBatchCompleted
+    from penstock.streaming.core.events import StreamingListenerBatchCompleted
 
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",

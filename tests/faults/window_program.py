@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark import RDD
 
-    from penstock.streaming.events import StreamingListenerBatchCompleted
+    from penstock.streaming.core.events import StreamingListenerBatchCompleted
 
 
 class Report(StreamingListener):

@@ -21,12 +21,12 @@ from penstock.receivers import (
     uncaught_errors_to,
 )
 from penstock.storage import open_storage
-from penstock.streaming.events import (
+from penstock.streaming.core.events import (
     StreamingListenerReceiverError,
     StreamingListenerReceiverStarted,
     StreamingListenerReceiverStopped,
 )
-from penstock.streaming.scheduler.receiver_events import ReceiverProgress
+from penstock.streaming.receivers.events import ReceiverProgress
 from tests.receivers.supervised import HASTY, RUN, command_stop, supervise
 from tests.waiting import eventually
 

@@ -21,7 +21,7 @@ from pyspark import SparkConf, SparkContext
 
 from penstock.receivers.threaded import ThreadedReceiver
 from penstock.streaming import StreamingContext, StreamingListener
-from penstock.streaming.events import StreamingListenerBatchCompleted
+from penstock.streaming.core.events import StreamingListenerBatchCompleted
 
 
 def say(*words: object) -> None:

@@ -16,7 +16,7 @@ from pyspark import SparkConf, SparkContext
 
 from penstock.receivers import Receiver
 from penstock.streaming import StreamingContext
-from penstock.streaming.scheduler.receiver_placement import live_executors
+from penstock.streaming.receivers.placement import live_executors
 
 COUNT = 4
 EXECUTORS = 2

@@ -19,9 +19,10 @@ from pyspark import RDD, SparkConf, SparkContext, TaskContext
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.state import PartitionVersion, UpdateTask, Version, VersionLog
-from penstock.streaming import StreamingContext, map_with_state
-from penstock.streaming.batch import SourceOffset, SourceRange
-from penstock.streaming.inputs import InputDStream
+from penstock.streaming import StreamingContext
+from penstock.streaming.core.batch import SourceOffset, SourceRange
+from penstock.streaming.inputs.input import InputDStream
+from penstock.streaming.state import map_with_state
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.state.helpers import add_up

@@ -13,10 +13,10 @@ import pytest
 from penstock.checkpoint.rdd_marks import RddMark, RddMarks
 from penstock.errors import RecoveryMismatchError, StorageError, StreamingError
 from penstock.storage import open_storage
-from penstock.streaming.base import BaseDStream
-from penstock.streaming.look_back import needed_after
-from penstock.streaming.operators import Operator
-from penstock.streaming.state_checkpoint_data import StateCheckpointData
+from penstock.streaming.core.base import BaseDStream
+from penstock.streaming.core.look_back import needed_after
+from penstock.streaming.core.operators import Operator
+from penstock.streaming.state.state_checkpoint_data import StateCheckpointData
 
 COUNTS = Operator("counts", "updateStateByKey")
 
@@ -211,7 +211,7 @@ def test_a_graph_checkpoint_holds_the_operator_alone(place: Place) -> None:
 
 
 def test_log_messages(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "penstock.streaming.checkpoint_data")
+    caplog.set_level(logging.DEBUG, "penstock.streaming.core.checkpoint_data")
     run = Run(place)
     run.batch(2000)
     run.finish(1000)

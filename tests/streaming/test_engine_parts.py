@@ -13,14 +13,14 @@ from pyspark import SparkContext
 
 from penstock.clock import SteadyClock
 from penstock.errors import ConfigError, StorageError
-from penstock.streaming.batch import Batch
-from penstock.streaming.call_site import CallSite
-from penstock.streaming.listener import ListenerBus
-from penstock.streaming.scheduler import job_scheduler
-from penstock.streaming.scheduler.jobs import Job, JobSet
-from penstock.streaming.scheduler.recurring_timer import RecurringTimer
-from penstock.streaming.scheduler.slots import check_slots, task_slots
-from penstock.streaming.transforms import batch_time, takes_time
+from penstock.streaming.core.batch import Batch
+from penstock.streaming.core.call_site import CallSite
+from penstock.streaming.core.listener import ListenerBus
+from penstock.streaming.core.transforms import batch_time, takes_time
+from penstock.streaming.engine import job_scheduler
+from penstock.streaming.engine.jobs import Job, JobSet
+from penstock.streaming.engine.recurring_timer import RecurringTimer
+from penstock.streaming.receivers.slots import check_slots, task_slots
 from penstock.testing import ManualClock
 
 WAIT_S = 10.0

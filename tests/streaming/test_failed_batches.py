@@ -15,8 +15,8 @@ from pyspark import SparkContext
 from penstock.checkpoint import CheckpointLocation
 from penstock.errors import BatchFailedError, ConcurrentDriverError, ConfigError
 from penstock.streaming import StreamingContext
-from penstock.streaming.outputs import ForEachBatch
-from penstock.streaming.scheduler.job_scheduler import JobScheduler
+from penstock.streaming.engine.job_scheduler import JobScheduler
+from penstock.streaming.operations.outputs import ForEachBatch
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.waiting import eventually

@@ -15,7 +15,7 @@ from penstock.errors import StorageError
 from penstock.storage import Storage, open_storage
 from penstock.streaming import StreamingContext
 from penstock.streaming.context import context
-from penstock.streaming.scheduler import engine
+from penstock.streaming.engine import engine
 from penstock.testing import FaultyStorage, ManualClock
 from penstock.testing.faulty_storage import Operation
 from penstock.testing.stepper import Stepper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import BadRecordError, DamagedBlockError, PenstockError
-from penstock.streaming.scheduler.failures import reason_of
+from penstock.streaming.engine.failures import reason_of
 
 OF_USERS = [
     "FileNotFoundError: [Errno 2] No such file or directory: '/models/7.bin'",

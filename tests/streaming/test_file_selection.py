@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.streaming.files.hadoop import is_readable, reading_pattern
-from penstock.streaming.files.selection import FileOffset, ListedFile, TakenFiles, next_offset
+from penstock.streaming.inputs.files.hadoop import is_readable, reading_pattern
+from penstock.streaming.inputs.files.selection import (
+    FileOffset,
+    ListedFile,
+    TakenFiles,
+    next_offset,
+)
 
 INTERVAL_MS = 1000
 REMEMBER_MS = 5000

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from penstock.errors import ConfigError
 from penstock.receivers import read_status
 from penstock.streaming import StreamingContext
-from penstock.streaming.receiver_input import ReceiverInputDStream
+from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.waiting import eventually

@@ -20,7 +20,7 @@ from penstock.errors import (
     StreamingError,
 )
 from penstock.streaming import StreamingContext
-from penstock.streaming.scheduler.job_scheduler import JobScheduler
+from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.waiting import eventually

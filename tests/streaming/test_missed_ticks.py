@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.streaming.base import BaseDStream
-from penstock.streaming.missed_ticks import missed_ticks
-from penstock.streaming.sliding_windows import SlidingWindows
-from penstock.streaming.window_times import window_ends
+from penstock.streaming.core.base import BaseDStream
+from penstock.streaming.core.missed_ticks import missed_ticks
+from penstock.streaming.operations.sliding_windows import SlidingWindows
+from penstock.streaming.operations.window_times import window_ends
 
 ZERO_MS = 1000
 

@@ -30,7 +30,7 @@ from penstock.rate import (
 from penstock.receivers import Command, Receiver, SocketReceiver, TailReceiver
 from penstock.storage import open_storage
 from penstock.streaming import BatchInfo, StreamingContext
-from penstock.streaming.receiver_input import ReceiverInputDStream
+from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.receivers.supervised import newest_command

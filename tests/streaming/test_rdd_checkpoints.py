@@ -14,7 +14,7 @@ from pyspark import RDD, SparkContext
 from penstock.errors import StorageError
 from penstock.storage import open_storage
 from penstock.streaming import ConstantInputDStream, DStream, StreamingContext
-from penstock.streaming.rdd_checkpoints import RddCheckpoints
+from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.faults.driver import Driver
@@ -103,7 +103,7 @@ def test_a_restart_reads_what_was_written(
     sc: SparkContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As in Spark: a window sees an earlier batch as it was computed then."""
-    caplog.set_level(logging.INFO, "penstock.streaming.checkpoint_data")
+    caplog.set_level(logging.INFO, "penstock.streaming.core.checkpoint_data")
     location, answer, out = tmp_path / "location", tmp_path / "answer", tmp_path / "out"
     answer.write_text("then")
 

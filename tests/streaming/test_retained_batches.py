@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint import CheckpointLocation
-from penstock.streaming.batch import SourceOffset, SourceRange
-from penstock.streaming.scheduler.batch_log import BatchLog
+from penstock.streaming.core.batch import SourceOffset, SourceRange
+from penstock.streaming.engine.batch_log import BatchLog
 
 RETAIN = 3
 

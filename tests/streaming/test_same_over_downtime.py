@@ -130,7 +130,7 @@ def run_theirs(sc: SparkContext, root: Path) -> None:
                 ssc._jssc.ssc().scheduler().clock().advance(1000)
                 wanted += 1
                 assert eventually(lambda wanted=wanted: last_time() == wanted, WAIT_S)  # type: ignore[misc]
-            # Its jobs run before its checkpoint is written; one batch behind, all later times would differ.
+            # Its jobs run before its checkpoint is written; one batch behind, all later differ.
             last_checkpoint = place / f"checkpoint-{int(wanted * 1000)}"
             assert eventually(last_checkpoint.exists, WAIT_S)
         finally:

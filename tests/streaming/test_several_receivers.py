@@ -21,8 +21,8 @@ from penstock.journal.layout import WriterId
 from penstock.receivers import Command, Receiver, claim_run, read_status
 from penstock.storage import open_storage
 from penstock.streaming import StreamingContext, StreamingListener
-from penstock.streaming.events import StreamingListenerReceiverStarted
-from penstock.streaming.scheduler.receiver_placement import ReceiverPlacement
+from penstock.streaming.core.events import StreamingListenerReceiverStarted
+from penstock.streaming.receivers.placement import ReceiverPlacement
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.faults.driver import Driver

@@ -29,8 +29,8 @@ from penstock.receivers import (
     read_status,
 )
 from penstock.storage import open_storage
-from penstock.streaming.listener import ListenerBus
-from penstock.streaming.scheduler.receiver_tracker import ReceiverTracker
+from penstock.streaming.core.listener import ListenerBus
+from penstock.streaming.receivers.tracker import ReceiverTracker
 from tests.journal.helpers import read_all
 from tests.receivers.supervised import HASTY, newest_command, override
 from tests.waiting import eventually

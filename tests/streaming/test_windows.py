@@ -15,8 +15,8 @@ from pyspark import SparkContext
 
 from penstock.errors import ConfigError, MissingBlockError, StreamingError
 from penstock.streaming import DStream, State, StateSpec, StreamingContext
-from penstock.streaming.scheduler.due_ticks import DueTick, DueTicks
-from penstock.streaming.window_times import Span, check_duration, step_window
+from penstock.streaming.engine.due_ticks import DueTick, DueTicks
+from penstock.streaming.operations.window_times import Span, check_duration, step_window
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.streaming.file_program import Program, run_batches

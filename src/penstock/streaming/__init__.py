@@ -4,21 +4,21 @@ from penstock.streaming import StreamingContext
 """
 
 from penstock.state import State
-from penstock.streaming.batch import SourceRange
-from penstock.streaming.constant_input import ConstantInputDStream
 from penstock.streaming.context import StreamingContext
-from penstock.streaming.dstream import DStream
-from penstock.streaming.events import (
+from penstock.streaming.core.batch import SourceRange
+from penstock.streaming.core.events import (
     BatchInfo,
     OutputOperationInfo,
     ReceiverInfo,
     StreamInputInfo,
 )
-from penstock.streaming.inputs import InputDStream
-from penstock.streaming.journal_input import JournalInputDStream
-from penstock.streaming.listener import StreamingListener
-from penstock.streaming.receiver_input import ReceiverInputDStream
-from penstock.streaming.state_spec import StateSpec
+from penstock.streaming.core.listener import StreamingListener
+from penstock.streaming.inputs.constant_input import ConstantInputDStream
+from penstock.streaming.inputs.input import InputDStream
+from penstock.streaming.inputs.journal_input import JournalInputDStream
+from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
+from penstock.streaming.operations.dstream import DStream
+from penstock.streaming.operations.state_spec import StateSpec
 
 __all__ = [
     "BatchInfo",

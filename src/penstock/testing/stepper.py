@@ -6,7 +6,7 @@ import threading
 import time
 
 from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
-from penstock.streaming.events import StreamingListenerBatchCompleted
+from penstock.streaming.core.events import StreamingListenerBatchCompleted
 from penstock.testing.manual_clock import ManualClock
 
 __all__ = ["Stepper"]

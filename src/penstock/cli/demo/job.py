@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 
 from penstock.cli.demo.messages import say
 from penstock.streaming import StreamingContext, StreamingListener
-from penstock.streaming.events import (
+from penstock.streaming.core.events import (
     StreamingListenerBatchCompleted,
     StreamingListenerBatchStarted,
     StreamingListenerBatchSubmitted,

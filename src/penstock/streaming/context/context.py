@@ -23,23 +23,23 @@ from penstock.streaming.context.life_cycle import LifeCycle, State
 from penstock.streaming.context.rate_control import RateControl
 from penstock.streaming.context.run_location import RunLocation
 from penstock.streaming.context.shutdown import GracefulShutdown
-from penstock.streaming.graph import DStreamGraph
-from penstock.streaming.graph_checkpoint.checkpoint import Checkpoint
-from penstock.streaming.graph_checkpoint.private_files import open_location
-from penstock.streaming.graph_checkpoint.recreate import (
+from penstock.streaming.core.listener import ListenerBus, StreamingListener
+from penstock.streaming.engine.engine import Engine
+from penstock.streaming.engine.graph import DStreamGraph
+from penstock.streaming.inputs.sources import StreamSources
+from penstock.streaming.operations.outputs import OutputOperation
+from penstock.streaming.recovery.checkpoint import Checkpoint
+from penstock.streaming.recovery.private_files import open_location
+from penstock.streaming.recovery.recreate import (
     find_checkpoint,
     require_checkpoint,
     restore_spark_context,
 )
-from penstock.streaming.graph_checkpoint.run import (
+from penstock.streaming.recovery.run import (
     NoGraphCheckpoints,
     RunCheckpoints,
     keep_graph,
 )
-from penstock.streaming.listener import ListenerBus, StreamingListener
-from penstock.streaming.outputs import OutputOperation
-from penstock.streaming.scheduler.engine import Engine
-from penstock.streaming.sources import StreamSources
 
 __all__ = ["StreamingContext"]
 

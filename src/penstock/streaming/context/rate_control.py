@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from penstock.errors import StreamingError
 from penstock.rate import RateOrder
 from penstock.rate.checks import positive
-from penstock.streaming.graph import DStreamGraph
-from penstock.streaming.inputs import InputDStream
+from penstock.streaming.engine.graph import DStreamGraph
+from penstock.streaming.inputs.input import InputDStream
 
 if TYPE_CHECKING:
-    from penstock.streaming.scheduler.engine import Engine
+    from penstock.streaming.engine.engine import Engine
 
 __all__ = ["RateControl"]
 

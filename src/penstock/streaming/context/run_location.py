@@ -9,7 +9,7 @@ from dataclasses import replace
 from penstock.conf import WRITE_AHEAD_LOG, StreamingSettings
 from penstock.errors import ConfigError
 from penstock.streaming.context.temporary_location import make_temporary_location
-from penstock.streaming.graph import DStreamGraph
+from penstock.streaming.engine.graph import DStreamGraph
 
 __all__ = ["RunLocation"]
 

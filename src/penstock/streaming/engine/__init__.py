@@ -1,0 +1,1 @@
+"""Plans batches, runs their jobs on Spark, commits them."""

@@ -1,0 +1,233 @@
+"""The engine of one started program: generator, scheduler and receivers, wired and run together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from pyspark import SparkContext
+
+from penstock.checkpoint import CheckpointLocation
+from penstock.clock import Clock, SteadyClock
+from penstock.conf import StreamingSettings
+from penstock.journal import CommitPolicy
+from penstock.rate import RATES_KEY, RateOrder, RateOrders
+from penstock.receivers import ReceiverSettings, poll_interval_ms, receiver_bounds
+from penstock.storage import open_storage
+from penstock.storage.trust import check_trusted
+from penstock.streaming.core.events import StreamingListenerStreamingStarted
+from penstock.streaming.core.executors import has_executors
+from penstock.streaming.core.listener import ListenerBus
+from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
+from penstock.streaming.engine.batch_log import BatchLog
+from penstock.streaming.engine.graph import DStreamGraph
+from penstock.streaming.engine.job_generator import JobGenerator
+from penstock.streaming.engine.job_scheduler import JobScheduler
+from penstock.streaming.engine.jobs import JobSet
+from penstock.streaming.engine.rate_manager import RateManager
+from penstock.streaming.engine.shared_location import check_shared
+from penstock.streaming.inputs.journal_input import JournalPlace
+from penstock.streaming.receivers.tracker import ReceiverTracker
+from penstock.streaming.recovery.run import RunCheckpoints
+
+__all__ = ["Engine"]
+
+_log = logging.getLogger(__name__)
+_RECEIVER_STOP_S = 10.0
+_LISTED_WITHIN_S = 2.0
+"""A batch that waited longer to run is checked for another driver again."""
+
+
+class Engine:
+    """Runs a graph on a checkpoint location, which it drives until it is stopped.
+
+    Args:
+        on_error: told of errors that the program survives.
+        on_end: told of the error that ends it: stop the engine, in a thread of its own.
+        graph_checkpoints: keeps the graph there, or not: the engine starts and stops it.
+
+    Raises:
+        ConcurrentDriverError: another driver uses the location.
+        ConfigError, CheckpointError: see StreamingContext.start.
+    """
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        graph: DStreamGraph,
+        location: CheckpointLocation,
+        clock: Clock,
+        bus: ListenerBus,
+        settings: StreamingSettings,
+        on_error: Callable[[BaseException], None],
+        on_end: Callable[[BaseException], None],
+        graph_checkpoints: RunCheckpoints,
+    ) -> None:
+        self._on_end = on_end
+        on_batch_error = on_error if settings.on_batch_failure == "continue" else self._end
+        self._location = location
+        self._bus = bus
+        self._clock = clock
+        self._graceful_timeout_s = (
+            settings.graceful_stop_timeout_ms or 10 * graph.batch_interval_ms
+        ) / 1000
+        recovery = location.acquire(settings.min_batches_to_retain)
+        try:
+            if graph.is_written_by_executors and has_executors(sc):
+                check_shared(sc, location.storage)
+            stored = graph.stored_state
+            if stored or graph.writes_rdds:
+                check_trusted(location.url)
+            if stored:
+                state = open_storage(f"{location.url}/state", private=True)
+                check_trusted(state.url)
+                for operator in stored:
+                    operator.open_state(state)
+            log = BatchLog(
+                location,
+                recovery,
+                inputs=[stream.name for stream in graph.inputs],
+                operators=graph.operators.all(),
+            )
+            graph.check_offsets(log.ends)
+            place = JournalPlace(
+                open_storage(f"{location.url}/journal"),
+                location.read_id(),
+                lambda: log.oldest_ends,
+            )
+            graph.open_journals(place, log.ends)
+            if graph.writes_rdds:
+                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
+            self._rates = RateManager(
+                graph.inputs,
+                graph.batch_interval_ms,
+                settings.rate,
+                dict(sc.getConf().getAll()),
+                RateOrders(location.storage),
+                log.newest_conf(RATES_KEY),
+            )
+            self._receiver_settings = _receiver_settings(settings, location)
+            self._tracker = ReceiverTracker(
+                sc,
+                graph.receiver_inputs,
+                self._receiver_settings,
+                bus,
+                on_error,
+                self._rates.receive_limit,
+            )
+        except BaseException:
+            location.release()
+            raise
+        steady = SteadyClock(clock)
+        self._scheduler = JobScheduler(
+            sc,
+            steady,
+            bus,
+            settings.concurrent_jobs,
+            check_sole=lambda: log.check_sole(_LISTED_WITHIN_S),
+            on_success=self._batch_done,
+            on_failure=lambda job_set: self._generator.batch_failed(job_set),
+            on_end=lambda: self._generator.batch_ended(),
+            on_batch_error=on_batch_error,
+            on_fenced=self._end,
+            find_damage=graph.find_damage,
+        )
+        self._generator = JobGenerator(
+            graph,
+            log,
+            self._rates,
+            clock,
+            steady,
+            concurrent=settings.concurrent_jobs,
+            submit=self._scheduler.submit,
+            checkpoint_graph=graph_checkpoints.write,
+            supersede_graph=graph_checkpoints.supersede,
+            on_batch_error=on_batch_error,
+            on_error=self._end,
+        )
+        self._graph_checkpoints = graph_checkpoints
+
+    def start(self) -> None:
+        """Run what was cut off, then start receivers and batches."""
+        self._bus.post(StreamingListenerStreamingStarted(self._clock.time_ms()))
+        self._graph_checkpoints.start(self._location.storage, self._generator.checkpoint_written)
+        self._generator.start()
+        self._tracker.start()
+        self._rates.start(self._tracker.limit, self._receiver_settings.poll_ms)
+
+    def order_rate(self, stream: str, change: Callable[[RateOrder], RateOrder]) -> None:
+        """Change the limit of an input; see RateManager.order."""
+        self._rates.order(stream, change)
+
+    def stop(self, *, graceful: bool) -> None:
+        """Stop receivers, planning and jobs, in that order; graceful lets received data through."""
+        deadline_s = time.monotonic() + self._graceful_timeout_s
+        self._rates.stop()
+        try:
+            self._tracker.stop(_RECEIVER_STOP_S)
+        except Exception:
+            _log.exception("Receivers were stopped by force")
+
+        def wait_idle() -> bool:
+            return self._scheduler.wait_idle(max(0.0, deadline_s - time.monotonic()))
+
+        if not self._generator.stop(wait_idle if graceful else None):
+            _log.warning(
+                "Stopped after %g s with batches unfinished; they run again after a "
+                "restart (spark.streaming.gracefulStopTimeout)",
+                self._graceful_timeout_s,
+            )
+        running = self._scheduler.stop()
+        self._graph_checkpoints.stop()
+        try:
+            self._generator.close()
+        except Exception as error:  # the next run releases what this one does not
+            _log.warning("What the last batches no longer need is kept: %s", error)
+        finally:
+            self._release_location(running)
+
+    def _release_location(self, running: list[threading.Thread]) -> None:
+        """Let another driver in when the last job has ended: until then it may write."""
+        if not running:
+            self._location.release()
+            return
+
+        def wait() -> None:
+            for thread in running:
+                thread.join()
+            self._location.release()
+
+        if threading.current_thread() not in running:
+            _log.warning(
+                "%d job(s) did not end when they were cancelled; checkpoint location %s stays "
+                "locked until they do",
+                len(running),
+                self._location.url,
+            )
+        threading.Thread(target=wait, name="penstock-release", daemon=True).start()
+
+    def _end(self, error: BaseException) -> None:
+        """End the program for an error: plan and run nothing more, and be stopped."""
+        self._generator.halt()
+        self._scheduler.halt()
+        self._on_end(error)
+
+    def _batch_done(self, job_set: JobSet) -> None:
+        self._generator.batch_done(job_set)
+        self._rates.batch_done(job_set)
+
+
+def _receiver_settings(
+    settings: StreamingSettings, location: CheckpointLocation
+) -> ReceiverSettings:
+    return ReceiverSettings(
+        commit=CommitPolicy(block_interval_ms=settings.block_interval_ms),
+        compression=settings.journal_compression,
+        restart_delay_ms=settings.receiver_restart_delay_ms,
+        sync=settings.write_ahead_log is not False,
+        poll_ms=poll_interval_ms(location.url),
+        bounds=receiver_bounds(settings.journal_max_bytes, settings.journal_max_lag),
+        when_full=settings.journal_when_full,
+    )

@@ -1,0 +1,349 @@
+"""The graph of a program: its inputs, its outputs, and all streams between them. Pickles whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError, StreamingError
+from penstock.streaming.core.base import BaseDStream
+from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
+from penstock.streaming.core.events import StreamInputInfo
+from penstock.streaming.core.look_back import needed_after
+from penstock.streaming.core.missed_ticks import missed_ticks
+from penstock.streaming.core.operators import Operators
+from penstock.streaming.inputs.input import InputDStream, QueueInputDStream
+from penstock.streaming.inputs.journal_input import JournalInputDStream, JournalPlace
+from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
+from penstock.streaming.inputs.shared_journal import SharedJournalDStream
+from penstock.streaming.operations.outputs import OutputOperation
+from penstock.streaming.state.state_in_rdds import RddStateDStream
+from penstock.streaming.state.stored_state import StoredStateStream
+
+if TYPE_CHECKING:
+    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
+
+__all__ = ["DStreamGraph"]
+
+_log = logging.getLogger(__name__)
+
+
+class DStreamGraph:
+    """Source: ``org.apache.spark.streaming.DStreamGraph``."""
+
+    def __init__(self, batch_interval_ms: int) -> None:
+        self.batch_interval_ms = batch_interval_ms
+        self.inputs: list[InputDStream] = []
+        self.outputs: list[OutputOperation] = []
+        self.operators = Operators()
+        self._remember_ms: int | None = None  # what the program asked for
+        self._batches: dict[int, Batch] = {}  # by time, ascending; those that are remembered
+        self._rdds: RddCheckpoints | None = None
+        self.is_kept = False
+        """Whether the graph is read back after a restart, so inputs must not depend on memory."""
+
+    @property
+    def needs_every_tick(self) -> bool:
+        """Whether a tick that comes late must have a batch of its own."""
+        return any(stream.needs_every_tick for stream in self.streams())
+
+    @property
+    def writes_rdds(self) -> bool:
+        """Whether RDD checkpoints are written."""
+        return any(stream.writes_rdds for stream in self.streams())
+
+    @property
+    def is_written_by_executors(self) -> bool:
+        """Whether tasks write to the checkpoint location: blocks, dead letters, state, RDDs."""
+        journals = any(isinstance(stream, JournalInputDStream) for stream in self.inputs)
+        return journals or self.writes_rdds or bool(self.stored_state)
+
+    @property
+    def receiver_inputs(self) -> list[ReceiverInputDStream]:
+        """The inputs that the program's own receivers feed."""
+        return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
+
+    @property
+    def shared_journals(self) -> list[SharedJournalDStream]:
+        """The inputs that read journals of others."""
+        return [i for i in self.inputs if isinstance(i, SharedJournalDStream)]
+
+    @property
+    def stored_state(self) -> list[StoredStateStream]:
+        """The streams that keep state on the checkpoint location, parents first."""
+        return [s for s in reversed(list(self.streams())) if isinstance(s, StoredStateStream)]
+
+    def has_queue(self) -> bool:
+        """Whether an input holds its data in this process's memory only."""
+        return any(isinstance(stream, QueueInputDStream) for stream in self.inputs)
+
+    def add_input(self, stream: InputDStream) -> None:
+        """Add an input; its name must be its own."""
+        if any(known.name == stream.name for known in self.inputs):
+            raise StreamingError(
+                f"two inputs are named {stream.name!r}",
+                operation="add input",
+                ids={"stream": stream.name},
+                hint="give each input a name of its own (name=)",
+            )
+        self.inputs.append(stream)
+
+    def add_output(self, output: OutputOperation) -> None:
+        """Add an output operation."""
+        output.parent.ssc.check_extensible("add an output operation")
+        self.outputs.append(output)
+
+    def validate(self) -> None:
+        """Check that there is something to run.
+
+        Raises:
+            StreamingError: no output operation was registered.
+        """
+        if not self.outputs:
+            raise StreamingError(
+                "No output operations registered, so nothing to execute",
+                operation="start",
+                hint="call foreachRDD, foreachBatch or pprint on a stream",
+            )
+
+    def streams(self) -> Iterator[BaseDStream]:
+        """Yield every stream of the graph once, each before its parents."""
+        seen: set[int] = set()
+        ordered: list[BaseDStream] = []
+        waiting: list[tuple[BaseDStream, bool]] = [
+            (stream, False) for stream in (*self.inputs, *(o.parent for o in self.outputs))
+        ]
+        while waiting:
+            stream, parents_done = waiting.pop()
+            if parents_done:
+                ordered.append(stream)
+            elif id(stream) not in seen:
+                seen.add(id(stream))
+                waiting.append((stream, True))
+                waiting.extend((parent, False) for parent in stream.parents)
+        yield from reversed(ordered)
+
+    def remember(self, duration_ms: int) -> None:
+        """Keep every stream's RDDs and records for that long at least.
+
+        Raises:
+            StreamingError: that was said before.
+        """
+        if self._remember_ms is not None:
+            raise StreamingError(
+                f"Remember duration already set as {self._remember_ms} ms. Cannot set it again.",
+                operation="remember",
+                hint="call remember() once",
+            )
+        self._remember_ms = duration_ms
+
+    def initialize(self, zero_ms: int) -> None:
+        """Begin at that time: give every stream its zero time and how long it remembers."""
+        for stream in self.streams():
+            stream.initialize(zero_ms)
+            stream.remember(self._remember_ms or 0)
+            for parent in stream.parents:
+                parent.remember(stream.parent_remember_ms)
+
+    def attach(self, ssc: StreamingContext) -> None:
+        """Give a graph that was unpickled its context."""
+        for stream in self.streams():
+            stream.attach(ssc)
+
+    def check_offsets(self, starts: tuple[SourceOffset, ...]) -> None:
+        """Refuse offsets of other inputs at start, not in a batch; raises RecoveryMismatchError."""
+        for stream, start in zip(self.inputs, starts, strict=True):
+            stream.check_offset(start)
+
+    def open_journals(self, place: JournalPlace, starts: tuple[SourceOffset, ...]) -> None:
+        """Have every input that reads a journal open it; raises as JournalInputDStream does."""
+        for stream, start in zip(self.inputs, starts, strict=True):
+            if isinstance(stream, JournalInputDStream):
+                stream.open_journal(place, start)
+
+    def plan(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
+        """Return what the batch of that time could take of each input, all after ``starts``."""
+        pairs = zip(self.inputs, starts, strict=True)
+        return tuple(SourceRange(start, i.latest_offset(start, time_ms)) for i, start in pairs)
+
+    def plan_missed(
+        self, time_ms: int, starts: tuple[SourceOffset, ...]
+    ) -> tuple[SourceRange, ...]:
+        """Return what the batch of a tick takes that passed without one."""
+        pairs = zip(self.inputs, starts, strict=True)
+        return tuple(SourceRange(start, i.missed_offset(start, time_ms)) for i, start in pairs)
+
+    def missed_ticks(self, starts: tuple[SourceOffset, ...], passed: range) -> list[int]:
+        """Return which of the ticks that passed without a batch need one.
+
+        ``starts`` is where the next batch begins. Batches before are those that are remembered.
+        """
+        streams = list(self.streams())
+        if not passed or not any(stream.has_windows for stream in streams):
+            return []
+        batches = dict(self._batches)
+        taken: dict[BaseDStream, set[int]] = {
+            stream: {
+                *stream.missed_times(start, passed),
+                *(t for t, batch in batches.items() if stream.has_records(batch.sources[place])),
+            }
+            for place, (stream, start) in enumerate(zip(self.inputs, starts, strict=True))
+        }
+        return missed_ticks(streams, taken, passed)
+
+    def has_records(self, planned: tuple[SourceRange, ...]) -> bool:
+        """Whether any input has records in the ranges that were planned."""
+        pairs = zip(self.inputs, planned, strict=True)
+        return any(stream.has_records(source) for stream, source in pairs)
+
+    def begin(self, batch: Batch) -> None:
+        """Tell every input which records the batch takes."""
+        self._batches[batch.time_ms] = batch
+        for stream, planned in zip(self.inputs, batch.sources, strict=True):
+            stream.set_range(batch.time_ms, planned)
+
+    def state_updates(self, batch: Batch) -> Callable[[], None] | None:
+        """Return what brings all state to that of the batch, None where it changes none."""
+        changing = [s for s in self.stored_state if s.get_or_compute(batch.time_ms) is not None]
+
+        def update() -> None:
+            for stream in changing:
+                stream.update_state(batch.time_ms)
+
+        return update if changing else None
+
+    def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
+        """Tell every stream where RDD checkpoints are."""
+        self._rdds = place
+        for stream in self.streams():
+            stream.open_rdd_checkpoints(place)
+
+    def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
+        """Have streams take up what a run before left.
+
+        Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
+
+        Raises:
+            CheckpointError: it cannot; says why.
+        """
+        for stream in self.streams():
+            stream.restore_checkpoint_data(done_ms, planned_ms)
+
+    def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
+        """Have batches see an earlier run's, as far as they look back from ``done_ms``.
+
+        Raises:
+            PenstockError: records that should be there are not.
+        """
+        needed = needed_after(self.streams(), done_ms)
+        for batch in earlier:
+            self._batches[batch.time_ms] = batch
+            self._restore(batch, needed)
+
+    def _restore(self, batch: Batch, needed: Mapping[BaseDStream, int]) -> None:
+        for stream, taken in zip(self.inputs, batch.sources, strict=True):
+            stream.recall(taken)
+            if batch.time_ms <= needed[stream]:
+                continue
+            if stream.can_read_again(taken):
+                stream.set_range(batch.time_ms, taken)
+            else:
+                _log.warning(
+                    "The records of batch %d (%d ms) of stream %s are gone, because no window "
+                    "needed them before; windows and state that reach back to it lack them",
+                    batch.id,
+                    batch.time_ms,
+                    stream.name,
+                )
+
+    def times_between(self, after_ms: int, until_ms: int) -> list[int]:
+        """Return the times of remembered batches with ``after_ms < time <= until_ms``."""
+        return sorted(t for t in list(self._batches) if after_ms < t <= until_ms)
+
+    def looks_back_to(self, done_ms: int) -> int:
+        """Return the time after which batches are needed when those up to ``done_ms`` are done."""
+        recalled = (done_ms - stream.recall_ms for stream in self.inputs)
+        return min([done_ms, *needed_after(self.streams(), done_ms).values(), *recalled])
+
+    def state_begins_at(self, done_ms: int) -> int:
+        """Return the time after which batches are needed to make state again."""
+        needed = needed_after(self.streams(), done_ms)
+        return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in self._rdd_states())])
+
+    @property
+    def oldest_id(self) -> int | None:
+        """The id of the oldest batch that is remembered."""
+        return min((batch.id for batch in list(self._batches.values())), default=None)
+
+    def input_infos(self, batch: Batch) -> dict[int, StreamInputInfo]:
+        """Return what the batch takes of each input that reports it, by the input's id."""
+        pairs = zip(self.inputs, batch.sources, strict=True)
+        return {
+            stream.id: StreamInputInfo(
+                stream.id, stream.name, stream.record_count(planned), stream.metadata(planned)
+            )
+            for stream, planned in pairs
+            if stream.reports_input
+        }
+
+    def find_damage(self, batch: Batch, error: str) -> PenstockError | None:
+        """Return what is damaged of the files of a batch that the text of an error names."""
+        pairs = zip(self.inputs, batch.sources, strict=True)
+        damages = (stream.find_damage(planned, error) for stream, planned in pairs)
+        return next((damage for damage in damages if damage is not None), None)
+
+    def update_checkpoint_data(self, batch: Batch) -> None:
+        """Make durable what a restart needs of a batch, which is to be committed.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        for stream in self.streams():
+            if stream.checkpoint_data is not None:
+                stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
+
+    def forget(self, ended_ms: int) -> None:
+        """Forget the RDDs that no batch of this run needs when none up to that time runs."""
+        needed = needed_after(self.streams(), ended_ms)
+        for stream in self.streams():
+            _attempt(stream, partial(stream.clear_metadata, ended_ms))
+        for stateful in self._rdd_states():
+            stateful.forget_rdds(needed[stateful])
+
+    def release(self, done_ms: int) -> None:
+        """Give up what no batch needs, in any run, when those up to that time are done.
+
+        What cannot be deleted now is tried again with the next call.
+        """
+        needed = needed_after(self.streams(), done_ms)
+        if self._rdds is not None:
+            self._rdds.sweep(done_ms, self.operators.is_abandoned)
+        for stream in self.streams():
+            _attempt(stream, partial(stream.clear_checkpoint_data, done_ms, needed[stream]))
+        free_ms = [min(needed[i], done_ms - i.remember_ms) for i in self.inputs]
+        for source, until_ms in zip(self.inputs, free_ms, strict=True):
+            _attempt(source, partial(source.release_ranges, until_ms))
+        recalled_ms = min(done_ms - source.recall_ms for source in self.inputs)
+        for time_ms in self.times_between(-1, min([recalled_ms, *free_ms])):
+            del self._batches[time_ms]
+
+    def _rdd_states(self) -> list[RddStateDStream]:
+        return [stream for stream in self.streams() if isinstance(stream, RddStateDStream)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_batches": {}, "_rdds": None}
+
+
+def _attempt(stream: BaseDStream, clean_up: Callable[[], None]) -> None:
+    """Clean up for a stream; what fails is told, and tried again when the next batch is done."""
+    try:
+        clean_up()
+    except PenstockError as error:
+        _log.warning(
+            "Something that stream %s no longer needs cannot be deleted now: %s",
+            getattr(stream, "name", type(stream).__name__),
+            error,
+        )

@@ -1,0 +1,372 @@
+"""The JobGenerator: plans a batch at each tick of the batch interval and makes its jobs.
+
+A batch is planned when it can run, not before. While the batches before it still run, ticks that
+come are merged into the latest one, so a program that falls behind takes larger batches from the
+journal instead of queueing late ones, and a restart has few batches to run again. A graph with
+windows has its ticks kept instead: each is planned later, and takes what is there by then
+(docs/adr/0001-batches-are-planned-when-they-can-run.md).
+
+One thread (the event loop) does all planning and all clearing up, in the order of the events, so
+nothing of a batch's bookkeeping needs a lock. The order within a tick is the protocol's: see how
+far every input can go and may go, write offsets/N, then make the jobs and submit them.
+
+Source: ``org.apache.spark.streaming.scheduler.JobGenerator``.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from penstock.clock import Clock, SteadyClock
+from penstock.errors import BatchFailedError, LogGapError
+from penstock.streaming.core.batch import Batch, InputLimit
+from penstock.streaming.engine.batch_log import BatchLog
+from penstock.streaming.engine.due_ticks import DueTick, DueTicks
+from penstock.streaming.engine.failures import batch_failed
+from penstock.streaming.engine.graph import DStreamGraph
+from penstock.streaming.engine.jobs import Job, JobSet, jobs_after
+from penstock.streaming.engine.rate_manager import BatchPlan, RateManager
+from penstock.streaming.engine.recurring_timer import RecurringTimer
+
+__all__ = ["JobGenerator"]
+
+_log = logging.getLogger(__name__)
+_SAY_LATE_EVERY_MS = 60_000
+
+
+class JobGenerator:
+    """Drives a graph.
+
+    Args:
+        submit: takes the job set of each planned batch; ``batch_done`` is called for it when it
+            ended well, ``batch_failed`` when it did not, and then ``batch_ended``.
+        rates: bounds what each batch takes.
+        clock: gives batches their times.
+        steady: tells how late they are.
+        concurrent: how many batches may run at once.
+        checkpoint_graph: may have a graph checkpoint written, at the start, when a batch was
+            planned and again when it is done; called with its time in ms, the times of all batches
+            that are not done, and whether it is.
+        supersede_graph: has graph checkpoints of another graph replaced; called when a batch was
+            planned, before its jobs are made, with its time in ms and the times as above.
+        on_batch_error: told when the jobs of a batch cannot be made.
+        on_error: told when planning failed; no batch is planned after that.
+    """
+
+    def __init__(
+        self,
+        graph: DStreamGraph,
+        log: BatchLog,
+        rates: RateManager,
+        clock: Clock,
+        steady: SteadyClock,
+        *,
+        concurrent: int,
+        submit: Callable[[JobSet], None],
+        checkpoint_graph: Callable[[int, tuple[int, ...], bool], None],
+        supersede_graph: Callable[[int, tuple[int, ...]], None],
+        on_batch_error: Callable[[BaseException], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._graph = graph
+        self._log = log
+        self._rates = rates
+        self._clock = clock
+        self._steady = steady
+        self._submit = submit
+        self._checkpoint_graph = checkpoint_graph
+        self._supersede_graph = supersede_graph
+        self._on_batch_error = on_batch_error
+        self._on_error = on_error
+        self._halted = False
+        self._say_late_from_ms = 0
+        self._rest_planned = False
+        self._room = concurrent
+        self._due = DueTicks(keep_all=graph.needs_every_tick)
+        self._newest_ms = log.last_time_ms  # the time of the newest planned batch
+        self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._loop = threading.Thread(
+            target=self._run_events, name="penstock-generator", daemon=True
+        )
+        self._timer = RecurringTimer(
+            clock,
+            graph.batch_interval_ms,
+            lambda time_ms: self._events.put(partial(self._tick, time_ms)),
+            "penstock-batch-timer",
+        )
+
+    def start(self) -> None:
+        """Run the batches again that were cut off, then plan a new one at each interval.
+
+        Raises:
+            RecoveryMismatchError: what was planned does not fit the program's inputs.
+        """
+        again = self._log.take_up()
+        first_ms = self._first_tick()
+        self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
+        self._restore(again)
+        self._due.put_first(self._missed_before(first_ms))
+        committed_ms = self._log.newest_committed_ms
+        begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
+        for stream in self._graph.stored_state:
+            stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms)
+        # Before any batch, but after all that a graph which is read back finds in the location.
+        self._do_checkpoint(first_ms - self._graph.batch_interval_ms, done=False)
+        for batch in again:
+            _log.warning(
+                "Batch %d (%d ms) runs again: it was planned, and nothing says that it was done "
+                "(there is no commits/%d)",
+                batch.id,
+                batch.time_ms,
+                batch.id,
+            )
+            self._make_jobs(batch, self._steady.time_ms(), {})
+        self._events.put(self._generate_due)
+        self._loop.start()
+        self._timer.start(first_ms)
+
+    def batch_done(self, job_set: JobSet) -> None:
+        """Commit a batch whose jobs all ended well; called by the thread of its last job."""
+        self._graph.update_checkpoint_data(job_set.batch)
+        self._log.commit(job_set.batch)
+        self._events.put(partial(self._do_checkpoint, job_set.batch.time_ms, done=True))
+
+    def batch_failed(self, job_set: JobSet) -> None:
+        """Take note of a batch that is not committed, because a job or the commit failed."""
+        self._log.fail(job_set.batch)
+
+    def halt(self) -> None:
+        """Plan no more batches."""
+        self._halted = True
+
+    def checkpoint_written(self, time_ms: int, clear_checkpoint_data_later: bool) -> None:
+        """Learn that a graph checkpoint is durable; called by its writer's thread.
+
+        Spark clears now what only older checkpoints needed. Here nothing waits for that: what
+        batches need is told by the logs, which are written before.
+        """
+        if clear_checkpoint_data_later:
+            _log.debug("Batch of %d ms is done, and its graph checkpoint durable", time_ms)
+
+    def batch_ended(self) -> None:
+        """Make room for the next batch; called when all jobs of a batch ended, well or not."""
+        self._events.put(self._forget)
+        self._events.put(self._make_room)
+
+    def stop(self, wait_idle: Callable[[], bool] | None) -> bool:
+        """Stop planning. With ``wait_idle``, first plan all that is received, and let it be done.
+
+        That is batch after batch where limits cut them, as long as ``wait_idle`` returns True.
+
+        Returns:
+            Whether all of it was done (``wait_idle`` says so), True without ``wait_idle``.
+        """
+        next_ms = self._timer.stop()
+        done = True
+        if wait_idle is not None:
+            done = wait_idle()
+            rest = True
+            while done and rest:
+                rest = self._plans_rest(next_ms)
+                done = wait_idle()  # also without a rest: ticks that were due were planned
+                next_ms += self._graph.batch_interval_ms
+        else:
+            self._halted = True
+        self._events.put(None)
+        if self._loop.ident is not None:  # None: the program failed before it came to that
+            self._loop.join()
+        return done
+
+    def close(self) -> None:
+        """Release what is done, when all jobs have ended; no other driver may have taken over."""
+        self._log.check_sole(0.0)
+        self._release()
+
+    def _first_tick(self) -> int:
+        """Return the time of the first batch: after the run before, whatever the clock says."""
+        now_ms, interval_ms = self._clock.time_ms(), self._graph.batch_interval_ms
+        after_ms = max(now_ms, self._newest_ms)
+        first_ms = self._timer.first_tick_after(after_ms, self._log.zero_ms or 0)
+        if first_ms - now_ms > interval_ms:
+            _log.warning(
+                "The newest batch is of %d ms, %.0f s ahead of the clock of this machine, which "
+                "was ahead once, or is behind now. Batches go on after that one, one each %g s, "
+                "with times ahead of the clock; windows and timeouts of state go by them",
+                self._newest_ms,
+                (self._newest_ms - now_ms) / 1000,
+                interval_ms / 1000,
+            )
+        return first_ms
+
+    def _restore(self, again: Sequence[Batch]) -> None:
+        """Take up the run before: its state, what is committed already, what is looked back to."""
+        for batch in again:
+            self._graph.begin(batch)
+        done_ms = again[0].time_ms - 1 if again else max(self._newest_ms, 0)
+        self._graph.restore_checkpoint_data(done_ms, self._log.last_time_ms)
+        needed_after_ms = self._graph.looks_back_to(done_ms)
+        if needed_after_ms >= done_ms:
+            return
+        earlier, complete = self._log.read_since(needed_after_ms)
+        if not complete:
+            self._note_gone(earlier[0].time_ms if earlier else done_ms, done_ms)
+        self._graph.restore([batch for batch in earlier if batch not in again], done_ms)
+
+    def _missed_before(self, next_ms: int) -> list[DueTick]:
+        """Return which ticks between the newest batch and ``next_ms`` need batches of their own.
+
+        docs/adr/0007-missed-slides.md says which do, and why.
+        """
+        interval_ms = self._graph.batch_interval_ms
+        first_ms = next_ms - (next_ms - self._newest_ms - 1) // interval_ms * interval_ms
+        passed = range(first_ms, next_ms, interval_ms)
+        missed = self._graph.missed_ticks(self._log.ends, passed) if passed else []
+        if missed:
+            _log.info(
+                "%d batches are made for windows that ended between %d ms and %d ms, while no "
+                "batches were planned",
+                len(missed),
+                self._newest_ms,
+                next_ms,
+            )
+        now_ms = self._steady.time_ms()
+        return [DueTick(time_ms, now_ms, is_missed=True) for time_ms in missed]
+
+    def _note_gone(self, first_ms: int, done_ms: int) -> None:
+        """Say that batches before ``first_ms`` are needed and gone; raise when state is."""
+        if (state_ms := self._graph.state_begins_at(done_ms)) < first_ms:
+            raise LogGapError(
+                f"state was kept at {state_ms} ms, and the batches after it, before {first_ms} ms, "
+                "are no longer in the offset log",
+                operation="recover state",
+                hint="restore the offset log from a backup, or start with a new checkpoint "
+                "location",
+            )
+        _log.warning(
+            "Windows reach back to %d ms, and the batches before %d ms are no longer in the "
+            "offset log; windows that reach back to them lack their records",
+            self._graph.looks_back_to(done_ms),
+            first_ms,
+        )
+
+    # -- the event loop's thread --
+
+    def _run_events(self) -> None:
+        while (event := self._events.get()) is not None:
+            try:
+                event()
+            except BatchFailedError as e:
+                _log.exception("Error generating jobs")
+                self._on_batch_error(e)
+            except Exception as e:
+                # What cannot be planned or made durable now must not be passed over: plan no more.
+                self._halted = True
+                _log.exception("The job generator failed, and plans no more batches")
+                self._on_error(e)
+
+    def _tick(self, time_ms: int) -> None:
+        late_since_ms = self._due.late_since_ms
+        if late_since_ms is not None and time_ms >= self._say_late_from_ms:
+            self._say_late_from_ms = time_ms + _SAY_LATE_EVERY_MS
+            _log.warning(
+                "The batches take longer than the batch interval of %d ms: ticks wait since %d ms",
+                self._graph.batch_interval_ms,
+                late_since_ms,
+            )
+        self._due.add(time_ms, min(time_ms, self._steady.time_ms()))
+        self._generate_due()
+
+    def _make_room(self) -> None:
+        self._room += 1
+        self._generate_due()
+
+    def _generate_due(self) -> None:
+        while self._room > 0 and (tick := self._due.take()) is not None:
+            self._generate(tick)
+
+    def _generate(self, tick: DueTick) -> None:
+        if self._halted:
+            return
+        if tick.is_missed:
+            self._begin(tick, self._plan_missed(tick.time_ms))
+        elif not tick.follows_missed and (missed := self._missed_before(tick.time_ms)):
+            self._due.put_first([*missed, tick._replace(follows_missed=True)])
+        else:
+            self._begin(tick, self._plan(tick.time_ms))
+
+    def _plan_missed(self, time_ms: int) -> BatchPlan:
+        return self._rates.plan_missed(self._graph.plan_missed(time_ms, self._log.ends))
+
+    def _plan(self, time_ms: int) -> BatchPlan:
+        return self._rates.plan(self._graph.plan(time_ms, self._log.ends))
+
+    def _begin(self, tick: DueTick, plan: BatchPlan) -> None:
+        batch = self._log.plan(
+            tick.time_ms, plan.sources, self._rates.conf(), self._graph.oldest_id
+        )
+        self._newest_ms = batch.time_ms
+        self._supersede_graph(batch.time_ms, self._log.unfinished_ms())
+        try:
+            self._make_jobs(batch, tick.since_ms, plan.limits)
+        finally:
+            self._do_checkpoint(batch.time_ms, done=False)
+        self._release()
+
+    def _generate_rest(self, time_ms: int) -> None:
+        """Plan what is due, and one more batch if an input has more than the last one took."""
+        while (tick := self._due.take()) is not None:
+            self._generate(tick)
+        plan = self._plan(time_ms)
+        if self._graph.has_records(plan.sources) and not self._halted:
+            self._begin(DueTick(time_ms, self._steady.time_ms()), plan)
+            self._rest_planned = True
+
+    def _make_jobs(self, batch: Batch, due_ms: int, limits: Mapping[str, InputLimit]) -> None:
+        try:
+            self._graph.begin(batch)
+            jobs = [
+                Job(batch, number, output.call_site, run)
+                for number, output in enumerate(self._graph.outputs)
+                if (run := output.job(batch)) is not None
+            ]
+            if (update := self._graph.state_updates(batch)) is not None:
+                jobs = jobs_after(update, batch, jobs)
+            inputs = self._graph.input_infos(batch)
+        except Exception as e:  # a user's function of RDDs runs in here
+            self._log.fail(batch)
+            what = f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made"
+            raise batch_failed(what, batch, e, "make jobs") from e
+        self._log.run(batch)
+        self._submit(JobSet(batch, jobs, inputs, due_ms, self._steady.time_ms(), limits))
+        self._room -= 1
+
+    def _forget(self) -> None:
+        """Forget the RDDs that no batch of this run needs any more."""
+        if (newest := self._log.newest_ended()) is not None:
+            self._graph.forget(newest.time_ms)
+
+    def _release(self) -> None:
+        """Retire what no batch of this run or another needs any more."""
+        if (newest := self._log.release()) is not None:
+            self._graph.release(newest.time_ms)
+            self._log.retire()
+
+    def _do_checkpoint(self, time_ms: int, *, done: bool) -> None:
+        self._checkpoint_graph(time_ms, self._log.unfinished_ms(), done)
+
+    def _plans_rest(self, time_ms: int) -> bool:
+        """Have the loop plan one of the last batches; return whether there was one to plan."""
+        self._rest_planned = False
+        self._events.put(partial(self._generate_rest, time_ms))
+        self._sync()
+        return self._rest_planned
+
+    def _sync(self) -> None:
+        """Wait until the loop has done all that was put before."""
+        reached = threading.Event()
+        self._events.put(reached.set)
+        reached.wait()

@@ -1,0 +1,229 @@
+"""The JobScheduler: runs the jobs of planned batches on Spark, in order, and commits each batch.
+
+A batch is committed when all its jobs ended well. A job that raises leaves its batch uncommitted,
+to run again after a restart. What becomes of the batches after it is for ``on_batch_error`` to say,
+which may ``halt`` the scheduler.
+
+Source: ``org.apache.spark.streaming.scheduler.JobScheduler``.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from pyspark import SparkContext
+
+from penstock.clock import SteadyClock
+from penstock.errors import ConcurrentDriverError, PenstockError, StorageError
+from penstock.streaming.core.batch import Batch
+from penstock.streaming.core.events import (
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchStarted,
+    StreamingListenerBatchSubmitted,
+    StreamingListenerOutputOperationCompleted,
+    StreamingListenerOutputOperationStarted,
+)
+from penstock.streaming.core.listener import ListenerBus
+from penstock.streaming.engine.failures import batch_failed, reason_of
+from penstock.streaming.engine.job_group import cancel_jobs
+from penstock.streaming.engine.jobs import Job, JobSet
+
+__all__ = ["JobScheduler"]
+
+_log = logging.getLogger(__name__)
+_CANCEL_EVERY_S = 0.1
+_STORAGE_PATIENCE_S = 60.0
+"""For how long a batch waits to run while the storage cannot tell whether another driver does."""
+_ASK_AGAIN_S = 1.0
+
+
+class JobScheduler:
+    """Runs job sets.
+
+    Args:
+        check_sole: called before a batch runs; raises when another driver has taken over.
+        on_success: called after the last job of a batch ended well; commits it.
+        on_failure: called when all jobs of a batch ended and it is not committed.
+        on_end: called after either.
+        on_batch_error: told of every job that raised, and of a batch that cannot be committed.
+        on_fenced: told that another driver has taken over.
+        find_damage: examines the files of a failed batch that the text of its error names.
+    """
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        clock: SteadyClock,
+        bus: ListenerBus,
+        concurrent_jobs: int,
+        *,
+        check_sole: Callable[[], None],
+        on_success: Callable[[JobSet], None],
+        on_failure: Callable[[JobSet], None],
+        on_end: Callable[[], None],
+        on_batch_error: Callable[[BaseException], None],
+        on_fenced: Callable[[BaseException], None],
+        find_damage: Callable[[Batch, str], PenstockError | None],
+    ) -> None:
+        self._find_damage = find_damage
+        self._sc = sc
+        self._clock = clock
+        self._bus = bus
+        self._check_sole = check_sole
+        self._on_success = on_success
+        self._on_failure = on_failure
+        self._on_end = on_end
+        self._on_batch_error = on_batch_error
+        self._on_fenced = on_fenced
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._running = 0
+        self._stopped = False
+        self._cancelling = False
+        self._group = f"penstock-batches-{id(self):x}"
+        self._queue: queue.SimpleQueue[tuple[JobSet, Job] | None] = queue.SimpleQueue()
+        # Daemons, unlike a ThreadPoolExecutor's: a job that hangs does not keep the process alive.
+        self._threads = [
+            threading.Thread(target=self._run_jobs, name=f"penstock-job-{number}", daemon=True)
+            for number in range(concurrent_jobs)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job_set: JobSet) -> None:
+        """Queue the jobs of a batch; one without any (no window ends with it) is done at once."""
+        with self._lock:
+            self._running += 1
+        self._bus.post(StreamingListenerBatchSubmitted(job_set.info()))
+        if not job_set.jobs:
+            job_set.skip(self._clock.time_ms())
+            self._bus.post(StreamingListenerBatchStarted(job_set.info()))
+            self._settle(job_set)
+        for job in job_set.jobs:
+            self._queue.put((job_set, job))
+
+    def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until all submitted batches ended; return whether they did in time."""
+        with self._idle:
+            return self._idle.wait_for(lambda: self._running == 0, timeout_s)
+
+    def halt(self) -> None:
+        """Run no more jobs; those that run go on."""
+        self._stopped = True
+
+    def stop(self, cancel_timeout_s: float = 10.0) -> list[threading.Thread]:
+        """Run no more jobs, cancel those on Spark, and wait for the threads to end.
+
+        Returns:
+            The threads that still run a job: one that does not end when it is cancelled, or the
+            one that stops its own program.
+        """
+        self.halt()
+        for _ in self._threads:
+            self._queue.put(None)
+        self._cancelling = True
+        deadline_s = time.monotonic() + cancel_timeout_s
+        for thread in self._threads:
+            if thread is not threading.current_thread():  # a job may stop its own program
+                self._end(thread, deadline_s)
+        return [thread for thread in self._threads if thread.is_alive()]
+
+    def _end(self, thread: threading.Thread, deadline_s: float) -> None:
+        """Cancel jobs on Spark until a thread ends, which may submit another each time."""
+        while thread.is_alive() and time.monotonic() < deadline_s:
+            cancel_jobs(self._sc, self._group)
+            thread.join(_CANCEL_EVERY_S)
+
+    def _run_jobs(self) -> None:
+        # Without it, an RDD checkpoint behind a newer one is never written (SPARK-6847).
+        self._sc.setLocalProperty("spark.checkpoint.checkpointAllMarkedAncestors", "true")
+        while (work := self._queue.get()) is not None:
+            if self._stopped:
+                self._drop(*work)
+            else:
+                self._run(*work)
+
+    def _run(self, job_set: JobSet, job: Job) -> None:
+        error: BaseException | None = None
+        with self._lock:
+            now_ms = self._clock.time_ms()
+            if job_set.begin(now_ms):
+                self._bus.put(StreamingListenerBatchStarted(job_set.info()))
+            self._bus.put(StreamingListenerOutputOperationStarted(job_set.start(job, now_ms)))
+        self._bus.deliver()
+        try:
+            self._wait_for_check()
+            self._sc.setJobGroup(self._group, str(job), interruptOnCancel=True)
+            job.run()
+        except BaseException as e:
+            error = e
+        if error is not None:
+            self._report(job, error)
+        with self._lock:
+            ended = job_set.finish(job, self._clock.time_ms(), error)
+            last = job_set.unfinished == 0
+            self._bus.put(StreamingListenerOutputOperationCompleted(ended))
+        self._bus.deliver()
+        if last:
+            self._settle(job_set)
+
+    def _wait_for_check(self) -> None:
+        """Check that no other driver took over; wait while the storage fails: nothing ran yet."""
+        deadline_s = time.monotonic() + _STORAGE_PATIENCE_S
+        while True:
+            try:
+                self._check_sole()
+            except StorageError as error:
+                if self._stopped or time.monotonic() >= deadline_s:
+                    raise
+                _log.warning("A batch waits until the offset log can be listed: %s", error)
+                time.sleep(_ASK_AGAIN_S)
+            else:
+                return
+
+    def _drop(self, job_set: JobSet, job: Job) -> None:
+        """Leave a job out that is not to run any more."""
+        with self._idle:
+            ended = job_set.drop(self._clock.time_ms())
+            if ended and job_set.started_ms is None:
+                self._running -= 1
+                self._idle.notify_all()
+        if ended and job_set.started_ms is not None:
+            self._settle(job_set)
+
+    def _settle(self, job_set: JobSet) -> None:
+        """Commit a batch that ended well, and make room for the next."""
+        try:
+            if not job_set.failed:
+                self._on_success(job_set)
+        except ConcurrentDriverError as e:
+            job_set.failed = True
+            self._on_fenced(e)
+        except Exception as e:
+            job_set.failed = True
+            self._on_batch_error(e)
+        if job_set.failed:
+            with suppress(PenstockError):  # it is told already that this driver is fenced
+                self._on_failure(job_set)
+        self._bus.post(StreamingListenerBatchCompleted(job_set.info()))
+        self._on_end()
+        with self._idle:
+            self._running -= 1
+            self._idle.notify_all()
+
+    def _report(self, job: Job, error: BaseException) -> None:
+        if isinstance(error, ConcurrentDriverError):
+            self._on_fenced(error)
+            return
+        if self._cancelling:  # what a cancelled job raises is what was asked for
+            _log.info("Job %s was cancelled by stop(); it runs again after a restart", job)
+            return
+        reason = reason_of(error, partial(self._find_damage, job.batch))
+        _log.error("Error running job %s", job, exc_info=reason)
+        self._on_batch_error(batch_failed(f"job {job} failed", job.batch, reason))

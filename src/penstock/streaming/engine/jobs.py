@@ -1,0 +1,128 @@
+"""Jobs of a batch, and how far they have come. Plain state; the JobScheduler guards it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from penstock.streaming.core.batch import Batch, InputLimit
+from penstock.streaming.core.call_site import CallSite
+from penstock.streaming.core.events import BatchInfo, OutputOperationInfo, StreamInputInfo
+
+__all__ = ["Job", "JobSet", "jobs_after"]
+
+_UPDATE = CallSite("mapWithState", "update of state", "")
+"""The job of a batch that no output asks for, and whose state moves on."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One output operation of one batch."""
+
+    batch: Batch
+    output_id: int
+    call_site: CallSite
+    run: Callable[[], Any]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.call_site.operation} {self.output_id} of batch {self.batch.id} "
+            f"({self.batch.time_ms} ms), {self.call_site.short}"
+        )
+
+
+@dataclass
+class JobSet:
+    """All jobs of one batch. Times are milliseconds since the epoch."""
+
+    batch: Batch
+    jobs: list[Job]
+    inputs: Mapping[int, StreamInputInfo]
+    due_ms: int
+    """When it should have started."""
+    submitted_ms: int
+    limits: Mapping[str, InputLimit] = field(default_factory=dict)
+    """What the batch was allowed to take, by input; those of a batch that runs again are gone."""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    failed: bool = False
+    unfinished: int = field(init=False)
+    outputs: dict[int, OutputOperationInfo] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.unfinished = len(self.jobs)
+        self.outputs = {
+            job.output_id: OutputOperationInfo(
+                self.batch.time_ms, job.output_id, job.call_site.short, job.call_site.long
+            )
+            for job in self.jobs
+        }
+
+    def begin(self, now_ms: int) -> bool:
+        """Note that a job is about to start; return whether it is the first of the batch."""
+        first = self.started_ms is None
+        if first:
+            self.started_ms = now_ms
+        return first
+
+    def skip(self, now_ms: int) -> None:
+        """Note that there was nothing to run."""
+        self.started_ms = self.ended_ms = now_ms
+
+    def start(self, job: Job, now_ms: int) -> OutputOperationInfo:
+        """Note that a job starts; return how far it is."""
+        return self._update(job, start_time_ms=now_ms)
+
+    def finish(self, job: Job, now_ms: int, error: BaseException | None) -> OutputOperationInfo:
+        """Note that a job ended, ``unfinished`` counts those that did not; return how far it is."""
+        self.unfinished -= 1
+        self.failed = self.failed or error is not None
+        if self.unfinished == 0:
+            self.ended_ms = now_ms
+        reason = None if error is None else "".join(traceback.format_exception(error))
+        return self._update(job, end_time_ms=now_ms, failure=reason)
+
+    def drop(self, now_ms: int) -> bool:
+        """Note that a job is left out, so the batch fails; return whether it was the last one."""
+        self.unfinished -= 1
+        self.failed = True
+        if self.unfinished == 0:
+            self.ended_ms = now_ms
+        return self.unfinished == 0
+
+    def info(self) -> BatchInfo:
+        """Return what listeners are told."""
+        return BatchInfo(
+            batch_id=self.batch.id,
+            batch_time_ms=self.batch.time_ms,
+            submission_time_ms=self.submitted_ms,
+            processing_start_time_ms=self.started_ms,
+            processing_end_time_ms=self.ended_ms,
+            inputs=self.inputs,
+            outputs=dict(self.outputs),
+            failed=self.failed,
+            limits=self.limits,
+        )
+
+    def _update(self, job: Job, **facts: Any) -> OutputOperationInfo:
+        output = self.outputs[job.output_id] = replace(self.outputs[job.output_id], **facts)
+        return output
+
+
+def jobs_after(first: Callable[[], None], batch: Batch, jobs: list[Job]) -> list[Job]:
+    """Return the jobs, each of which sees to it that ``first`` is done before it runs.
+
+    Whichever job comes first does it; it must be one that can be called repeatedly, by several
+    threads. A batch without outputs gets a job for it alone.
+    """
+
+    def run(job: Job) -> None:
+        first()
+        job.run()
+
+    if not jobs:
+        return [Job(batch, 0, _UPDATE, first)]
+    return [replace(job, run=partial(run, job)) for job in jobs]

@@ -1,0 +1,313 @@
+"""The RateManager: keeps every input of a running program to its rate.
+
+    batch ended ── controller ── rate ──┬── cut of the next batch's range     (planning thread)
+    orders (files) ─────────────────────┴── orders of receivers                (a thread of its own)
+
+The rate counts for one interval, whether or not ticks were merged into the batch: how much a batch
+may hold follows from how long batches may take. Receivers get the same rate, less where records
+wait already (penstock.rate.receive_rate).
+
+What a controller needs after a restart, and the rate's history, go into the conf of the next
+offsets/N (penstock.rate.history).
+
+Source: ``org.apache.spark.streaming.scheduler.RateController`` and its use in the JobGenerator.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.conf import RateSettings
+from penstock.errors import LogFormatError, PenstockError, StreamingError
+from penstock.rate import (
+    RATES_KEY,
+    Carry,
+    EndedBatch,
+    InputRate,
+    KeptRates,
+    RateController,
+    RateEstimator,
+    RateOrder,
+    RateOrders,
+    ReceiveLimit,
+    decode_rates,
+    encode_rates,
+)
+from penstock.streaming.core.batch import InputLimit, SourceRange
+from penstock.streaming.engine.jobs import JobSet
+from penstock.streaming.inputs.input import InputDStream
+
+__all__ = ["BatchPlan", "RateManager"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What the next batch takes of each input, and how much it was allowed to, by input name."""
+
+    sources: tuple[SourceRange, ...]
+    limits: Mapping[str, InputLimit]
+
+
+@dataclass
+class _Entry:
+    """One input, and what is known of its rate beside the limits themselves."""
+
+    stream: InputDStream
+    rate: InputRate
+    carry: Carry = field(default_factory=Carry)
+    controller_state: str | None = None
+    ended: list[EndedBatch] = field(default_factory=list)
+    why: str = ""
+
+
+class RateManager:
+    """Holds the rates of one program's inputs.
+
+    Args:
+        inputs: the program's inputs.
+        batch_interval_ms: length of a batch.
+        settings: the program's settings of rates.
+        conf: Spark's configuration, for estimators.
+        orders: where orders are given while the program runs.
+        kept: the rates in the newest entry of the offset log, None when there are none.
+
+    Raises:
+        ConfigError: the estimator cannot be made.
+        LogFormatError: an order's file is damaged.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[InputDStream],
+        batch_interval_ms: int,
+        settings: RateSettings,
+        conf: Mapping[str, str],
+        orders: RateOrders,
+        kept: str | None,
+    ) -> None:
+        self._orders = orders
+        self._lock = threading.Lock()  # guards what batches leave for the next entry
+        self._ordering = threading.Lock()  # one order is read or given at a time
+        before = _restorable(kept)
+        self._entries = {
+            stream.name: _make_entry(
+                stream, batch_interval_ms, settings, conf, before.get(stream.name)
+            )
+            for stream in inputs
+        }
+        for name in self._entries:
+            self._follow(name, orders.get(name))
+        self._send: Callable[[str, ReceiveLimit], None] = lambda stream, limit: None
+        self._wake = threading.Event()
+        self._stopped = False
+        self._problem = ""
+        self._thread = threading.Thread(target=self._run, name="penstock-rates", daemon=True)
+        self._poll_s = 0.0
+
+    def start(self, send: Callable[[str, ReceiveLimit], None], poll_ms: int) -> None:
+        """Begin to read orders at each poll, and to send receivers what they are held to."""
+        self._send, self._poll_s = send, poll_ms / 1000
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read and send no more."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def receive_limit(self, stream: str) -> ReceiveLimit:
+        """Return what each of a stream's receivers is held to now."""
+        return self._entries[stream].rate.receive_limit()
+
+    def order(self, stream: str, change: Callable[[RateOrder], RateOrder]) -> None:
+        """Change the order for a stream, in force at once and over restarts.
+
+        Raises:
+            StreamingError: the program has no such input, or it takes no limits.
+            StorageError: it could not be made durable; the order before is in force.
+        """
+        entry = self._entries.get(stream)
+        with self._ordering:
+            order = change(RateOrder() if entry is None else entry.rate.order)
+            if entry is None or (order.max_rate is not None and not entry.stream.takes_limits):
+                raise StreamingError(
+                    f"stream {stream!r} is no input of the program that takes a rate limit",
+                    operation="set rate",
+                    ids={"stream": stream},
+                    hint=f"name one of: {', '.join(self._limited()) or '(there is none)'}",
+                )
+            self._orders.give(stream, order)
+            self._follow(stream, order)
+        self._wake.set()
+
+    # -- planning (one thread) --
+
+    def plan(self, available: Sequence[SourceRange]) -> BatchPlan:
+        """Return what the next batch takes of what is there."""
+        pairs = list(zip(self._entries.values(), available, strict=True))
+        sources = tuple(self._cut(entry, there) for entry, there in pairs)
+        limits = {
+            entry.stream.name: InputLimit(entry.rate.limits().records, entry.why)
+            for entry, _ in pairs
+            if entry.stream.takes_limits
+        }
+        self._wake.set()
+        return BatchPlan(sources, limits)
+
+    def plan_missed(self, available: Sequence[SourceRange]) -> BatchPlan:
+        """Return what a batch takes whose time passed without one: limits are no part of it."""
+        pairs = zip(self._entries.values(), available, strict=True)
+        sources = (
+            SourceRange(there.start, there.start) if entry.rate.order.paused else there
+            for entry, there in pairs
+        )
+        return BatchPlan(tuple(sources), {})
+
+    def conf(self) -> dict[str, str]:
+        """Return what the next entry of the offset log keeps of the rates; each batch once."""
+        with self._lock:
+            kept = {
+                name: KeptRates(entry.controller_state, tuple(entry.ended))
+                for name, entry in self._entries.items()
+                if entry.controller_state is not None or entry.ended
+            }
+            for entry in self._entries.values():
+                entry.ended = []
+        return {RATES_KEY: encode_rates(kept)} if kept else {}
+
+    def _cut(self, entry: _Entry, there: SourceRange) -> SourceRange:
+        if entry.rate.order.paused:
+            return SourceRange(there.start, there.start)
+        cut, entry.carry = entry.stream.cut(there, entry.rate.limits(), entry.carry)
+        entry.rate.note_waiting(entry.stream.record_count(SourceRange(cut.end, there.end)))
+        return cut
+
+    # -- batches that ended (threads of jobs) --
+
+    def batch_done(self, job_set: JobSet) -> None:
+        """Take in a batch that ended well. One that failed tells nothing of what batches cost."""
+        start_ms, end_ms = job_set.started_ms, job_set.ended_ms
+        if start_ms is None or end_ms is None:
+            return
+        late_ms = max(start_ms - job_set.due_ms, 0)
+        for name, entry in self._entries.items():
+            if not entry.stream.takes_limits or entry.stream.id not in job_set.inputs:
+                continue
+            try:
+                self._learn(
+                    entry,
+                    job_set,
+                    (
+                        end_ms,
+                        job_set.inputs[entry.stream.id].num_records,
+                        end_ms - start_ms,
+                        late_ms,
+                    ),
+                )
+            except Exception:  # an estimator or a controller may be a user's own
+                _log.exception("The rate of stream %s stays as it is", name)
+        self._wake.set()
+
+    def _learn(self, entry: _Entry, job_set: JobSet, batch: tuple[int, int, int, int]) -> None:
+        decision = entry.rate.on_batch_completed(*batch)
+        if decision is None:
+            return
+        allowed = job_set.limits.get(entry.stream.name)
+        ended = EndedBatch(job_set.batch.id, None if allowed is None else allowed.records, decision)
+        controller = entry.rate.controller
+        state = None if controller is None else controller.to_json()
+        with self._lock:
+            entry.ended.append(ended)
+            entry.controller_state = state
+            entry.why = decision.why
+        _log.debug("Stream %s, batch %d: %s", entry.stream.name, job_set.batch.id, decision)
+
+    # -- orders (a thread of its own) --
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._wake.wait(self._poll_s)
+            self._wake.clear()
+            for name, entry in self._entries.items():
+                try:
+                    self._poll(name)
+                    self._send(name, entry.rate.receive_limit())
+                except PenstockError as e:
+                    self._note(e)
+
+    def _poll(self, name: str) -> None:
+        with self._ordering:
+            order = self._orders.get(name)
+            if order != self._entries[name].rate.order:
+                self._follow(name, order)
+                _log.info("Stream %s is ordered: %s", name, order)
+
+    def _follow(self, name: str, order: RateOrder) -> None:
+        entry = self._entries[name]
+        if order.max_rate is not None and not entry.stream.takes_limits:
+            _log.warning("Stream %s takes no rate limit; it can only be paused", name)
+        entry.rate.follow(order)
+
+    def _note(self, error: PenstockError) -> None:
+        """Say what is wrong, once for each problem; the limits stay as they are."""
+        if str(error) != self._problem:
+            self._problem = str(error)
+            _log.warning("Rate limits cannot be brought up to date: %s", error)
+
+    def _limited(self) -> list[str]:
+        return [name for name, entry in self._entries.items() if entry.stream.takes_limits]
+
+
+def _make_entry(
+    stream: InputDStream,
+    batch_interval_ms: int,
+    settings: RateSettings,
+    conf: Mapping[str, str],
+    kept: KeptRates | None,
+) -> _Entry:
+    own = settings if stream.max_rate is None else replace(settings, max_rate=stream.max_rate)
+    controller = None
+    if own.backpressure_enabled and stream.takes_limits:
+        controller = _make_controller(stream, batch_interval_ms, own, conf)
+        if controller is not None and kept is not None and kept.controller is not None:
+            _restore(controller, kept.controller)
+    rate = InputRate(batch_interval_ms, own, controller, stream.receiver_count)
+    entry = _Entry(stream, rate)
+    entry.controller_state = None if controller is None else controller.to_json()
+    return entry
+
+
+def _make_controller(
+    stream: InputDStream, batch_interval_ms: int, settings: RateSettings, conf: Mapping[str, str]
+) -> RateController | None:
+    assert settings.first_rate is not None  # back pressure is on
+    return stream.rateController(
+        RateEstimator.create(conf, batch_interval_ms),
+        initial_rate=settings.first_rate,
+        min_rate=settings.min_rate,
+        max_rate=settings.max_rate,
+    )
+
+
+def _restorable(kept: str | None) -> dict[str, KeptRates]:
+    """Return the rates that a run before kept; without them inputs start at their initial rates."""
+    if kept is None:
+        return {}
+    try:
+        return decode_rates(kept)
+    except LogFormatError as e:
+        _log.warning("Inputs start at their initial rates: %s", e)
+        return {}
+
+
+def _restore(controller: RateController, state: str) -> None:
+    try:
+        controller.restore(state)
+    except LogFormatError as e:
+        _log.warning("Stream %s starts at its initial rate: %s", controller.stream, e)

@@ -1,0 +1,38 @@
+"""Tries out, at start, that every executor shares the checkpoint location with the driver."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark import SparkContext
+
+from penstock.errors import StorageError
+from penstock.storage import Storage
+from penstock.storage.shared import Probe, check_probed
+from penstock.streaming.receivers.placement import live_executors, rdd_on_each
+
+__all__ = ["check_shared"]
+
+_log = logging.getLogger(__name__)
+
+
+def check_shared(sc: SparkContext, storage: Storage) -> None:
+    """Have a task on each executor that is there look for the driver's files, and leave one.
+
+    Executors that come later are not probed: what they write is looked for when it is published.
+
+    Raises:
+        UnsharedPathError: an executor does not share the location; names the hosts.
+        StorageError: the driver cannot write there.
+    """
+    sc.parallelize([0], 1).count()  # waits for the first executor
+    executors = live_executors(sc)
+    probe = Probe.begin(storage)
+    try:
+        tasks = rdd_on_each(sc, None, executors).mapPartitionsWithIndex(probe)
+        check_probed(storage, tasks.collect())
+    finally:
+        try:
+            probe.end(len(executors))
+        except StorageError:
+            _log.warning("Files of the probe of %s are left", storage.url, exc_info=True)

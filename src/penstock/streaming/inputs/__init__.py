@@ -1,0 +1,1 @@
+"""Where records come from: inputs that are read by offsets, and what makes them."""

@@ -1,0 +1,112 @@
+"""The input behind a program's own receivers: a stream of the journal that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigError
+from penstock.journal import JournalStream, RecordFormat
+from penstock.journal.retention.registration import Consumer, register_consumer
+from penstock.receivers import Receiver
+from penstock.streaming.inputs.journal_input import JournalInputDStream, JournalPlace
+
+if TYPE_CHECKING:
+    from penstock.streaming.context import StreamingContext
+
+__all__ = ["ReceiverInputDStream"]
+
+_CONSUMER = "streaming"
+
+
+class ReceiverInputDStream(JournalInputDStream):
+    """Records that receivers push into the journal of the program's checkpoint location.
+
+    A subclass implements ``getReceiver``, or gives the receivers to this constructor.
+
+    Args:
+        ssc: the program.
+        receiver: one receiver, or several that share the stream; each has a writer (``r0``, ``r1``,
+            ...) and a Spark task of its own. The same instance may be given several times. None
+            for what ``getReceiver`` returns.
+        name: the stream's name in the journal and in the offsets.
+
+    Raises:
+        ConfigError: what is given are no receivers, or their schemas differ.
+    """
+
+    kind = "receiver"
+
+    def __init__(
+        self,
+        ssc: StreamingContext,
+        receiver: Receiver | Sequence[Receiver] | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._given = receiver
+        if type(self).getReceiver is ReceiverInputDStream.getReceiver:
+            _ = self.format  # refuses what is wrong here, where it was given
+        super().__init__(ssc, name)
+
+    def getReceiver(self) -> Receiver | Sequence[Receiver]:
+        """Return what receives: one receiver, or several that share the stream.
+
+        Called once on the driver, when the program first needs it, at the latest at its start; so
+        an override may use what its constructor sets. Several receivers must be of one schema.
+
+        Source: ``org.apache.spark.streaming.dstream.ReceiverInputDStream``.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if self._given is None:
+            raise ConfigError(
+                f"{type(self).__name__} has no receiver",
+                operation="make receiver stream",
+                hint="implement getReceiver(), or give a receiver to the constructor",
+            )
+        return self._given
+
+    @cached_property
+    def receivers(self) -> dict[str, Receiver]:
+        """The receivers, by the names of their writers."""
+        found = self.getReceiver()
+        several = [found] if isinstance(found, Receiver) else found
+        if not isinstance(several, Sequence) or not all(isinstance(r, Receiver) for r in several):
+            raise ConfigError(
+                f"{found!r} is no receiver",
+                operation="make receiver stream",
+                hint="give an instance of a subclass of penstock.receivers.Receiver",
+            )
+        return {f"r{place}": each for place, each in enumerate(several)}
+
+    @property
+    def receiver_count(self) -> int:
+        """How many receivers share the input's rate."""
+        return len(self.receivers)
+
+    @cached_property
+    def format(self) -> RecordFormat:
+        """How the receivers' records are stored."""
+        return _shared_format(list(self.receivers.values()))
+
+    def open_stream(self, place: JournalPlace) -> JournalStream:
+        """Return the stream in the checkpoint location, made if it is not there yet."""
+        return JournalStream.create(place.storage, self.name, self.format)
+
+    def register(self, stream: JournalStream, place: JournalPlace, *, begun: bool) -> Consumer:
+        """Register as the program to which the journal belongs, whatever ran there before."""
+        return register_consumer(stream, _CONSUMER, place.location_id, begun=begun, take_over=True)
+
+
+def _shared_format(receivers: Sequence[Receiver]) -> RecordFormat:
+    formats = [RecordFormat(receiver.schema) for receiver in receivers]
+    if not formats or any(other != formats[0] for other in formats):
+        found = ", ".join(map(repr, formats)) or "no receivers"
+        raise ConfigError(
+            f"receivers of one stream store records of one schema, and these are {found}",
+            operation="make receiver stream",
+            hint="give at least one receiver; make a stream of its own for each schema",
+        )
+    return formats[0]

@@ -1,0 +1,115 @@
+"""The input over a journal that others write: `penstock ingest`, or another program."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigError
+from penstock.journal import JournalStream, RecordFormat, stream_names
+from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
+from penstock.journal.schema import pickles_refused
+from penstock.model import check_name
+from penstock.storage import open_storage
+from penstock.storage.urls import local_root
+from penstock.streaming.inputs.journal_input import JournalInputDStream, JournalPlace
+
+if TYPE_CHECKING:
+    from penstock.streaming.context import StreamingContext
+
+__all__ = ["SharedJournalDStream"]
+
+
+class SharedJournalDStream(JournalInputDStream):
+    """Records of a stream that somebody else writes; see ``StreamingContext.journalStream``."""
+
+    def __init__(
+        self,
+        ssc: StreamingContext,
+        stream: str,
+        journal: str,
+        name: str | None = None,
+        consumer: str | None = None,
+        starting: StartingOffsets = "earliest",
+        *,
+        allow_pickle: bool = False,
+    ) -> None:
+        if starting not in ("earliest", "latest"):
+            raise ConfigError(
+                f"startingOffsets is {starting!r}",
+                operation="journalStream",
+                hint="give 'earliest' or 'latest'",
+            )
+        if consumer is not None:
+            check_name("consumer", consumer)
+        found = _open_existing(journal, stream, allow_pickle)
+        if found.format.kind == "pickle" and not allow_pickle:
+            raise pickles_refused(path=found.storage.uri(stream), ids={"stream": stream})
+        super().__init__(ssc, stream if name is None else name)
+        self._format = found.format
+        self._stream = stream
+        self._url = found.storage.url  # absolute, also after a restart from another folder
+        self._consumer = consumer
+        self._starting = starting
+        self._allow_pickle = allow_pickle
+
+    @property
+    def format(self) -> RecordFormat:
+        """As it was when the program was defined."""
+        return self._format
+
+    def open_stream(self, place: JournalPlace) -> JournalStream:
+        """Return the stream, which must be as it was when the program was defined.
+
+        Raises:
+            ConfigError: it is gone, or holds records of another schema.
+        """
+        found = _open_existing(self._url, self._stream, self._allow_pickle)
+        if found.format != self.format:
+            raise ConfigError(
+                f"stream {self._stream!r} holds records of {found.format!r}, and was one of "
+                f"{self.format!r}",
+                operation="open stream",
+                path=found.storage.uri(self._stream),
+                ids={"stream": self._stream},
+                hint="another stream took its name: begin with a new checkpoint location",
+            )
+        return found
+
+    def register(self, stream: JournalStream, place: JournalPlace, *, begun: bool) -> Consumer:
+        """Register under a name that is this checkpoint location's alone."""
+        owner = f"{self.name}-{place.location_id}"
+        name = owner if self._consumer is None else self._consumer
+        return register_consumer(stream, name, owner, starting=self._starting, begun=begun)
+
+
+def _open_existing(journal: str, stream: str, allow_pickle: bool) -> JournalStream:
+    """Return a stream that is there already.
+
+    Raises:
+        ConfigError: there is no such journal or stream, or it holds pickles and others than this
+            user can write it.
+    """
+    root = local_root(journal)
+    if root is not None and not os.path.isdir(root):  # opening would make it
+        raise _no_stream(journal, stream, f"there is no folder {root}")
+    storage = open_storage(journal)
+    names = stream_names(storage)
+    if stream not in names:
+        raise _no_stream(storage.url, stream, f"the journal holds {_listed(names)}")
+    return JournalStream.open(storage, stream, allow_pickle=allow_pickle)
+
+
+def _listed(names: list[str]) -> str:
+    return f"only {', '.join(map(repr, names))}" if names else "no streams"
+
+
+def _no_stream(journal: str, stream: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"there is no stream {stream!r}: {why}",
+        operation="open stream",
+        path=journal,
+        ids={"stream": stream},
+        hint="start what writes it first (`penstock ingest`, or the program with its receivers); "
+        "the journal of a checkpoint location is its folder 'journal'",
+    )

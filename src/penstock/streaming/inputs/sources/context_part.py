@@ -1,0 +1,33 @@
+"""What the parts of a StreamingContext that make streams know of the whole."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, cast
+
+from pyspark import SparkContext
+
+if TYPE_CHECKING:
+    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.engine.graph import DStreamGraph
+
+__all__ = ["ContextPart"]
+
+
+class ContextPart(ABC):
+    """Base of the classes that StreamingContext is put together of."""
+
+    graph: DStreamGraph
+
+    @property
+    @abstractmethod
+    def sparkContext(self) -> SparkContext:
+        """Return the SparkContext of this program."""
+
+    @property
+    def _context(self) -> StreamingContext:
+        return cast("StreamingContext", self)
+
+    def _name(self, name: str | None, kind: str) -> str:
+        """Return the name that an input was given, or else one by its kind and place."""
+        return f"{kind}-{len(self.graph.inputs)}" if name is None else name

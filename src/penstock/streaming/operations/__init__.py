@@ -1,0 +1,1 @@
+"""What programs do with streams: DStream, its operations, windows and outputs."""

@@ -1,0 +1,192 @@
+"""Operations on streams of any records, and outputs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark import RDD, StorageLevel
+from pyspark.sql import DataFrame
+
+from penstock.streaming.core import transforms
+from penstock.streaming.core.base import BaseDStream
+from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
+from penstock.streaming.operations.outputs import ForEachBatch, ForEachRDD, print_records
+from penstock.streaming.operations.text_files import save_as_text_files
+from penstock.streaming.operations.window_times import check_duration
+
+if TYPE_CHECKING:
+    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.operations.dstream import DStream
+
+__all__ = ["BasicOperations"]
+
+_Self = TypeVar("_Self", bound="BasicOperations")
+
+
+class BasicOperations(BaseDStream):
+    """What can be done with a stream of any records. Names and meaning: ``pyspark.streaming``."""
+
+    @abstractmethod
+    def _derive(
+        self, operation: str, function: Callable[..., RDD[Any]], *others: DStream, **bound: Any
+    ) -> DStream:
+        """Return the stream of ``function(time_ms, rdd, *other_rdds, **bound)``."""
+
+    @abstractmethod
+    def _transformed(
+        self, operation: str, func: Callable[..., RDD[Any]], *others: DStream
+    ) -> DStream:
+        """Return the stream of a user's function of this stream's RDD and others'."""
+
+    def context(self) -> StreamingContext:
+        """Return the StreamingContext of this stream."""
+        return self.ssc
+
+    # -- record by record --
+
+    def map(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> DStream:
+        """Return a stream with ``f`` applied to each record."""
+        return self._derive("map", transforms.map_records, func=f, keeps=preservesPartitioning)
+
+    def flatMap(
+        self, f: Callable[[Any], Iterable[Any]], preservesPartitioning: bool = False
+    ) -> DStream:
+        """Return a stream with all records that ``f`` gives for each record."""
+        return self._derive("flatMap", transforms.flat_map, func=f, keeps=preservesPartitioning)
+
+    def filter(self, f: Callable[[Any], bool]) -> DStream:
+        """Return a stream of the records that ``f`` is true of."""
+        return self._derive("filter", transforms.filter_records, func=f)
+
+    def mapPartitions(
+        self, f: Callable[[Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False
+    ) -> DStream:
+        """Return a stream with ``f`` applied to the iterator of each partition of each RDD."""
+        return self._derive(
+            "mapPartitions", transforms.map_partitions, func=f, keeps=preservesPartitioning
+        )
+
+    def mapPartitionsWithIndex(
+        self, f: Callable[[int, Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False
+    ) -> DStream:
+        """Return a stream with ``f(index, iterator)`` applied to each partition of each RDD."""
+        return self._derive(
+            "mapPartitionsWithIndex",
+            transforms.map_partitions_with_index,
+            func=f,
+            keeps=preservesPartitioning,
+        )
+
+    def glom(self) -> DStream:
+        """Return a stream with a list of the records of each partition."""
+        return self._derive("glom", transforms.glom)
+
+    def repartition(self, numPartitions: int) -> DStream:
+        """Return a stream whose RDDs have that many partitions."""
+        return self._derive("repartition", transforms.repartition, partitions=numPartitions)
+
+    # -- whole batches --
+
+    def reduce(self, func: Callable[[Any, Any], Any]) -> DStream:
+        """Return a stream with each batch's records merged into one; none of an empty batch."""
+        return self._derive("reduce", transforms.reduce_records, func=func)
+
+    def count(self) -> DStream:
+        """Return a stream with the number of records of each batch."""
+        return self._derive("count", transforms.count)
+
+    def countByValue(self) -> DStream:
+        """Return a stream of pairs of each distinct record of a batch and its number in it."""
+        return self._derive("countByValue", transforms.count_by_value)
+
+    def transform(self, func: Callable[..., RDD[Any]]) -> DStream:
+        """Return a stream of ``func(rdd)``, or ``func(time, rdd)`` when it takes two arguments."""
+        return self._transformed("transform", func)
+
+    def transformWith(
+        self, func: Callable[..., RDD[Any]], other: DStream, keepSerializer: bool = False
+    ) -> DStream:
+        """Return a stream of ``func(rdd, other_rdd)``, with the time first when it takes three.
+
+        ``keepSerializer`` is taken for compatibility and has no effect: RDDs know their own.
+
+        Raises:
+            ConfigError: the two have different slide durations or contexts.
+        """
+        return self._transformed("transformWith", func, other)
+
+    def slice(self, begin: datetime | float, end: datetime | float) -> list[RDD[Any]]:
+        """Return the RDDs of the batches from ``begin`` to ``end``, both included.
+
+        Times are local datetimes or seconds since the epoch; one between two batches means the
+        earlier. Only what is remembered is there: see ``StreamingContext.remember``.
+
+        Raises:
+            StreamingError: the context was not started, or no output depends on this stream.
+        """
+        return self.slice_rdds(transforms.to_time_ms(begin), transforms.to_time_ms(end))
+
+    # -- how RDDs are kept --
+
+    def cache(self: _Self) -> _Self:
+        """Persist this stream's RDDs in memory for as long as they are remembered."""
+        return self.persist(StorageLevel.MEMORY_ONLY)
+
+    def persist(self: _Self, storageLevel: StorageLevel) -> _Self:
+        """Persist this stream's RDDs at that level for as long as they are remembered."""
+        self.ssc.check_changeable("persist a stream")
+        self.storage_level = storageLevel
+        return self
+
+    def checkpoint(self: _Self, interval: float) -> _Self:
+        """Write the RDD of each ``interval`` seconds to the checkpoint location; cuts lineage.
+
+        A restart whose graph is read from a graph checkpoint reads those that windows or state look
+        back to, instead of computing them again.
+
+        Raises:
+            ConfigError: the interval is not a multiple of the slide duration.
+        """
+        self.ssc.check_changeable("checkpoint a stream")
+        self.checkpoint_ms = check_duration(
+            "checkpoint interval", interval, self.slide_ms, owner="dstream's"
+        )
+        if self.checkpoint_data is None:
+            self.checkpoint_data = DStreamCheckpointData(
+                self.ssc.graph.operators.unnamed("checkpoint"), {}
+            )
+        return self
+
+    # -- outputs --
+
+    def foreachRDD(self, func: Callable[..., Any]) -> None:
+        """Call ``func(rdd)``, or ``func(time, rdd)`` when it takes two, for each batch."""
+        self.ssc.graph.add_output(ForEachRDD(self, func))
+
+    def foreachBatch(self, func: Callable[[DataFrame, int], Any]) -> None:
+        """Call ``func(df, batch_id)`` for each batch, with the records as a DataFrame.
+
+        The records stay in Parquet and in the JVM; nothing passes through Python unless ``func``
+        does so. After a failure the same batch comes again with the same id and the same records,
+        so a sink that replaces what it wrote under that id has each record exactly once.
+
+        Raises:
+            ConfigError: this stream has no columns (it holds Python objects).
+        """
+        self.ssc.graph.add_output(ForEachBatch(self, func))
+
+    def pprint(self, num: int = 10) -> None:
+        """Print the first ``num`` records of each batch."""
+        self.foreachRDD(partial(print_records, num=num))
+
+    def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
+        """Write each batch's records, as text, to the folder ``prefix-TIME_IN_MS[.suffix]``.
+
+        A batch that runs again writes its folder once: a complete one stays, one that was cut off
+        is written anew.
+        """
+        self.foreachRDD(partial(save_as_text_files, prefix=prefix, suffix=suffix))

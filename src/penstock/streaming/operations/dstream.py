@@ -1,0 +1,221 @@
+"""DStream: a sequence of RDDs, one for each batch, and the kinds of streams made from others.
+
+A DStream knows its parents and what it does to their RDDs; it holds no SparkContext, so the graph
+of all DStreams of a program can be pickled. Names and meaning are those of ``pyspark.streaming``.
+
+    BaseDStream <- BasicOperations <- PairOperations <- WindowOperations <- DStream
+    (the engine's side)                                                       |
+        TransformedDStream (<- UnionDStream), WindowedDStream, inputs,
+        RddStateDStream (<- StateDStream, ReducedWindowDStream)
+
+Source: ``pyspark.streaming.DStream``, ``org.apache.spark.streaming.dstream.DStream``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial, reduce
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any
+
+from pyspark import RDD, StorageLevel
+from pyspark.sql import DataFrame
+
+from penstock.errors import ConfigError
+from penstock.streaming.core import transforms
+from penstock.streaming.core.operators import Operator
+from penstock.streaming.operations.sliding_windows import SlidingWindows
+from penstock.streaming.operations.windows import WindowOperations
+
+if TYPE_CHECKING:
+    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.operations.state_spec import StateSpec
+    from penstock.streaming.state.map_with_state import MapWithStateDStream
+
+__all__ = [
+    "DStream",
+    "TransformedDStream",
+    "UnionDStream",
+    "WindowedDStream",
+    "transformed",
+]
+
+
+class DStream(WindowOperations):
+    """A stream of RDDs, one for each batch. Made by a StreamingContext or by another DStream."""
+
+    def __class_getitem__(cls, record: Any) -> GenericAlias:
+        """Take ``DStream[str]`` in annotations that are run, as ``pyspark.streaming`` does."""
+        return GenericAlias(cls, record)
+
+    @property
+    @abstractmethod
+    def parents(self) -> tuple[DStream, ...]:
+        """The streams that this one is computed from."""
+
+    def union(self, other: DStream) -> DStream:
+        """Return a stream with the records of both.
+
+        Raises:
+            ConfigError: the two have different slide durations or contexts.
+        """
+        return UnionDStream(self.ssc, (self, other))
+
+    def _mapped_with_state(self, spec: StateSpec, name: str | None) -> MapWithStateDStream:
+        # Imported here because it is a DStream, too.
+        from penstock.streaming.state.map_with_state import MapWithStateDStream
+
+        return MapWithStateDStream(self, spec, name)
+
+    def _derive(
+        self, operation: str, function: Callable[..., RDD[Any]], *others: DStream, **bound: Any
+    ) -> DStream:
+        return TransformedDStream(self.ssc, operation, (self, *others), partial(function, **bound))
+
+    def _transformed(
+        self, operation: str, func: Callable[..., RDD[Any]], *others: DStream
+    ) -> DStream:
+        return transformed(self.ssc, operation, (self, *others), func)
+
+    def _windowed(self, window_ms: int, slide_ms: int) -> DStream:
+        return WindowedDStream(self, window_ms, slide_ms)
+
+    def _reduced_windowed(
+        self, operator: Operator, window_ms: int, slide_ms: int, **functions: Any
+    ) -> DStream:
+        from penstock.streaming.state.reduced_window import (
+            ReducedWindowDStream,
+        )  # is a DStream itself
+
+        return ReducedWindowDStream(self, operator, window_ms, slide_ms, **functions)
+
+    def _with_state(self, operator: Operator, **functions: Any) -> DStream:
+        from penstock.streaming.state.state_dstream import StateDStream  # is a DStream itself
+
+        return StateDStream(self, operator, **functions)
+
+
+class TransformedDStream(DStream):
+    """A stream whose RDD is a function of its parents' RDDs of the same batch.
+
+    Raises:
+        ConfigError: the parents have different contexts or slide durations.
+    """
+
+    def __init__(
+        self,
+        ssc: StreamingContext,
+        operation: str,
+        parents: tuple[DStream, ...],
+        function: Callable[..., RDD[Any]],
+    ) -> None:
+        super().__init__(ssc)
+        _check_match(ssc, operation, parents)
+        self.operation = operation
+        self._parents = parents
+        self._function = function
+
+    @property
+    def parents(self) -> tuple[DStream, ...]:
+        """The streams that this one is computed from."""
+        return self._parents
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Return the function of the parents' RDDs; None when one of them has none."""
+        rdds = [parent.get_or_compute(time_ms) for parent in self._parents]
+        return None if any(rdd is None for rdd in rdds) else self._function(time_ms, *rdds)
+
+
+class UnionDStream(TransformedDStream):
+    """All records of several streams; has columns when each of them has."""
+
+    def __init__(self, ssc: StreamingContext, parents: tuple[DStream, ...]) -> None:
+        super().__init__(ssc, "union", parents, transforms.union)
+
+    def has_columns(self) -> bool:
+        """Whether all parents have columns."""
+        return all(parent.has_columns() for parent in self.parents)
+
+    def compute_dataframe(self, time_ms: int) -> DataFrame:
+        """Return the union of the parents' DataFrames, by column name."""
+        frames = [parent.compute_dataframe(time_ms) for parent in self.parents]
+        return reduce(DataFrame.unionByName, frames)
+
+
+class WindowedDStream(SlidingWindows, DStream):
+    """All records of the batches in each window. Several windows use a batch, so it is persisted.
+
+    Source: ``org.apache.spark.streaming.dstream.WindowedDStream``.
+    """
+
+    def __init__(self, parent: DStream, window_ms: int, slide_ms: int) -> None:
+        super().__init__(parent.ssc)
+        self._parent = parent
+        self._window_ms = window_ms
+        self._slide_ms = slide_ms
+        if parent.storage_level is None:
+            parent.persist(StorageLevel.MEMORY_ONLY)
+
+    @property
+    def parents(self) -> tuple[DStream, ...]:
+        """The stream that the windows lie over."""
+        return (self._parent,)
+
+    def parents_needed_after(self, after_ms: int, done_ms: int) -> int:
+        """Return the begin of the oldest window."""
+        return after_ms - self._window_ms
+
+    def persist(self, storageLevel: StorageLevel) -> WindowedDStream:
+        """Persist the parent's RDDs, of which windows are unions; see ``DStream.persist``."""
+        self._parent.persist(storageLevel)
+        return self
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Return the union of the parent's RDDs in the window."""
+        rdds = self._parent.rdds_between(time_ms - self._window_ms, time_ms)
+        return transforms.unite(rdds) if rdds else None
+
+    def has_columns(self) -> bool:
+        """Whether the parent has columns."""
+        return self._parent.has_columns()
+
+    def compute_dataframe(self, time_ms: int) -> DataFrame:
+        """Return the union of the parent's DataFrames in the window."""
+        times = self._parent.times_between(time_ms - self._window_ms, time_ms)
+        return reduce(DataFrame.unionByName, map(self._parent.compute_dataframe, times))
+
+
+def transformed(
+    ssc: StreamingContext,
+    operation: str,
+    parents: tuple[DStream, ...],
+    func: Callable[..., RDD[Any]],
+) -> DStream:
+    """Return the stream of a user's function of RDDs, with the batch time first if it takes it."""
+    if not callable(func):
+        raise ConfigError(
+            f"{func!r} is no function",
+            operation=operation,
+            hint="give a function of the RDDs, or of the batch time and the RDDs",
+        )
+    timed = transforms.takes_time(func, len(parents))
+    function = transforms.transform_at if timed else transforms.transform
+    return TransformedDStream(ssc, operation, parents, partial(function, func=func))
+
+
+def _check_match(ssc: StreamingContext, operation: str, parents: tuple[DStream, ...]) -> None:
+    if any(parent.ssc is not ssc for parent in parents):
+        raise ConfigError(
+            f"{operation} got streams of different contexts",
+            operation=operation,
+            hint="make all streams with one StreamingContext",
+        )
+    slides = sorted({parent.slide_ms for parent in parents})
+    if len(slides) > 1:
+        raise ConfigError(
+            f"the streams of {operation} should have same slide duration, and have "
+            f"{' and '.join(f'{slide} ms' for slide in slides)}",
+            operation=operation,
+            hint="give the windows among them the same slideDuration",
+        )

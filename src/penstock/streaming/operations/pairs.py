@@ -1,0 +1,188 @@
+"""Operations on streams of (key, value) pairs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from pyspark import RDD
+from pyspark.core.rdd import portable_hash
+
+from penstock.errors import ConfigError
+from penstock.streaming.core import transforms
+from penstock.streaming.operations.basic import BasicOperations
+from penstock.streaming.operations.state_spec import StateSpec
+
+if TYPE_CHECKING:
+    from penstock.streaming.core.operators import Operator
+    from penstock.streaming.operations.dstream import DStream
+    from penstock.streaming.state.map_with_state import MapWithStateDStream
+
+__all__ = ["PairOperations"]
+
+
+class PairOperations(BasicOperations):
+    """What can be done with a stream of pairs. Names and meaning: ``pyspark.streaming``.
+
+    ``numPartitions`` is how many partitions the RDDs of the result have; by default as many as
+    Spark's default parallelism.
+    """
+
+    def mapValues(self, f: Callable[[Any], Any]) -> DStream:
+        """Return a stream of pairs with ``f`` applied to each value."""
+        return self._derive("mapValues", transforms.map_values, func=f)
+
+    def flatMapValues(self, f: Callable[[Any], Iterable[Any]]) -> DStream:
+        """Return a stream with a pair of the key and each value that ``f`` gives for a value."""
+        return self._derive("flatMapValues", transforms.flat_map_values, func=f)
+
+    def reduceByKey(
+        self, func: Callable[[Any, Any], Any], numPartitions: int | None = None
+    ) -> DStream:
+        """Return a stream of pairs with each batch's values of a key merged by ``func``."""
+        return self._derive(
+            "reduceByKey", transforms.reduce_by_key, func=func, partitions=numPartitions
+        )
+
+    def combineByKey(
+        self,
+        createCombiner: Callable[[Any], Any],
+        mergeValue: Callable[[Any, Any], Any],
+        mergeCombiners: Callable[[Any, Any], Any],
+        numPartitions: int | None = None,
+    ) -> DStream:
+        """Return a stream of pairs with each batch's values of a key combined, as RDDs do it."""
+        return self._derive(
+            "combineByKey",
+            transforms.combine_by_key,
+            create=createCombiner,
+            add_value=mergeValue,
+            merge=mergeCombiners,
+            partitions=numPartitions,
+        )
+
+    def groupByKey(self, numPartitions: int | None = None) -> DStream:
+        """Return a stream of pairs of a key and an iterable of its values in the batch."""
+        return self._derive("groupByKey", transforms.group_by_key, partitions=numPartitions)
+
+    def partitionBy(
+        self, numPartitions: int, partitionFunc: Callable[[Any], int] = portable_hash
+    ) -> DStream:
+        """Return a stream of the same pairs, each in the partition that its key belongs to."""
+        return self._derive(
+            "partitionBy", transforms.partition_by, partitions=numPartitions, func=partitionFunc
+        )
+
+    def cogroup(self, other: DStream, numPartitions: int | None = None) -> DStream:
+        """Return a stream of ``(key, (values here, values in other))`` of each batch."""
+        return self._pair_up("cogroup", other, numPartitions)
+
+    def join(self, other: DStream, numPartitions: int | None = None) -> DStream:
+        """Return a stream of ``(key, (value, other value))`` for keys that are in both."""
+        return self._pair_up("join", other, numPartitions)
+
+    def leftOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
+        """Return a stream as of ``join``, with None for what ``other`` lacks."""
+        return self._pair_up("leftOuterJoin", other, numPartitions)
+
+    def rightOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
+        """Return a stream as of ``join``, with None for what this stream lacks."""
+        return self._pair_up("rightOuterJoin", other, numPartitions)
+
+    def fullOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
+        """Return a stream as of ``join``, with None for what either stream lacks."""
+        return self._pair_up("fullOuterJoin", other, numPartitions)
+
+    @abstractmethod
+    def _with_state(
+        self,
+        operator: Operator,
+        *,
+        update: Callable[[list[Any], Any], Any],
+        partitions: int,
+        initial: RDD[tuple[Any, Any]] | list[tuple[Any, Any]] | None,
+    ) -> DStream:
+        """Return the stream of each key's state."""
+
+    def updateStateByKey(
+        self,
+        updateFunc: Callable[[list[Any], Any], Any],
+        numPartitions: int | None = None,
+        initialRDD: RDD[tuple[Any, Any]] | Iterable[tuple[Any, Any]] | None = None,
+        name: str | None = None,
+    ) -> DStream:
+        """Return a stream of pairs of each key and its state, which every batch updates.
+
+        State goes on after a restart, and after a change of the code.
+
+        Args:
+            updateFunc: called in each batch with ``(new values, state)`` for every key that has
+                values or a state; the state is None at first. Returns the new state; None removes
+                the key. It may change the state that it is given.
+            numPartitions: partitions of each RDD; Spark's default parallelism by default.
+            initialRDD: pairs of keys and states to begin with, an RDD or a list. It is written to
+                the checkpoint location before the first batch; after a restart it is not looked at.
+            name: by which the state is found again after a restart; give one to keep it when the
+                program's operators change order.
+
+        Raises:
+            ConfigError: ``updateFunc`` is no function, or the name cannot be a file's.
+            StreamingError: another operator has the name.
+        """
+        if not callable(updateFunc):
+            raise ConfigError(
+                f"{updateFunc!r} is no function",
+                operation="updateStateByKey",
+                hint="give a function of the list of new values and the state",
+            )
+        given = initialRDD if isinstance(initialRDD, RDD) else list(initialRDD or ())
+        return self._with_state(
+            self.ssc.graph.operators.add("updateStateByKey", name, {}),
+            update=updateFunc,
+            partitions=numPartitions or self.ssc.sparkContext.defaultParallelism,
+            initial=given if isinstance(given, RDD) or given else None,
+        )
+
+    def mapWithState(
+        self,
+        spec: StateSpec | Callable[..., Any],
+        *,
+        initialState: RDD[Any] | Iterable[tuple[Any, Any]] | None = None,
+        numPartitions: int | None = None,
+        timeout: float | None = None,
+        name: str | None = None,
+    ) -> MapWithStateDStream:
+        """Return a stream of what a function of each record and its key's state returns.
+
+        The state is kept in versions on the checkpoint location, and what a batch costs follows
+        its records, not the keys that there are (docs/state.md).
+
+        Args:
+            spec: ``f(key, value, state)``, ``f(time, key, value, state)``, or a StateSpec, which
+                says the three after it as well.
+            initialState: see ``StateSpec.initialState``.
+            numPartitions: see ``StateSpec.numPartitions``.
+            timeout: seconds; see ``StateSpec.timeout``.
+            name: by which the state is found again after a restart and a change of the program.
+
+        Raises:
+            ConfigError: an argument is wrong.
+            StreamingError: another operator has the name.
+        """
+        if not isinstance(spec, StateSpec):
+            spec = StateSpec(spec)
+        if initialState is not None:
+            spec.initialState(initialState)
+        if numPartitions is not None:
+            spec.numPartitions(numPartitions)
+        if timeout is not None:
+            spec.timeout(timeout)
+        return self._mapped_with_state(spec, name)
+
+    @abstractmethod
+    def _mapped_with_state(self, spec: StateSpec, name: str | None) -> MapWithStateDStream:
+        """Return the stream of ``mapWithState``."""
+
+    def _pair_up(self, method: str, other: DStream, partitions: int | None) -> DStream:
+        return self._derive(method, transforms.pair_up, other, method=method, partitions=partitions)

@@ -1,0 +1,147 @@
+"""Finds what in a graph cannot be pickled, and says it in the words of the user's program.
+
+Only asked when pickling failed: it walks from an operation to its functions, and from those to what
+they hold, always into the part that fails, until no part of a part fails.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark import RDD, Accumulator, Broadcast, SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.streaming.core.base import BaseDStream
+from penstock.streaming.inputs.sources import StreamSources
+
+if TYPE_CHECKING:
+    from penstock.streaming.engine.graph import DStreamGraph
+
+__all__ = ["Culprit", "find_culprit"]
+
+_Part = tuple[str, Any]
+_CanPickle = Callable[[object], bool]
+
+_WHOLE = (Accumulator, Broadcast, DataFrame, RDD, SparkContext, SparkSession, StreamSources)
+"""Of these the user knows the name, and not what is inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """``operation``: such as map. ``variable``: the way to it. ``kind``: what it is."""
+
+    operation: str
+    variable: str
+    kind: str
+
+
+def find_culprit(graph: DStreamGraph, can_pickle: _CanPickle) -> Culprit | None:
+    """Return the first thing in a graph that ``can_pickle`` is false of, None without any."""
+    for operation, owner in _operations(graph):
+        for name, value in owner.items():
+            if not can_pickle(value):
+                return _descend(operation, _first_step(name, value), value, can_pickle)
+    return None
+
+
+def _operations(graph: DStreamGraph) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each operation's name with what it holds besides other streams."""
+    for stream in reversed(list(graph.streams())):
+        name = getattr(stream, "name", None)
+        operation = getattr(stream, "operation", None) or type(stream).__name__
+        held = {k: v for k, v in stream.__getstate__().items() if not isinstance(v, BaseDStream)}
+        yield (f"input {name}" if name else operation), held
+    for output in graph.outputs:
+        yield output.name, {"func": output.func}
+
+
+def _first_step(attribute: str, value: object) -> list[str]:
+    """Return how to speak of what a stream holds: functions have names of their own."""
+    return [] if callable(value) else [attribute.strip("_")]
+
+
+def _descend(operation: str, path: list[str], value: Any, can_pickle: _CanPickle) -> Culprit:
+    seen: set[int] = set()
+    while id(value) not in seen and not isinstance(value, _WHOLE):
+        seen.add(id(value))
+        path = path + _own_name(value)
+        for name, part in _parts(value):
+            if not can_pickle(part):
+                path, value = [*path, name] if name else path, part
+                break
+    return Culprit(operation, ", ".join(path) or "its function", _kind(value))
+
+
+def _own_name(value: Any) -> list[str]:
+    if isinstance(value, types.MethodType):
+        return [f"method {value.__qualname__}"]
+    if isinstance(value, types.FunctionType):
+        code = value.__code__
+        return [f"function {value.__name__} ({code.co_filename}:{code.co_firstlineno})"]
+    return []
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, types.FunctionType):
+        return "a function"
+    kind = value if isinstance(value, type) else type(value)
+    return f"{'the class' if kind is value else 'a'} {kind.__module__}.{kind.__qualname__}"
+
+
+# -- the parts of a value, each with its name; no name where the user has none for it --
+
+
+def _parts(value: Any) -> Iterable[_Part]:
+    if isinstance(value, partial):
+        return _parts_of_partial(value)
+    if isinstance(value, types.MethodType):
+        return [("its object", value.__self__), ("", value.__func__)]
+    if isinstance(value, types.FunctionType):
+        return _parts_of_function(value)
+    if isinstance(value, Mapping):
+        return [(f"key {key!r}", part) for key, part in value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [(f"item {number}", part) for number, part in enumerate(value)]
+    return _parts_of_object(value)
+
+
+def _parts_of_partial(value: partial[Any]) -> Iterator[_Part]:
+    yield "", value.func
+    for number, part in enumerate(value.args):
+        yield ("" if callable(part) else f"argument {number}"), part
+    for name, part in value.keywords.items():
+        yield ("" if callable(part) else f"argument {name!r}"), part
+
+
+def _parts_of_function(func: types.FunctionType) -> Iterator[_Part]:
+    for name, cell in zip(func.__code__.co_freevars, func.__closure__ or (), strict=True):
+        try:
+            yield f"closure variable {name!r}", cell.cell_contents
+        except ValueError:
+            continue  # not assigned yet
+    for number, part in enumerate(func.__defaults__ or ()):
+        yield f"default argument {number}", part
+    for name, part in (func.__kwdefaults__ or {}).items():
+        yield f"default argument {name!r}", part
+    for name in sorted(_global_names(func.__code__)):
+        if name in func.__globals__:
+            yield f"global {name!r}", func.__globals__[name]
+
+
+def _global_names(code: types.CodeType) -> set[str]:
+    """Return the globals that a function's code, and that of functions inside it, reads."""
+    own = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
+    inner = (c for c in code.co_consts if isinstance(c, types.CodeType))
+    return own.union(*map(_global_names, inner))
+
+
+def _parts_of_object(value: Any) -> Iterator[_Part]:
+    for name, part in getattr(value, "__dict__", {}).items():
+        yield f"attribute {name!r}", part
+    if not isinstance(value, type):
+        yield "", type(value)

@@ -1,0 +1,115 @@
+"""Does a program still fit what its checkpoint location holds? Pure: recorded and present names.
+
+Each entry of the offset log records, in its conf, the names of the inputs in the order of their
+offsets, and the operators that keep state. A program that was changed finds its offsets by these
+names:
+
+    recorded     in the program   what happens
+    -----------  ---------------  ----------------------------------------------------------------
+    input        yes              goes on at its offset, wherever it stands in the program now
+    input        no               refused: its records would be dropped in silence
+    -            input            begins at its beginning
+    operator     yes, the same    goes on with its state
+    operator     yes, changed     refused: its state has another meaning
+    operator     no               refused: its state would be dropped in silence
+    -            operator         begins without state
+
+Entries of releases that did not record names are taken by position.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.errors import RecoveryMismatchError
+from penstock.streaming.core.operators import Operator
+
+__all__ = ["check_operators", "describe_program", "places_of_inputs", "recorded_inputs"]
+
+_INPUTS = "spark.penstock.inputs"
+_OPERATORS = "spark.penstock.operators"
+
+
+def describe_program(inputs: Iterable[str], operators: Iterable[Operator]) -> dict[str, str]:
+    """Return what is recorded of a program in the conf of its batches."""
+    plain = [{"name": o.name, "kind": o.kind, "schema": dict(o.schema)} for o in operators]
+    return {_INPUTS: _to_text(list(inputs)), _OPERATORS: _to_text(plain)}
+
+
+def recorded_inputs(conf: Mapping[str, str]) -> list[str] | None:
+    """Return the names of the inputs in the order of their offsets, None when not recorded."""
+    text = conf.get(_INPUTS)
+    return None if text is None else json.loads(text)
+
+
+def places_of_inputs(recorded: Sequence[str], inputs: Sequence[str]) -> tuple[int | None, ...]:
+    """Return, for each input of the program, where its offset stands; None for a new one.
+
+    Raises:
+        RecoveryMismatchError: the program lacks an input.
+    """
+    missing = [name for name in recorded if name not in inputs]
+    if missing:
+        raise RecoveryMismatchError(
+            f"the checkpoint location holds offsets of input {missing[0]!r}, which is not in the "
+            f"program (its inputs: {', '.join(map(repr, inputs)) or 'none'})",
+            operation="recover",
+            ids={"stream": missing[0]},
+            hint=f"give the input that goes on from there name={missing[0]!r}; to end it, let the "
+            "program without it begin with a new checkpoint location",
+        )
+    return tuple(recorded.index(name) if name in recorded else None for name in inputs)
+
+
+def check_operators(conf: Mapping[str, str], operators: Iterable[Operator]) -> None:
+    """Check that the program has every operator that was recorded, unchanged.
+
+    Raises:
+        RecoveryMismatchError: it lacks one, or one's kind or schema is another.
+    """
+    present = {operator.name: operator for operator in operators}
+    for recorded in json.loads(conf.get(_OPERATORS, "[]")):
+        name, kind, schema = recorded["name"], recorded["kind"], recorded["schema"]
+        if name not in present:
+            raise _refusal(
+                name,
+                f"the checkpoint location holds the state of {kind} {name!r}, which is not in the "
+                f"program (its stateful operators: {', '.join(map(repr, present)) or 'none'})",
+                f"give the operator that goes on with this state name={name!r}",
+            )
+        operator = present[name]
+        if operator.kind != kind:
+            raise _refusal(
+                name,
+                f"operator {name!r} is a {operator.kind} now, and its state is that of a {kind}",
+                f"give the {operator.kind} a name of its own (name=), and keep the {kind}",
+            )
+        if _to_text(dict(operator.schema)) != _to_text(schema):
+            raise _refusal(
+                name,
+                f"{kind} {name!r} has changed: {_differences(schema, operator.schema)}",
+                "change it back; or give it another name (name=), under which it begins without "
+                "state, and keep one with the old name",
+            )
+
+
+def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    changed = (
+        key for key in sorted({*then, *now}) if _to_text(then.get(key)) != _to_text(now.get(key))
+    )
+    return ", ".join(f"{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in changed)
+
+
+def _refusal(name: str, message: str, mend: str) -> RecoveryMismatchError:
+    return RecoveryMismatchError(
+        message,
+        operation="recover",
+        ids={"operator": name},
+        hint=f"{mend}; to drop the state, begin with a new checkpoint location",
+    )
+
+
+def _to_text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)

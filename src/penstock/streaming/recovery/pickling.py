@@ -1,0 +1,106 @@
+"""The graph of a program as bytes, with the user's functions in it by value (cloudpickle)."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark import Accumulator, Broadcast
+from pyspark.cloudpickle import CloudPickler
+
+from penstock.errors import ConfigError
+from penstock.streaming.core.base import BaseDStream
+from penstock.streaming.recovery.culprits import Culprit, find_culprit
+
+if TYPE_CHECKING:
+    from penstock.streaming.engine.graph import DStreamGraph
+
+__all__ = ["PickledGraph", "pickle_graph"]
+
+_HINT = (
+    "make it inside the function, when it runs (rdd.context and df.sparkSession are at hand there);"
+    " or rebuild the graph from the program, which pickles none: "
+    "StreamingContext.getOrCreate(dir, create, recover='program')"
+)
+
+
+class PickledGraph:
+    """A graph as it was pickled."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    @cached_property
+    def _graph(self) -> DStreamGraph:
+        graph: DStreamGraph = pickle.loads(self.data)[-1]
+        return graph
+
+    def load(self) -> DStreamGraph:
+        """Return the graph, the same one each time; it belongs to no context yet.
+
+        Raises:
+            Exception: whatever unpickling raises.
+        """
+        return self._graph
+
+
+def pickle_graph(graph: DStreamGraph) -> PickledGraph:
+    """Pickle a graph.
+
+    Raises:
+        ConfigError: something in it cannot be pickled; names the operation and the variable.
+    """
+    # Parents first: a stream that comes before what is made of it does not nest in it, so that a
+    # long chain of operations does not exhaust the stack.
+    streams = list(graph.streams())[::-1]
+    try:
+        return PickledGraph(_dumps((streams, graph)))
+    except Exception as error:
+        culprit = find_culprit(graph, _can_pickle)
+        raise _refusal(culprit) from error
+
+
+class _GraphPickler(CloudPickler):
+    """Refuses what pickles, but means nothing in another process."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Accumulator | Broadcast):
+            raise pickle.PicklingError(f"{type(obj).__name__}s cannot be recovered")
+        return super().reducer_override(obj)
+
+
+class _PartPickler(_GraphPickler):
+    """Pickles one stream's own part, without the streams that it refers to."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        return id(obj) if isinstance(obj, BaseDStream) else None
+
+
+def _dumps(value: object) -> bytes:
+    buffer = io.BytesIO()
+    _GraphPickler(buffer).dump(value)
+    return buffer.getvalue()
+
+
+def _can_pickle(value: object) -> bool:
+    try:
+        _PartPickler(io.BytesIO()).dump(value)
+    except Exception:
+        return False
+    return True
+
+
+def _refusal(culprit: Culprit | None) -> ConfigError:
+    if culprit is None:  # a part alone pickles, the whole does not
+        return ConfigError(
+            "the graph cannot be pickled for its checkpoint", operation="start", hint=_HINT
+        )
+    return ConfigError(
+        f"{culprit.operation} cannot be kept in the graph checkpoint: {culprit.variable} "
+        f"is {culprit.kind}, which cannot be pickled",
+        operation=culprit.operation,
+        ids={"variable": culprit.variable},
+        hint=_HINT,
+    )

@@ -1,0 +1,72 @@
+"""CheckpointReader: finds the newest graph checkpoint that can be read.
+
+Source: ``org.apache.spark.streaming.CheckpointReader``.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.errors import CheckpointError
+from penstock.storage import Storage
+from penstock.streaming.recovery.checkpoint import Checkpoint
+from penstock.streaming.recovery.files import get_checkpoint_files
+from penstock.streaming.recovery.private_files import (
+    check_private_file,
+    check_private_folder,
+)
+
+__all__ = ["CheckpointReader"]
+
+_log = logging.getLogger(__name__)
+
+
+class CheckpointReader:
+    """Reads graph checkpoints of a checkpoint location."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage.private()
+
+    def read(self, *, ignore_read_error: bool = False) -> Checkpoint | None:
+        """Return the newest graph checkpoint that can be read, None when there is none at all.
+
+        One that is damaged is passed over for the one before it, which gives the same results.
+
+        Raises:
+            CheckpointError: there are some and none can be read (its cause: the newest one's
+                error); None is returned instead when ``ignore_read_error``.
+            ConfigError: others than this user could have written them.
+        """
+        names = [file.name for file in reversed(get_checkpoint_files(self._storage))]
+        if not names:
+            return None
+        _log.info("Checkpoint files found: %s", ",".join(map(self._storage.uri, names)))
+        check_private_folder(self._storage.url)
+        newest_error: Exception | None = None
+        for name in names:
+            check_private_file(self._storage, name)
+            try:
+                return self._load(name)
+            except Exception as error:  # unpickling raises whatever the program's modules raise
+                _log.warning(
+                    "Error reading checkpoint from file %s", self._storage.uri(name), exc_info=True
+                )
+                newest_error = newest_error or error
+        if ignore_read_error:
+            return None
+        raise CheckpointError(
+            f"Failed to read checkpoint from directory {self._storage.url}",
+            operation="read graph checkpoint",
+            path=self._storage.url,
+            hint="the log names each file and what is wrong with it; offsets and state are kept "
+            "apart from these: StreamingContext.getOrCreate(dir, create, recover='program') "
+            "rebuilds the graph from the program and goes on from them",
+        ) from newest_error
+
+    def _load(self, name: str) -> Checkpoint:
+        uri = self._storage.uri(name)
+        _log.info("Attempting to load checkpoint from file %s", uri)
+        checkpoint = Checkpoint.deserialize(self._storage.read(name))
+        _log.info("Checkpoint successfully loaded from file %s", uri)
+        _log.info("Checkpoint was generated at time %d ms", checkpoint.checkpoint_time_ms)
+        return checkpoint

@@ -1,0 +1,226 @@
+"""CheckpointWriter: writes graph checkpoints on a thread of its own.
+
+Invariants:
+
+1. From the first write that completed on, there is a whole file, at every moment, that is as new as
+   the newest write that completed, or newer. A kill at any step leaves that one to be read.
+2. The file that is read back is the one that was written last: a batch that is done later than
+   newer ones were planned writes under the newest time.
+3. A generator is told of a checkpoint only when it is durable.
+4. No error ends the thread, whatever pickling, the codec or the storage raises: the graph is the
+   same in every checkpoint, so one that was not written costs nothing but the next one's turn.
+
+Steps, on storage whose ``create`` is atomic and durable also when it overwrites (storage.base): the
+content is created as ``checkpoint-<ms>.bk``, then as ``checkpoint-<ms>``, and then the backup is
+deleted: the rename of a store that has none. A kill before the second step leaves the file of an
+earlier write, or the backup alone, which a reader takes for it.
+
+Source: ``org.apache.spark.streaming.CheckpointWriter``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.storage import Storage
+from penstock.streaming.recovery.checkpoint import Checkpoint
+from penstock.streaming.recovery.files import CheckpointFile, get_checkpoint_files
+
+__all__ = ["CheckpointWriteHandler", "CheckpointWriter", "OnCompletion", "Write"]
+
+_log = logging.getLogger(__name__)
+_MAX_ATTEMPTS = 3
+_MAX_FILES = 10
+_PATIENCE_S = 10.0
+
+OnCompletion = Callable[[int, bool], None]
+"""Called with a checkpoint's time in ms, and whether what older ones needed can be cleared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A checkpoint, and what its batch's generator is told when it is durable."""
+
+    checkpoint: Checkpoint
+    clear_checkpoint_data_later: bool
+
+    @property
+    def time_ms(self) -> int:
+        """The checkpoint's time."""
+        return self.checkpoint.checkpoint_time_ms
+
+
+class CheckpointWriter:
+    """Takes checkpoints at the pace of batches, and writes at the pace of the storage.
+
+    Those that come while one is written wait, and only the newest of them is written, for it holds
+    all that the others did; each of them counts as completed with it.
+
+    Args:
+        storage: the checkpoint location.
+        codec: how files are compressed.
+        on_completion: called on this writer's thread after each durable write.
+        replaces: whether what is there is of another graph, and goes when the first is written.
+
+    Raises:
+        StorageError: the location cannot be listed.
+    """
+
+    def __init__(
+        self, storage: Storage, codec: str, on_completion: OnCompletion, *, replaces: bool = False
+    ) -> None:
+        self._handler = CheckpointWriteHandler(storage, codec, on_completion, replaces=replaces)
+        self._changed = threading.Condition()
+        self._waiting: list[Write] = []
+        self._writing = False
+        self._stopped = False
+        # A daemon: a storage that hangs does not keep the process alive.
+        self._thread = threading.Thread(
+            target=self._run, name="penstock-checkpoint-writer", daemon=True
+        )
+        self._thread.start()
+
+    def write(self, checkpoint: Checkpoint, *, clear_checkpoint_data_later: bool) -> None:
+        """Have a checkpoint written; returns before it is."""
+        write = Write(checkpoint, clear_checkpoint_data_later)
+        with self._changed:
+            if self._stopped:
+                _log.error("Could not submit checkpoint task to the thread pool executor")
+                return
+            self._waiting.append(write)
+            self._changed.notify_all()
+        _log.info("Submitted checkpoint of time %d ms writer queue", write.time_ms)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the newest write was given up."""
+        return self._handler.failed
+
+    def wait_written(self) -> None:
+        """Wait until what was submitted is written, or given up, for 10 s at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._waiting or self._writing), _PATIENCE_S)
+
+    def stop(self) -> None:
+        """Write what was submitted, for 10 s at most; then give up what is left."""
+        with self._changed:
+            if self._stopped:
+                return
+            self._stopped = True
+            self._changed.notify_all()
+        start_s = time.monotonic()
+        self._thread.join(_PATIENCE_S)
+        terminated = not self._thread.is_alive()
+        self._handler.stopped = True
+        _log.info(
+            "CheckpointWriter executor terminated? %s, waited for %d ms.",
+            str(terminated).lower(),
+            (time.monotonic() - start_s) * 1000,
+        )
+
+    def _run(self) -> None:
+        while writes := self._take():
+            self._handler.run(writes)
+
+    def _take(self) -> list[Write]:
+        """Wait for writes and return them; none when the writer is stopped."""
+        with self._changed:
+            self._writing = False
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._waiting or self._stopped)
+            writes, self._waiting = self._waiting, []
+            self._writing = bool(writes)
+            return writes
+
+
+class CheckpointWriteHandler:
+    """Writes one checkpoint at a time; for one thread.
+
+    Source: ``CheckpointWriter.CheckpointWriteHandler``.
+    """
+
+    def __init__(
+        self, storage: Storage, codec: str, on_completion: OnCompletion, *, replaces: bool = False
+    ) -> None:
+        self._storage = storage
+        self._codec = codec
+        self._on_completion = on_completion
+        # Listed once: this run alone writes here. What may be there counts as there.
+        self._files = set(get_checkpoint_files(storage))
+        self._replaced = set(self._files) if replaces else set()
+        self._latest_ms = max((file.time_ms for file in self._files), default=0)
+        self.stopped = False
+        """Whether to make no further attempt."""
+        self.failed = False
+        """Whether the newest write was given up."""
+
+    def run(self, writes: list[Write]) -> None:
+        """Write the last one, in three attempts at most, and report all as completed with it.
+
+        Raises nothing.
+        """
+        self._latest_ms = max(self._latest_ms, *(write.time_ms for write in writes))
+        file = CheckpointFile(self._latest_ms)
+        uri = self._storage.uri(file.name)
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            if self.stopped:
+                break
+            try:
+                self._save(writes[-1], file, uri)
+            except Exception:
+                _log.warning(
+                    "Error in attempt %d of writing checkpoint to %s", attempt, uri, exc_info=True
+                )
+            else:
+                self.failed = False
+                self._report(writes)
+                return
+        self.failed = True
+        _log.warning(
+            "Could not write checkpoint for time %d ms to file '%s'", writes[-1].time_ms, uri
+        )
+
+    def _save(self, write: Write, file: CheckpointFile, uri: str) -> None:
+        start_s = time.monotonic()
+        _log.info("Saving checkpoint for time %d ms to file '%s'", write.time_ms, uri)
+        content = write.checkpoint.serialize(self._codec)
+        for part in (CheckpointFile(file.time_ms, is_backup=True), file):
+            self._files.add(part)
+            self._storage.create(part.name, content, overwrite=True)
+            self._replaced.discard(part)
+        self._delete_old()
+        _log.info(
+            "Checkpoint for time %d ms saved to file '%s', took %d bytes and %d ms",
+            write.time_ms,
+            uri,
+            len(content),
+            (time.monotonic() - start_s) * 1000,
+        )
+
+    def _delete_old(self) -> None:
+        """Delete backups and what is replaced, the newest file being whole by now, and old files.
+
+        What cannot be deleted is tried again after the next write.
+        """
+        own = self._files - self._replaced
+        whole = sorted((f for f in own if not f.is_backup), key=lambda f: f.time_ms)
+        for old in whole[:-_MAX_FILES]:
+            _log.info("Deleting %s", self._storage.uri(old.name))
+        for file in self._files.difference(whole[-_MAX_FILES:]):
+            try:
+                self._storage.delete(file.name)
+            except Exception:
+                _log.warning("Error deleting %s", self._storage.uri(file.name), exc_info=True)
+            else:
+                self._files.remove(file)
+
+    def _report(self, writes: list[Write]) -> None:
+        for write in writes:
+            try:
+                self._on_completion(write.time_ms, write.clear_checkpoint_data_later)
+            except Exception:
+                _log.exception("Error telling that checkpoint %d ms is written", write.time_ms)

@@ -1,1 +1,0 @@
-"""The engine: plans batches, runs their jobs on Spark, commits them, and looks after receivers."""

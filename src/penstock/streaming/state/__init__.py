@@ -1,0 +1,1 @@
+"""State of keys over batches: mapWithState, updateStateByKey, windows with an inverse."""

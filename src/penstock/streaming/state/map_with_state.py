@@ -1,0 +1,342 @@
+"""mapWithState: streams whose state is kept in versions on the checkpoint location.
+
+A batch's update is a Spark job of its own, which the batch's other jobs wait for: it takes the
+state from the version before to the batch's, and the driver publishes that version. The RDDs of
+this stream only read what the update left (penstock.state.partition says why that never differs),
+so they can be computed any number of times, in later runs, too.
+
+Invariants:
+
+1. Updates run in the order of their batches, each once: one that failed is tried again before the
+   next, and one whose version is there already is not run at all.
+2. Every batch of this stream has its update, whether or not an output asks for the batch.
+3. A batch is committed after its update, so version N is there for every committed batch N.
+4. Versions are kept as long as this stream's RDDs, and the newest committed one in any case.
+
+Source: ``org.apache.spark.streaming.dstream.MapWithStateDStream``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from pyspark import RDD, SparkContext
+
+from penstock.errors import (
+    MissingStateError,
+    RecoveryMismatchError,
+    StorageError,
+    StreamingError,
+)
+from penstock.state import (
+    LoadTask,
+    OutputsTask,
+    PartitionVersion,
+    SnapshotTask,
+    StatePlace,
+    UpdateTask,
+    Version,
+    VersionLog,
+    new_run,
+    partition_of,
+    read_version,
+)
+from penstock.state.layout import version_path
+from penstock.storage import Storage
+from penstock.streaming.core.executors import has_executors
+from penstock.streaming.operations.dstream import DStream
+from penstock.streaming.operations.state_spec import StateSpec
+from penstock.streaming.state.stored_state import StoredStateStream
+
+__all__ = ["MapWithStateDStream"]
+
+_log = logging.getLogger(__name__)
+
+
+class MapWithStateDStream(DStream, StoredStateStream):
+    """The records that a function of each record and its key's state returns.
+
+    Raises:
+        StreamingError: another operator has the name.
+        ConfigError: the name cannot be a file's.
+    """
+
+    def __init__(self, parent: DStream, spec: StateSpec, name: str | None) -> None:
+        super().__init__(parent.ssc)
+        self._parent = parent
+        self._spec = spec
+        # Its versions tell the number of partitions; it is checked against them (_Run.begin).
+        self.operator = parent.ssc.graph.operators.add("mapWithState", name, {})
+        self._run: _Run | None = None
+
+    @property
+    def parents(self) -> tuple[DStream, ...]:
+        """The stream of pairs."""
+        return (self._parent,)
+
+    def stateSnapshots(self) -> DStream:
+        """Return a stream of all keys and their state, as pairs, after each batch."""
+        return _StateSnapshots(self)
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Return what the update of that batch gives; the update is run when the batch is."""
+        run = self._running()
+        if not run.has_update(time_ms):
+            if time_ms < run.first_ms:
+                run.warn_of_gap(time_ms)
+                return None
+            run.add_update(time_ms, self._parent.get_or_compute(time_ms))
+        return run.rdd(OutputsTask(run.place, time_ms))
+
+    def compute_snapshot(self, time_ms: int) -> RDD[Any] | None:
+        """Return all keys and their state after the batch of that time."""
+        if self.get_or_compute(time_ms) is None:
+            return None
+        run = self._running()
+        return run.rdd(SnapshotTask(run.place, time_ms))
+
+    def open_state(self, storage: Storage) -> None:
+        """Find the versions that there are; raises StorageError."""
+        self._run = _Run(self.ssc.sparkContext, storage, self.operator.name, self._spec)
+
+    def begin_state(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
+        """Check that the state fits, or load the initial state where there is none yet."""
+        every_batch = self.slide_ms == self.ssc.graph.batch_interval_ms
+        self._running().begin(first_ms, committed_ms if every_batch else None, planned_ms)
+
+    def update_state(self, time_ms: int) -> None:
+        """Run the updates of all batches up to that time that have not been run."""
+        self._running().run_updates(time_ms)
+
+    def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
+        """Delete the versions, too, that no RDD reads that is to be remembered."""
+        super().clear_checkpoint_data(done_ms, needed_after_ms)
+        self._running().retire(done_ms - self.remember_ms)
+
+    def _running(self) -> _Run:
+        if self._run is None:
+            raise StreamingError(
+                "the state is not open before the context starts",
+                operation="mapWithState",
+                ids={"operator": self.operator.name},
+                hint="start the context first",
+            )
+        return self._run
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_run": None}
+
+
+class _StateSnapshots(DStream):
+    """All keys and their state, after each batch."""
+
+    def __init__(self, parent: MapWithStateDStream) -> None:
+        super().__init__(parent.ssc)
+        self._parent = parent
+
+    @property
+    def parents(self) -> tuple[DStream, ...]:
+        """The stream that keeps the state."""
+        return (self._parent,)
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Return the state after the batch of that time."""
+        return self._parent.compute_snapshot(time_ms)
+
+
+class _Run:
+    """An operator's state in one run of the driver.
+
+    The planning thread adds and retires, threads of jobs run updates; ``_updating`` is held while
+    an update's job runs, ``_lock`` for moments.
+    """
+
+    def __init__(self, sc: SparkContext, storage: Storage, operator: str, spec: StateSpec) -> None:
+        self.place = StatePlace(storage, operator, new_run())
+        self.first_ms = 0
+        self._sc = sc
+        self._spec = spec
+        # Memory is each process's own; else tasks on this host write where this process looks.
+        apart = has_executors(sc) or storage.url.startswith("memory:")
+        self._log = VersionLog(storage, operator, check_files=apart)
+        self._versions: dict[int, Version] = {}
+        self._waiting: dict[int, RDD[Any] | None] = {}
+        self._updating = threading.Lock()
+        self._lock = threading.RLock()
+        self._slots: RDD[int] | None = None
+        self._empty = Version(0, ())
+
+    def begin(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
+        """Learn which batch comes first; raises what keeps the program from going on."""
+        self.first_ms = first_ms
+        if self._log.times:
+            newest = self._read(self._log.times[-1])
+            self._check(newest, committed_ms)
+            self._check_planned(planned_ms)
+            count = len(newest.partitions)
+        else:
+            count = self._spec.partitions or self._sc.defaultParallelism
+        self._empty = Version(0, (PartitionVersion(),) * count)
+        if not self._log.times:
+            self._load_initial_state()
+
+    def has_update(self, time_ms: int) -> bool:
+        """Whether the update of that batch was run or waits for its batch."""
+        with self._lock:
+            return time_ms in self._waiting or time_ms in self._log.times
+
+    def add_update(self, time_ms: int, records: RDD[Any] | None) -> None:
+        """Have the update of that batch run with its batch."""
+        with self._lock:
+            self._waiting[time_ms] = records
+
+    def run_updates(self, until_ms: int) -> None:
+        """Run what waits up to that time, in order; at most one thread does so at a time."""
+        with self._updating:
+            with self._lock:
+                due = sorted(time_ms for time_ms in self._waiting if time_ms <= until_ms)
+            for time_ms in due:
+                self._update(time_ms, self._waiting[time_ms])
+                with self._lock:
+                    del self._waiting[time_ms]
+
+    def retire(self, needed_ms: int) -> None:
+        """Delete the versions before the newest one that is not later than that.
+
+        What cannot be deleted is tried again when the next batch is committed.
+        """
+        with self._lock:
+            try:
+                self._log.retire(needed_ms)
+            except StorageError:
+                _log.warning(
+                    "Old versions of the state of operator %s cannot be deleted",
+                    self.place.operator,
+                    exc_info=True,
+                )
+            kept = set(self._log.times)
+            self._versions = {t: v for t, v in self._versions.items() if t in kept}
+
+    def rdd(self, task: OutputsTask | SnapshotTask) -> RDD[Any]:
+        """Return an RDD of what a task gives for each partition."""
+        if self._slots is None:
+            count = len(self._empty.partitions)
+            self._slots = self._sc.parallelize(range(count), count)
+        return self._slots.mapPartitionsWithIndex(task)
+
+    def warn_of_gap(self, time_ms: int) -> None:
+        """Tell of an earlier batch that a window reaches back to, and that is not kept."""
+        if self._log.times:
+            _log.warning(
+                "The records of operator %s of %d ms are gone, because no window needed them "
+                "before; windows that reach back to it lack them",
+                self.place.operator,
+                time_ms,
+            )
+
+    # -- updates --
+
+    def _update(self, time_ms: int, records: RDD[Any] | None) -> None:
+        before = self._newest()
+        if before.time_ms >= time_ms:
+            raise self._missing(time_ms, f"is missing, though there is one of {before.time_ms} ms")
+        partitions = before.partitions
+        if not self._is_idle(before, time_ms, records):
+            partitions = self._run_update(before, time_ms, records)
+        version = Version(time_ms, partitions)
+        self._log.publish(version)
+        with self._lock:
+            self._versions[time_ms] = version
+
+    def _is_idle(self, before: Version, time_ms: int, records: RDD[Any] | None) -> bool:
+        """Whether a batch has neither records nor keys that may time out."""
+        if records is not None and records.getNumPartitions() > 0:
+            return False
+        timeout_ms = self._spec.timeout_ms
+        return timeout_ms is None or not before.may_be_untouched_since(time_ms - timeout_ms)
+
+    def _run_update(
+        self, before: Version, time_ms: int, records: RDD[Any] | None
+    ) -> tuple[PartitionVersion, ...]:
+        task = UpdateTask(
+            self.place,
+            self._spec.function_at(time_ms),
+            time_ms,
+            self._spec.timeout_ms,
+            before.tips,
+            self._oldest().tips,
+        )
+        return self._run_job(self._sc.emptyRDD() if records is None else records, task)
+
+    def _load_initial_state(self) -> None:
+        pairs = self._spec.initial_rdd(self._sc)
+        if pairs is not None:
+            task = LoadTask(self.place, self.first_ms)
+            self._log.publish(Version(0, self._run_job(pairs, task)))
+
+    def _run_job(
+        self, pairs: RDD[Any], task: UpdateTask | LoadTask
+    ) -> tuple[PartitionVersion, ...]:
+        placed = pairs.partitionBy(len(self._empty.partitions), partition_of)
+        return tuple(placed.mapPartitionsWithIndex(task).collect())
+
+    # -- versions --
+
+    def _newest(self) -> Version:
+        return self._read(self._log.times[-1]) if self._log.times else self._empty
+
+    def _oldest(self) -> Version:
+        with self._lock:  # or it might be retired before it is read
+            return self._read(self._log.times[0]) if self._log.times else self._empty
+
+    def _read(self, time_ms: int) -> Version:
+        with self._lock:
+            if time_ms not in self._versions:
+                found = read_version(self.place.storage, self.place.operator, time_ms)
+                self._versions[time_ms] = found
+            return self._versions[time_ms]
+
+    def _check(self, newest: Version, committed_ms: int | None) -> None:
+        wanted = self._spec.partitions
+        if wanted not in (None, len(newest.partitions)):
+            raise RecoveryMismatchError(
+                f"the state of operator {self.place.operator!r} has {len(newest.partitions)} "
+                f"partitions, and the program asks for {wanted}",
+                operation="recover",
+                path=self.place.storage.url,
+                ids={"operator": self.place.operator},
+                hint="keep numPartitions, or leave it out; state is not spread anew",
+            )
+        if committed_ms is not None and newest.time_ms < committed_ms:
+            raise self._missing(committed_ms, "is missing, though that batch is committed")
+
+    def _check_planned(self, planned_ms: int) -> None:
+        """Refuse versions of batches that were taken out of the offset log.
+
+        Their records are read again, in batches of later times, and would be counted twice.
+        """
+        ahead = [time_ms for time_ms in self._log.times if time_ms > max(planned_ms, 0)]
+        if ahead:
+            place = self.place
+            files = [place.storage.uri(version_path(place.operator, t)) for t in ahead]
+            raise RecoveryMismatchError(
+                f"the state of operator {place.operator!r} has a version of {ahead[-1]} ms, and "
+                f"the newest batch in the offset log is of {planned_ms} ms",
+                operation="recover",
+                path=place.storage.url,
+                ids={"operator": place.operator},
+                hint="restore the entries that the offset log lacks; when they were deleted to go "
+                f"back, delete the versions that belong to them: {', '.join(files)}",
+            )
+
+    def _missing(self, time_ms: int, what: str) -> MissingStateError:
+        return MissingStateError(
+            f"version {time_ms} of the state of operator {self.place.operator!r} {what}",
+            operation="recover",
+            path=self.place.storage.url,
+            ids={"operator": self.place.operator},
+            hint="restore the operator's folder from a copy of that time; without one, move it away"
+            " to begin with empty state",
+        )

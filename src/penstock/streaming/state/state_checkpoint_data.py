@@ -1,0 +1,160 @@
+"""Which RDD checkpoints a stateful stream has, and which of them a restart needs.
+
+Invariants, whatever is killed where, beside those of penstock.streaming.core.checkpoint_data:
+
+1. There is always a mark at or before every batch that is not committed, from which its state is
+   made again: ``cleanup`` goes by the newest mark that committed batches have reached.
+2. What is needed to go on from that mark (ranges in the offset log, journal blocks) is kept: inputs
+   release by ``restart_ms`` (penstock.streaming.core.look_back), which moves only when a newer mark
+   is durable.
+3. A mark found at a batch that runs again stands for what its cut-off run computed, from the same
+   ranges; it is taken, and not written again.
+4. Files go only when no running job can read them: jobs that started before a mark was made may
+   still go back behind it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pyspark import RDD
+
+from penstock.checkpoint.rdd_marks import RddMark
+from penstock.errors import RecoveryMismatchError
+from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
+
+__all__ = ["StateCheckpointData"]
+
+_log = logging.getLogger(__name__)
+
+
+class StateCheckpointData(DStreamCheckpointData):
+    """The RDD checkpoints of one stateful stream."""
+
+    must_write = True
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._settled_ms: dict[int, int] = {}  # newest batch planned when this run made the mark
+
+    def restore(
+        self,
+        done_ms: int,
+        planned_ms: int,
+        *,
+        is_aligned: Callable[[int], bool],
+        initial: Callable[[], RDD[Any] | None],
+    ) -> tuple[int, dict[int, RDD[Any]]]:
+        """Return where the state goes on from, and the RDDs known from there on, by time.
+
+        Args:
+            done_ms: batches up to that time are committed.
+            planned_ms: the offset log has batches up to that time.
+            is_aligned: whether the stream goes on from a time of the run before.
+            initial: returns what an operator without state begins with.
+
+        Raises:
+            RecoveryMismatchError: the state is that of another kind of operator, or is later than
+                what has to run.
+            CheckpointError: marks or files are damaged.
+        """
+        found = self._read_marks()
+        # Marks before a change of the windows are still there if that run was killed early.
+        outdated = (t for t, mark in found.items() if not self._fits(t, mark, is_aligned))
+        changed_ms = max(outdated, default=-1)
+        self._marks = {t: mark for t, mark in found.items() if t > changed_ms}
+        self._old = {t: mark.file for t, mark in found.items() if t <= changed_ms}
+        if not self._marks:
+            self._warn_of_change()
+            return done_ms, self._begin(done_ms, initial())
+        if min(self._marks) > done_ms:
+            raise self._mismatch(
+                f"batches up to {done_ms} ms are done, and its oldest state is of "
+                f"{min(self._marks)} ms",
+                "the offset log was taken back further than state is kept; start with a new "
+                "checkpoint location",
+            )
+        self._check_planned(max(planned_ms, done_ms))
+        restart_ms = self.restart_ms(done_ms, done_ms)
+        restored = {}
+        for time_ms in self.currentCheckpointFiles:
+            if time_ms >= restart_ms:
+                restored[time_ms] = self._load(time_ms)
+        return restart_ms, restored
+
+    def _check_planned(self, planned_ms: int) -> None:
+        """Refuse state of batches that were taken out of the offset log.
+
+        Their records are read again, in batches of later times, and would be counted twice.
+        """
+        marks, name = self._open_place().marks, self._operator.name
+        ahead = [marks.url(name, time_ms) for time_ms in self._marks if time_ms > planned_ms]
+        if ahead:
+            raise self._mismatch(
+                f"it was kept at {max(self._marks)} ms, and the newest batch in the offset log is "
+                f"of {planned_ms} ms",
+                "restore the entries that the offset log lacks; when they were deleted to go back, "
+                f"delete the marks that belong to them: {', '.join(ahead)}",
+            )
+
+    def restart_ms(self, needed_after_ms: int, done_ms: int) -> int:
+        """Return the time of the mark from which RDDs after ``needed_after_ms`` can be made.
+
+        It is the newest such mark that can replace those before it when batches up to ``done_ms``
+        are committed.
+        """
+        settled = [t for t in list(self._marks) if self._settled_ms.get(t, t) <= done_ms]
+        return max((t for t in settled if t <= needed_after_ms), default=min(self._marks))
+
+    def cleanup(self, done_ms: int, needed_after_ms: int) -> None:
+        """Delete the RDD checkpoints before the one that a restart goes on from."""
+        restart_ms = self.restart_ms(needed_after_ms, done_ms)
+        old = [t for t in list(self._marks) if t < restart_ms]
+        self._discard(old)
+        for time_ms in old:
+            self._settled_ms.pop(time_ms, None)
+
+    # -- inside --
+
+    def _settle(self, time_ms: int, newest_planned_ms: Callable[[], int]) -> None:
+        self._settled_ms[time_ms] = newest_planned_ms()
+
+    def _read_marks(self) -> dict[int, RddMark]:
+        marks, name = self._open_place().marks, self._operator.name
+        found = {time_ms: marks.get(name, time_ms) for time_ms in marks.times_ms(name)}
+        kinds = {mark.kind for mark in found.values()} - {self._operator.kind}
+        if kinds:
+            raise self._mismatch(
+                f"its state was made by {', '.join(sorted(kinds))}",
+                "give the operator a name of its own (name=), or a new checkpoint location",
+            )
+        return found
+
+    def _fits(self, time_ms: int, mark: RddMark, is_aligned: Callable[[int], bool]) -> bool:
+        return mark.shape == self._shape and (mark.file is None or is_aligned(time_ms))
+
+    def _begin(self, time_ms: int, initial: RDD[Any] | None) -> dict[int, RDD[Any]]:
+        if initial is None:
+            self._note(time_ms, RddMark(self._operator.kind, self._shape))
+            return {}
+        initial.checkpoint()
+        self._add(time_ms, initial)
+        return {time_ms: initial}
+
+    def _warn_of_change(self) -> None:
+        if self._old:
+            _log.warning(
+                "The windows or the batch interval of operator %s changed: its windows begin anew",
+                self._operator.name,
+            )
+
+    def _mismatch(self, what: str, hint: str) -> RecoveryMismatchError:
+        name = self._operator.name
+        return RecoveryMismatchError(
+            f"the state of operator {name!r} does not fit: {what}",
+            operation="recover state",
+            ids={"operator": name, "kind": self._operator.kind},
+            hint=hint,
+        )

@@ -1,0 +1,89 @@
+"""Which changes of a program its checkpoint location allows. Pure."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import RecoveryMismatchError
+from penstock.streaming.core.operators import Operator
+from penstock.streaming.recovery.match import (
+    check_operators,
+    describe_program,
+    places_of_inputs,
+    recorded_inputs,
+)
+
+COUNTS = Operator("counts", "updateStateByKey", {"partitions": 2})
+SESSIONS = Operator("sessions", "mapWithState", {"partitions": 4, "timeout_ms": None})
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "places"),
+    [
+        (["a", "b"], ["a", "b"], (0, 1)),
+        (["a", "b"], ["b", "a"], (1, 0)),
+        (["a", "b"], ["b", "new", "a"], (1, None, 0)),
+        ([], ["a"], (None,)),
+    ],
+)
+def test_inputs_are_found_by_name(
+    recorded: list[str], now: list[str], places: tuple[int | None, ...]
+) -> None:
+    assert places_of_inputs(recorded, now) == places
+
+
+@pytest.mark.parametrize("now", [["a"], ["c", "a"]])
+def test_a_missing_input_is_refused_by_name_with_the_way_out(now: list[str]) -> None:
+    with pytest.raises(RecoveryMismatchError, match=r"input 'b'.*name='b'.*new checkpoint") as e:
+        places_of_inputs(["a", "b"], now)
+    assert e.value.ids == {"stream": "b"}
+
+
+def test_a_program_is_described_in_the_conf_of_its_batches() -> None:
+    conf = describe_program(["a", "b"], [COUNTS, SESSIONS])
+    assert conf == {
+        "spark.penstock.inputs": '["a","b"]',
+        "spark.penstock.operators": '[{"kind":"updateStateByKey","name":"counts","schema":'
+        '{"partitions":2}},{"kind":"mapWithState","name":"sessions","schema":'
+        '{"partitions":4,"timeout_ms":null}}]',
+    }
+    assert recorded_inputs(conf) == ["a", "b"]
+
+
+@pytest.mark.parametrize("now", [[COUNTS, SESSIONS], [SESSIONS, COUNTS]])
+def test_operators_that_are_the_same_may_be_reordered(now: list[Operator]) -> None:
+    check_operators(describe_program([], [COUNTS, SESSIONS]), now)
+
+
+def test_an_operator_may_be_new() -> None:
+    check_operators(describe_program([], [COUNTS]), [SESSIONS, COUNTS])
+
+
+@pytest.mark.parametrize(
+    ("now", "message"),
+    [
+        ([], r"state of updateStateByKey 'counts'.*not in the program.*none.*name='counts'"),
+        ([Operator("Counts", COUNTS.kind, COUNTS.schema)], r"'counts'.*operators: 'Counts'\)"),
+        (
+            [Operator("counts", "mapWithState", COUNTS.schema)],
+            r"'counts' is a mapWithState now.*that of a updateStateByKey",
+        ),
+        (
+            [Operator("counts", COUNTS.kind, {"partitions": 3})],
+            r"'counts' has changed: partitions was 2 and is 3",
+        ),
+        ([Operator("counts", COUNTS.kind, {})], r"partitions was 2 and is None"),
+    ],
+)
+def test_an_operator_that_does_not_fit_its_state_is_refused(
+    now: list[Operator], message: str
+) -> None:
+    with pytest.raises(RecoveryMismatchError, match=message) as caught:
+        check_operators(describe_program([], [COUNTS]), now)
+    assert caught.value.ids == {"operator": "counts"}
+    assert "new checkpoint location" in str(caught.value)
+
+
+def test_entries_without_names() -> None:
+    assert recorded_inputs({"spark.penstock.zeroTimeMs": "5"}) is None
+    check_operators({"spark.penstock.zeroTimeMs": "5"}, [COUNTS])
