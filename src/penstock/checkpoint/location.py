@@ -272,10 +272,6 @@ class CheckpointLocation:
             self.commits.purge(kept_from)
         return kept_from
 
-    def source_folder(self, index: int) -> str:
-        """Return the folder, within the storage, in which source ``index`` keeps what it needs."""
-        return f"sources/{index}"
-
     def read_id(self) -> str:
         """Return the location's id, which its first driver gave it.
 

@@ -6,7 +6,7 @@ is past. The format is described byte for byte in docs/journal-format.md.
 """
 
 from penstock.journal.bounds.amounts import Amount, Bounds
-from penstock.journal.bounds.room import JournalRoom
+from penstock.journal.bounds.quota import WriterQuota
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.positions import DeferredPosition
 from penstock.journal.progress import StreamProgress
@@ -30,13 +30,13 @@ __all__ = [
     "CommitPolicy",
     "Consumer",
     "DeferredPosition",
-    "JournalRoom",
     "JournalStream",
     "JournalWriter",
     "RecordFormat",
     "StreamProgress",
     "Verdict",
     "WriterEnd",
+    "WriterQuota",
     "advance",
     "commit_consumer",
     "consumers",
