@@ -1,4 +1,4 @@
-"""Rate limits in the engine, on Spark: cut batches, limited receivers, kept and overridden rates."""
+"""Rate limits in the engine, on Spark: cut batches, receive limits, kept and overridden rates."""
 
 from __future__ import annotations
 
