@@ -180,7 +180,7 @@ class ReceiverSupervisor:
         return None
 
     def _start(self) -> None:
-        self._journal.let_wait()
+        self._journal.set_blocking()
         self._intake.stopped.clear()
         self._started_s = time.monotonic()
         self._say("started")
@@ -217,7 +217,7 @@ class ReceiverSupervisor:
         if not self._hosted.has_begun:
             return
         try:
-            with self._journal.letting_go():
+            with self._journal.draining():
                 self._hosted.end()
         except FailedCallError as e:
             _log.exception("%s of receiver %s of stream %s", e, *self._names())
