@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from penstock.errors import PenstockError, ReceiverError
-from penstock.receivers.supervisor.foreign import HungError, call_within
+from penstock.receivers.supervisor.user_calls import HungError, call_within
 from penstock.receivers.task import ReceiverTask
 
 __all__ = ["FailedCallError", "HostedReceiver"]

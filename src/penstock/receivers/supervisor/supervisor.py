@@ -31,7 +31,7 @@ from penstock.receivers.control import State
 from penstock.receivers.own_files import OwnFiles, StoredFiles
 from penstock.receivers.receiver import Position, ReceiverIdentity, Records
 from penstock.receivers.supervisor.events import End, Event
-from penstock.receivers.supervisor.foreign import uncaught_errors_to
+from penstock.receivers.supervisor.user_calls import uncaught_errors_to
 from penstock.receivers.supervisor.hosted import FailedCallError, HostedReceiver
 from penstock.receivers.supervisor.intake import Intake
 from penstock.receivers.supervisor.renewable_writer import RenewableWriter
