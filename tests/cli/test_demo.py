@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 from penstock.cli.demo import command
 from penstock.cli.demo.feeder import Feeder
 from penstock.cli.demo.kill_plan import KillPlan
-from penstock.cli.demo.ledger import Comparison, compare, count_fed, count_sink
 from penstock.cli.demo.outcome import Outcome
 from penstock.cli.demo.progress import Progress
 from penstock.cli.demo.source_text import SourceText, source_files
+from penstock.cli.demo.word_counts import Comparison, compare, count_fed, count_sink
 from penstock.cli.main import app
 from penstock.errors import ConfigError
 

@@ -125,7 +125,7 @@ def test_what_is_no_checkpoint_location_is_refused_and_not_touched(
     error = fail(*command, "--checkpoint", str(tmp_path / "nowhere"))
     assert "there is no folder" in str(error)
     error = fail(*command, "--checkpoint", str(tmp_path))
-    assert "no checkpoint location" in str(error)
+    assert "not a checkpoint location" in str(error)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -26,7 +26,7 @@ from penstock.journal.bad_records.dead_letters import (
     record_finding,
 )
 from penstock.journal.bad_records.replay import letters_to_replay, replay
-from penstock.journal.losses.ledger import read_losses
+from penstock.journal.losses.loss_log import read_losses
 from penstock.journal.losses.skip import skip
 from penstock.model import OffsetRange
 from penstock.storage import open_storage

@@ -36,7 +36,7 @@ from penstock.cli.journal_replay import replay_dead_letters
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
-from penstock.journal.losses.ledger import skip_command
+from penstock.journal.losses.loss_log import skip_command
 from penstock.journal.verify import verify_files
 from penstock.model import OffsetRange
 from penstock.storage import Storage

@@ -14,7 +14,7 @@ from penstock.journal import Bounds, JournalStream, consumers
 from penstock.journal.bad_records.dead_letters import pending_findings
 from penstock.journal.bounds.usage import read_claim
 from penstock.journal.layout import WriterId
-from penstock.journal.losses.ledger import Lost, lost_ranges, without_lost
+from penstock.journal.losses.loss_log import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
 from penstock.model import OffsetRange, Offsets
 from penstock.receivers import Status, read_status

@@ -20,7 +20,7 @@ from penstock.errors import (
     PenstockError,
 )
 from penstock.journal.block import BlockFooter, read_block, read_footer
-from penstock.journal.losses.ledger import lost_ranges, say_left_out, skip_commands, without_lost
+from penstock.journal.losses.loss_log import lost_ranges, say_left_out, skip_commands, without_lost
 from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange

@@ -31,11 +31,11 @@ from penstock.receivers.control import State
 from penstock.receivers.own_files import OwnFiles, StoredFiles
 from penstock.receivers.receiver import Position, ReceiverIdentity, Records
 from penstock.receivers.supervisor.events import End, Event
-from penstock.receivers.supervisor.user_calls import uncaught_errors_to
 from penstock.receivers.supervisor.hosted import FailedCallError, HostedReceiver
 from penstock.receivers.supervisor.intake import Intake
 from penstock.receivers.supervisor.renewable_writer import RenewableWriter
 from penstock.receivers.supervisor.status import StatusReport
+from penstock.receivers.supervisor.user_calls import uncaught_errors_to
 from penstock.receivers.supervisor.watch import Watch
 from penstock.receivers.task import ReceiverTask
 
