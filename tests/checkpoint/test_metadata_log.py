@@ -115,7 +115,7 @@ def test_look_alike_files_are_ignored_and_told(storage: Storage) -> None:
     assert sorted(log.stray()) == sorted([*look_alikes, "6"])
 
 
-def test_a_gap_is_named_with_its_mend(storage: Storage) -> None:
+def test_a_gap_is_named_with_its_fix(storage: Storage) -> None:
     log = CommitLog(storage)
     add_all(log, 1, 2, 4, 9)
     with pytest.raises(LogGapError) as caught:

@@ -125,7 +125,7 @@ class TestCommand:
     def test_a_run_with_too_few_kills_fails(self, ends_with: Any) -> None:
         assert ends_with(outcome_of(Comparison(5, 5, 0, 0), restarts=1)).exit_code == 1
 
-    def test_missing_java_is_named_with_its_mend(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_java_is_named_with_its_fix(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")
         monkeypatch.delenv("JAVA_HOME", raising=False)
 

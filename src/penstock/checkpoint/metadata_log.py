@@ -5,7 +5,7 @@ Invariants:
 1. A batch id is written once. The exclusive create of its file decides between drivers, so the
    offset log fences a second driver also where there is no lock (see driver_lock).
 2. When ``add`` returns, the entry survives a power cut.
-3. Nothing that is damaged is skipped: it is named, with what mends it. A file is as Spark would
+3. Nothing damaged is skipped: an error names it and its fix. A file is as Spark would
    write it, to the byte, or it is damaged.
 4. ``purge`` deletes what no one reads any more (penstock.checkpoint.batch_life, invariant 5), so a
    crash while it runs may leave any of it.

@@ -1,4 +1,4 @@
-"""``penstock doctor``: says what the machine lacks, and what mends it."""
+"""``penstock doctor``: reports what the machine lacks, and how to fix it."""
 
 from __future__ import annotations
 

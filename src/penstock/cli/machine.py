@@ -43,7 +43,7 @@ _JAVA_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found, what it wants, and what mends the difference.
+    """The result of a check: what it found, what it expects, and how to fix the difference.
 
     A finding that is not ``ok`` is an error where ``needed``, else a warning.
     """

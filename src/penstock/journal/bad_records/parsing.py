@@ -148,7 +148,7 @@ class Fail:
             f"the parser refused {_describe(cell, first)}",
             operation="parse",
             ids={"stream": stream.name, "writer": cell.partition, "offset": first.offset},
-            hint='mend the parser, or choose parse(..., bad_records="dead_letter") or "drop"',
+            hint='fix the parser, or choose parse(..., bad_records="dead_letter") or "drop"',
         )
 
 
