@@ -40,7 +40,7 @@ T = TypeVar("T")
 class MetadataLog(ABC, Generic[T]):
     """The entries in ``folder``, by batch id. Methods list and read afresh; nothing is cached.
 
-    Files whose names are not batch ids (``5.tmp``, ``05``, ``-1``) are ignored; ``stray`` tells
+    Files whose names are not batch ids (``5.tmp``, ``05``, ``-1``) are ignored; ``orphans`` tells
     them. One instance may be used by several threads as long as only one of them purges.
     """
 
@@ -143,7 +143,7 @@ class MetadataLog(ABC, Generic[T]):
         """Remove what killed drivers left of entries that they were writing."""
         self._storage.sweep(self._folder)
 
-    def stray(self) -> tuple[str, ...]:
+    def orphans(self) -> tuple[str, ...]:
         """Return the names in the folder that are neither entries nor checksums of entries."""
         ids = self.batch_ids()
         expected = {name for i in ids for name in (str(i), sidecar_name(str(i)))}
