@@ -131,11 +131,11 @@ def _committed(stream: JournalStream) -> list[Offsets]:
 
 
 def verify_files(stream: JournalStream) -> Iterator[PenstockError]:
-    """Yield an error for each file beside the blocks that is damaged: consumers, losses, findings.
+    """Yield an error for each file beside the blocks that is damaged: consumers, losses, staged dead letters.
 
     Of each kind the first one.
     """
-    for read in (consumers, _loss_log, _findings):
+    for read in (consumers, _loss_log, _staged):
         try:
             read(stream)
         except (LogFormatError, DamagedBlockError) as error:
@@ -146,7 +146,7 @@ def _loss_log(stream: JournalStream) -> None:
     read_losses(stream.storage, stream.name)
 
 
-def _findings(stream: JournalStream) -> None:
+def _staged(stream: JournalStream) -> None:
     if stream.format == DEAD_LETTER_FORMAT:
         for _ in uncollected(stream):
             pass
