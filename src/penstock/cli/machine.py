@@ -1,7 +1,7 @@
 """What ``penstock doctor`` asks of the machine: Java, Python, packages, cores.
 
-Each check returns a ``CheckResult`` and changes nothing. The environment is an argument, so that a test
-can describe a machine.
+Each check returns a ``CheckResult`` and changes nothing. The environment is an argument, so that a
+test can describe a machine.
 """
 
 from __future__ import annotations

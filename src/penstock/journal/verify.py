@@ -131,7 +131,7 @@ def _committed(stream: JournalStream) -> list[Offsets]:
 
 
 def verify_files(stream: JournalStream) -> Iterator[PenstockError]:
-    """Yield an error for each file beside the blocks that is damaged: consumers, losses, staged dead letters.
+    """Yield an error for each damaged file of consumers, losses and staged dead letters.
 
     Of each kind the first one.
     """
