@@ -170,7 +170,7 @@ def test_a_damaged_staged_file_is_named_and_nothing_is_lost(
     path = f"lines-dead/findings/{name}"
     sound = storage.read(path)
     storage.create(path, sound[:-9], overwrite=True)
-    with pytest.raises(DamagedBlockError, match="deleting it gives its dead letters up"):
+    with pytest.raises(DamagedBlockError, match="deleting it discards its dead letters"):
         collect(stream, dead)
     storage.create(path, sound, overwrite=True)
     assert collect(stream, dead) == 1
