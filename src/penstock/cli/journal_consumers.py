@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.journal_facts import look_at_stream
+from penstock.cli.journal_facts import read_stream_facts
 from penstock.cli.journal_places import (
     JsonOption,
     PathArgument,
@@ -39,7 +39,7 @@ def list_consumers(
     as_json: JsonOption = False,
 ) -> None:
     """List the consumers that hold blocks back, and how many records each has yet to commit."""
-    facts = [look_at_stream(each) for each in open_streams(open_journal(path), stream)]
+    facts = [read_stream_facts(each) for each in open_streams(open_journal(path), stream)]
     if as_json:
         listing = {each.stream: [asdict(consumer) for consumer in each.consumers] for each in facts}
         typer.echo(json.dumps(listing))

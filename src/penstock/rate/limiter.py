@@ -109,8 +109,8 @@ class RateLimiter:
                 wait_ms = self._charge(count)
                 if wait_ms == 0:
                     return True
-                look_ms = math.ceil(min(wait_ms, self._burst_ms))
-                self._clock.wait_until(self._clock.monotonic_ms() + look_ms, stopped)
+                poll_ms = math.ceil(min(wait_ms, self._burst_ms))
+                self._clock.wait_until(self._clock.monotonic_ms() + poll_ms, stopped)
         return False
 
     def try_acquire(self, count: int) -> int:

@@ -208,7 +208,7 @@ class JobGenerator:
             self._graph.begin(batch)
         done_ms = again[0].time_ms - 1 if again else max(self._newest_ms, 0)
         self._graph.restore_checkpoint_data(done_ms, self._log.last_time_ms)
-        needed_after_ms = self._graph.looks_back_to(done_ms)
+        needed_after_ms = self._graph.batches_needed_after(done_ms)
         if needed_after_ms >= done_ms:
             return
         earlier, complete = self._log.read_since(needed_after_ms)
@@ -249,7 +249,7 @@ class JobGenerator:
         _log.warning(
             "Windows reach back to %d ms, and the batches before %d ms are no longer in the "
             "offset log; windows that reach back to them lack their records",
-            self._graph.looks_back_to(done_ms),
+            self._graph.batches_needed_after(done_ms),
             first_ms,
         )
 
