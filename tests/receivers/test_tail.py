@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
-from penstock.receivers.tail import follower, look
+from penstock.receivers.tail import follower, scan
 from penstock.receivers.tail.follow import Mark, Sibling
 from penstock.receivers.tail.follower import Follower, FollowOptions
 from penstock.receivers.tail.listing import siblings
@@ -378,7 +378,7 @@ class TestReplacement:
                 copytruncate(log, tmp_path / "app.log.2")
             return listed
 
-        monkeypatch.setattr(look, "siblings", list_and_rotate)
+        monkeypatch.setattr(scan, "siblings", list_and_rotate)
         assert run_until(tail(log), 3, killed_after_one).records == ["unread 1", "current", "late"]
 
     def test_copytruncate_of_a_file_of_which_nothing_was_stored(self, tmp_path: Path) -> None:
