@@ -3,9 +3,9 @@
 Invariants:
 
 1. ``origin`` holds the version of the rows. Rows and origin change in one transaction, so a process
-that is killed at any point leaves one version or the other, never a mixture.
+   that is killed at any point leaves one version or the other, never a mixture.
 2. The copy is unusable after a power cut, because nothing is synced: the storage is authoritative.
-So it is in a folder that is no longer used after a power cut (``LocalCopies``).
+   So it is in a folder that is no longer used after a power cut (``LocalCopies``).
 
 The page cache bounds the memory of an open database, regardless of its number of keys.
 """
@@ -92,8 +92,7 @@ class Database:
         return self._select("WHERE touched_ms < ? ORDER BY touched_ms, key", time_ms)
 
     def index_times(self) -> None:
-        """Create the index of times, which ``untouched_since`` and ``oldest_ms`` need to be
-        fast."""
+        """Create the index of times, for ``untouched_since`` and ``oldest_ms``."""
         with self._translated():
             self._execute("CREATE INDEX IF NOT EXISTS touched ON state (touched_ms)")
 

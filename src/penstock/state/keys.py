@@ -8,7 +8,7 @@ key's identity and partition:
 1. Keys that are equal have equal bytes, and keys that differ have different ones.
 2. The bytes of a key never change: they are part of the format (docs/state.md).
 3. The key can be decoded: ``decode_key(encode_key(key)) == key``. Decoding returns the simplest of
-equal keys: ``int`` for whole numbers, ``tuple`` for a named tuple, UTC for a time with a zone.
+   equal keys: ``int`` for whole numbers, ``tuple`` for a named tuple, UTC for a time with a zone.
 
 All other keys are refused: NaN, which equals nothing, and objects whose equality bytes cannot
 express.

@@ -7,9 +7,9 @@ uses it.
 Invariants:
 
 1. A copy only moves forward, to versions that the driver has published: it never holds the result
-of an attempt, so it never needs a rollback, whatever dies.
+   of an attempt, so it never needs a rollback, whatever dies.
 2. The holder of the lock has exclusive use of the copy. A task that does not get the lock in time,
-or needs a version older than the copy, creates a private copy for this use.
+   or needs a version older than the copy, creates a private copy for this use.
 3. A damaged copy is removed; the next use creates it again from the storage.
 
 The folder belongs to the executor (Spark removes it with the executor), so a copy is not used after

@@ -6,7 +6,7 @@
 Invariants:
 
 1. The footer holds the format's version, the file's kind, and the location and CRC-32 of each
-section; sections follow each other from byte 0 without gaps. So a checksum covers each byte.
+   section; sections follow each other from byte 0 without gaps. So a checksum covers each byte.
 2. No byte of a section is returned, or unpickled, before its checksum was verified.
 3. A file begins with its content, so a snapshot begins as the SQLite database that it is.
 

@@ -3,12 +3,12 @@
 Invariants:
 
 1. Version N exists if and only if batch N of the operator is done: it names the newest delta of
-every partition. It is created exclusively and never changes, so one of two drivers fails, and a
-batch that runs again finds its result and repeats nothing.
+   every partition. It is created exclusively and never changes, so one of two drivers fails, and a
+   batch that runs again finds its result and repeats nothing.
 2. Versions are published in the order of their batches.
 3. ``retire`` deletes the oldest first and always keeps the newest.
 4. A version is published only after the driver has seen each file that it names. Executors write
-these files: on a path that is not shared the driver would never see them.
+   these files: on a path that is not shared the driver would never see them.
 
 A version's time is that of its batch. An operator over windows has a version for each of its
 slides, which are not all batches; the predecessor of a version is the next older one, whatever its

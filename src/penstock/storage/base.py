@@ -7,14 +7,14 @@ with "/" between parts, and never contain "." or ".." parts.
 Invariants of every backend (tests/storage/test_conformance.py runs on each):
 
 1. ``create`` is atomic: a reader sees either no file or the whole file, also after a crash at any
-step.
+   step.
 2. ``create`` is durable: when it returns, the file and its name survive a power cut.
 3. ``create`` without ``overwrite`` is exclusive: if several callers, in any processes, create one
-name, exactly one succeeds and the others get AlreadyExistsError. The name is the lock.
+   name, exactly one succeeds and the others get AlreadyExistsError. The name is the lock.
 4. Names that ``list`` returned survive a power cut: a newly linked name is made durable before the
-caller can depend on it.
+   caller can depend on it.
 5. A failed fsync is never retried on the same file. ``create`` raises; the caller does not know
-whether the name exists afterwards, and must list to find out.
+   whether the name exists afterwards, and must list to find out.
 
 Not guaranteed: empty directories (a folder exists if it contains a file), modification times,
 appending, renaming.

@@ -12,7 +12,7 @@ from penstock.storage.names import is_temporary
 __all__ = ["as_buffer", "check_new_path", "check_root", "slice_bounds", "storage_error"]
 
 _FULL = {
-    errno.ENOSPC: ("no space is left", "free disk space, then start again"),
+    errno.ENOSPC: ("no space is left", "free space there, then start again"),
     errno.EDQUOT: ("the quota is reached", "raise the quota or free space, then start again"),
     errno.EROFS: (
         "the file system is read-only",

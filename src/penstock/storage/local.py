@@ -5,10 +5,10 @@ the whole file, and an error at any step is raised before any caller can depend 
 
 1. The folder and all folders above it are made durable (penstock.storage.folders).
 2. A temporary file beside the target is written in full, fsynced and closed. A failed fsync has
-discarded its data (Linux marks the pages clean), so it is never retried: the temporary file is
-removed and the error is raised.
+   discarded its data (Linux marks the pages clean), so it is never retried: the temporary file is
+   removed and the error is raised.
 3. ``link`` gives it the target's name and refuses to replace an existing one: this is the exclusive
-step, one atomic call of the file system. (``overwrite`` renames over the target instead.)
+   step, one atomic call of the file system. (``overwrite`` renames over the target instead.)
 4. The temporary name is removed, and the folder fsynced: only now does the name survive a crash.
 
 A reader may see a name between 3 and 4. ``list`` therefore fsyncs the folder after its scan: the

@@ -4,8 +4,9 @@ A path is trusted if only this user and root can change its content, as sshd's S
 
 - The folder or file belongs to this user or root, and no other user can write to it.
 - The same applies to each folder above it, with two exceptions: a folder with the sticky bit
-(``/tmp``), where only the owner of an entry can replace it, and a folder that only the user's
-private group can write to (a group with the user's name and no other member, as umask 002 expects).
+  (``/tmp``), where only the owner of an entry can replace it, and a folder that only the user's
+  private group can write to (a group with the user's name and no other member, as umask 002
+  expects).
 - The same applies to each symbolic link in the path, and to the folders on the path to its target.
 
 Object stores have their own access control: write access to them means code execution.

@@ -3,14 +3,14 @@
 Invariants, in addition to those of penstock.streaming.core.checkpoint_data; they hold at any kill:
 
 1. Every uncommitted batch has a mark at or before it, from which its state can be computed again:
-``cleanup`` uses the newest mark that committed batches have reached.
+   ``cleanup`` uses the newest mark that committed batches have reached.
 2. The data needed to continue from that mark (ranges in the offset log, journal blocks) is kept:
-inputs release by ``restart_ms`` (penstock.streaming.core.rdd_retention), which moves only when a
-newer mark is durable.
+   inputs release by ``restart_ms`` (penstock.streaming.core.rdd_retention), which moves only when a
+   newer mark is durable.
 3. If a batch that runs again has a mark already, its interrupted run computed that mark from the
-same ranges; the mark is used and not written again.
+   same ranges; the mark is used and not written again.
 4. Files are deleted only when no running job can read them: jobs that started before a mark was
-written may still read older files.
+   written may still read older files.
 """
 
 from __future__ import annotations
