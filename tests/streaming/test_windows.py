@@ -14,7 +14,7 @@ import pytest
 from pyspark import SparkContext
 
 from penstock.errors import ConfigError, MissingBlockError, StreamingError
-from penstock.streaming import DStream, State, StateSpec, StreamingContext
+from penstock.streaming import BatchInfo, DStream, State, StateSpec, StreamingContext
 from penstock.streaming.engine.due_ticks import DueTick, DueTicks
 from penstock.streaming.operations.window_times import Span, check_duration, step_window
 from penstock.testing import ManualClock
@@ -46,13 +46,18 @@ def test_wrong_durations(seconds: Any) -> None:
         check_duration("windowDuration", seconds, 200)
 
 
-def test_ticks_are_merged_into_the_latest_or_all_kept() -> None:
-    merged, kept = DueTicks(keep_all=False), DueTicks(keep_all=True)
+def test_ticks_are_merged_into_the_latest_after_those_that_were_missed() -> None:
+    due = DueTicks()
     for time_ms in (1, 2, 3):
-        merged.add(time_ms, since_ms=time_ms)
-        kept.add(time_ms, since_ms=time_ms)
-    assert [merged.take(), merged.take()] == [DueTick(3, since_ms=1), None]
-    assert [kept.take() for _ in range(4)] == [*(DueTick(t, since_ms=t) for t in (1, 2, 3)), None]
+        due.add(time_ms, since_ms=time_ms)
+    assert due.unknown_before_ms == 3
+    due.add_missed([DueTick(2, since_ms=9, is_missed=True)])
+    assert (due.unknown_before_ms, due.next_ms, due.late_since_ms) == (None, 2, 1)
+    due.add(4, since_ms=4)
+    assert due.take() == DueTick(2, since_ms=9, is_missed=True)
+    assert due.unknown_before_ms == 4  # the third tick passed without a batch, too
+    due.add_missed([])
+    assert [due.take(), due.take()] == [DueTick(4, since_ms=1), None]
 
 
 def offsets_of(program: Program, batch_id: int) -> Any:
@@ -245,6 +250,35 @@ def test_a_program_whose_batch_interval_changed_goes_on_with_its_slides(program:
     program.stop()
     run_batches(program, program.start(windows, interval=1.5), "e", "f", "g")
     assert program.seen == [(1006, ["a", "b", "c", "d"]), (1012, ["e", "f", "g"])]
+
+
+def at(batch: BatchInfo) -> int:
+    return batch.batch_time_ms // 1000
+
+
+@pytest.mark.spark
+def test_a_batch_that_lasts_an_hour_leaves_no_queue_of_empty_windows(program: Program) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(rdd: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return rdd
+
+    def windows(lines: DStream) -> DStream:
+        return lines.transform(wait).window(4, 2)
+
+    stepper = program.start(windows)
+    program.feed("a")
+    program.clock.advance(1000)
+    assert begun.wait(60)
+    program.clock.advance(3_600_000)
+    go_on.set()
+    assert eventually(lambda: stepper.completed[-1:] and at(stepper.completed[-1]) == 4601)
+    assert len(stepper.completed) < 10
+    program.feed("b")
+    stepper.step()
+    assert program.seen == [(1002, ["a"]), (1004, ["a"]), (4602, ["b"])]
 
 
 YEAR_S = 31_536_000
