@@ -275,11 +275,11 @@ def test_a_batch_that_lasts_an_hour_leaves_no_queue_of_empty_windows(program: Pr
     assert begun.wait(60)
     program.clock.advance(3_600_000)
     go_on.set()
-    assert eventually(lambda: stepper.completed[-1:] and at(stepper.completed[-1]) == 4601)
+    assert eventually(lambda: stepper.completed[-1:] and at(stepper.completed[-1]) == 4602)
     assert len(stepper.completed) < 10
     program.feed("b")
-    stepper.step()
-    assert program.seen == [(1002, ["a"]), (1004, ["a"]), (4602, ["b"])]
+    stepper.step(2)
+    assert program.seen == [(1002, ["a"]), (1004, ["a"]), (4602, []), (4604, ["b"])]
 
 
 YEAR_S = 31_536_000

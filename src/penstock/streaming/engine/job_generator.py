@@ -270,14 +270,15 @@ class JobGenerator:
 
     def _tick(self, time_ms: int) -> None:
         late_since_ms = self._due.late_since_ms
-        if late_since_ms is not None and time_ms >= self._say_late_from_ms:
-            self._say_late_from_ms = time_ms + _SAY_LATE_EVERY_MS
+        now_ms = self._steady.time_ms()
+        if late_since_ms is not None and now_ms >= self._say_late_from_ms:
+            self._say_late_from_ms = now_ms + _SAY_LATE_EVERY_MS
             _log.warning(
                 "The batches take longer than the batch interval of %d ms: ticks wait since %d ms",
                 self._graph.batch_interval_ms,
                 late_since_ms,
             )
-        self._due.add(time_ms, min(time_ms, self._steady.time_ms()))
+        self._due.add(time_ms, min(time_ms, now_ms))
         self._generate_due()
 
     def _make_room(self) -> None:
