@@ -246,8 +246,10 @@ def _is_retired(stream: JournalStream, writer: WriterId, start_offset: int) -> b
     """Whether the records from ``start_offset`` on that no block holds were retired."""
     starts = [block.start_offset for block in stream.blocks(writer)]
     later = [start for start in starts if start > start_offset]
-    if not later or later == starts:  # never the newest; perhaps all before the first
-        return bool(later)
+    if not later:  # the newest file of a writer is never retired
+        return False
+    if later == starts:  # before the first block: ``_holes_around`` says what consumers miss
+        return True
     with suppress(LogFormatError):  # which `verify_files` says
         entries = read_consumers(stream).values()
         before = retired_before(writer, entries, retiring_offsets(stream))
