@@ -25,7 +25,7 @@ from penstock.journal import (
     ranges_between,
 )
 from penstock.journal.layout import parse_writer
-from penstock.journal.losses.ledger import Loss, create_loss
+from penstock.journal.losses.loss_log import Loss, create_loss
 from penstock.journal.reader import readable_ranges, slice_footer, slice_ranges
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.retention.retirer import Retirer

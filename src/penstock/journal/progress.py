@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId
-from penstock.journal.losses.ledger import (
+from penstock.journal.losses.loss_log import (
     LOSSES_FOLDER,
     Lost,
     end_after_losses,

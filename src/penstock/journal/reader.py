@@ -20,7 +20,7 @@ from penstock.errors import (
     PenstockError,
 )
 from penstock.journal.block import BlockFooter, read_block, read_footer
-from penstock.journal.losses.ledger import lost_ranges, say_left_out, skip_commands, without_lost
+from penstock.journal.losses.loss_log import lost_ranges, say_left_out, skip_commands, without_lost
 from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
@@ -171,7 +171,7 @@ def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
 def with_command(
     stream: JournalStream, error: PenstockError, restore: str = _RESTORE
 ) -> PenstockError:
-    """Give an error whose ids tell the records the hint that mends it; ``restore`` comes first."""
+    """Give an error with the ids of the records the hint that fixes it; ``restore`` comes first."""
     records = OffsetRange(error.ids["writer"], error.ids["start"], error.ids["end"])
     left = without_lost([records], lost_ranges(stream.storage, stream.name))
     commands = skip_commands(stream.storage, stream.name, left)

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.journal.block import BlockFooter
-from penstock.journal.losses.ledger import Lost
+from penstock.journal.losses.loss_log import Lost
 from penstock.journal.stream import BlockEntry, WriterScan
 from penstock.model import OffsetRange
 
