@@ -13,7 +13,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -35,7 +35,6 @@ __all__ = [
     "read_consumer",
     "read_consumers",
     "read_notices",
-    "remove_consumer",
     "remove_notice",
     "retiring_offsets",
     "swept_epochs",
@@ -98,11 +97,6 @@ def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> N
     write_consumer(stream, consumer, ConsumerEntry(offsets))
 
 
-def remove_consumer(stream: JournalStream, consumer: str) -> None:
-    """Forget a consumer, which must not be running: it holds nothing back any more."""
-    stream.storage.delete(consumer_path(stream.name, consumer))
-
-
 def consumer_names(stream: JournalStream) -> list[str]:
     """Return who is registered, by the files' names: also those whose file cannot be read."""
     listed = (parse_consumer(each.name) for each in _list(stream))
@@ -118,19 +112,27 @@ def consumers(stream: JournalStream) -> dict[str, Offsets]:
     return {name: entry.offsets for name, entry in read_consumers(stream).items()}
 
 
-def read_consumers(stream: JournalStream) -> dict[str, ConsumerEntry]:
+def read_consumers(
+    stream: JournalStream, own: Mapping[str, ConsumerEntry] | None = None
+) -> dict[str, ConsumerEntry]:
     """Return every registered consumer's entry.
+
+    ``own`` holds what the caller itself has written: those files need not be read, if they exist.
 
     Raises:
         LogFormatError: a consumer's file is damaged.
     """
-    entries = ((name, read_consumer(stream, name)) for name in consumer_names(stream))
+    known = own or {}
+    entries = (
+        (name, known[name] if name in known else read_consumer(stream, name))
+        for name in consumer_names(stream)
+    )
     return {name: entry for name, entry in entries if entry is not None}  # None: removed meanwhile
 
 
-def held_offsets(entries: Mapping[str, ConsumerEntry]) -> list[Offsets]:
+def held_offsets(entries: Iterable[ConsumerEntry]) -> list[Offsets]:
     """Return all offsets from which on consumers hold blocks back."""
-    return [offsets for entry in entries.values() for offsets in entry.held]
+    return [offsets for entry in entries for offsets in entry.held]
 
 
 def swept_epochs(entries: Mapping[str, ConsumerEntry]) -> dict[str, int]:

@@ -109,7 +109,7 @@ class JobGenerator:
         """
         again = self._log.take_up()
         first_ms = self._first_tick()
-        self._say_late_from_ms = first_ms + _WARM_UP_MS
+        self._say_late_from_ms = self._steady.time_ms() + _WARM_UP_MS
         self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
         self._restore(again)
         self._due.add_missed(self._missed_before(first_ms))
@@ -281,7 +281,7 @@ class JobGenerator:
                 "than the batch interval of %g s. What is received meanwhile is kept for the next "
                 "batches. If this goes on, give the program more cores or a longer batch interval, "
                 "or limit its rate (spark.streaming.backpressure.enabled)",
-                (self._steady.time_ms() - late_since_ms) / 1000,
+                (now_ms - late_since_ms) / 1000,
                 iso_time(late_since_ms),
                 self._graph.batch_interval_ms / 1000,
             )

@@ -90,7 +90,7 @@ class ParsedDStream(DStream):
         """Return the values of a batch's records, parsed when the tasks run."""
         ranges = self._source.ranges(self._source.range_of(time_ms))
         sc = self.ssc.sparkContext
-        tasks = parse_tasks(self._source.journal, ranges, sc.defaultParallelism)
+        tasks = parse_tasks(self._source.journal, ranges, sc.defaultParallelism, self._source.scan)
         if not tasks:
             return sc.emptyRDD()
         run = ParseRecords(self._source.journal, self._parser, self._on_refused())
