@@ -6,11 +6,10 @@ import json
 from dataclasses import dataclass
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.cli.places import open_existing
 from penstock.errors import ConfigError
 from penstock.journal import stream_names
 from penstock.rate import RATES_KEY, EndedBatch, RateOverride, RateOverrides, decode_rates
-from penstock.storage import Storage
+from penstock.storage import Storage, open_existing
 
 __all__ = ["StreamRates", "open_location", "program_streams", "read_rates"]
 
