@@ -96,7 +96,7 @@ def test_the_driver_that_loses_writes_no_checksum(tmp_path: Path) -> None:
             OffsetLog(local).add(0, offsets_of(1)) if operation.kind == "create" else None
         ),
     )
-    with pytest.raises(Exception, match="other content") as caught:
+    with pytest.raises(Exception, match="different content") as caught:
         OffsetLog(faulty).add(0, offsets_of(2))
     assert isinstance(caught.value.__cause__, AlreadyExistsError)
     assert OffsetLog(local).get(0) == offsets_of(1)
