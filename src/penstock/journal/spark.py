@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import ConfigError
-from penstock.journal.reader import read_slices, slice_footer, slice_ranges
+from penstock.journal.reader import read_slices, slice_footer, slice_ranges, slice_records
 from penstock.journal.slices import BlockSlice, pack_slices, small_task_count, task_count
 from penstock.journal.spark_types import spark_schema
 from penstock.journal.stream import JournalStream
@@ -92,7 +92,8 @@ def journal_rdd(sc: SparkContext, stream: JournalStream, ranges: Iterable[Offset
     """Return the records of the ranges as an RDD of Python values, read when its tasks run.
 
     Raises:
-        MissingBlockError: a block is not there. Damage fails the Spark job that reads it.
+        MissingBlockError: a block is not there. Damage, and a record that cannot be made a Python
+            value, fail the Spark job that reads them.
     """
     slices = slice_ranges(stream, ranges)
     tasks = pack_slices(slices, task_count(slices, sc.defaultParallelism))
@@ -108,9 +109,7 @@ class _ReadRecords:
         self._stream = stream
 
     def __call__(self, tasks: Iterable[list[BlockSlice]]) -> Iterator[Any]:
-        slices = chain.from_iterable(tasks)
-        batches = read_slices(self._stream, slices)
-        return chain.from_iterable(map(self._stream.format.to_python, batches))
+        return slice_records(self._stream, chain.from_iterable(tasks))
 
 
 class _ReadArrow:
