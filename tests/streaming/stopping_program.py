@@ -52,6 +52,9 @@ def stop(sc: SparkContext, kind: str) -> None:
         time.sleep(0.05)
     say("stopping")
     ssc.stop(stopSparkContext=False)
+    while any(executor.numRunningTasks for executor in executors(sc)):
+        time.sleep(0.05)
+    time.sleep(0.2)  # Spark logs the end of a killed task just after it
     say("stopped")
 
 
