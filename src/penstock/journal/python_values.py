@@ -19,7 +19,7 @@ import pyarrow.types as kinds
 
 __all__ = ["UnreadableValue", "find_unreadable", "shown", "temporal_columns"]
 
-_FEW = 32
+_FEW = 4
 """So many values are converted in less time than their bounds are found."""
 _SHOWN_CHARS = 200
 
@@ -119,7 +119,8 @@ def _convert_bounds(values: pa.Array) -> None:
         values.cast(pa.time64("us"))  # and one of 1 ns becomes midnight
     elif len(values) <= _FEW:
         values.to_pylist()
+    elif kinds.is_duration(kind):  # they have no min_max
+        bounds = pc.min_max(values.view(pa.int64())).as_py()
+        pa.array(bounds.values(), pa.int64()).view(kind).to_pylist()
     else:
-        numbers = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())  # of durations
-        bounds = list(pc.min_max(numbers).as_py().values())
-        pa.array(bounds, numbers.type).view(kind).to_pylist()
+        pc.min_max(values).as_py()
