@@ -21,6 +21,7 @@ from tests.cli.commands import Commands
 from tests.journal.helpers import write_blocks
 
 READING = {
+    "checkpoint inspect": ["{}"],
     "journal ls": ["{}"],
     "journal cat": ["{}", "clicks"],
     "journal verify": ["{}"],

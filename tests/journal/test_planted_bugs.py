@@ -532,9 +532,9 @@ def with_dead_letters(test: Callable[..., Any]) -> Check:
 @caught_by(
     with_dead_letters(test_replay.test_two_programs_leave_a_letter_each_and_a_replay_stores_it_once)
 )
-def name_findings_alike_for_all_programs(patch: Patch) -> None:
-    name = dead_letters._finding_name
-    patch.setattr(dead_letters, "_finding_name", lambda cell, letters, _: name(cell, letters, ""))
+def name_staged_files_alike_for_all_programs(patch: Patch) -> None:
+    name = dead_letters._staged_name
+    patch.setattr(dead_letters, "_staged_name", lambda cell, letters, _: name(cell, letters, ""))
 
 
 @caught_by(

@@ -38,7 +38,7 @@ def test_wrong_batch_duration(sc: SparkContext, seconds: Any) -> None:
         StreamingContext(sc, seconds)
 
 
-def test_nothing_to_execute_can_still_be_mended(ssc: StreamingContext) -> None:
+def test_nothing_to_execute_can_still_be_fixed(ssc: StreamingContext) -> None:
     source = ssc.queueStream([[1]])
     with pytest.raises(StreamingError, match="No output operations registered"):
         ssc.start()

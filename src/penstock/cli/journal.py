@@ -36,7 +36,7 @@ from penstock.cli.journal_replay import replay_dead_letters
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
-from penstock.journal.losses.ledger import skip_command
+from penstock.journal.losses.loss_log import skip_command
 from penstock.journal.verify import verify_files
 from penstock.model import OffsetRange
 from penstock.storage import Storage
@@ -44,7 +44,7 @@ from penstock.storage import Storage
 __all__ = ["app"]
 
 app = typer.Typer(
-    name="journal", no_args_is_help=True, help="Look at a journal, read it, verify it, mend it."
+    name="journal", no_args_is_help=True, help="Show, read, verify and repair a journal."
 )
 app.command("replay")(replay_dead_letters)
 app.command("skip")(skip_records)
@@ -275,4 +275,4 @@ def _print_verdict(journal: Storage, stream: str, verdict: Verdict) -> None:
 
 def _print_damage(what: str, error: PenstockError) -> None:
     found = "MISSING" if isinstance(error, MissingBlockError) else "DAMAGED"
-    typer.echo(f"{found} {what}\n  file: {error.path}\n  {error.message}\n  mend: {error.hint}")
+    typer.echo(f"{found} {what}\n  file: {error.path}\n  {error.message}\n  fix: {error.hint}")

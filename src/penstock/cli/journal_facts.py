@@ -11,10 +11,10 @@ from typing import Literal
 
 from penstock.errors import DamagedBlockError, LogFormatError
 from penstock.journal import Bounds, JournalStream, consumers
-from penstock.journal.bad_records.dead_letters import pending_findings
+from penstock.journal.bad_records.dead_letters import staged_files
 from penstock.journal.bounds.usage import read_claim
 from penstock.journal.layout import WriterId
-from penstock.journal.losses.ledger import Lost, lost_ranges, without_lost
+from penstock.journal.losses.loss_log import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
 from penstock.model import OffsetRange, Offsets
 from penstock.receivers import Status, read_status
@@ -103,7 +103,7 @@ def look_at_stream(stream: JournalStream) -> StreamFacts:
         consumers=_look_at_consumers(stream, writers, damage),
         damage=damage,
         bounds=_bounds(stream, open_writers),
-        findings=len(pending_findings(stream)),
+        findings=len(staged_files(stream)),
     )
 
 

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.places import open_existing
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, stream_names
 from penstock.journal.layout import stream_info_path
-from penstock.storage import Storage
+from penstock.storage import Storage, open_existing
 
 __all__ = ["JsonOption", "PathArgument", "names", "open_journal", "open_stream", "open_streams"]
 

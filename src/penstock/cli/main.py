@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
+from penstock.cli.checkpoint import app as checkpoint
 from penstock.cli.demo.command import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.ingest import app as ingest
@@ -22,6 +23,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(name="penstock", no_args_is_help=True, add_completion=False)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
+app.add_typer(checkpoint)
 app.add_typer(ingest)
 journal.add_typer(journal_consumers)
 app.add_typer(journal)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId
-from penstock.journal.losses.ledger import Lost, end_after_losses, lost_ranges
+from penstock.journal.losses.loss_log import Lost, end_after_losses, lost_ranges
 from penstock.journal.offsets import WriterEnd, is_finished
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets

@@ -21,7 +21,7 @@ from penstock.errors import (
     UnreadableRecordError,
 )
 from penstock.journal.block import BlockFooter, read_block, read_footer
-from penstock.journal.losses.ledger import lost_ranges, say_left_out, skip_commands, without_lost
+from penstock.journal.losses.loss_log import lost_ranges, say_left_out, skip_commands, without_lost
 from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
@@ -180,8 +180,8 @@ def _locate(
     unreadable = unreadable_records(stream, part)[:_MOST_COMMANDS]
     commands = skip_commands(stream.storage, stream.name, unreadable)
     error.hint = (
-        "nothing was skipped; foreachBatch reads it, parse makes a bad record of it, or give up "
-        f"what cannot be read: {commands}"
+        "nothing was skipped; foreachBatch reads it, parse makes a bad record of it, or skip what "
+        f"cannot be read: {commands}"
     )
 
 
@@ -241,7 +241,7 @@ def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
 def with_command(
     stream: JournalStream, error: PenstockError, restore: str = _RESTORE
 ) -> PenstockError:
-    """Give an error whose ids tell the records the hint that mends it; ``restore`` comes first."""
+    """Give an error with the ids of the records the hint that fixes it; ``restore`` comes first."""
     records = OffsetRange(error.ids["writer"], error.ids["start"], error.ids["end"])
     left = without_lost([records], lost_ranges(stream.storage, stream.name))
     commands = skip_commands(stream.storage, stream.name, left)

@@ -30,7 +30,7 @@ from penstock.journal.layout import (
     stream_info_path,
     writer_folder,
 )
-from penstock.journal.losses.ledger import end_after_losses, lost_ranges
+from penstock.journal.losses.loss_log import end_after_losses, lost_ranges
 from penstock.journal.schema import RecordFormat
 from penstock.model import check_name
 from penstock.storage import Storage

@@ -25,7 +25,7 @@ from penstock.errors import (
 from penstock.journal.bad_records.dead_letters import DEAD_LETTER_FORMAT, uncollected
 from penstock.journal.block import BlockFooter, read_block
 from penstock.journal.layout import WriterId, block_path, writer_folder
-from penstock.journal.losses.ledger import (
+from penstock.journal.losses.loss_log import (
     Lost,
     end_after_losses,
     lost_ranges,
@@ -53,11 +53,11 @@ class Verdict:
     unreadable: OffsetRange | None = None
     """The records that cannot be read, where that is known; of the newest block perhaps not all."""
     left: Sequence[OffsetRange] = ()
-    """What of them is not in the ledger of losses."""
+    """What of them is not in the loss log."""
 
     @property
     def given_up(self) -> bool:
-        """Whether the ledger of losses has all of them, so that readers leave them out."""
+        """Whether the loss log has all of them, so that readers leave them out."""
         return self.unreadable is not None and not self.left
 
 
@@ -131,22 +131,22 @@ def _committed(stream: JournalStream) -> list[Offsets]:
 
 
 def verify_files(stream: JournalStream) -> Iterator[PenstockError]:
-    """Yield an error for each file beside the blocks that is damaged: consumers, losses, findings.
+    """Yield an error for each damaged file of consumers, losses and staged dead letters.
 
     Of each kind the first one.
     """
-    for read in (consumers, _ledger, _findings):
+    for read in (consumers, _loss_log, _staged):
         try:
             read(stream)
         except (LogFormatError, DamagedBlockError) as error:
             yield error
 
 
-def _ledger(stream: JournalStream) -> None:
+def _loss_log(stream: JournalStream) -> None:
     read_losses(stream.storage, stream.name)
 
 
-def _findings(stream: JournalStream) -> None:
+def _staged(stream: JournalStream) -> None:
     if stream.format == DEAD_LETTER_FORMAT:
         for _ in uncollected(stream):
             pass

@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
 import fsspec
 
 from penstock.errors import AlreadyExistsError, ConfigError, PenstockError, StorageError
-from penstock.storage.base import Entry, Storage, check_path
+from penstock.storage.base import Entry, FileInfo, Storage, check_path
 from penstock.storage.checks import (
     as_buffer,
     check_new_path,
@@ -36,6 +37,10 @@ _MEMORY_LOCK = threading.Lock()
 # S3 answers 409 to a conditional write that overlaps another: neither won, it is to be repeated.
 _CONFLICT, _PRECONDITION_FAILED = 409, 412
 _CONFLICT_ATTEMPTS = 8
+
+
+# What s3fs, gcsfs, adlfs and fsspec's memory call the time at which a file was written.
+_MODIFIED_KEYS = ("LastModified", "mtime", "last_modified", "created")
 
 
 class FsspecStorage(Storage):
@@ -98,14 +103,23 @@ class FsspecStorage(Storage):
 
     def find(self, folder: str = "") -> Sequence[str]:
         """See Storage.find."""
+        paths = (found.path for found in self.walk(folder))
+        return [path for path in paths if not is_temporary(path.rpartition("/")[2])]
+
+    def walk(self, folder: str = "") -> Sequence[FileInfo]:
+        """See Storage.walk."""
         place = self._locate(folder) if folder else self._root
         with self._failures("list", folder):
             try:
-                found = self._files.find(place)
+                found = self._files.find(place, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        paths = (path[len(self._root) :].lstrip("/") for path in found if path != place)
-        return sorted(path for path in paths if not is_temporary(path.rpartition("/")[2]))
+        start = len(self._root)
+        return sorted(
+            FileInfo(path[start:].lstrip("/"), int(info["size"]), _modified_ms(info))
+            for path, info in found.items()
+            if path != place
+        )
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""
@@ -290,6 +304,12 @@ def _describe(found: Sequence[dict[str, Any]], folder: str) -> Iterator[Entry]:
             yield Entry(name, is_folder=True)
         else:
             yield Entry(name, size=int(item["size"]))
+
+
+def _modified_ms(info: dict[str, Any]) -> int | None:
+    """Return when a file was written, as far as its driver tells."""
+    times = (info.get(key) for key in _MODIFIED_KEYS)
+    return next((int(t.timestamp() * 1000) for t in times if isinstance(t, datetime)), None)
 
 
 def _refusal(url: str, what: str, hint: str) -> ConfigError:

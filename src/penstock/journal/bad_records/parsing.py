@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.errors import BadRecordError, UnreadableRecordError
-from penstock.journal.bad_records.dead_letters import DeadLetter, record_finding
+from penstock.journal.bad_records.dead_letters import DeadLetter, stage_dead_letters
 from penstock.journal.bad_records.raw_records import to_raw
 from penstock.journal.bad_records.replay import EarlierAttempts
 from penstock.journal.reader import numbered_pieces, slice_ranges
@@ -41,7 +41,7 @@ __all__ = [
 
 _LEAST_CELL_RECORDS = 256
 _MOST_CELLS = 64
-"""Of one writer in one batch: as many findings there can be at most."""
+"""Of one writer in one batch: the most staged files."""
 _EXCERPT_BYTES = 80
 _ERROR_CHARS = 1000
 
@@ -148,7 +148,7 @@ class Fail:
             f"the parser refused {_describe(cell, first)}",
             operation="parse",
             ids={"stream": stream.name, "writer": cell.partition, "offset": first.offset},
-            hint='mend the parser, or choose parse(..., bad_records="dead_letter") or "drop"',
+            hint='fix the parser, or choose parse(..., bad_records="dead_letter") or "drop"',
         )
 
 
@@ -176,7 +176,7 @@ class DeadLetters:
     def __call__(
         self, stream: JournalStream, cell: OffsetRange, refused: Sequence[Refusal]
     ) -> None:
-        """Write the cell's dead letters; see record_finding for what it raises."""
+        """Write the cell's dead letters; see stage_dead_letters for what it raises."""
         now = datetime.now(timezone.utc)
         earlier = EarlierAttempts(stream, cell.partition)
         letters = [
@@ -191,7 +191,7 @@ class DeadLetters:
             )
             for refusal in refused
         ]
-        record_finding(self._dead, cell, letters, self._program)
+        stage_dead_letters(self._dead, cell, letters, self._program)
         self._count(stream, cell, refused)
 
 

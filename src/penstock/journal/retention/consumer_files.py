@@ -89,7 +89,7 @@ def consumers(stream: JournalStream) -> dict[str, Offsets]:
     """Return every registered consumer's committed offsets.
 
     Raises:
-        LogFormatError: a consumer's file is damaged; nothing may be retired until it is mended.
+        LogFormatError: a consumer's file is damaged; nothing may be retired until it is fixed.
     """
     return {name: entry.offsets for name, entry in read_consumers(stream).items()}
 

@@ -14,7 +14,7 @@ from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings
 from penstock.errors import ReceiverError
 from penstock.journal import CommitPolicy
-from penstock.rate import RATES_KEY, RateOrder, RateOrders
+from penstock.rate import RATES_KEY, RateOverride, RateOverrides
 from penstock.receivers import ReceiverSettings, poll_interval_ms, receiver_bounds
 from penstock.storage import open_storage
 from penstock.storage.trust import check_trusted
@@ -106,7 +106,7 @@ class Engine:
                 graph.batch_interval_ms,
                 settings.rate,
                 dict(sc.getConf().getAll()),
-                RateOrders(location.storage),
+                RateOverrides(location.storage),
                 log.newest_conf(RATES_KEY),
             )
             self._receiver_settings = _receiver_settings(settings, location)
@@ -158,9 +158,9 @@ class Engine:
         self._tracker.start()
         self._rates.start(self._tracker.limit, self._receiver_settings.poll_ms)
 
-    def order_rate(self, stream: str, change: Callable[[RateOrder], RateOrder]) -> None:
-        """Change the limit of an input; see RateManager.order."""
-        self._rates.order(stream, change)
+    def override_rate(self, stream: str, change: Callable[[RateOverride], RateOverride]) -> None:
+        """Change the limit of an input; see RateManager.override."""
+        self._rates.override(stream, change)
 
     def stop(self, *, graceful: bool) -> None:
         """Stop receivers, planning and jobs, in that order; graceful lets received data through."""

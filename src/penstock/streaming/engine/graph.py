@@ -46,11 +46,6 @@ class DStreamGraph:
         """Whether the graph is read back after a restart, so inputs must not depend on memory."""
 
     @property
-    def needs_every_tick(self) -> bool:
-        """Whether a tick that comes late must have a batch of its own."""
-        return any(stream.needs_every_tick for stream in self.streams())
-
-    @property
     def writes_rdds(self) -> bool:
         """Whether RDD checkpoints are written."""
         return any(stream.writes_rdds for stream in self.streams())
@@ -182,7 +177,7 @@ class DStreamGraph:
         ``starts`` is where the next batch begins. Batches before are those that are remembered.
         """
         streams = list(self.streams())
-        if not passed or not any(stream.has_windows for stream in streams):
+        if not passed or not any(stream.needs_missed_ticks for stream in streams):
             return []
         batches = dict(self._batches)
         taken: dict[BaseDStream, set[int]] = {

@@ -2,9 +2,9 @@
 
 A batch is planned when it can run, not before. While the batches before it still run, ticks that
 come are merged into the latest one, so a program that falls behind takes larger batches from the
-journal instead of queueing late ones, and a restart has few batches to run again. A graph with
-windows has its ticks kept instead: each is planned later, and takes what is there by then
-(docs/adr/0001-batches-are-planned-when-they-can-run.md).
+journal instead of queueing late ones, and a restart has few batches to run again
+(docs/adr/0001-batches-are-planned-when-they-can-run.md). Of the ticks that passed without a batch,
+for whatever reason, those have one that windows need (docs/adr/0007-missed-slides.md).
 
 One thread (the event loop) does all planning and all clearing up, in the order of the events, so
 nothing of a batch's bookkeeping needs a lock. The order within a tick is the protocol's: see how
@@ -86,7 +86,7 @@ class JobGenerator:
         self._say_late_from_ms = 0
         self._rest_planned = False
         self._room = concurrent
-        self._due = DueTicks(keep_all=graph.needs_every_tick)
+        self._due = DueTicks()
         self._newest_ms = log.last_time_ms  # the time of the newest planned batch
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(
@@ -109,7 +109,7 @@ class JobGenerator:
         first_ms = self._first_tick()
         self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
         self._restore(again)
-        self._due.put_first(self._missed_before(first_ms))
+        self._due.add_missed(self._missed_before(first_ms))
         committed_ms = self._log.newest_committed_ms
         begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
         for stream in self._graph.stored_state:
@@ -270,14 +270,15 @@ class JobGenerator:
 
     def _tick(self, time_ms: int) -> None:
         late_since_ms = self._due.late_since_ms
-        if late_since_ms is not None and time_ms >= self._say_late_from_ms:
-            self._say_late_from_ms = time_ms + _SAY_LATE_EVERY_MS
+        now_ms = self._steady.time_ms()
+        if late_since_ms is not None and now_ms >= self._say_late_from_ms:
+            self._say_late_from_ms = now_ms + _SAY_LATE_EVERY_MS
             _log.warning(
                 "The batches take longer than the batch interval of %d ms: ticks wait since %d ms",
                 self._graph.batch_interval_ms,
                 late_since_ms,
             )
-        self._due.add(time_ms, min(time_ms, self._steady.time_ms()))
+        self._due.add(time_ms, min(time_ms, now_ms))
         self._generate_due()
 
     def _make_room(self) -> None:
@@ -285,18 +286,18 @@ class JobGenerator:
         self._generate_due()
 
     def _generate_due(self) -> None:
-        while self._room > 0 and (tick := self._due.take()) is not None:
+        while self._room > 0 and (tick := self._take_due()) is not None:
             self._generate(tick)
 
+    def _take_due(self) -> DueTick | None:
+        if (time_ms := self._due.unknown_before_ms) is not None:
+            self._due.add_missed(self._missed_before(time_ms))
+        return self._due.take()
+
     def _generate(self, tick: DueTick) -> None:
-        if self._halted:
-            return
-        if tick.is_missed:
-            self._begin(tick, self._plan_missed(tick.time_ms))
-        elif not tick.follows_missed and (missed := self._missed_before(tick.time_ms)):
-            self._due.put_first([*missed, tick._replace(follows_missed=True)])
-        else:
-            self._begin(tick, self._plan(tick.time_ms))
+        if not self._halted:
+            plan = self._plan_missed if tick.is_missed else self._plan
+            self._begin(tick, plan(tick.time_ms))
 
     def _plan_missed(self, time_ms: int) -> BatchPlan:
         return self._rates.plan_missed(self._graph.plan_missed(time_ms, self._log.ends))
@@ -318,7 +319,7 @@ class JobGenerator:
 
     def _generate_rest(self, time_ms: int) -> None:
         """Plan what is due, and one more batch if an input has more than the last one took."""
-        while (tick := self._due.take()) is not None:
+        while (tick := self._take_due()) is not None:
             self._generate(tick)
         plan = self._plan(time_ms)
         if self._graph.has_records(plan.sources) and not self._halted:
