@@ -18,12 +18,12 @@ from penstock.journal import JournalStream, JournalWriter, RecordFormat, read_re
 from penstock.journal.bad_records.dead_letters import (
     DeadLetter,
     create_dead_letters,
-    record_finding,
+    stage_dead_letters,
 )
 from penstock.journal.bad_records.parsing import Fail, ParseRecords, Refusal, parse_tasks
 from penstock.journal.bad_records.raw_records import from_raw, to_raw
 from penstock.journal.bad_records.replay import letters_to_replay, replay
-from penstock.journal.losses.ledger import read_losses
+from penstock.journal.losses.loss_log import read_losses
 from penstock.journal.losses.skip import skip
 from penstock.journal.python_values import find_unreadable, temporal_columns
 from penstock.journal.reader import read_batches
@@ -290,7 +290,7 @@ def test_a_replay_reports_it_and_feeds_all_letters_back(
         DeadLetter(raw, "ValueError", "bad", WRITER, at, now, 1)
         for at, raw in enumerate([refusal.raw, good])
     ]
-    record_finding(dead, _range(2), letters)
+    stage_dead_letters(dead, _range(2), letters)
     with caplog.at_level(logging.WARNING):
         assert replay(dead, poisoned) == 2
     assert f"of record 0 of writer {WRITER} column 'd' holds 10000-01-01" in caplog.text

@@ -9,12 +9,13 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
 from rich.filesize import decimal
 
+from penstock.cli.ages import age_in_words
 from penstock.cli.journal_facts import (
     ReceiverFacts,
     StreamFacts,
@@ -182,8 +183,8 @@ def _process_note(facts: ReceiverFacts) -> str:
     if facts.status.state == "stopped":
         return ""
     if facts.has_process is None:
-        age = timedelta(seconds=max(facts.age_ms, 0) // 1000)
-        return f", {age} ago; whether it still exists is known on that host"
+        age = age_in_words(facts.status.changed_ms)
+        return f", {age}; whether it still exists is known on that host"
     return "" if facts.has_process else ", which has ended: it was killed"
 
 

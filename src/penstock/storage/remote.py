@@ -19,6 +19,7 @@ import fsspec
 
 from penstock.errors import AlreadyExistsError, ConfigError, PenstockError, StorageError
 from penstock.storage.base import Entry, FileInfo, Storage, check_path
+from penstock.storage.bulk_delete import bulk_delete
 from penstock.storage.checks import (
     as_buffer,
     check_new_path,
@@ -85,6 +86,13 @@ class FsspecStorage(Storage):
         with self._failures("read", path):
             if start == 0 and end is None:
                 return bytes(self._files.cat_file(place))
+            if end is not None and 0 <= start < end:
+                # Mostly the caller knows the size, and one request does it. The error of a range
+                # that begins past the end differs from driver to driver.
+                with suppress(Exception):
+                    data = bytes(self._files.cat_file(place, start=start, end=end))
+                    if len(data) == end - start:
+                        return data
             # Stores disagree on ranges that go past the end, so the bounds are resolved here.
             first, count = slice_bounds(start, end, self._size(place))
             if count == 0:
@@ -130,7 +138,7 @@ class FsspecStorage(Storage):
         """See Storage.delete_all."""
         if len(paths) > 1:
             with self._failures("delete", paths[0]), suppress(FileNotFoundError):
-                self._files.rm([self._locate(path) for path in paths])
+                bulk_delete(self._files, [self._locate(path) for path in paths])
                 return
         # One file; or a driver stopped at one that is not there, and left the rest.
         super().delete_all(paths)
@@ -270,7 +278,7 @@ def _connect(url: str, protocol: Protocol) -> tuple[Any, str]:
             url, "needs a package that is not installed", f"pip install {protocol.package}"
         ) from error
     try:
-        files, root = fsspec.url_to_fs(url, use_listings_cache=False)
+        files, root = fsspec.url_to_fs(url, use_listings_cache=False, **protocol.options)
     except Exception as error:  # drivers look for credentials here, each in its own way
         raise _refusal(
             url, "cannot be reached by its driver", "see the cause; check the credentials"

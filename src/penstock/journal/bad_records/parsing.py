@@ -21,6 +21,7 @@ from penstock.journal.bad_records.dead_letters import DeadLetter, stage_dead_let
 from penstock.journal.bad_records.raw_records import to_raw
 from penstock.journal.bad_records.replay import EarlierAttempts
 from penstock.journal.reader import numbered_pieces, slice_ranges
+from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, task_count
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
@@ -246,14 +247,19 @@ class ParseRecords:
 
 
 def parse_tasks(
-    stream: JournalStream, ranges: Iterable[OffsetRange], slots: int
+    stream: JournalStream,
+    ranges: Iterable[OffsetRange],
+    slots: int,
+    scan: StreamScan | None = None,
 ) -> list[list[ParsePart]]:
     """Share ranges out over tasks, where ``slots`` can run at once.
+
+    ``scan`` spares requests for what is in it.
 
     Raises:
         MissingBlockError: the journal does not hold a range from its start on.
     """
-    read = [(wanted, slice_ranges(stream, [wanted])) for wanted in ranges]
+    read = [(wanted, slice_ranges(stream, [wanted], scan)) for wanted in ranges]
     most = task_count(chain.from_iterable(slices for _, slices in read), slots)
     share = max(1, -(-sum(wanted.count for wanted, _ in read) // most))
     parts = chain.from_iterable(_parts(wanted, slices, share) for wanted, slices in read)

@@ -96,6 +96,7 @@ class Engine:
             place = JournalPlace(
                 open_storage(f"{location.url}/journal"),
                 location.read_id(),
+                location.url,
                 lambda: log.oldest_ends,
             )
             graph.open_journals(place, log.ends)
@@ -162,8 +163,11 @@ class Engine:
         """Change the limit of an input; see RateManager.override."""
         self._rates.override(stream, change)
 
-    def stop(self, *, graceful: bool) -> None:
-        """Stop receivers, planning and jobs, in that order; graceful lets received data through."""
+    def stop(self, *, graceful: bool, patience_s: float = 0.0) -> None:
+        """Stop receivers, planning and jobs, in that order; graceful lets received data through.
+
+        Jobs that run may take ``patience_s`` before they are cancelled.
+        """
         deadline_s = time.monotonic() + self._graceful_timeout_s
         self._rates.stop()
         try:
@@ -182,7 +186,7 @@ class Engine:
                 "restart (spark.streaming.gracefulStopTimeout)",
                 self._graceful_timeout_s,
             )
-        running = self._scheduler.stop()
+        running = self._scheduler.stop(patience_s=patience_s)
         self._graph_checkpoints.stop()
         try:
             self._generator.close()

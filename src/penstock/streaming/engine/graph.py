@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.clock import iso_time
 from penstock.errors import PenstockError, StreamingError
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
@@ -247,10 +248,10 @@ class DStreamGraph:
                 stream.set_range(batch.time_ms, taken)
             else:
                 _log.warning(
-                    "The records of batch %d (%d ms) of stream %s are gone, because no window "
+                    "The records of batch %d (%s) of stream %s are gone, because no window "
                     "needed them before; windows and state that reach back to it lack them",
                     batch.id,
-                    batch.time_ms,
+                    iso_time(batch.time_ms),
                     stream.name,
                 )
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
+from penstock.clock import iso_time
 from penstock.errors import (
     MissingStateError,
     RecoveryMismatchError,
@@ -233,10 +234,10 @@ class _Run:
         """Tell of an earlier batch that a window reaches back to, and that is not kept."""
         if self._log.times:
             _log.warning(
-                "The records of operator %s of %d ms are gone, because no window needed them "
+                "The records of operator %s of %s are gone, because no window needed them "
                 "before; windows that reach back to it lack them",
                 self.place.operator,
-                time_ms,
+                iso_time(time_ms),
             )
 
     # -- updates --
@@ -244,7 +245,8 @@ class _Run:
     def _update(self, time_ms: int, records: RDD[Any] | None) -> None:
         before = self._newest()
         if before.time_ms >= time_ms:
-            raise self._missing(time_ms, f"is missing, though there is one of {before.time_ms} ms")
+            later = iso_time(before.time_ms)
+            raise self._missing(time_ms, f"is missing, though there is one of {later}")
         partitions = before.partitions
         if not self._is_idle(before, time_ms, records):
             partitions = self._run_update(before, time_ms, records)
@@ -317,7 +319,8 @@ class _Run:
 
     def _missing(self, time_ms: int, what: str) -> MissingStateError:
         return MissingStateError(
-            f"version {time_ms} of the state of operator {self.place.operator!r} {what}",
+            f"version {time_ms} ({iso_time(time_ms)}) of the state of operator "
+            f"{self.place.operator!r} {what}",
             operation="recover",
             path=self.place.storage.url,
             ids={"operator": self.place.operator},

@@ -22,6 +22,7 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.checkpoint.rdd_marks import RddMark
+from penstock.clock import iso_time
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
 from penstock.streaming.state.ahead_of_log import check_state_is_planned
@@ -72,8 +73,8 @@ class StateCheckpointData(DStreamCheckpointData):
             return done_ms, self._begin(done_ms, initial())
         if min(self._marks) > done_ms:
             raise self._mismatch(
-                f"batches up to {done_ms} ms are done, and its oldest state is of "
-                f"{min(self._marks)} ms",
+                f"batches up to {iso_time(done_ms)} are done, and its oldest state is of "
+                f"{iso_time(min(self._marks))}",
                 "the offset log was taken back further than state is kept; start with a new "
                 "checkpoint location",
             )
