@@ -28,8 +28,8 @@ def check_state_is_planned(operator: str, files: Mapping[int, str], planned_ms: 
     ahead = {time_ms: path for time_ms, path in files.items() if time_ms > max(planned_ms, 0)}
     if ahead:
         raise RecoveryMismatchError(
-            f"the state of operator {operator!r} is of {iso_time(max(ahead))}, and the newest batch "
-            f"in the offset log is of {iso_time(planned_ms)}",
+            f"the state of operator {operator!r} is of {iso_time(max(ahead))}, and the newest "
+            f"batch in the offset log is of {iso_time(planned_ms)}",
             operation="recover state",
             ids={"operator": operator},
             hint="restore the entries that the offset log lacks; when they were deleted to go "
