@@ -126,7 +126,7 @@ def test_only_the_driver_may_write(storage: Storage) -> None:
         lambda: location.commit(0),
         location.retire,
     ):
-        with pytest.raises(CheckpointError, match="does not drive"):
+        with pytest.raises(CheckpointError, match="is not the driver"):
             call()
 
 
@@ -196,7 +196,7 @@ def test_retire_keeps_the_last_hundred_as_spark_does(storage: Storage) -> None:
             location.retire()
         kept = tuple(range(10, 115))  # ten go at a time
         assert location.offsets.batch_ids() == location.commits.batch_ids() == kept
-        assert location.offsets.stray() == location.commits.stray() == ()
+        assert location.offsets.orphans() == location.commits.orphans() == ()
     assert CheckpointLocation(storage).recover().next_batch_id == 115
 
 

@@ -152,15 +152,17 @@ class JournalWriter:
         position: Any = None,
         ack: Ack | None = None,
         wait: bool = True,
+        readable: bool = True,
     ) -> bool:
         """Buffer records that become durable together, in one block; see ``append``.
 
         Without any record, the ack waits for its turn all the same, and the position goes into the
-        next block, or the seal; a DeferredPosition needs records.
+        next block, or the seal; a DeferredPosition needs records. ``readable`` is False for
+        records that a journal held before: see RecordFormat.conform.
         """
         record_format = self.stream.format
         if isinstance(records, pa.RecordBatch | pa.Table):
-            batches = record_format.conform(records)
+            batches = record_format.conform(records, readable=readable)
         else:
             batches = [record_format.encode_many(records)]
         batches = [batch for batch in batches if batch.num_rows]
@@ -223,9 +225,9 @@ class JournalWriter:
         """Return what was stored so far, and what waits for room."""
         return self._buffer.account()
 
-    def let_wait(self, may_wait: bool) -> None:
+    def set_blocking(self, may_wait: bool) -> None:
         """Whether stores may wait for room within the bounds, or raise JournalFullError."""
-        self._buffer.let_wait(may_wait)
+        self._buffer.set_blocking(may_wait)
 
     # -- ends --
 

@@ -54,7 +54,7 @@ class QuotaReport:
             return
         if self._fails:
             self.failure = full
-            self._writer.let_wait(False)
+            self._writer.set_blocking(False)
         else:
             self._tell("The source waits: %s", full)
 
