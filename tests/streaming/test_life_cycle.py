@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import threading
 from datetime import datetime
 from pathlib import Path
@@ -286,6 +287,18 @@ def test_a_temporary_journal_is_removed_at_stop(
     assert f"offsets, commits and journal are in {location}" in caplog.text
     ssc.stop(stopSparkContext=False)
     assert not journal.storage.exists("socket-0/stream.json")
+
+
+def test_a_temporary_location_retains_no_batches_to_go_back_to(
+    ssc: StreamingContext, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ssc.queueStream([[1]] * 6).foreachRDD(ignore)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    stepper.step(6)
+    assert 1 <= len(list(tmp_path.glob("penstock-run-*/offsets/[0-9]*"))) <= 3
+    assert len(list(tmp_path.glob("penstock-run-*/commits/[0-9]*"))) <= 3
 
 
 def test_receivers_that_leave_no_slot(ssc: StreamingContext) -> None:
