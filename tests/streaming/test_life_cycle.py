@@ -293,12 +293,12 @@ def test_a_temporary_location_retains_no_batches_to_go_back_to(
     ssc: StreamingContext, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    ssc.queueStream([[1]] * 6).foreachRDD(ignore)
+    ssc.queueStream([[1]] * 20).foreachRDD(ignore)
     stepper = Stepper(ssc, clock)
     ssc.start()
-    stepper.step(6)
-    assert 1 <= len(list(tmp_path.glob("penstock-run-*/offsets/[0-9]*"))) <= 3
-    assert len(list(tmp_path.glob("penstock-run-*/commits/[0-9]*"))) <= 3
+    stepper.step(20)
+    for log in ("offsets", "commits"):  # what is cleaned up lags behind by a batch or two
+        assert 1 <= len(list(tmp_path.glob(f"penstock-run-*/{log}/[0-9]*"))) <= 6
 
 
 def test_receivers_that_leave_no_slot(ssc: StreamingContext) -> None:
