@@ -14,8 +14,8 @@ from penstock.checkpoint.rdd_marks import RddMark, RddMarks
 from penstock.errors import RecoveryMismatchError, StorageError, StreamingError
 from penstock.storage import open_storage
 from penstock.streaming.core.base import BaseDStream
-from penstock.streaming.core.look_back import needed_after
 from penstock.streaming.core.operators import Operator
+from penstock.streaming.core.rdd_retention import needed_after
 from penstock.streaming.state.state_checkpoint_data import StateCheckpointData
 
 COUNTS = Operator("counts", "updateStateByKey")

@@ -152,7 +152,7 @@ class KeyWindow:
         """Move the keys into a file; return files that earlier attempts left behind."""
         garbage: list[str] = []
         if self._next_file is None:
-            self._next_file, garbage = self._look_around(writer)
+            self._next_file, garbage = self._scan_files(writer)
         name = numbered_name(_PREFIX, writer, self._next_file)
         create_json(self._files, name, _to_json(self._entries))
         self._named.append(_File(name, self._count, self._newest_ms))
@@ -173,7 +173,7 @@ class KeyWindow:
             forgotten.append(file.name)
         return forgotten
 
-    def _look_around(self, writer: str) -> tuple[int, list[str]]:
+    def _scan_files(self, writer: str) -> tuple[int, list[str]]:
         """Return the number of this writer's next file, and what earlier epochs left behind.
 
         A later epoch may have taken over by now. Its files are named in positions that are not

@@ -1,16 +1,16 @@
-"""Which RDD checkpoints a stateful stream has, and which of them a restart needs.
+"""The RDD checkpoints of a stateful stream, and which of them a restart needs.
 
-Invariants, whatever is killed where, beside those of penstock.streaming.core.checkpoint_data:
+Invariants, in addition to those of penstock.streaming.core.checkpoint_data; they hold at any kill:
 
-1. There is always a mark at or before every batch that is not committed, from which its state is
-   made again: ``cleanup`` goes by the newest mark that committed batches have reached.
-2. What is needed to go on from that mark (ranges in the offset log, journal blocks) is kept: inputs
-   release by ``restart_ms`` (penstock.streaming.core.look_back), which moves only when a newer mark
-   is durable.
-3. A mark found at a batch that runs again stands for what its cut-off run computed, from the same
-   ranges; it is taken, and not written again.
-4. Files go only when no running job can read them: jobs that started before a mark was made may
-   still go back behind it.
+1. Every uncommitted batch has a mark at or before it, from which its state can be computed again:
+   ``cleanup`` uses the newest mark that committed batches have reached.
+2. The data needed to continue from that mark (ranges in the offset log, journal blocks) is kept:
+   inputs release by ``restart_ms`` (penstock.streaming.core.rdd_retention), which moves only when a
+   newer mark is durable.
+3. If a batch that runs again has a mark already, its interrupted run computed that mark from the
+   same ranges; the mark is used and not written again.
+4. Files are deleted only when no running job can read them: jobs that started before a mark was
+   written may still read older files.
 """
 
 from __future__ import annotations
