@@ -19,7 +19,7 @@ from penstock.receivers import read_status
 from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.ledger import LogWriter, Verdict, judge
-from tests.faults.pids import executor_of, is_alive, is_stopped, parent
+from tests.faults.pids import executor_of, is_alive, is_stopped, orphan_and_stop
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -217,13 +217,7 @@ def _kill_executor(site: Site) -> None:
 def _stop_and_replace(site: Site) -> int:
     """Stop a receiver, which outlives its executor; return its process when it has a successor."""
     zombie = _wait_receiver(site)
-    executor, daemon = executor_of(zombie), parent(zombie)
-    # The daemon would end the zombie, and the kernel hangs up on a process group that has a
-    # stopped member when it is orphaned: so orphan it first, stop it before it notices.
-    os.kill(daemon, signal.SIGKILL)
-    assert eventually(lambda: not is_alive(daemon))
-    os.kill(zombie, signal.SIGSTOP)
-    os.kill(executor, signal.SIGKILL)
+    orphan_and_stop(zombie)
     _wait_receiver(site, other_than=zombie)
     return zombie
 
