@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.budget import seconds_by_folder
 from tests.jvm import java_options, stop_jvm, use_archive
@@ -36,6 +37,9 @@ atexit.register(shutil.rmtree, _JVM_FILES, ignore_errors=True)
 os.environ["JAVA_TOOL_OPTIONS"] = java_options(_JVM_FILES)
 os.environ["SPARK_LOCAL_DIRS"] = _JVM_FILES
 mark_this_run()
+# What an example takes says more of the machine than of the code.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist, which notes what is to stay together

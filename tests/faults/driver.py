@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pyspark
 
+from tests.waiting import WAIT_S
+
 
 def spark_environment() -> dict[str, str]:
     """Return the environment of a driver: local-cluster starts executors from SPARK_HOME."""
@@ -38,7 +40,7 @@ class Driver:
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
-    def wait_line(self, prefix: str, timeout_s: float) -> str:
+    def wait_line(self, prefix: str, timeout_s: float = WAIT_S) -> str:
         """Wait for a reported line that begins so; raise when the driver ends before it."""
         while True:
             try:
@@ -55,7 +57,7 @@ class Driver:
         self.process.kill()
         self.process.wait()
 
-    def finish(self, timeout_s: float) -> None:
+    def finish(self, timeout_s: float = WAIT_S) -> None:
         """End its standard input, and wait until it ends by itself."""
         self._end_input()
         assert self.process.wait(timeout_s) == 0, self._tail()

@@ -29,11 +29,10 @@ from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.pids import descends_from, executor_of, is_alive, orphan_and_stop
 from tests.faults.sources.source import PLACES, Balance, Source
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 _PROGRAM = Path(__file__).with_name("source_program.py")
 _COMMAND = Path(__file__).with_name("command.py")
-_PATIENCE_S = 120.0
 _RECEIVERS = {"spark": "r0", "ingest": "gate"}
 
 
@@ -84,7 +83,7 @@ class Site:
 
     def wait_pid(self, name: str, place: str, but: int | None = None) -> int:
         """Return the receiver's process as soon as there is one, other than ``but``."""
-        up = eventually(lambda: self.pid(name, place, but) is not None, _PATIENCE_S)
+        up = eventually(lambda: self.pid(name, place, but) is not None)
         assert up, f"no receiver of {name} at {place}: {self.errors()}"
         return self.pid(name, place, but) or self.wait_pid(name, place, but)
 
@@ -140,7 +139,7 @@ class Site:
 
     def settle(self) -> dict[str, Balance]:
         """Wait until nothing is missing, and until what may still come has come."""
-        eventually(lambda: not any(each.lost for each in self.balances().values()), _PATIENCE_S)
+        eventually(lambda: not any(each.lost for each in self.balances().values()))
         for _ in range(3):
             self.spark.wait_line("committed")
         return self.balances()
@@ -222,13 +221,13 @@ class _Kept:
 
     def wait_line(self, prefix: str) -> None:
         """Wait until the process, or one that replaced it, reports such a line."""
-        deadline_s = time.monotonic() + _PATIENCE_S
+        deadline_s = time.monotonic() + WAIT_S
         while time.monotonic() < deadline_s:
             with suppress(RuntimeError):  # it was killed: ask the next one
-                self._all[-1].wait_line(prefix, _PATIENCE_S)
+                self._all[-1].wait_line(prefix)
                 return
             time.sleep(0.1)
-        raise TimeoutError(f"no {prefix!r} in {_PATIENCE_S} s")
+        raise TimeoutError(f"no {prefix!r} in {WAIT_S} s")
 
     def _keep(self) -> None:
         while not self._ending.wait(0.3):
@@ -297,7 +296,7 @@ class Storm:
     # -- the faults --
 
     def kill_driver(self) -> None:
-        assert eventually(lambda: self._site.spark.process.poll() is None, _PATIENCE_S)
+        assert eventually(lambda: self._site.spark.process.poll() is None)
         self._site.note_receivers()  # they have to end before the site has recovered
         self._site.spark.kill()
 
@@ -330,7 +329,7 @@ class Storm:
         receiver = self._site.wait_pid(name, "spark")
         executor = executor_of(receiver)
         os.kill(executor, signal.SIGKILL)
-        assert eventually(lambda: not descends_from(receiver, executor), _PATIENCE_S)
+        assert eventually(lambda: not descends_from(receiver, executor))
 
     def _stop_worker(self, name: str) -> None:
         zombie = self._site.wait_pid(name, "spark")
@@ -348,12 +347,12 @@ class Storm:
 def _kill(pid: int) -> None:
     """SIGKILL a process and see it die: until then it would count as one that recovered."""
     os.kill(pid, signal.SIGKILL)
-    assert eventually(lambda: not is_alive(pid), _PATIENCE_S)
+    assert eventually(lambda: not is_alive(pid))
 
 
 def _until_struck(fault: Callable[[], None]) -> None:
     """Try until the fault finds its victim alive; another one may have just killed it."""
-    deadline_s = time.monotonic() + _PATIENCE_S
+    deadline_s = time.monotonic() + WAIT_S
     while time.monotonic() < deadline_s:
         with suppress(ProcessLookupError, FileNotFoundError, LookupError):
             fault()

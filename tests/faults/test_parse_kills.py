@@ -17,11 +17,11 @@ from penstock.journal.bad_records.replay import letters_to_replay, replay
 from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.parse_program import is_bad
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("parse_program.py")
-START_S = 60.0
 KILLS = 2
 
 
@@ -72,7 +72,7 @@ def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
     try:
         for _ in range(KILLS):
             for _ in range(3):
-                driver.wait_line("committed", START_S)
+                driver.wait_line("committed")
             time.sleep(moments.random() / 2)
             driver.end()
             driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
@@ -95,8 +95,8 @@ def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
 
 def wait(driver: Driver, condition: Callable[[], bool]) -> None:
     """Wait for a condition from batch to batch; then for two more, that it stays so."""
-    deadline_s = time.monotonic() + START_S
+    deadline_s = time.monotonic() + WAIT_S
     while not condition() and time.monotonic() < deadline_s:
-        driver.wait_line("committed", START_S)
+        driver.wait_line("committed")
     for _ in range(2):
-        driver.wait_line("committed", START_S)
+        driver.wait_line("committed")

@@ -11,11 +11,11 @@ import pytest
 
 from tests.faults.driver import Driver
 from tests.faults.ledger import LogWriter
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("window_program.py")
-START_S = 90.0
 KILLS = 3
 
 
@@ -45,14 +45,14 @@ def test_driver_killed_while_windows_hold_lines(tmp_path: Path) -> None:
         with writer.running(pause_s=0.05):
             for _ in range(KILLS):
                 for _ in range(3):
-                    driver.wait_line("committed", START_S)
+                    driver.wait_line("committed")
                 time.sleep(moments.random())
                 driver.end()  # the next one takes longer to start than windows are wide
                 driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
-            driver.wait_line("committed", START_S)
-        deadline_s = time.monotonic() + START_S
+            driver.wait_line("committed")
+        deadline_s = time.monotonic() + WAIT_S
         while not is_drained(sink, writer.sent) and time.monotonic() < deadline_s:
-            driver.wait_line("committed", START_S)
+            driver.wait_line("committed")
     finally:
         driver.end()
     for name, times in [("tumbling", 1), ("sliding", 3)]:

@@ -82,4 +82,4 @@ def step_theirs(ssc: TheirContext, outputs: Outputs, batches: int) -> None:
         ssc.awaitTerminationOrTimeout(0)  # raises what a job raised
         return len(outputs["end"]) == wanted
 
-    assert eventually(ended, 60.0)
+    assert eventually(ended)

@@ -26,7 +26,7 @@ from penstock.storage import open_storage
 from penstock.streaming import DStream, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -269,7 +269,7 @@ def test_socket_text_stream_over_a_union(sc: SparkContext) -> None:
         connection, _ = server.accept()
         with connection:
             connection.sendall(b"one two\nthree\n")
-            ended.wait(30)
+            ended.wait(WAIT_S)
 
     ended = threading.Event()
     thread = threading.Thread(target=serve)

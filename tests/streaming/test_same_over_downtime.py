@@ -37,9 +37,6 @@ RUNS: list[tuple[Script, int, Script]] = [
 ]
 
 
-WAIT_S = 180.0
-
-
 def total(values: Any, state: Any) -> Any:
     return sum(values) + (state or 0)
 
@@ -103,7 +100,7 @@ def run_ours(sc: SparkContext, root: Path) -> None:
             put(root / "in", files)
             clock.advance(1000)
             wanted = clock.time_ms() / 1000
-            assert eventually(lambda wanted=wanted: last_time() == wanted, WAIT_S)  # type: ignore[misc]
+            assert eventually(lambda wanted=wanted: last_time() == wanted)  # type: ignore[misc]
         ssc.stop(stopSparkContext=False)
         clock.advance(downtime_s * 1000)
         put(root / "in", meanwhile)
@@ -129,10 +126,10 @@ def run_theirs(sc: SparkContext, root: Path) -> None:
                 put(root / "in", files)
                 ssc._jssc.ssc().scheduler().clock().advance(1000)
                 wanted += 1
-                assert eventually(lambda wanted=wanted: last_time() == wanted, WAIT_S)  # type: ignore[misc]
+                assert eventually(lambda wanted=wanted: last_time() == wanted)  # type: ignore[misc]
             # Its jobs run before its checkpoint is written; one batch behind, all later differ.
             last_checkpoint = place / f"checkpoint-{int(wanted * 1000)}"
-            assert eventually(last_checkpoint.exists, WAIT_S)
+            assert eventually(last_checkpoint.exists)
         finally:
             ssc.stop(stopSparkContext=False)
         downtime_s = next_downtime_s

@@ -20,7 +20,7 @@ import pyspark
 import pytest
 
 from penstock.streaming import DStream, StreamingContext
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -91,8 +91,7 @@ class Example:
 
     def wait_for(self, *texts: str) -> None:
         assert eventually(
-            lambda: all(text in self.printed for text in texts) or self.process.poll() is not None,
-            within_s=120,
+            lambda: all(text in self.printed for text in texts) or self.process.poll() is not None
         ), self.printed[-3000:]
         assert all(text in self.printed for text in texts), self.printed[-3000:]
 
@@ -159,7 +158,7 @@ def test_network_wordjoinsentiments(tmp_path: Path, server: LineServer) -> None:
 
 def test_queue_stream(tmp_path: Path) -> None:
     with running("queue_stream", tmp_path) as example:
-        example.process.wait(120)
+        example.process.wait(WAIT_S)
         assert example.process.returncode == 0, example.printed[-3000:]
         for digit in range(10):
             assert example.printed.count(f"({digit}, 100)") == 5

@@ -57,7 +57,7 @@ class MqttSource(Source):
     def sending(self) -> Iterator[None]:
         # The broker keeps messages for those who subscribed once, so that has to come first.
         subscribed = [f"Sending SUBACK to {place}" for place in PLACES]
-        assert eventually(lambda: all(line in self._broker.log() for line in subscribed), 60.0)
+        assert eventually(lambda: all(line in self._broker.log() for line in subscribed))
         end = threading.Event()
         with publisher(self._broker) as client:
             thread = threading.Thread(target=self._publish, args=(client, end))
