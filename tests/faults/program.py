@@ -36,7 +36,7 @@ SETTINGS = {
 }
 
 
-RETAIN = 10
+RETAIN = 3
 """How many batches the logs keep."""
 
 

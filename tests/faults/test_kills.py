@@ -43,7 +43,7 @@ SLEEPS = [
     "after-plan-2",  # its batch has not begun
 ]
 """Where drivers fall asleep, one after the other."""
-BATCHES = 130
+BATCHES = 40
 """That a driver runs while others sleep: many times what the logs keep."""
 
 
@@ -180,8 +180,9 @@ def _planned(site: Site) -> tuple[int, ...]:
     return CheckpointLocation(site.checkpoint).offsets.batch_ids()
 
 
+@pytest.mark.soak
 def test_receivers_killed_and_woken(site: Site) -> None:
-    """Another one takes over where the journal ends, each time; all in one life of a program."""
+    """All in one life of a program; test_sources does it to each source, and kills that, too."""
     with site.driver(CLUSTER) as driver:
         with site.writer.running():
             driver.wait_line("committed")

@@ -2,14 +2,15 @@
 
     python examples_program.py FOLDER
 
-All run in FOLDER. A line of standard input is JSON: where to print to, the program and its
-arguments. The next line stops its StreamingContext, if it still runs; then "ended" is printed.
+All run in FOLDER. A line of standard input is "stop", for the one that runs, or JSON: where to
+print to, the program and its arguments. Prints "ended" after each.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import runpy
 import sys
 import threading
@@ -29,24 +30,25 @@ SETTINGS = {
 }
 
 
-def stop_when_told() -> None:
-    sys.stdin.readline()
-    active = StreamingContext.getActive()
-    if active is not None:
-        active.stop()
+def read(examples: queue.Queue[str]) -> None:
+    for line in sys.stdin:
+        active = StreamingContext.getActive()
+        if line != "stop\n":
+            examples.put(line)
+        elif active is not None:
+            active.stop()
 
 
 def main(folder: str) -> None:
     os.chdir(folder)
     conf = " ".join(f"--conf {name}={value}" for name, value in SETTINGS.items())
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{conf} pyspark-shell"
-    while line := sys.stdin.readline():
-        output, *sys.argv = json.loads(line)
-        stopping = threading.Thread(target=stop_when_told)
-        stopping.start()
+    examples: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=read, args=(examples,), daemon=True).start()
+    while True:
+        output, *sys.argv = json.loads(examples.get())
         with open(output, "w", buffering=1) as file, redirect_stdout(file):
             runpy.run_path(sys.argv[0], run_name="__main__")
-        stopping.join()
         print("ended", flush=True)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from tests.faults.proxy import Proxy
-from tests.faults.sources.source import PLACES, Balance, ReceiverSpec, Source, exactly_once
+from tests.faults.sources.source import PAUSE_S, PLACES, Balance, ReceiverSpec, Source, exactly_once
 from tests.free_port import free_port
 from tests.waiting import WAIT_S
 
@@ -95,7 +95,7 @@ class _Client:
     def _run(self) -> None:
         try:
             for number in itertools.count():
-                if self._end.wait(0.01):
+                if self._end.wait(PAUSE_S):
                     return
                 self._deliver([f"{self.name}:{number}:{n}" for n in range(_LINES_A_REQUEST)])
         except BaseException as failure:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.faults.proxy import Proxy
-from tests.faults.sources.source import PLACES, Balance, ReceiverSpec, Source, exactly_once
+from tests.faults.sources.source import PAUSE_S, PLACES, Balance, ReceiverSpec, Source, exactly_once
 from tests.receivers.mqtt_broker import Broker, Publisher, publisher
 from tests.waiting import eventually
 
@@ -87,7 +87,7 @@ class MqttSource(Source):
 
     def _publish(self, client: Publisher, end: threading.Event) -> None:
         for number in itertools.count():
-            if end.wait(0.02):
+            if end.wait(PAUSE_S):
                 return
             for place in PLACES:
                 payloads = [f"{place}:{number}:{n}" for n in range(_A_BURST)]
