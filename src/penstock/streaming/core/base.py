@@ -47,11 +47,11 @@ class BaseDStream(ABC):
     Such a stream is a ``RddStateDStream``, whose RDD checkpoints a restart needs.
     """
 
-    needs_every_tick = False
-    """Whether ticks that come late must have batches of their own."""
+    needs_missed_ticks = False
+    """Whether a tick that passed without a batch needs one where this stream has records then.
 
-    has_windows = False
-    """Whether each RDD is made of the batches within a time, so that slides that passed matter."""
+    So it is where an RDD is made of the batches within a time: each record is in all its windows.
+    """
 
     def __init__(self, ssc: StreamingContext) -> None:
         ssc.check_extensible("add a stream")
