@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,6 +52,14 @@ class Driver:
                 raise RuntimeError(f"the driver ended: {self._tail()}")
             if line.startswith(prefix):
                 return line.rstrip("\n")
+
+    def run_until(self, condition: Callable[[], bool], more: int = 0) -> None:
+        """Let batches be committed until a condition holds or time is up, and so many more."""
+        deadline_s = time.monotonic() + WAIT_S
+        while not condition() and time.monotonic() < deadline_s:
+            self.wait_line("committed")
+        for _ in range(more):
+            self.wait_line("committed")
 
     def kill(self) -> None:
         """SIGKILL the driver process alone; its JVM and workers find out by themselves."""

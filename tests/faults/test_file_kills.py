@@ -13,7 +13,6 @@ import pytest
 
 from tests.faults.driver import Driver
 from tests.faults.ledger import judge
-from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -67,10 +66,7 @@ def test_driver_killed_while_files_come(tmp_path: Path) -> None:
                 driver.end()
                 driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
             driver.wait_line("committed")
-        deadline_s = time.monotonic() + WAIT_S
-        while judge(mover.sent, sink).lost and time.monotonic() < deadline_s:
-            driver.wait_line("committed")
-        driver.wait_line("committed")
+        driver.run_until(lambda: not judge(mover.sent, sink).lost, more=1)
     finally:
         driver.end()
     assert judge(mover.sent, sink).ok, f"seed {seed}: {judge(mover.sent, sink)}"

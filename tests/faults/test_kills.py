@@ -7,13 +7,14 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from penstock.checkpoint import CheckpointLocation
+from penstock.errors import PenstockError
 from penstock.journal import JournalStream
 from penstock.receivers import read_status
 from penstock.storage import open_storage
@@ -67,20 +68,18 @@ class Site:
         finally:
             driver.end()
 
-    def receiver_pid(self) -> int:
-        """Return the process of the receiver that started last."""
-        journal = JournalStream.open(open_storage(self.checkpoint / "journal"), "lines")
-        status = read_status(journal, "r0")
-        assert status is not None, "no receiver has started"
-        return status.pid
+    def receiver_pid(self) -> int | None:
+        """Return the living process of the receiver that started last, None without one."""
+        with suppress(PenstockError):
+            journal = JournalStream.open(open_storage(self.checkpoint / "journal"), "lines")
+            status = read_status(journal, "r0")
+            if status is not None and is_alive(status.pid):
+                return status.pid
+        return None
 
     def settle(self, driver: Driver) -> Verdict:
         """Let batches run until nothing is missing, and five more; return the last verdict."""
-        deadline = time.monotonic() + WAIT_S
-        while judge(self.writer.sent, self.sink).lost and time.monotonic() < deadline:
-            driver.wait_line("committed")
-        for _ in range(5):
-            driver.wait_line("committed")
+        driver.run_until(lambda: not judge(self.writer.sent, self.sink).lost, more=5)
         return judge(self.writer.sent, self.sink)
 
 
@@ -151,8 +150,7 @@ def test_drivers_that_sleep_through_a_purge(site: Site) -> None:
             ]
             newest = _planned(site)[-1]
             second = drivers.enter_context(site.driver())
-            for _ in range(BATCHES):
-                second.wait_line("committed")
+            second.run_until(lambda: True, more=BATCHES)
             receiver = _wait_receiver(site)
             assert _planned(site)[0] > newest + 1, "what the sleepers plan next was not purged"
             for sleeper in sleepers:
@@ -223,13 +221,5 @@ def _stop_and_replace(site: Site) -> int:
 
 
 def _wait_receiver(site: Site, other_than: int | None = None) -> int:
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        try:
-            pid = site.receiver_pid()
-        except Exception:
-            pid = None
-        if pid is not None and pid != other_than and Path(f"/proc/{pid}").exists():
-            return pid
-        time.sleep(0.05)
-    raise TimeoutError("no receiver came up")
+    assert eventually(lambda: site.receiver_pid() not in (None, other_than))
+    return site.receiver_pid() or _wait_receiver(site, other_than)

@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from penstock.journal.bad_records.replay import letters_to_replay, replay
 from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.parse_program import is_bad
-from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -81,22 +79,13 @@ def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
         journal = open_storage(checkpoint / "journal")
         stream = JournalStream.open(journal, "lines")
         dead = create_dead_letters(stream)
-        wait(driver, lambda: len(letters(dead)) >= len(bad))
+        driver.run_until(lambda: len(letters(dead)) >= len(bad), more=2)
         assert Counter(letters(dead)) == Counter((line, 1) for line in bad), f"seed {seed}"
 
         assert replay(dead, stream) == len(bad)  # beside the program, which refuses them again
-        wait(driver, lambda: len(letters(dead)) >= len(bad))
+        driver.run_until(lambda: len(letters(dead)) >= len(bad), more=2)
         assert Counter(letters(dead)) == Counter((line, 2) for line in bad), f"seed {seed}"
         assert values(sink) == [n for n in range(lines.sent) if not is_bad(n)], f"seed {seed}"
     finally:
         driver.end()
         lines.end()
-
-
-def wait(driver: Driver, condition: Callable[[], bool]) -> None:
-    """Wait for a condition from batch to batch; then for two more, that it stays so."""
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition() and time.monotonic() < deadline_s:
-        driver.wait_line("committed")
-    for _ in range(2):
-        driver.wait_line("committed")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,11 +87,8 @@ def test_state_through_kills(tmp_path: Path) -> None:
             driver.wait_line("committed")
             driver.kill()  # and at some moment
     with site.driver() as driver:
-        deadline_s = time.monotonic() + WAIT_S
-        while len(site.numbers()) < site.sent and time.monotonic() < deadline_s:
-            driver.wait_line("committed")
-        for _ in range(6):  # until all keys have left the window
-            driver.wait_line("committed")
+        # And on until all keys have left the window.
+        driver.run_until(lambda: len(site.numbers()) >= site.sent, more=6)
     assert site.numbers() == list(range(site.sent)), "lines were lost or came twice"
     assert not (site.sink / "differs").exists()
     pairs = site.batches("pairs")

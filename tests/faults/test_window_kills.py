@@ -11,12 +11,11 @@ import pytest
 
 from tests.faults.driver import Driver
 from tests.faults.ledger import LogWriter
-from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("window_program.py")
-KILLS = 3
+KILLS = 2
 
 
 def windows(sink: Path, name: str) -> list[list[str]]:
@@ -50,9 +49,7 @@ def test_driver_killed_while_windows_hold_lines(tmp_path: Path) -> None:
                 driver.end()  # the next one takes longer to start than windows are wide
                 driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
             driver.wait_line("committed")
-        deadline_s = time.monotonic() + WAIT_S
-        while not is_drained(sink, writer.sent) and time.monotonic() < deadline_s:
-            driver.wait_line("committed")
+        driver.run_until(lambda: is_drained(sink, writer.sent))
     finally:
         driver.end()
     for name, times in [("tumbling", 1), ("sliding", 3)]:
