@@ -57,8 +57,12 @@ class Driver:
         """Let batches be committed until a condition holds or time is up, and so many more."""
         deadline_s = time.monotonic() + WAIT_S
         while not condition() and time.monotonic() < deadline_s:
-            self.wait_line("committed")
-        for _ in range(more):
+            self.wait_batches(1)
+        self.wait_batches(more)
+
+    def wait_batches(self, count: int) -> None:
+        """Wait until so many more batches are committed, of a program that prints which."""
+        for _ in range(count):
             self.wait_line("committed")
 
     def kill(self) -> None:

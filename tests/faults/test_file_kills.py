@@ -60,8 +60,7 @@ def test_driver_killed_while_files_come(tmp_path: Path) -> None:
         mover = Mover(inbox)
         with mover.running():
             for _ in range(KILLS):
-                for _ in range(2):
-                    driver.wait_line("committed")
+                driver.wait_batches(2)
                 time.sleep(moments.random())
                 driver.end()
                 driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")

@@ -150,7 +150,7 @@ def test_drivers_that_sleep_through_a_purge(site: Site) -> None:
             ]
             newest = _planned(site)[-1]
             second = drivers.enter_context(site.driver())
-            second.run_until(lambda: True, more=BATCHES)
+            second.wait_batches(BATCHES)
             receiver = _wait_receiver(site)
             assert _planned(site)[0] > newest + 1, "what the sleepers plan next was not purged"
             for sleeper in sleepers:
@@ -158,7 +158,7 @@ def test_drivers_that_sleep_through_a_purge(site: Site) -> None:
             for sleeper in sleepers:
                 assert sleeper.process.wait(WAIT_S) == 1
                 assert "ConcurrentDriverError: another driver has taken over" in sleeper.log()
-            site.settle(second)
+            second.wait_batches(5)
             assert site.receiver_pid() == receiver
             second.kill()
             third = drivers.enter_context(site.driver())

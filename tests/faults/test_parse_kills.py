@@ -69,8 +69,7 @@ def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
     driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
     try:
         for _ in range(KILLS):
-            for _ in range(3):
-                driver.wait_line("committed")
+            driver.wait_batches(3)
             time.sleep(moments.random() / 2)
             driver.end()
             driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")

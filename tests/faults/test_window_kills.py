@@ -43,8 +43,7 @@ def test_driver_killed_while_windows_hold_lines(tmp_path: Path) -> None:
     try:
         with writer.running(pause_s=0.05):
             for _ in range(KILLS):
-                for _ in range(3):
-                    driver.wait_line("committed")
+                driver.wait_batches(3)
                 time.sleep(moments.random())
                 driver.end()  # the next one takes longer to start than windows are wide
                 driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
