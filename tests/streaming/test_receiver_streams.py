@@ -28,7 +28,7 @@ from penstock.streaming import DStream, StreamingContext
 from penstock.streaming.engine import engine
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -290,7 +290,7 @@ def test_socket_text_stream_over_a_union(sc: SparkContext) -> None:
         connection, _ = server.accept()
         with connection:
             connection.sendall(b"one two\nthree\n")
-            ended.wait(30)
+            ended.wait(WAIT_S)
 
     ended = threading.Event()
     thread = threading.Thread(target=serve)
