@@ -15,7 +15,6 @@ later, if their windows hold records:
   before it (and files in it) have windows.
 - A window with an inverse function has one more: the first that is empty, whose keys say so.
 - A stream that keeps state has records where its parent has.
-- A queue of one RDD for each tick has its next ones at the first ticks that passed.
 - What a window looks at has a batch of its own where it has records, since windows hold records by
   their batches' times.
 
