@@ -212,7 +212,7 @@ def test_a_wider_window_after_a_restart_says_what_it_lacks(
     program.stop()
     with caplog.at_level(logging.WARNING, logger="penstock.streaming"):
         run_batches(program, program.start(lambda lines: lines.window(10)), "e")
-    assert "Windows reach back to 995000 ms, and the batches before" in caplog.text
+    assert "Windows reach back to 1970-01-01T00:16:35.000Z, and the batches before" in caplog.text
     assert "e" in program.seen[-1][1]
     assert "a" not in program.seen[-1][1]
 

@@ -9,9 +9,12 @@ Each is replaced as a whole, by one owner. See docs/journal-format.md.
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import socket
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.errors import LogFormatError, NotFoundError
@@ -22,6 +25,7 @@ from penstock.storage import Entry
 
 __all__ = [
     "ConsumerEntry",
+    "Program",
     "commit_consumer",
     "consumer_names",
     "consumers",
@@ -36,6 +40,25 @@ __all__ = [
     "swept_epochs",
     "write_consumer",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Which program a consumer is. For people: nothing is decided by it."""
+
+    location: str
+    """Its checkpoint location."""
+    host: str
+    pid: int
+    """The process that last wrote the consumer's file, on that host."""
+    committed_ms: int | None = None
+    """When it last committed, ms since the epoch; None before the first time."""
+
+    @staticmethod
+    def of_this_process(location: str, *, commits: bool = False) -> Program:
+        """Return what this process writes."""
+        now_ms = time.time_ns() // 1_000_000 if commits else None
+        return Program(location, socket.gethostname(), os.getpid(), now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +80,7 @@ class ConsumerEntry:
     for ``offsets``. Never more than ``offsets``."""
     swept: Mapping[str, int] = field(default_factory=dict)
     """Receiver -> epoch. The epochs before it are sealed, and only their seals are left."""
+    program: Program | None = None
 
     @property
     def held(self) -> tuple[Offsets, ...]:
@@ -224,6 +248,8 @@ def _encode(entry: ConsumerEntry) -> bytes:
         fields["retained"] = dict(entry.retained)
     if entry.swept:
         fields["swept"] = dict(entry.swept)
+    if entry.program is not None:
+        fields["program"] = asdict(entry.program)
     return _to_json(fields)
 
 
@@ -242,7 +268,22 @@ def _decode(data: bytes) -> ConsumerEntry:
         None if kind is None else str(kind),
         _maybe_offsets(fields.get("retained")),
         _offsets(fields.get("swept", {})),
+        _program(fields.get("program")),
     )
+
+
+def _program(found: Any) -> Program | None:
+    """Return what is told of a program; None where an earlier release, or another one, wrote it."""
+    try:
+        committed_ms = found.get("committed_ms")
+        return Program(
+            str(found["location"]),
+            str(found["host"]),
+            int(found["pid"]),
+            None if committed_ms is None else int(committed_ms),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _maybe_offsets(found: Any) -> dict[str, int] | None:

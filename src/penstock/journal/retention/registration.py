@@ -29,6 +29,7 @@ from penstock.journal.offsets import WriterEnd, begin_at
 from penstock.journal.progress import StreamProgress
 from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
+    Program,
     create_consumer,
     read_consumer,
     read_consumers,
@@ -55,6 +56,8 @@ class Consumer:
     owner: str
     begin: Offsets
     """The offsets at which it began; writers that are not in it begin at 0."""
+    location: str | None = None
+    """The program's checkpoint location, for whoever lists consumers."""
 
     def commit(
         self,
@@ -95,6 +98,7 @@ class Consumer:
             self.stream.format.kind,
             retained,
             swept or {},
+            None if self.location is None else Program.of_this_process(self.location, commits=True),
         )
 
 
@@ -106,6 +110,7 @@ def register_consumer(
     starting: StartingOffsets = "earliest",
     begun: bool = False,
     take_over: bool = False,
+    location: str | None = None,
 ) -> Consumer:
     """Register a consumer, or return it as it was registered by the same owner before.
 
@@ -117,6 +122,7 @@ def register_consumer(
         begun: whether it has taken records before; then it is not sent to another place, also
             when its registration is gone.
         take_over: whether a registration of that name is its own, whoever the owner was.
+        location: the program's checkpoint location, to be shown to people.
 
     Raises:
         ConfigError: another owner has that name, or it was registered for another kind of records.
@@ -124,7 +130,8 @@ def register_consumer(
         StorageError: the journal cannot be reached; the call can be repeated.
     """
     stream.storage.sweep(consumers_folder(stream.name))
-    entry = read_consumer(stream, name) or _claim(stream, name, owner)
+    program = None if location is None else Program.of_this_process(location)
+    entry = read_consumer(stream, name) or _claim(stream, name, owner, program)
     if entry.owner != owner and not take_over:
         raise ConfigError(
             f"consumer {name!r} of the stream belongs to somebody else",
@@ -146,28 +153,29 @@ def register_consumer(
             hint="if someone changed stream.json, restore it; if the stream was made anew, begin "
             "with a new checkpoint location and another consumer name",
         )
-    entry = replace(entry, kind=kind)
+    entry = replace(entry, kind=kind, program=program)
     if entry.begin is not None and entry.owner == owner:
-        return Consumer(stream, name, owner, entry.begin)
+        return Consumer(stream, name, owner, entry.begin, location)
     if begun:  # by an earlier release, or its registration was removed
         begin: Offsets = {}
         write_consumer(stream, name, replace(entry, owner=owner, begin=begin))
-        return Consumer(stream, name, owner, begin)
+        return Consumer(stream, name, owner, begin, location)
     if entry.offsets:  # its predecessor gave free what is to be held back from now on
         entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
         write_consumer(stream, name, entry)
     begin = _earliest(stream) if starting == "earliest" else _latest(stream)
     write_consumer(stream, name, replace(entry, offsets=begin, owner=owner, begin=begin))
-    return Consumer(stream, name, owner, begin)
+    return Consumer(stream, name, owner, begin, location)
 
 
-def _claim(stream: JournalStream, name: str, owner: str) -> ConsumerEntry:
+def _claim(stream: JournalStream, name: str, owner: str, program: Program | None) -> ConsumerEntry:
     """Take a name that is free, holding back everything; return what stands there then."""
-    entry = ConsumerEntry({}, owner, kind=stream.format.kind)
+    entry = ConsumerEntry({}, owner, kind=stream.format.kind, program=program)
     try:
         create_consumer(stream, name, entry)
     except AlreadyExistsError:
-        return read_consumer(stream, name) or _claim(stream, name, owner)  # None: removed since
+        # None: it was removed since.
+        return read_consumer(stream, name) or _claim(stream, name, owner, program)
     return entry
 
 

@@ -37,6 +37,7 @@ class JournalPlace:
     """The journal in the program's own checkpoint location."""
     location_id: str
     """The checkpoint location's id: stays over restarts, and no two locations share one."""
+    location_url: str
     oldest_ends: Callable[[], Sequence[SourceOffset]]
     """Returns, for each input, where the oldest batches begin that may be processed again."""
 

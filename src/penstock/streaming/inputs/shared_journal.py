@@ -78,4 +78,11 @@ class SharedJournalDStream(JournalInputDStream):
         """Register under a name that is this checkpoint location's alone."""
         owner = f"{self.name}-{place.location_id}"
         name = owner if self._consumer is None else self._consumer
-        return register_consumer(stream, name, owner, starting=self._starting, begun=begun)
+        return register_consumer(
+            stream,
+            name,
+            owner,
+            starting=self._starting,
+            begun=begun,
+            location=place.location_url,
+        )

@@ -24,6 +24,7 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
+from penstock.clock import iso_time
 from penstock.errors import (
     MissingStateError,
     RecoveryMismatchError,
@@ -48,6 +49,7 @@ from penstock.storage import Storage
 from penstock.streaming.core.executors import has_executors
 from penstock.streaming.operations.dstream import DStream
 from penstock.streaming.operations.state_spec import StateSpec
+from penstock.streaming.state.ahead_of_log import check_state_is_planned
 from penstock.streaming.state.stored_state import StoredStateStream
 
 __all__ = ["MapWithStateDStream"]
@@ -174,7 +176,9 @@ class _Run:
         if self._log.times:
             newest = self._read(self._log.times[-1])
             self._check(newest, committed_ms)
-            self._check_planned(planned_ms)
+            place, times = self.place, self._log.times
+            files = {t: place.storage.uri(version_path(place.operator, t)) for t in times}
+            check_state_is_planned(place.operator, files, planned_ms)
             count = len(newest.partitions)
         else:
             count = self._spec.partitions or self._sc.defaultParallelism
@@ -230,10 +234,10 @@ class _Run:
         """Tell of an earlier batch that a window reaches back to, and that is not kept."""
         if self._log.times:
             _log.warning(
-                "The records of operator %s of %d ms are gone, because no window needed them "
+                "The records of operator %s of %s are gone, because no window needed them "
                 "before; windows that reach back to it lack them",
                 self.place.operator,
-                time_ms,
+                iso_time(time_ms),
             )
 
     # -- updates --
@@ -241,7 +245,8 @@ class _Run:
     def _update(self, time_ms: int, records: RDD[Any] | None) -> None:
         before = self._newest()
         if before.time_ms >= time_ms:
-            raise self._missing(time_ms, f"is missing, though there is one of {before.time_ms} ms")
+            later = iso_time(before.time_ms)
+            raise self._missing(time_ms, f"is missing, though there is one of {later}")
         partitions = before.partitions
         if not self._is_idle(before, time_ms, records):
             partitions = self._run_update(before, time_ms, records)
@@ -312,28 +317,10 @@ class _Run:
         if committed_ms is not None and newest.time_ms < committed_ms:
             raise self._missing(committed_ms, "is missing, though that batch is committed")
 
-    def _check_planned(self, planned_ms: int) -> None:
-        """Refuse versions of batches that were taken out of the offset log.
-
-        Their records are read again, in batches of later times, and would be counted twice.
-        """
-        ahead = [time_ms for time_ms in self._log.times if time_ms > max(planned_ms, 0)]
-        if ahead:
-            place = self.place
-            files = [place.storage.uri(version_path(place.operator, t)) for t in ahead]
-            raise RecoveryMismatchError(
-                f"the state of operator {place.operator!r} has a version of {ahead[-1]} ms, and "
-                f"the newest batch in the offset log is of {planned_ms} ms",
-                operation="recover",
-                path=place.storage.url,
-                ids={"operator": place.operator},
-                hint="restore the entries that the offset log lacks; when they were deleted to go "
-                f"back, delete the versions that belong to them: {', '.join(files)}",
-            )
-
     def _missing(self, time_ms: int, what: str) -> MissingStateError:
         return MissingStateError(
-            f"version {time_ms} of the state of operator {self.place.operator!r} {what}",
+            f"version {time_ms} ({iso_time(time_ms)}) of the state of operator "
+            f"{self.place.operator!r} {what}",
             operation="recover",
             path=self.place.storage.url,
             ids={"operator": self.place.operator},
