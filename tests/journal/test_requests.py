@@ -1,7 +1,7 @@
 """What a batch costs on an object store: the requests of its journal input.
 
 Counted are the operations of the storage, from the planning of a batch to its release; each is one
-request of S3 (tests/storage/test_s3.py). tests/streaming/test_requests.py has all of a program's.
+request of S3 (tests/storage/test_s3.py).
 
     idle            lists the stream, its open writer, the consumers
     5 new blocks    the same, and: reads 5 footers, lists the writer to retire, replaces the
