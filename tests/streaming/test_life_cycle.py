@@ -244,7 +244,7 @@ def test_no_output_without_columns(ssc: StreamingContext) -> None:
 
 @pytest.mark.parametrize("func", [None, 7])
 def test_output_that_is_no_function(ssc: StreamingContext, func: Any) -> None:
-    with pytest.raises(ConfigError, match="is no function"):
+    with pytest.raises(ConfigError, match="is not a function"):
         ssc.queueStream([[1]]).foreachRDD(func)
 
 
