@@ -51,7 +51,7 @@ from tests.journal.helpers import (
     read_all,
     write_blocks,
 )
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 BOUND = 1 << 20
 BYTES = Bounds(max_bytes=BOUND)
@@ -216,7 +216,7 @@ class World:
 ACTIONS = ["refresh", "burst", "use up"] * 3 + ["store", "flush", "commit", "takeover", "run"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     count=st.integers(1, 3),
     steps=st.lists(
@@ -372,7 +372,7 @@ def test_a_waiting_store_goes_on_when_blocks_retire() -> None:
     assert waiting.is_alive()
     commit_all(stream)
     member.quota.refresh()
-    waiting.join(20)
+    waiting.join(WAIT_S)
     assert not waiting.is_alive()
     member.writer.close()
     assert block_bytes(stream) >= 100_000
@@ -400,7 +400,7 @@ def test_blocks_that_turn_out_larger_than_reserved_wait_for_room() -> None:
         pytest.fail("nothing had to wait")
     commit_all(stream)
     quota.refresh()
-    flushing.join(20)
+    flushing.join(WAIT_S)
     assert not flushing.is_alive()
     assert writer.end_offset == stored * 400
     writer.close()
@@ -427,7 +427,7 @@ def test_a_store_that_may_not_wait_raises_and_what_is_held_is_sealed() -> None:
     waiting = threading.Thread(target=store)
     waiting.start()
     member.writer.set_blocking(False)
-    waiting.join(20)
+    waiting.join(WAIT_S)
     assert [type(e) for e in raised] == [JournalFullError]
     member.writer.close()
     assert len(read_all(stream)) == stored

@@ -201,7 +201,7 @@ def test_a_graph_checkpoint_holds_the_operator_alone(place: Place) -> None:
     run.batch(2000)
     copy = pickle.loads(pickle.dumps(run.data))
     assert copy.currentCheckpointFiles == {}
-    with pytest.raises(StreamingError, match="no place"):
+    with pytest.raises(StreamingError, match="no location"):
         copy.restore(2000, 2000, is_aligned=bool, initial=lambda: None)
     copy.open(place)
     assert copy.restore(2000, 2000, is_aligned=bool, initial=lambda: None) == (
