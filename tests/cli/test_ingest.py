@@ -23,7 +23,7 @@ from tests.free_port import free_port
 from tests.ingest_process import Consumer, ingest, open_stream, records
 from tests.mounts import mount, small_disk
 from tests.receivers.supervised import override
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -284,7 +284,7 @@ def test_two_processes_keep_to_a_bound_and_go_on_when_blocks_retire(
             most = max(most, bytes_held(journal))
             return most > bound or all("The source waits" in each.log() for each in (a, b))
 
-        assert eventually(look, within_s=60)
+        assert eventually(look)
         assert bound // 2 < most <= bound
         consumer = Consumer(journal)
 
@@ -294,7 +294,7 @@ def test_two_processes_keep_to_a_bound_and_go_on_when_blocks_retire(
             seen.update(consumer.take())
             return len(seen) == 160_000
 
-        assert eventually(consume, within_s=60), f"{len(seen)} of 160000"
+        assert eventually(consume), f"{len(seen)} of 160000"
         assert most <= bound
         assert [a.drain(), b.drain()] == [0, 0]
     assert seen == {line for each in lines for line in each}
@@ -323,7 +323,7 @@ def test_http_is_refused_at_the_lag_limit_until_a_consumer_commits(
 
         def post(body: str) -> httpx.Response:
             headers = {"content-type": "text/plain"}
-            return httpx.post(f"{url}/", content=body, headers=headers, timeout=20)
+            return httpx.post(f"{url}/", content=body, headers=headers, timeout=WAIT_S)
 
         taken = 0
         while taken < 10:
@@ -332,7 +332,7 @@ def test_http_is_refused_at_the_lag_limit_until_a_consumer_commits(
         assert {answer.status_code for answer in refused} == {429}
         assert all("retry-after" in answer.headers for answer in refused)
         assert len(Consumer(journal).take()) == 10
-        assert eventually(lambda: post("b\n").status_code == 200, within_s=20)
+        assert eventually(lambda: post("b\n").status_code == 200)
         assert process.drain() == 0
 
 
@@ -358,7 +358,7 @@ def test_it_goes_on_when_the_disk_has_room_again(tmp_path: Path, disk: Path, log
         assert not eventually(lambda: held(journal) == lines, within_s=0.5)
         assert process.is_running()
         assert not mount("-o", "remount,rw", str(disk))
-        assert eventually(lambda: held(journal) == lines, within_s=60)
+        assert eventually(lambda: held(journal) == lines)
         assert process.drain() == 0
 
 

@@ -117,7 +117,6 @@ def the_model(_: Path) -> None:
         settings=settings(
             max_examples=200,
             stateful_step_count=40,
-            deadline=None,
             database=None,
             derandomize=True,
             phases=[Phase.generate],  # whether it is caught, not how briefly it can be told
