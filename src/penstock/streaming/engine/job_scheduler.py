@@ -117,13 +117,13 @@ class JobScheduler:
         self._stopped = True
 
     def stop(
-        self, *, patience_s: float = 0.0, cancel_timeout_s: float = 10.0
+        self, cancel_timeout_s: float = 10.0, *, patience_s: float = 0.0
     ) -> list[threading.Thread]:
         """Run no more jobs, cancel those on Spark, and wait for the threads to end.
 
         Args:
-            patience_s: how long running jobs may take before they are cancelled.
             cancel_timeout_s: how long to wait after that.
+            patience_s: how long running jobs may take before they are cancelled.
 
         Returns:
             The threads that still run a job: a job that ignores its cancellation, or one that stops
