@@ -10,7 +10,7 @@ one for each file that is read, many at a time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
@@ -34,7 +34,7 @@ class Checkpoint:
     """What a location held when it was listed; nothing is judged, and nothing written."""
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage.without_sync()
+        self.storage = storage.without_sync()
         self.url = storage.url
 
     @classmethod
@@ -48,7 +48,8 @@ class Checkpoint:
         path = os.fspath(place)
         checkpoint = cls(open_existing(path, operation=_OPERATION, hint=_HINT))
         if not any(
-            each.startswith(("metadata", "offsets/", "commits/")) for each in checkpoint.files
+            each == _METADATA or each.startswith(("offsets/", "commits/"))
+            for each in checkpoint.files
         ):
             raise ConfigError(
                 "this is no checkpoint location, or no query has used it yet",
@@ -61,11 +62,11 @@ class Checkpoint:
     @cached_property
     def files(self) -> dict[str, FileInfo]:
         """The files at the root and in Spark's folders, by path."""
-        return list_files(self._storage)
+        return list_files(self.storage)
 
     def read(self, paths: Iterable[str]) -> dict[str, Content]:
         """Return what files hold, without those that were retired since; one request for each."""
-        return read_files(self._storage, paths)
+        return read_files(self.storage, paths)
 
     @cached_property
     def planned(self) -> tuple[int, ...]:
@@ -95,12 +96,17 @@ class Checkpoint:
             return None
         return found if isinstance(found, str) else None
 
-    def operators(self) -> tuple[tuple[OperatorState, OperatorInfo | None], ...]:
-        """Return the stateful operators, each with what it says of itself, as far as it does."""
-        states = group_state(self.files)
+    def operators(
+        self, contents: Mapping[str, Content] | None = None
+    ) -> tuple[tuple[OperatorState, OperatorInfo | None], ...]:
+        """Return the stateful operators, each with what it says of itself, as far as it does.
+
+        ``contents`` are files that were read before.
+        """
         paths = newest_infos(self.files)
-        contents = self.read(paths.values())
-        return tuple((each, _info(contents.get(paths.get(each.operator, "")))) for each in states)
+        known = self.read(paths.values()) if contents is None else contents
+        states = group_state(self.files)
+        return tuple((each, _info(known.get(paths.get(each.operator, "")))) for each in states)
 
     def next_batch(self, newest: Batch | None) -> NextBatch:
         """Return what a start does first; ``newest`` is the newest planned batch."""
