@@ -52,6 +52,7 @@ _COMMIT_FIELDS = {
 _COMMIT_REQUIRED = {3: ("sinkMetadataMap",)}
 """What Spark takes no default for."""
 _OPTIONAL = {"stateUniqueIds", "sourceMetadataInfo"}
+"""What Spark leaves out when there is none."""
 
 _NOT_STARTING = "the query fails when it reads this file, at its start at the latest"
 _RESTORE = "restore the file from a backup"
@@ -121,7 +122,8 @@ def _check_commit(path: str, data: bytes) -> Iterator[Finding]:
     except MalformedLogError as error:
         yield _unreadable(path, error, fix)
         return
-    yield from _odd_fields(path, found.metadata, _COMMIT_FIELDS[found.version])
+    if found.metadata or found.version != 1:  # before Spark 2.4 it was empty
+        yield from _odd_fields(path, found.metadata, _COMMIT_FIELDS[found.version])
 
 
 def check_metadata(path: str, data: bytes) -> Iterator[Finding]:
