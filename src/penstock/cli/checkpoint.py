@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.checkpoint.tools import diff_batches, diff_locations, inspect, validate
+from penstock.cli.checkpoint_plot import draw_progress
 from penstock.cli.checkpoint_text import (
     batch_diff_lines,
     batch_lines,
@@ -47,12 +48,19 @@ def inspect_location(
     batch: Annotated[int | None, typer.Option(min=0, help="All about this batch.")] = None,
     last: Annotated[int, typer.Option(min=1, help="Show so many of the newest batches.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all batches.")] = False,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw all batches to this .png or .svg file.")
+    ] = None,
 ) -> None:
     """Show where a query stands: batches, offsets, what runs next, state."""
     if batch is not None:
         found = inspect(location, batch_ids=[batch])
     else:
-        found = inspect(location, last=None if as_json else last)
+        found = inspect(location, last=None if as_json or plot is not None else last)
+    if plot is not None:
+        draw_progress(plot, found.batches)
+        typer.echo(f"drawn to {plot}")
+        return
     if batch is not None:
         lines = batch_lines(found.batches[0], found.problems)
     else:

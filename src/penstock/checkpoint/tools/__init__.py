@@ -22,6 +22,7 @@ from penstock.checkpoint.tools.inspection import (
     inspect,
     iso_time,
 )
+from penstock.checkpoint.tools.last_state import LastState, last_state
 from penstock.checkpoint.tools.next_batch import NextBatch
 from penstock.checkpoint.tools.validation import Validation, validate
 
@@ -32,6 +33,7 @@ __all__ = [
     "Checkpoint",
     "Finding",
     "Inspection",
+    "LastState",
     "LocationDiff",
     "NextBatch",
     "OperatorFacts",
@@ -43,5 +45,6 @@ __all__ = [
     "diff_locations",
     "inspect",
     "iso_time",
+    "last_state",
     "validate",
 ]
