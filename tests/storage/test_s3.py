@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import uuid
 
 import pytest
@@ -27,3 +28,20 @@ def test_a_missing_bucket_is_refused(s3_bucket: str) -> None:
         ConfigError, match=r"cannot be written.*The specified bucket does not exist"
     ):
         open_storage(f"{s3_bucket}-that-is-not-there/x")
+
+
+def test_a_read_is_one_request(s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = importlib.import_module("aiobotocore.client").AioBaseClient
+    call, asked = client._make_api_call, []
+
+    async def counted(self: object, operation: str, arguments: object) -> object:
+        asked.append(operation)
+        return await call(self, operation, arguments)
+
+    storage = open_storage(f"{s3_bucket}/{uuid.uuid4().hex}")
+    storage.create("file", b"content")
+    storage.create("empty", b"")
+    monkeypatch.setattr(client, "_make_api_call", counted)
+
+    assert (storage.read("file"), storage.read("empty")) == (b"content", b"")
+    assert asked == ["GetObject", "GetObject"]

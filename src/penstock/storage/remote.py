@@ -270,7 +270,7 @@ def _connect(url: str, protocol: Protocol) -> tuple[Any, str]:
             url, "needs a package that is not installed", f"pip install {protocol.package}"
         ) from error
     try:
-        files, root = fsspec.url_to_fs(url, use_listings_cache=False)
+        files, root = fsspec.url_to_fs(url, use_listings_cache=False, **protocol.options)
     except Exception as error:  # drivers look for credentials here, each in its own way
         raise _refusal(
             url, "cannot be reached by its driver", "see the cause; check the credentials"
