@@ -27,24 +27,12 @@ SWEPT = [
 
 
 ODD = [
-    b"v1
-
-",
-    b"v1
- 
-0",
-    b"v2
-
-a:0",
-    b"v2
-{}
-0",
-    b'v3
-{"nextBatchWatermarkMs":3}',
-    b"v1
-{}
-
-",
+    b"v1\n\n",
+    b"v1\n \n0",
+    b"v1\n{}\n\n",
+    b"v2\n\na:0",
+    b"v2\n{}\n0",
+    b'v3\n{"nextBatchWatermarkMs":3}',
 ]
 
 
