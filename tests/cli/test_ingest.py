@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,11 +18,12 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.errors import FencedError
 from penstock.journal import JournalWriter
-from penstock.receivers import Command, read_status
+from penstock.receivers import Command, newest_run, read_status
+from tests.free_port import free_port
 from tests.ingest_process import Consumer, ingest, open_stream, records
 from tests.mounts import mount, small_disk
 from tests.receivers.supervised import override
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +87,31 @@ def test_a_signal_drains(tmp_path: Path, journal: Path, log: Path, number: signa
     assert is_sealed(journal, "ingest-00000000")
     assert status is not None
     assert status.state == "stopped"
+
+
+def test_a_port_that_is_taken_ends_the_first_start(tmp_path: Path, journal: Path) -> None:
+    """At once, in one line, and before anything is taken over."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with ingest(tmp_path, "one", "http", "--port", str(port), *to(journal)) as process:
+            assert process.wait() == 2
+        (line,) = process.log().splitlines()
+        assert f"port {port} of 127.0.0.1 is taken by another process" in line
+        assert f"ss -ltnp 'sport = :{port}'" in line
+    assert not list(open_stream(journal).writers())
+    assert newest_run(open_stream(journal), "ingest") is None
+
+
+def test_a_port_that_its_predecessor_has_is_waited_for(tmp_path: Path, journal: Path) -> None:
+    port = free_port()
+    command = ["http", "--port", str(port), *to(journal)]
+    with ingest(tmp_path, "one", *command) as first:
+        first.wait_receiving()
+        with ingest(tmp_path, "two", *command) as second:
+            second.wait_receiving()
+            assert first.wait() == 3
+            assert httpx.post(f"http://127.0.0.1:{port}", json="x").status_code == 200
+            assert second.drain() == 0
 
 
 def test_nohup_is_kept_to(tmp_path: Path, journal: Path, log: Path) -> None:
@@ -249,7 +276,7 @@ def test_two_processes_keep_to_a_bound_and_go_on_when_blocks_retire(
             most = max(most, bytes_held(journal))
             return most > bound or all("The source waits" in each.log() for each in (a, b))
 
-        assert eventually(look, within_s=60)
+        assert eventually(look)
         assert bound // 2 < most <= bound
         consumer = Consumer(journal)
 
@@ -259,7 +286,7 @@ def test_two_processes_keep_to_a_bound_and_go_on_when_blocks_retire(
             seen.update(consumer.take())
             return len(seen) == 160_000
 
-        assert eventually(consume, within_s=60), f"{len(seen)} of 160000"
+        assert eventually(consume), f"{len(seen)} of 160000"
         assert most <= bound
         assert [a.drain(), b.drain()] == [0, 0]
     assert seen == {line for each in lines for line in each}
@@ -288,7 +315,7 @@ def test_http_is_refused_at_the_lag_limit_until_a_consumer_commits(
 
         def post(body: str) -> httpx.Response:
             headers = {"content-type": "text/plain"}
-            return httpx.post(f"{url}/", content=body, headers=headers, timeout=20)
+            return httpx.post(f"{url}/", content=body, headers=headers, timeout=WAIT_S)
 
         taken = 0
         while taken < 10:
@@ -297,7 +324,7 @@ def test_http_is_refused_at_the_lag_limit_until_a_consumer_commits(
         assert {answer.status_code for answer in refused} == {429}
         assert all("retry-after" in answer.headers for answer in refused)
         assert len(Consumer(journal).take()) == 10
-        assert eventually(lambda: post("b\n").status_code == 200, within_s=20)
+        assert eventually(lambda: post("b\n").status_code == 200)
         assert process.drain() == 0
 
 
@@ -323,7 +350,7 @@ def test_it_goes_on_when_the_disk_has_room_again(tmp_path: Path, disk: Path, log
         assert not eventually(lambda: held(journal) == lines, within_s=0.5)
         assert process.is_running()
         assert not mount("-o", "remount,rw", str(disk))
-        assert eventually(lambda: held(journal) == lines, within_s=60)
+        assert eventually(lambda: held(journal) == lines)
         assert process.drain() == 0
 
 

@@ -35,6 +35,7 @@ from penstock.receivers.control import write_status
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.journal.helpers import path_of, rewrite, write_blocks
+from tests.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = [[f"line {number}" for number in range(start, start + 100)] for start in (0, 100, 200)]
@@ -351,7 +352,7 @@ def test_a_closed_pipe_is_no_traceback(lines: JournalStream, journal: str) -> No
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-        process.wait(timeout=60)
+        process.wait(WAIT_S)
 
 
 # -- verify --

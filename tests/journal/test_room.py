@@ -53,7 +53,7 @@ from tests.journal.helpers import (
     read_all,
     write_blocks,
 )
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 BOUND = 1 << 20
 BYTES = Bounds(max_bytes=BOUND)
@@ -176,7 +176,7 @@ class World:
 ACTIONS = ["look", "burst", "use up"] * 3 + ["store", "flush", "commit", "takeover"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     count=st.integers(1, 3),
     steps=st.lists(
@@ -308,7 +308,7 @@ def test_what_is_stored_while_a_claim_is_lowered_stays_claimed() -> None:
 
     def before(operation: Operation) -> None:
         if operation.path.endswith(".parquet") and operation.kind == "create":
-            assert may_publish.wait(20)
+            assert may_publish.wait(WAIT_S)
         elif operation.kind == "list" and not first.writer.account().taken.records:
             assert first.store(250_000)
 
@@ -415,7 +415,7 @@ def test_a_waiting_store_goes_on_when_blocks_retire() -> None:
     assert waiting.is_alive()
     commit_all(stream)
     member.room.look()
-    waiting.join(20)
+    waiting.join(WAIT_S)
     assert not waiting.is_alive()
     member.writer.close()
     member.room.leave()
@@ -444,7 +444,7 @@ def test_blocks_that_turn_out_larger_than_reserved_wait_for_room() -> None:
         pytest.fail("nothing had to wait")
     commit_all(stream)
     room.look()
-    flushing.join(20)
+    flushing.join(WAIT_S)
     assert not flushing.is_alive()
     assert writer.end_offset == stored * 400
     writer.close()
@@ -471,7 +471,7 @@ def test_a_store_that_may_not_wait_raises_and_what_is_held_is_sealed() -> None:
     waiting = threading.Thread(target=store)
     waiting.start()
     member.writer.set_blocking(False)
-    waiting.join(20)
+    waiting.join(WAIT_S)
     assert [type(e) for e in raised] == [JournalFullError]
     member.writer.close()
     assert len(read_all(stream)) == stored

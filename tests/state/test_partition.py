@@ -14,6 +14,7 @@ import pytest
 from penstock.errors import MissingStateError, StateError, StateKeyError
 from penstock.state import State, local_copies
 from penstock.state.layers import FAN_IN
+from tests.waiting import WAIT_S
 
 from .helpers import Model, Runner, add_up
 
@@ -83,7 +84,7 @@ def test_a_key_without_timeout_is_touched_by_updates_only(runner: Runner) -> Non
     ("function", "error", "message"),
     [
         (lambda key, value, state: state.update(lambda: 0), StateError, "state of key 'a'"),
-        (lambda key, value, state: lambda: 0, StateError, "what the function returned"),
+        (lambda key, value, state: lambda: 0, StateError, "a value that the function returned"),
         (lambda key, value, state: state.get(), StateError, "State is not set"),
     ],
 )
@@ -129,11 +130,11 @@ def test_a_copy_waits_for_its_lock(runner: Runner) -> None:
     def hold() -> None:
         with runner.partition.open(tip):
             holding.set()
-            let_go.wait(10)
+            let_go.wait(WAIT_S)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    holding.wait(10)
+    holding.wait(WAIT_S)
     threading.Timer(0.1, let_go.set).start()
     assert runner.state(tip) == {"a": 1}
     thread.join()

@@ -32,8 +32,6 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
-START_S = 90.0
-
 
 class Some(Numbers):
     """Numbers, as arguments."""
@@ -292,8 +290,8 @@ CLUSTER_PROGRAM = Path(__file__).with_name("several_receivers_program.py")
 def test_they_are_spread_over_the_executors_of_a_cluster(tmp_path: Path) -> None:
     driver = Driver(CLUSTER_PROGRAM, [str(tmp_path / "checkpoint")], tmp_path / "errors")
     try:
-        line = driver.wait_line("executors", START_S)
-        driver.finish(START_S)
+        line = driver.wait_line("executors")
+        driver.finish()
     finally:
         driver.end()
     executors = json.loads(line.removeprefix("executors"))

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from penstock.errors import DamagedBlockError, LogFormatError
-from penstock.journal import Bounds, JournalStream, consumers
+from penstock.journal import Bounds, JournalStream
 from penstock.journal.bad_records.dead_letters import staged_files
 from penstock.journal.bounds.usage import read_claim
 from penstock.journal.layout import WriterId
 from penstock.journal.losses.loss_log import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
+from penstock.journal.retention.consumer_files import ConsumerEntry, Program, read_consumers
 from penstock.model import OffsetRange, Offsets
 from penstock.receivers import Status, read_status
-from penstock.receivers.control import receivers_with_status
+from penstock.receivers.control import process_exists, receivers_with_status
 
 __all__ = [
     "ConsumerFacts",
     "ReceiverFacts",
     "StreamFacts",
     "WriterFacts",
-    "look_at_stream",
-    "look_at_writers",
+    "read_stream_facts",
+    "read_writer_facts",
 ]
 
 State = Literal["open", "sealed", "damaged"]
@@ -52,11 +50,17 @@ class WriterFacts:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFacts:
-    """One consumer: how many durable records it has not committed, and the offsets it has."""
+    """One consumer: how many durable records it has not committed, and the offsets it has.
+
+    ``program`` says which program last wrote that; None for plain readers, and earlier releases'.
+    ``has_process`` is that process's, as in ReceiverFacts.
+    """
 
     consumer: str
     lag: int
     offsets: Offsets
+    program: Program | None
+    has_process: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +68,11 @@ class ReceiverFacts:
     """One receiver: what it last said of itself, which a killed one cannot take back.
 
     ``has_process`` says whether the process that said it exists; None for one on another host.
-    ``age_ms`` is the time since it was said, by this host's clock.
     """
 
     receiver: str
     status: Status
     has_process: bool | None
-    age_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,62 +92,58 @@ class StreamFacts:
     """Files with dead letters that are not in blocks yet; 0 but for streams of dead letters."""
 
 
-def look_at_stream(stream: JournalStream) -> StreamFacts:
+def read_stream_facts(stream: JournalStream) -> StreamFacts:
     """Look at all of a stream but the records; reads one footer for each writer."""
-    writers = look_at_writers(stream)
+    writers = read_writer_facts(stream)
     damage: list[str] = []
     open_writers = [writer for writer, one in writers.items() if one.state == "open"]
     return StreamFacts(
         stream=stream.name,
         schema=repr(stream.format),
         writers=list(writers.values()),
-        receivers=_look_at_receivers(stream, damage),
-        consumers=_look_at_consumers(stream, writers, damage),
+        receivers=_receiver_facts(stream, damage),
+        consumers=_consumer_facts(stream, writers, damage),
         damage=damage,
         bounds=_bounds(stream, open_writers),
         findings=len(staged_files(stream)),
     )
 
 
-def look_at_writers(stream: JournalStream) -> dict[WriterId, WriterFacts]:
+def read_writer_facts(stream: JournalStream) -> dict[WriterId, WriterFacts]:
     """Look at all writers of a stream; reads one footer for each."""
     lost = lost_ranges(stream.storage, stream.name)
-    return {writer: _look_at_writer(stream, writer, lost) for writer in stream.writers()}
+    return {writer: _writer_facts(stream, writer, lost) for writer in stream.writers()}
 
 
-def _look_at_receivers(stream: JournalStream, damage: list[str]) -> list[ReceiverFacts]:
+def _receiver_facts(stream: JournalStream, damage: list[str]) -> list[ReceiverFacts]:
     found: list[ReceiverFacts] = []
     for receiver in receivers_with_status(stream):
         try:
             if (status := read_status(stream, receiver)) is not None:
-                age_ms = time.time_ns() // 1_000_000 - status.changed_ms
-                found.append(ReceiverFacts(receiver, status, _has_process(status), age_ms))
+                exists = process_exists(status.host, status.pid)
+                found.append(ReceiverFacts(receiver, status, exists))
         except LogFormatError as error:
             damage.append(str(error))
     return found
 
 
-def _has_process(status: Status) -> bool | None:
-    if status.host != socket.gethostname():
-        return None
-    try:
-        os.kill(status.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # another user's
-    return True
-
-
-def _look_at_consumers(
+def _consumer_facts(
     stream: JournalStream, writers: Mapping[WriterId, WriterFacts], damage: list[str]
 ) -> list[ConsumerFacts]:
     try:
-        committed = consumers(stream)
+        entries = read_consumers(stream)
     except LogFormatError as error:
         damage.append(str(error))
         return []
-    return [ConsumerFacts(name, _lag(writers, each), each) for name, each in committed.items()]
+    return [_look_at_consumer(name, writers, entry) for name, entry in entries.items()]
+
+
+def _look_at_consumer(
+    name: str, writers: Mapping[WriterId, WriterFacts], entry: ConsumerEntry
+) -> ConsumerFacts:
+    program = entry.program
+    exists = None if program is None else process_exists(program.host, program.pid)
+    return ConsumerFacts(name, _lag(writers, entry.offsets), entry.offsets, program, exists)
 
 
 def _bounds(stream: JournalStream, open_writers: list[WriterId]) -> Bounds | None:
@@ -153,7 +151,7 @@ def _bounds(stream: JournalStream, open_writers: list[WriterId]) -> Bounds | Non
     return next((claim.bounds for claim in claims if claim is not None), None)
 
 
-def _look_at_writer(stream: JournalStream, writer: WriterId, lost: Lost) -> WriterFacts:
+def _writer_facts(stream: JournalStream, writer: WriterId, lost: Lost) -> WriterFacts:
     blocks = stream.blocks(writer)
     start = blocks[0].start_offset if blocks else 0
     state: State = "open"

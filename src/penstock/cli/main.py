@@ -14,6 +14,7 @@ from penstock.cli.doctor import doctor
 from penstock.cli.ingest import app as ingest
 from penstock.cli.journal import app as journal
 from penstock.cli.journal_consumers import app as journal_consumers
+from penstock.cli.log import log_to_stderr
 from penstock.cli.rate import app as rate
 from penstock.cli.state import app as state
 from penstock.errors import PenstockError
@@ -51,6 +52,7 @@ def penstock(
 
 def main() -> None:
     """Run the command line; an error of penstock's own is one line, not a traceback."""
+    log_to_stderr()
     try:
         app()
     except PenstockError as error:

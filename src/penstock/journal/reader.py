@@ -18,29 +18,41 @@ from penstock.errors import (
     NewerBlockError,
     NotFoundError,
     PenstockError,
+    UnreadableRecordError,
 )
 from penstock.journal.block import BlockFooter, read_block, read_footer
 from penstock.journal.losses.loss_log import lost_ranges, say_left_out, skip_commands, without_lost
+from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
 __all__ = [
+    "numbered_pieces",
     "read_batches",
     "read_records",
     "read_slices",
     "readable_ranges",
     "slice_footer",
     "slice_ranges",
+    "slice_records",
+    "unreadable_records",
     "with_command",
 ]
 
+_PIECE_ROWS = 4096
+_MOST_COMMANDS = 8
 _RESTORE = "restore the blocks from a copy (`penstock journal verify` finds all that is damaged)"
 
 
-def readable_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the ranges without what was given up; says so in the log, once."""
-    lost = lost_ranges(stream.storage, stream.name)
+def readable_ranges(
+    stream: JournalStream, ranges: Iterable[OffsetRange], scan: StreamScan | None = None
+) -> list[OffsetRange]:
+    """Return the ranges without what was given up; says so in the log, once.
+
+    What that is stands in ``scan``; without one it is listed.
+    """
+    lost = scan.lost if scan else lost_ranges(stream.storage, stream.name)
     readable: list[OffsetRange] = []
     for wanted in ranges:
         left = without_lost([wanted], lost)
@@ -49,18 +61,23 @@ def readable_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> lis
     return readable
 
 
-def slice_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> list[BlockSlice]:
+def slice_ranges(
+    stream: JournalStream, ranges: Iterable[OffsetRange], scan: StreamScan | None = None
+) -> list[BlockSlice]:
     """Return the pieces of blocks that make up the ranges, by listing their writers' folders.
 
-    What was given up is left out.
+    What was given up is left out. Writers that ``scan`` has are not listed again.
 
     Raises:
         MissingBlockError: the journal does not hold a range from its start on.
     """
     slices: list[BlockSlice] = []
-    for wanted in readable_ranges(stream, ranges):
+    for wanted in readable_ranges(stream, ranges, scan):
+        blocks = scan.blocks(wanted) if scan else None
         try:
-            slices += slice_range(stream.name, stream.blocks(wanted.partition), wanted)
+            slices += slice_range(
+                stream.name, stream.blocks(wanted.partition) if blocks is None else blocks, wanted
+            )
         except MissingBlockError as e:
             raise with_command(stream, e) from None
     return slices
@@ -77,8 +94,13 @@ def read_batches(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterat
 
 
 def read_records(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
-    """Return the records of the ranges, in order, as Python values. Raises as ``read_batches``."""
-    return chain.from_iterable(map(stream.format.to_python, read_batches(stream, ranges)))
+    """Return the records of the ranges, in order, as Python values.
+
+    Raises as ``read_batches``, and:
+        ConfigError: they are pickles, and may not be read back.
+        UnreadableRecordError: a record cannot be made a Python value.
+    """
+    return slice_records(stream, slice_ranges(stream, ranges))
 
 
 def read_slices(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[pa.RecordBatch]:
@@ -87,12 +109,100 @@ def read_slices(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator
         yield from _read_slice(stream, part)
 
 
-def slice_footer(stream: JournalStream, part: BlockSlice) -> BlockFooter:
-    """Return the verified footer of a slice's block. Raises as ``read_batches``."""
+def slice_records(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[Any]:
+    """Return the records of block slices as Python values. Raises as ``read_records``."""
+    # Lists, chained: a generator would run Python code for each record.
+    return chain.from_iterable(_record_lists(stream, slices))
+
+
+def numbered_pieces(
+    stream: JournalStream, part: BlockSlice
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the records of a block slice with the offset of the first, some thousand at a time.
+
+    As Python values, a piece takes little enough memory that the next one uses it again. Raises as
+    ``read_batches``.
+    """
+    offset = part.start_offset
+    for batch in _read_slice(stream, part):
+        for start in range(0, batch.num_rows, _PIECE_ROWS):
+            yield offset + start, batch.slice(start, _PIECE_ROWS)
+        offset += batch.num_rows
+
+
+def unreadable_records(stream: JournalStream, part: BlockSlice) -> list[OffsetRange]:
+    """Return the sound records of a slice that cannot be made Python values, in order.
+
+    Pickles are not tried: that would run them. Raises as ``read_batches``.
+    """
+    found: list[OffsetRange] = []
+    if stream.format.kind == "pickle":
+        return found
+    writer = part.path.split("/")[1]
+    for offset, piece in numbered_pieces(stream, part):
+        if _is_readable(stream, piece):
+            continue
+        for row in range(piece.num_rows):
+            if not _is_readable(stream, piece.slice(row, 1)):
+                at = offset + row
+                if found and found[-1].end_offset == at:
+                    at = found.pop().start_offset
+                found.append(OffsetRange(writer, at, offset + row + 1))
+    return found
+
+
+def slice_footer(
+    stream: JournalStream, part: BlockSlice, scan: StreamScan | None = None
+) -> BlockFooter:
+    """Return the verified footer of a slice's block, read unless ``scan`` has it.
+
+    Raises as ``read_batches``.
+    """
+    _, writer, _ = part.path.split("/")
     with _explained(stream, part):
-        footer = read_footer(stream.read_tail(part.path), stream.storage.uri(part.path))
+        footer = scan.footer(writer, part.block_start) if scan else None
+        if footer is None:
+            tail = stream.read_tail(part.path, part.size)
+            footer = read_footer(tail, stream.storage.uri(part.path))
         check_slice(part, footer)
     return footer
+
+
+def _record_lists(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[list[Any]]:
+    for part in slices:
+        for offset, piece in numbered_pieces(stream, part):
+            try:
+                records = stream.format.to_python(piece)
+            except UnreadableRecordError as error:
+                _locate(stream, part, offset + error.ids.pop("row"), error)
+                raise
+            yield records
+
+
+def _is_readable(stream: JournalStream, batch: pa.RecordBatch) -> bool:
+    try:
+        stream.format.to_python(batch)
+    except UnreadableRecordError:
+        return False
+    return True
+
+
+def _locate(
+    stream: JournalStream, part: BlockSlice, offset: int, error: UnreadableRecordError
+) -> None:
+    """Have an error say where its record is, and the way out."""
+    error.path = stream.storage.uri(part.path)
+    writer = part.path.split("/")[1]
+    error.ids |= {"stream": stream.name, "writer": writer, "offset": offset}
+    if stream.format.kind == "pickle":
+        error.hint = "make what it was pickled from importable again, or read the stream by parse"
+        return
+    unreadable = unreadable_records(stream, part)[:_MOST_COMMANDS]
+    commands = skip_commands(stream.storage, stream.name, unreadable)
+    error.hint = (
+        "nothing was skipped; foreachBatch reads it, parse makes a bad record of it, or skip what "
+        f"cannot be read: {commands}"
+    )
 
 
 def _read_slice(stream: JournalStream, part: BlockSlice) -> Iterator[pa.RecordBatch]:

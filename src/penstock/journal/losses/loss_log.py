@@ -24,6 +24,7 @@ from penstock.model import OffsetRange
 from penstock.storage import Storage
 
 __all__ = [
+    "LOSSES_FOLDER",
     "Loss",
     "Lost",
     "create_loss",
@@ -35,6 +36,9 @@ __all__ = [
     "skip_commands",
     "without_lost",
 ]
+
+LOSSES_FOLDER = "losses"
+"""In the stream's folder; not there as long as nothing was given up."""
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?P<writer>.+)\.(?P<start>[0-9]{20})-(?P<end>[0-9]{20})\.json")
@@ -146,7 +150,7 @@ def skip_commands(storage: Storage, stream: str, ranges: Iterable[OffsetRange]) 
 
 
 def _listed(storage: Storage, stream: str) -> Iterator[OffsetRange]:
-    for entry in storage.list(f"{stream}/losses"):
+    for entry in storage.list(f"{stream}/{LOSSES_FOLDER}"):
         if match := _NAME.fullmatch(entry.name):
             yield OffsetRange(match["writer"], int(match["start"]), int(match["end"]))
 
@@ -167,4 +171,4 @@ def _read(storage: Storage, path: str, records: OffsetRange) -> Loss:
 
 def _path(stream: str, records: OffsetRange) -> str:
     span = f"{records.start_offset:020d}-{records.end_offset:020d}"
-    return f"{stream}/losses/{records.partition}.{span}.json"
+    return f"{stream}/{LOSSES_FOLDER}/{records.partition}.{span}.json"

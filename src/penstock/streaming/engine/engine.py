@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings
+from penstock.errors import ReceiverError
 from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOverride, RateOverrides
 from penstock.receivers import ReceiverSettings, poll_interval_ms, receiver_bounds
@@ -95,6 +96,7 @@ class Engine:
             place = JournalPlace(
                 open_storage(f"{location.url}/journal"),
                 location.read_id(),
+                location.url,
                 lambda: log.oldest_ends,
             )
             graph.open_journals(place, log.ends)
@@ -161,14 +163,19 @@ class Engine:
         """Change the limit of an input; see RateManager.override."""
         self._rates.override(stream, change)
 
-    def stop(self, *, graceful: bool) -> None:
-        """Stop receivers, planning and jobs, in that order; graceful lets received data through."""
+    def stop(self, *, graceful: bool, patience_s: float = 0.0) -> None:
+        """Stop receivers, planning and jobs, in that order; graceful lets received data through.
+
+        Jobs that run may take ``patience_s`` before they are cancelled.
+        """
         deadline_s = time.monotonic() + self._graceful_timeout_s
         self._rates.stop()
         try:
             self._tracker.stop(_RECEIVER_STOP_S)
+        except ReceiverError as error:
+            _log.warning("Receivers were stopped by force: %s", error)
         except Exception:
-            _log.exception("Receivers were stopped by force")
+            _log.exception("Receivers were not stopped")
 
         def wait_idle() -> bool:
             return self._scheduler.wait_idle(max(0.0, deadline_s - time.monotonic()))
@@ -179,7 +186,7 @@ class Engine:
                 "restart (spark.streaming.gracefulStopTimeout)",
                 self._graceful_timeout_s,
             )
-        running = self._scheduler.stop()
+        running = self._scheduler.stop(patience_s=patience_s)
         self._graph_checkpoints.stop()
         try:
             self._generator.close()

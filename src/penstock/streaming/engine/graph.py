@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.clock import iso_time
 from penstock.errors import PenstockError, StreamingError
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.core.events import StreamInputInfo
-from penstock.streaming.core.look_back import needed_after
 from penstock.streaming.core.missed_ticks import missed_ticks
 from penstock.streaming.core.operators import Operators
+from penstock.streaming.core.rdd_retention import needed_after
 from penstock.streaming.inputs.input import InputDStream, QueueInputDStream
 from penstock.streaming.inputs.journal_input import JournalInputDStream, JournalPlace
 from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
@@ -44,11 +45,6 @@ class DStreamGraph:
         self._rdds: RddCheckpoints | None = None
         self.is_kept = False
         """Whether the graph is read back after a restart, so inputs must not depend on memory."""
-
-    @property
-    def needs_every_tick(self) -> bool:
-        """Whether a tick that comes late must have a batch of its own."""
-        return any(stream.needs_every_tick for stream in self.streams())
 
     @property
     def writes_rdds(self) -> bool:
@@ -182,7 +178,7 @@ class DStreamGraph:
         ``starts`` is where the next batch begins. Batches before are those that are remembered.
         """
         streams = list(self.streams())
-        if not passed or not any(stream.has_windows for stream in streams):
+        if not passed or not any(stream.needs_missed_ticks for stream in streams):
             return []
         batches = dict(self._batches)
         taken: dict[BaseDStream, set[int]] = {
@@ -252,10 +248,10 @@ class DStreamGraph:
                 stream.set_range(batch.time_ms, taken)
             else:
                 _log.warning(
-                    "The records of batch %d (%d ms) of stream %s are gone, because no window "
+                    "The records of batch %d (%s) of stream %s are gone, because no window "
                     "needed them before; windows and state that reach back to it lack them",
                     batch.id,
-                    batch.time_ms,
+                    iso_time(batch.time_ms),
                     stream.name,
                 )
 
@@ -263,7 +259,7 @@ class DStreamGraph:
         """Return the times of remembered batches with ``after_ms < time <= until_ms``."""
         return sorted(t for t in list(self._batches) if after_ms < t <= until_ms)
 
-    def looks_back_to(self, done_ms: int) -> int:
+    def batches_needed_after(self, done_ms: int) -> int:
         """Return the time after which batches are needed when those up to ``done_ms`` are done."""
         recalled = (done_ms - stream.recall_ms for stream in self.inputs)
         return min([done_ms, *needed_after(self.streams(), done_ms).values(), *recalled])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -231,12 +232,18 @@ class RateManager:
     # -- overrides (a separate thread) --
 
     def _run(self) -> None:
+        due_s = time.monotonic()
         while not self._stopped:
-            self._wake.wait(self._poll_s)
+            self._wake.wait(max(0.0, due_s - time.monotonic()))
             self._wake.clear()
+            # Each batch wakes this up to send; a poll is a request of an object store.
+            is_due = time.monotonic() >= due_s
+            if is_due:
+                due_s = time.monotonic() + self._poll_s
             for name, entry in self._entries.items():
                 try:
-                    self._poll(name)
+                    if is_due:
+                        self._poll(name)
                     self._send(name, entry.rate.receive_limit())
                 except PenstockError as e:
                     self._note(e)

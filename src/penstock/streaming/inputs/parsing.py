@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from pyspark import RDD, Accumulator
 
+from penstock.clock import iso_time
 from penstock.errors import ConfigError, PenstockError
 from penstock.journal import JournalStream
 from penstock.journal.bad_records.dead_letters import (
@@ -49,7 +50,7 @@ class ParsedDStream(DStream):
     Records go from the journal to the parser without passing the JVM, and their offsets are known.
 
     Raises:
-        ConfigError: the parser is no function, ``bad_records`` is none of its values, or the
+        ConfigError: the parser is not a function, ``bad_records`` is none of its values, or the
             stream's name leaves no room for that of its dead letters.
     """
 
@@ -89,7 +90,7 @@ class ParsedDStream(DStream):
         """Return the values of a batch's records, parsed when the tasks run."""
         ranges = self._source.ranges(self._source.range_of(time_ms))
         sc = self.ssc.sparkContext
-        tasks = parse_tasks(self._source.journal, ranges, sc.defaultParallelism)
+        tasks = parse_tasks(self._source.journal, ranges, sc.defaultParallelism, self._source.scan)
         if not tasks:
             return sc.emptyRDD()
         run = ParseRecords(self._source.journal, self._parser, self._on_refused())
@@ -125,9 +126,9 @@ class ParsedDStream(DStream):
         # Tasks of later batches may add to it meanwhile.
         refusals = [found.pop(cell) for cell in list(found)]
         _log.warning(
-            "Until the batch of %d ms the parser refused %d records of stream %s, which were %s; "
+            "Until the batch of %s the parser refused %d records of stream %s, which were %s; "
             "the first is %s",
-            committed_ms,
+            iso_time(committed_ms),
             sum(refusal.count for refusal in refusals),
             self._source.name,
             "dropped" if self._dead is None else f"kept in stream {self._dead.name}",
@@ -141,7 +142,7 @@ class ParsedDStream(DStream):
 def _check(stream: str, parser: object, bad_records: object) -> None:
     if not callable(parser):
         raise ConfigError(
-            f"{parser!r} is no function",
+            f"{parser!r} is not a function",
             operation="parse",
             ids={"stream": stream},
             hint="give a function of one record that returns a value, or raises",

@@ -97,7 +97,14 @@ class ReceiverInputDStream(JournalInputDStream):
 
     def register(self, stream: JournalStream, place: JournalPlace, *, begun: bool) -> Consumer:
         """Register as the program to which the journal belongs, whatever ran there before."""
-        return register_consumer(stream, _CONSUMER, place.location_id, begun=begun, take_over=True)
+        return register_consumer(
+            stream,
+            _CONSUMER,
+            place.location_id,
+            begun=begun,
+            take_over=True,
+            location=place.location_url,
+        )
 
 
 def _shared_format(receivers: Sequence[Receiver]) -> RecordFormat:

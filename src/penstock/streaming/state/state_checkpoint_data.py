@@ -1,16 +1,16 @@
-"""Which RDD checkpoints a stateful stream has, and which of them a restart needs.
+"""The RDD checkpoints of a stateful stream, and which of them a restart needs.
 
-Invariants, whatever is killed where, beside those of penstock.streaming.core.checkpoint_data:
+Invariants, in addition to those of penstock.streaming.core.checkpoint_data; they hold at any kill:
 
-1. There is always a mark at or before every batch that is not committed, from which its state is
-   made again: ``cleanup`` goes by the newest mark that committed batches have reached.
-2. What is needed to go on from that mark (ranges in the offset log, journal blocks) is kept: inputs
-   release by ``restart_ms`` (penstock.streaming.core.look_back), which moves only when a newer mark
-   is durable.
-3. A mark found at a batch that runs again stands for what its cut-off run computed, from the same
-   ranges; it is taken, and not written again.
-4. Files go only when no running job can read them: jobs that started before a mark was made may
-   still go back behind it.
+1. Every uncommitted batch has a mark at or before it, from which its state can be computed again:
+   ``cleanup`` uses the newest mark that committed batches have reached.
+2. The data needed to continue from that mark (ranges in the offset log, journal blocks) is kept:
+   inputs release by ``restart_ms`` (penstock.streaming.core.rdd_retention), which moves only when a
+   newer mark is durable.
+3. If a batch that runs again has a mark already, its interrupted run computed that mark from the
+   same ranges; the mark is used and not written again.
+4. Files are deleted only when no running job can read them: jobs that started before a mark was
+   written may still read older files.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.checkpoint.rdd_marks import RddMark
+from penstock.clock import iso_time
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
+from penstock.streaming.state.ahead_of_log import check_state_is_planned
 
 __all__ = ["StateCheckpointData"]
 
@@ -47,21 +49,21 @@ class StateCheckpointData(DStreamCheckpointData):
         is_aligned: Callable[[int], bool],
         initial: Callable[[], RDD[Any] | None],
     ) -> tuple[int, dict[int, RDD[Any]]]:
-        """Return where the state goes on from, and the RDDs known from there on, by time.
+        """Return the time from which the state continues, and the known RDDs since then, by time.
 
         Args:
             done_ms: batches up to that time are committed.
             planned_ms: the offset log has batches up to that time.
-            is_aligned: whether the stream goes on from a time of the run before.
-            initial: returns what an operator without state begins with.
+            is_aligned: whether the stream can continue from a time of the previous run.
+            initial: returns the initial state of an operator without state.
 
         Raises:
-            RecoveryMismatchError: the state is that of another kind of operator, or is later than
-                what has to run.
+            RecoveryMismatchError: the state belongs to another kind of operator, or is newer than
+                the batches that have to run.
             CheckpointError: marks or files are damaged.
         """
         found = self._read_marks()
-        # Marks before a change of the windows are still there if that run was killed early.
+        # Marks from before a change of the windows still exist if that run was killed early.
         outdated = (t for t, mark in found.items() if not self._fits(t, mark, is_aligned))
         changed_ms = max(outdated, default=-1)
         self._marks = {t: mark for t, mark in found.items() if t > changed_ms}
@@ -71,12 +73,14 @@ class StateCheckpointData(DStreamCheckpointData):
             return done_ms, self._begin(done_ms, initial())
         if min(self._marks) > done_ms:
             raise self._mismatch(
-                f"batches up to {done_ms} ms are done, and its oldest state is of "
-                f"{min(self._marks)} ms",
-                "the offset log was taken back further than state is kept; start with a new "
+                f"batches up to {iso_time(done_ms)} are done, and its oldest state is of "
+                f"{iso_time(min(self._marks))}",
+                "the offset log was set back further than state is kept; start with a new "
                 "checkpoint location",
             )
-        self._check_planned(max(planned_ms, done_ms))
+        marks, name = self._open_place().marks, self._operator.name
+        files = {time_ms: marks.url(name, time_ms) for time_ms in self._marks}
+        check_state_is_planned(name, files, max(planned_ms, done_ms))
         restart_ms = self.restart_ms(done_ms, done_ms)
         restored = {}
         for time_ms in self.currentCheckpointFiles:
@@ -84,32 +88,17 @@ class StateCheckpointData(DStreamCheckpointData):
                 restored[time_ms] = self._load(time_ms)
         return restart_ms, restored
 
-    def _check_planned(self, planned_ms: int) -> None:
-        """Refuse state of batches that were taken out of the offset log.
-
-        Their records are read again, in batches of later times, and would be counted twice.
-        """
-        marks, name = self._open_place().marks, self._operator.name
-        ahead = [marks.url(name, time_ms) for time_ms in self._marks if time_ms > planned_ms]
-        if ahead:
-            raise self._mismatch(
-                f"it was kept at {max(self._marks)} ms, and the newest batch in the offset log is "
-                f"of {planned_ms} ms",
-                "restore the entries that the offset log lacks; when they were deleted to go back, "
-                f"delete the marks that belong to them: {', '.join(ahead)}",
-            )
-
     def restart_ms(self, needed_after_ms: int, done_ms: int) -> int:
-        """Return the time of the mark from which RDDs after ``needed_after_ms`` can be made.
+        """Return the time of the mark from which RDDs after ``needed_after_ms`` can be computed.
 
-        It is the newest such mark that can replace those before it when batches up to ``done_ms``
-        are committed.
+        It is the newest such mark that can replace earlier ones when batches up to ``done_ms`` are
+        committed.
         """
         settled = [t for t in list(self._marks) if self._settled_ms.get(t, t) <= done_ms]
         return max((t for t in settled if t <= needed_after_ms), default=min(self._marks))
 
     def cleanup(self, done_ms: int, needed_after_ms: int) -> None:
-        """Delete the RDD checkpoints before the one that a restart goes on from."""
+        """Delete the RDD checkpoints before the one from which a restart continues."""
         restart_ms = self.restart_ms(needed_after_ms, done_ms)
         old = [t for t in list(self._marks) if t < restart_ms]
         self._discard(old)
@@ -127,8 +116,8 @@ class StateCheckpointData(DStreamCheckpointData):
         kinds = {mark.kind for mark in found.values()} - {self._operator.kind}
         if kinds:
             raise self._mismatch(
-                f"its state was made by {', '.join(sorted(kinds))}",
-                "give the operator a name of its own (name=), or a new checkpoint location",
+                f"its state belongs to {', '.join(sorted(kinds))}",
+                "give the operator a different name (name=), or a new checkpoint location",
             )
         return found
 
@@ -146,14 +135,14 @@ class StateCheckpointData(DStreamCheckpointData):
     def _warn_of_change(self) -> None:
         if self._old:
             _log.warning(
-                "The windows or the batch interval of operator %s changed: its windows begin anew",
+                "The windows or the batch interval of operator %s changed: its windows start anew",
                 self._operator.name,
             )
 
     def _mismatch(self, what: str, hint: str) -> RecoveryMismatchError:
         name = self._operator.name
         return RecoveryMismatchError(
-            f"the state of operator {name!r} does not fit: {what}",
+            f"the state of operator {name!r} does not match: {what}",
             operation="recover state",
             ids={"operator": name, "kind": self._operator.kind},
             hint=hint,

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.clock import iso_time
 from penstock.errors import (
     ConfigError,
     PenstockError,
@@ -64,7 +65,7 @@ class FileInputDStream(InputDStream):
     ) -> None:
         if wanted is not None and not callable(wanted):
             raise ConfigError(
-                f"filter {wanted!r} is no function",
+                f"filter {wanted!r} is not a function",
                 operation="fileStream",
                 hint="give a function of a file's URL that is true of the files to take",
             )
@@ -293,8 +294,8 @@ def _check_same(stream: str, planned: ListedFile, listed: ListedFile) -> None:
         return
     raise SourceChangedError(
         f"a file changed after a batch was planned with it: it had {planned.length} bytes, "
-        f"modified at {planned.modified_ms} ms, and has {listed.length}, modified at "
-        f"{listed.modified_ms} ms",
+        f"modified at {iso_time(planned.modified_ms)}, and has {listed.length}, modified at "
+        f"{iso_time(listed.modified_ms)}",
         operation="read file",
         path=planned.path,
         ids={"stream": stream},
