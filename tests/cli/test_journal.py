@@ -35,6 +35,7 @@ from tests.journal.helpers import path_of, rewrite, write_blocks
 from tests.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
+NO_PROGRAM = {"program": None, "has_process": None}
 BLOCKS = [[f"line {number}" for number in range(start, start + 100)] for start in (0, 100, 200)]
 ROWS = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("raw", pa.binary())])
 
@@ -92,8 +93,8 @@ def test_ls_tells_of_writers_and_consumers(
         ],
         "receivers": [],
         "consumers": [
-            {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}},
-            {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}},
+            {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}, **NO_PROGRAM},
+            {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}, **NO_PROGRAM},
         ],
         "damage": [],
         "bounds": None,
@@ -154,7 +155,7 @@ def test_ls_tells_of_receivers_that_were_killed(lines: JournalStream, journal: s
     }
     assert shown["killed"].endswith(", which has ended: it was killed")
     assert shown["alive"].endswith(f"process {os.getpid()} on {socket.gethostname()}")
-    assert "worker-7, 2:00:0" in shown["away"]
+    assert "worker-7, 2 h ago" in shown["away"]
     facts = json.loads(succeed("ls", journal, "--json"))["streams"][0]["receivers"]
     processes = {each["receiver"]: each["has_process"] for each in facts}
     assert processes == {"killed": False, "alive": True, "away": None}
