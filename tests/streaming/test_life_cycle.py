@@ -230,7 +230,7 @@ def test_a_transform_that_raises_fails_its_batch_only(
     stepper = Stepper(ssc, clock)
     ssc.start()
     stepper.step()
-    with pytest.raises(BatchFailedError, match=r"batch 1 .* cannot be made") as caught:
+    with pytest.raises(BatchFailedError, match=r"batch 1 .* cannot be created") as caught:
         stepper.step()
     assert isinstance(caught.value.cause, KeyError)
     clock.advance(1000)
@@ -244,7 +244,7 @@ def test_no_output_without_columns(ssc: StreamingContext) -> None:
 
 @pytest.mark.parametrize("func", [None, 7])
 def test_output_that_is_no_function(ssc: StreamingContext, func: Any) -> None:
-    with pytest.raises(ConfigError, match="is no function"):
+    with pytest.raises(ConfigError, match="is not a function"):
         ssc.queueStream([[1]]).foreachRDD(func)
 
 
