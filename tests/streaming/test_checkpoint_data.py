@@ -174,7 +174,7 @@ def test_a_file_that_two_batches_share_goes_with_the_second(place: Place) -> Non
 
 def test_state_of_another_kind_is_refused(place: Place) -> None:
     Run(place)
-    with pytest.raises(RecoveryMismatchError, match="made by updateStateByKey"):
+    with pytest.raises(RecoveryMismatchError, match="belongs to updateStateByKey"):
         Run(place, operator=Operator("counts", "reduceByKeyAndWindow"))
 
 

@@ -230,7 +230,7 @@ def test_a_transform_that_raises_fails_its_batch_only(
     stepper = Stepper(ssc, clock)
     ssc.start()
     stepper.step()
-    with pytest.raises(BatchFailedError, match=r"batch 1 .* cannot be made") as caught:
+    with pytest.raises(BatchFailedError, match=r"batch 1 .* cannot be created") as caught:
         stepper.step()
     assert isinstance(caught.value.cause, KeyError)
     clock.advance(1000)

@@ -273,10 +273,6 @@ class CheckpointLocation:
             self.commits.purge(kept_from)
         return kept_from
 
-    def source_folder(self, index: int) -> str:
-        """Return the folder within the storage for the data of source ``index``."""
-        return f"sources/{index}"
-
     def read_id(self) -> str:
         """Return the location's id, which its first driver set.
 

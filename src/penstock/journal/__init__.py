@@ -7,7 +7,7 @@ for byte in docs/journal-format.md.
 """
 
 from penstock.journal.bounds.amounts import Amount, Bounds
-from penstock.journal.bounds.room import JournalRoom
+from penstock.journal.bounds.quota import WriterQuota
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.positions import DeferredPosition
 from penstock.journal.progress import StreamProgress
@@ -33,7 +33,6 @@ __all__ = [
     "CommitPolicy",
     "Consumer",
     "DeferredPosition",
-    "JournalRoom",
     "JournalSource",
     "JournalStream",
     "JournalWriter",
@@ -41,6 +40,7 @@ __all__ = [
     "StreamProgress",
     "Verdict",
     "WriterEnd",
+    "WriterQuota",
     "advance",
     "commit_consumer",
     "consumers",

@@ -15,7 +15,6 @@ hold records:
   before it (and the files during it) have windows.
 - A window with an inverse function has one more: the first empty one, in which its keys change.
 - A stream that keeps state has records where its parent has.
-- A queue of one RDD for each tick has its next ones at the first ticks that passed.
 - A parent of a window has its own batch where it has records, since windows hold records by their
   batches' times.
 
