@@ -337,7 +337,6 @@ def test_urls_and_paths_name_the_same_location(tmp_path: Path) -> None:
         run_batches(location, 0)
     assert CheckpointLocation(f"file://{tmp_path}").next_batch_id() == 1
     assert CheckpointLocation(os.fspath(tmp_path)).url == f"file://{tmp_path}"
-    assert location.source_folder(2) == "sources/2"
 
 
 def test_a_driver_removes_what_a_killed_one_left_of_entries(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ owner goes on with.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -89,6 +89,7 @@ def register_consumer(
     starting: StartingOffsets = "earliest",
     begun: bool = False,
     take_over: bool = False,
+    settle: Callable[[Callable[[], Offsets]], Offsets] = lambda resolve: resolve(),
 ) -> Consumer:
     """Register a consumer, or return it as it was registered by the same owner before.
 
@@ -100,6 +101,8 @@ def register_consumer(
         begun: whether it has taken records before; then it is not sent to another place, also
             when its registration is gone.
         take_over: whether a registration of that name is its own, whoever the owner was.
+        settle: makes it durable elsewhere, too, where it begins: returns what is recorded there, or
+            else what the function that it is given returns. Called while all is held back.
 
     Raises:
         ConfigError: another owner has that name, or it was registered for another kind of records.
@@ -130,17 +133,25 @@ def register_consumer(
             "with a new checkpoint location and another consumer name",
         )
     entry = replace(entry, kind=kind)
-    if entry.begin is not None and entry.owner == owner:
-        return Consumer(stream, name, owner, entry.begin)
-    if begun:  # by an earlier release, or its registration was removed
-        begin: Offsets = {}
-        write_consumer(stream, name, replace(entry, owner=owner, begin=begin))
-        return Consumer(stream, name, owner, begin)
-    if entry.offsets:  # its predecessor gave free what is to be held back from now on
-        entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
-        write_consumer(stream, name, entry)
-    begin = _earliest(stream) if starting == "earliest" else _latest(stream)
-    write_consumer(stream, name, replace(entry, offsets=begin, owner=owner, begin=begin))
+    known = entry.begin if entry.owner == owner else None
+    is_new = False
+
+    def resolve() -> Offsets:
+        nonlocal entry, is_new
+        if known is not None:
+            return known
+        if begun:  # by an earlier release, or its registration was removed
+            return {}
+        if entry.offsets:  # its predecessor released what is to be held back from now on
+            entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
+            write_consumer(stream, name, entry)
+        is_new = True
+        return _earliest(stream) if starting == "earliest" else _latest(stream)
+
+    begin = settle(resolve)
+    if begin != known:
+        offsets = begin if is_new else entry.offsets
+        write_consumer(stream, name, replace(entry, offsets=offsets, owner=owner, begin=begin))
     return Consumer(stream, name, owner, begin)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq, RecoveryPlan
@@ -23,6 +23,7 @@ from penstock.streaming.core.operators import Operator
 from penstock.streaming.recovery.match import (
     check_operators,
     describe_program,
+    leftover_first_offsets,
     places_of_inputs,
     recorded_inputs,
 )
@@ -63,27 +64,44 @@ class BatchLog:
         self._conf = describe_program(inputs, operators)
         # Of the run before: read once, since each look at an object store takes tens of ms.
         self._left = location.offsets.get(next_batch_id - 1) if next_batch_id else None
+        self._recorded: Collection[str] = ()
         if self._left is not None:
             check_operators(self._left.conf, operators)
+            recorded = recorded_inputs(self._left.conf)
+            self._recorded = inputs if recorded is None else recorded
         self._ends = self._read_ends(next_batch_id - 1)
         # Of the runs before only the oldest: from there on all is retained until it is deleted.
         self._kept = deque([self._oldest_of_earlier_runs()])
+        self._warn_of_leftovers()
         known = self.newest_conf(_ZERO_TIME)
         self._zero_ms = None if known is None else int(known)
 
     @property
     def ends(self) -> tuple[SourceOffset, ...]:
-        """Where the next batch begins, for each input."""
-        return self._ends
+        """Where the next batch begins, for each input; None for one that is new."""
+        return self._started(self._ends)
 
-    @property
-    def oldest_ends(self) -> tuple[SourceOffset, ...]:
-        """Where the oldest batches that can be processed again begin, for each input.
+    def first_offset(self, index: int, resolve: Callable[[], SourceOffset]) -> SourceOffset:
+        """Return where the first batch of an input begins, in the life of the location.
 
-        That is where the oldest entry in the log ends; None for an input's very beginning. Costs
-        no read.
+        For an input that is new ``resolve`` says so, once; durable when this returns. None where
+        batches were planned with the input by a release that did not record it.
+
+        Raises:
+            LogFormatError: what is recorded is damaged.
+            StorageError: it cannot be made durable.
         """
-        return self._kept[0][1]
+        name, firsts = self._inputs[index], self._location.first_offsets
+        if firsts.get(name) is None and name not in self._recorded:
+            firsts.settle(name, resolve())
+        return self._first(name)
+
+    def oldest_start(self, index: int) -> SourceOffset:
+        """Return where the oldest batch that can be processed again begins, for an input.
+
+        That is where the oldest entry in the log ends. Costs no read.
+        """
+        return self._started(self._kept[0][1])[index]
 
     @property
     def last_time_ms(self) -> int:
@@ -132,7 +150,8 @@ class BatchLog:
         """
         planned = self._location.offsets.require(batch_id)
         starts, ends = self._read_ends(batch_id - 1), self._ends_of(batch_id, planned)
-        return Batch(batch_id, planned.batch_timestamp_ms, tuple(map(SourceRange, starts, ends)))
+        ranges = map(SourceRange, self._started(starts), self._started(ends))
+        return Batch(batch_id, planned.batch_timestamp_ms, tuple(ranges))
 
     def newest_conf(self, name: str) -> str | None:
         """Return what the run before left in its newest batch's conf under a name, or None."""
@@ -239,6 +258,25 @@ class BatchLog:
             with suppress(CheckpointError):
                 return oldest_id, self._read_ends(oldest_id)
         return -1, self._read_ends(-1)
+
+    def _warn_of_leftovers(self) -> None:
+        settled = self._location.first_offsets.names()
+        for name in leftover_first_offsets(settled, self._inputs):
+            _log.warning(
+                "The checkpoint location holds the first offset of input %r, which is not in the "
+                "program; no batch was planned with it. If it was renamed, give it its old name "
+                "(name=) to have it begin there",
+                name,
+            )
+
+    def _started(self, ends: tuple[SourceOffset, ...]) -> tuple[SourceOffset, ...]:
+        """Return where batches after these ends begin: an input without one at its first offset."""
+        pairs = zip(self._inputs, ends, strict=True)
+        return tuple(self._first(name) if end is None else end for name, end in pairs)
+
+    def _first(self, name: str) -> SourceOffset:
+        found = self._location.first_offsets.get(name)
+        return None if found is None else found.offset
 
     def _time_ms(self, batch_id: int) -> int:
         return self._location.offsets.require(batch_id).batch_timestamp_ms

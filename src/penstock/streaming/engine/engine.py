@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from pyspark import SparkContext
 
@@ -28,7 +29,7 @@ from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.engine.jobs import JobSet
 from penstock.streaming.engine.rate_manager import RateManager
 from penstock.streaming.engine.shared_location import check_shared
-from penstock.streaming.inputs.journal_input import JournalPlace
+from penstock.streaming.inputs.input import InputContext
 from penstock.streaming.receivers.tracker import ReceiverTracker
 from penstock.streaming.recovery.run import RunCheckpoints
 
@@ -92,12 +93,7 @@ class Engine:
                 operators=graph.operators.all(),
             )
             graph.check_offsets(log.ends)
-            place = JournalPlace(
-                open_storage(f"{location.url}/journal"),
-                location.read_id(),
-                lambda: log.oldest_ends,
-            )
-            graph.open_journals(place, log.ends)
+            _open_inputs(graph, location, log)
             if graph.writes_rdds:
                 graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
             self._rates = RateManager(
@@ -111,7 +107,7 @@ class Engine:
             self._receiver_settings = _receiver_settings(settings, location)
             self._tracker = ReceiverTracker(
                 sc,
-                graph.receiver_inputs,
+                graph.inputs,
                 self._receiver_settings,
                 bus,
                 on_error,
@@ -217,6 +213,15 @@ class Engine:
     def _batch_done(self, job_set: JobSet) -> None:
         self._generator.batch_done(job_set)
         self._rates.batch_done(job_set)
+
+
+def _open_inputs(graph: DStreamGraph, location: CheckpointLocation, log: BatchLog) -> None:
+    journal, location_id = open_storage(f"{location.url}/journal"), location.read_id()
+    for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
+        first_offset = partial(log.first_offset, index)
+        oldest_start = partial(log.oldest_start, index)
+        stream.open(InputContext(journal, location_id, start, first_offset, oldest_start))
+        first_offset(stream.initial_offset)
 
 
 def _receiver_settings(

@@ -14,13 +14,9 @@ from penstock.streaming.core.events import StreamInputInfo
 from penstock.streaming.core.look_back import needed_after
 from penstock.streaming.core.missed_ticks import missed_ticks
 from penstock.streaming.core.operators import Operators
-from penstock.streaming.inputs.input import InputDStream, QueueInputDStream
-from penstock.streaming.inputs.journal_input import JournalInputDStream, JournalPlace
-from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
-from penstock.streaming.inputs.shared_journal import SharedJournalDStream
+from penstock.streaming.core.stored_state import StoredStateStream
+from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
-from penstock.streaming.state.state_in_rdds import RddStateDStream
-from penstock.streaming.state.stored_state import StoredStateStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
@@ -58,27 +54,13 @@ class DStreamGraph:
     @property
     def is_written_by_executors(self) -> bool:
         """Whether tasks write to the checkpoint location: blocks, dead letters, state, RDDs."""
-        journals = any(isinstance(stream, JournalInputDStream) for stream in self.inputs)
-        return journals or self.writes_rdds or bool(self.stored_state)
-
-    @property
-    def receiver_inputs(self) -> list[ReceiverInputDStream]:
-        """The inputs that the program's own receivers feed."""
-        return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
-
-    @property
-    def shared_journals(self) -> list[SharedJournalDStream]:
-        """The inputs that read journals of others."""
-        return [i for i in self.inputs if isinstance(i, SharedJournalDStream)]
+        return any(s.is_written_by_executors or s.writes_rdds for s in self.streams())
 
     @property
     def stored_state(self) -> list[StoredStateStream]:
         """The streams that keep state on the checkpoint location, parents first."""
-        return [s for s in reversed(list(self.streams())) if isinstance(s, StoredStateStream)]
-
-    def has_queue(self) -> bool:
-        """Whether an input holds its data in this process's memory only."""
-        return any(isinstance(stream, QueueInputDStream) for stream in self.inputs)
+        found = (stream.stored_state for stream in reversed(list(self.streams())))
+        return [stream for stream in found if stream is not None]
 
     def add_input(self, stream: InputDStream) -> None:
         """Add an input; its name must be its own."""
@@ -158,23 +140,17 @@ class DStreamGraph:
         for stream, start in zip(self.inputs, starts, strict=True):
             stream.check_offset(start)
 
-    def open_journals(self, place: JournalPlace, starts: tuple[SourceOffset, ...]) -> None:
-        """Have every input that reads a journal open it; raises as JournalInputDStream does."""
-        for stream, start in zip(self.inputs, starts, strict=True):
-            if isinstance(stream, JournalInputDStream):
-                stream.open_journal(place, start)
-
     def plan(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
         """Return what the batch of that time could take of each input, all after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)
-        return tuple(SourceRange(start, i.latest_offset(start, time_ms)) for i, start in pairs)
+        return tuple(_up_to(start, i.latest_offset(start, time_ms)) for i, start in pairs)
 
     def plan_missed(
         self, time_ms: int, starts: tuple[SourceOffset, ...]
     ) -> tuple[SourceRange, ...]:
         """Return what the batch of a tick takes that passed without one."""
         pairs = zip(self.inputs, starts, strict=True)
-        return tuple(SourceRange(start, i.missed_offset(start, time_ms)) for i, start in pairs)
+        return tuple(_up_to(start, i.missed_offset(start, time_ms)) for i, start in pairs)
 
     def missed_ticks(self, starts: tuple[SourceOffset, ...], passed: range) -> list[int]:
         """Return which of the ticks that passed without a batch need one.
@@ -271,7 +247,8 @@ class DStreamGraph:
     def state_begins_at(self, done_ms: int) -> int:
         """Return the time after which batches are needed to make state again."""
         needed = needed_after(self.streams(), done_ms)
-        return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in self._rdd_states())])
+        stateful = (stream for stream in self.streams() if stream.must_checkpoint)
+        return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in stateful)])
 
     @property
     def oldest_id(self) -> int | None:
@@ -309,9 +286,7 @@ class DStreamGraph:
         """Forget the RDDs that no batch of this run needs when none up to that time runs."""
         needed = needed_after(self.streams(), ended_ms)
         for stream in self.streams():
-            _attempt(stream, partial(stream.clear_metadata, ended_ms))
-        for stateful in self._rdd_states():
-            stateful.forget_rdds(needed[stateful])
+            _attempt(stream, partial(stream.clear_metadata, ended_ms, needed[stream]))
 
     def release(self, done_ms: int) -> None:
         """Give up what no batch needs, in any run, when those up to that time are done.
@@ -330,11 +305,13 @@ class DStreamGraph:
         for time_ms in self.times_between(-1, min([recalled_ms, *free_ms])):
             del self._batches[time_ms]
 
-    def _rdd_states(self) -> list[RddStateDStream]:
-        return [stream for stream in self.streams() if isinstance(stream, RddStateDStream)]
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_batches": {}, "_rdds": None}
+
+
+def _up_to(start: SourceOffset, end: SourceOffset) -> SourceRange:
+    """Return what lies between two offsets; None as the end says that there is nothing yet."""
+    return SourceRange(start, start if end is None else end)
 
 
 def _attempt(stream: BaseDStream, clean_up: Callable[[], None]) -> None:

@@ -221,6 +221,8 @@ class JobGenerator:
 
         docs/adr/0007-missed-slides.md says which do, and why.
         """
+        if self._newest_ms < 0:  # there is no batch that any tick would follow
+            return []
         interval_ms = self._graph.batch_interval_ms
         first_ms = next_ms - (next_ms - self._newest_ms - 1) // interval_ms * interval_ms
         passed = range(first_ms, next_ms, interval_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
@@ -12,7 +13,8 @@ from penstock.journal.schema import pickles_refused
 from penstock.model import check_name
 from penstock.storage import open_storage
 from penstock.storage.urls import local_root
-from penstock.streaming.inputs.journal_input import JournalInputDStream, JournalPlace
+from penstock.streaming.inputs.input import InputContext
+from penstock.streaming.inputs.journal_input import JournalInputDStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
@@ -21,7 +23,9 @@ __all__ = ["SharedJournalDStream"]
 
 
 class SharedJournalDStream(JournalInputDStream):
-    """Records of a stream that somebody else writes; see ``StreamingContext.journalStream``."""
+    """Records of a stream that others write; see ``StreamingContext.journalStream``."""
+
+    needs_location = True
 
     def __init__(
         self,
@@ -58,7 +62,7 @@ class SharedJournalDStream(JournalInputDStream):
         """As it was when the program was defined."""
         return self._format
 
-    def open_stream(self, place: JournalPlace) -> JournalStream:
+    def open_stream(self, context: InputContext) -> JournalStream:
         """Return the stream, which must be as it was when the program was defined.
 
         Raises:
@@ -76,11 +80,18 @@ class SharedJournalDStream(JournalInputDStream):
             )
         return found
 
-    def register(self, stream: JournalStream, place: JournalPlace, *, begun: bool) -> Consumer:
+    def register(self, stream: JournalStream, context: InputContext) -> Consumer:
         """Register under a name that is this checkpoint location's alone."""
-        owner = f"{self.name}-{place.location_id}"
+        owner = f"{self.name}-{context.location_id}"
         name = owner if self._consumer is None else self._consumer
-        return register_consumer(stream, name, owner, starting=self._starting, begun=begun)
+        return register_consumer(
+            stream,
+            name,
+            owner,
+            starting=self._starting,
+            begun=context.start is not None,
+            settle=partial(self.settle_begin, context),
+        )
 
 
 def _open_existing(journal: str, stream: str, allow_pickle: bool) -> JournalStream:

@@ -22,7 +22,7 @@ from penstock.errors import ReceiverError
 from penstock.rate import ReceiveLimit
 from penstock.receivers import ReceiverSettings
 from penstock.streaming.core.listener import ListenerBus
-from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
+from penstock.streaming.inputs.input import InputDStream, ReceiverFeed
 from penstock.streaming.receivers.events import ReceiverWatch
 from penstock.streaming.receivers.former import end_former_receivers
 from penstock.streaming.receivers.placement import ReceiverPlacement, live_executors
@@ -43,16 +43,16 @@ class ReceiverTracker:
     def __init__(
         self,
         sc: SparkContext,
-        inputs: Sequence[ReceiverInputDStream],
+        inputs: Sequence[InputDStream],
         settings: ReceiverSettings,
         bus: ListenerBus,
         on_error: Callable[[BaseException], None],
         limit_of: Callable[[str], ReceiveLimit],
     ) -> None:
-        count = sum(len(i.receivers) for i in inputs)
+        self._feeds = [(i, feed) for i in inputs if (feed := i.feed) is not None]
+        count = sum(len(feed.receivers) for _, feed in self._feeds)
         master, conf = str(sc.master), dict(sc.getConf().getAll())
         check_slots(count, task_slots(master, conf, os.cpu_count() or 1))
-        self._inputs = inputs
         self._watch = ReceiverWatch(bus, settings.poll_ms)
         # One alone may run anywhere; several are kept apart.
         placement = ReceiverPlacement(
@@ -72,9 +72,10 @@ class ReceiverTracker:
             FencedError: a later run claimed them meanwhile.
             StorageError: the journal cannot be reached.
         """
-        for stream in self._inputs:
-            self._runners[stream.name] = self._make_runners(stream, self._limit_of(stream.name))
-            end_former_receivers(stream.journal, stream.receivers, self._run.id)
+        for stream, feed in self._feeds:
+            limit = self._limit_of(stream.name)
+            self._runners[stream.name] = self._make_runners(stream.id, feed, limit)
+            end_former_receivers(feed.journal, feed.receivers, self._run.id)
         if self._runners:
             self._watch.start()
         for runner in self._all():
@@ -110,14 +111,14 @@ class ReceiverTracker:
             )
 
     def _make_runners(
-        self, stream: ReceiverInputDStream, limit: ReceiveLimit
+        self, stream_id: int, feed: ReceiverFeed, limit: ReceiveLimit
     ) -> list[ReceiverRunner]:
         runners = [
-            ReceiverRunner(self._run, stream.journal, name, receiver, limit)
-            for name, receiver in stream.receivers.items()
+            ReceiverRunner(self._run, feed.journal, name, receiver, limit)
+            for name, receiver in feed.receivers.items()
         ]
         for runner in runners:
-            self._watch.watch(stream.id, runner.task, alone=len(runners) == 1)
+            self._watch.watch(stream_id, runner.task, alone=len(runners) == 1)
         return runners
 
     def _all(self) -> list[ReceiverRunner]:

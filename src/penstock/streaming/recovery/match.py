@@ -8,11 +8,16 @@ names:
     -----------  ---------------  ----------------------------------------------------------------
     input        yes              goes on at its offset, wherever it stands in the program now
     input        no               refused: its records would be dropped in silence
-    -            input            begins at its beginning
+    -            input            begins at its first offset (checkpoint.first_offsets)
     operator     yes, the same    goes on with its state
     operator     yes, changed     refused: its state has another meaning
     operator     no               refused: its state would be dropped in silence
     -            operator         begins without state
+
+A first offset of an input that no entry records was left by a program that ended before a batch was
+planned with that input. It stands for an input of that name, whenever the program has one again, so
+that what came since is not passed over. A program without one starts, with a warning: no batch took
+records of that input.
 
 Entries of releases that did not record names are taken by position.
 """
@@ -26,7 +31,13 @@ from typing import Any
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.operators import Operator
 
-__all__ = ["check_operators", "describe_program", "places_of_inputs", "recorded_inputs"]
+__all__ = [
+    "check_operators",
+    "describe_program",
+    "leftover_first_offsets",
+    "places_of_inputs",
+    "recorded_inputs",
+]
 
 _INPUTS = "spark.penstock.inputs"
 _OPERATORS = "spark.penstock.operators"
@@ -61,6 +72,14 @@ def places_of_inputs(recorded: Sequence[str], inputs: Sequence[str]) -> tuple[in
             "program without it begin with a new checkpoint location",
         )
     return tuple(recorded.index(name) if name in recorded else None for name in inputs)
+
+
+def leftover_first_offsets(settled: Iterable[str], inputs: Sequence[str]) -> list[str]:
+    """Return of which inputs there are first offsets, and no more, that the program lacks.
+
+    It has all that are recorded (``places_of_inputs``), or it would not start.
+    """
+    return sorted(set(settled) - set(inputs))
 
 
 def check_operators(conf: Mapping[str, str], operators: Iterable[Operator]) -> None:

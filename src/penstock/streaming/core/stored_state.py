@@ -16,6 +16,13 @@ class StoredStateStream(BaseDStream):
     Where one stateful stream is made from another, that one is called first.
     """
 
+    is_written_by_executors = True
+
+    @property
+    def stored_state(self) -> StoredStateStream:
+        """This stream."""
+        return self
+
     @abstractmethod
     def open_state(self, storage: Storage) -> None:
         """Find the state that there is."""
