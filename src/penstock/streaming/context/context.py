@@ -377,8 +377,8 @@ def _check_outputs(outputs: Sequence[OutputOperation], settings: StreamingSettin
     else:
         return
     raise ConfigError(
-        f"{exactly_once.name} writes each batch exactly once by the newest batch id that its "
-        "sink holds, so a failed batch that later ones overtake would never be written",
+        f"output {exactly_once.name!r} writes each batch exactly once by the newest batch id that "
+        "its sink holds, so a failed batch that later ones overtake would never be written",
         operation="start",
         hint=hint,
     )

@@ -4,7 +4,7 @@ What a batch may do when is the checkpoint location's to say (penstock.checkpoin
 its steps are told in terms of batches: what they take of which input, and at what time.
 
 Each entry's conf holds the program's zero time, from which windows slide, so that they slide on
-after a restart, and the names of its inputs and stateful operators (penstock.streaming
+after a restart, and the names of its inputs, stateful operators and outputs (penstock.streaming
 .recovery_match), by which a changed program finds its own.
 """
 
@@ -22,6 +22,7 @@ from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.core.operators import Operator
 from penstock.streaming.recovery.match import (
     check_operators,
+    check_outputs,
     describe_program,
     leftover_first_offsets,
     places_of_inputs,
@@ -42,10 +43,11 @@ class BatchLog:
         recovery: what ``acquire`` returned.
         inputs: the names of the program's inputs, in its order.
         operators: what keeps state in the program.
+        outputs: the names of its outputs, with whether they write exactly once.
 
     Raises:
-        RecoveryMismatchError: the newest batch was planned by a program with an input or operator
-            that this one lacks, or has otherwise.
+        RecoveryMismatchError: the newest batch was planned by a program with an input, operator or
+            exactly-once output that this one lacks, or has otherwise.
     """
 
     def __init__(
@@ -55,18 +57,20 @@ class BatchLog:
         *,
         inputs: Sequence[str],
         operators: Sequence[Operator],
+        outputs: Mapping[str, bool],
     ) -> None:
         next_batch_id = recovery.next_batch_id
         self._location = location
         self._recovery = recovery
         self._batches: dict[int, Batch] = {}  # planned, and not released
         self._inputs = inputs
-        self._conf = describe_program(inputs, operators)
+        self._conf = describe_program(inputs, operators, outputs)
         # Of the run before: read once, since each look at an object store takes tens of ms.
         self._left = location.offsets.get(next_batch_id - 1) if next_batch_id else None
         self._recorded: Collection[str] = ()
         if self._left is not None:
             check_operators(self._left.conf, operators)
+            check_outputs(self._left.conf, outputs)
             recorded = recorded_inputs(self._left.conf)
             self._recorded = inputs if recorded is None else recorded
         self._ends = self._read_ends(next_batch_id - 1)

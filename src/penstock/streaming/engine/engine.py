@@ -91,9 +91,10 @@ class Engine:
                 recovery,
                 inputs=[stream.name for stream in graph.inputs],
                 operators=graph.operators.all(),
+                outputs={output.name: output.exactly_once for output in graph.outputs},
             )
             graph.check_offsets(log.ends)
-            _open_inputs(graph, location, log)
+            _open(graph, location, log)
             if graph.writes_rdds:
                 graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
             self._rates = RateManager(
@@ -215,8 +216,10 @@ class Engine:
         self._rates.batch_done(job_set)
 
 
-def _open_inputs(graph: DStreamGraph, location: CheckpointLocation, log: BatchLog) -> None:
+def _open(graph: DStreamGraph, location: CheckpointLocation, log: BatchLog) -> None:
     journal, location_id = open_storage(f"{location.url}/journal"), location.read_id()
+    for output in graph.outputs:
+        output.open(location_id)
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
         first_offset = partial(log.first_offset, index)
         oldest_start = partial(log.oldest_start, index)

@@ -74,8 +74,15 @@ class DStreamGraph:
         self.inputs.append(stream)
 
     def add_output(self, output: OutputOperation) -> None:
-        """Add an output operation."""
+        """Add an output operation; its name must be its own."""
         output.parent.ssc.check_extensible("add an output operation")
+        if any(known.name == output.name for known in self.outputs):
+            raise StreamingError(
+                f"two outputs are named {output.name!r}",
+                operation=output.kind,
+                ids={"output": output.name},
+                hint="give each output a name of its own (name=)",
+            )
         self.outputs.append(output)
 
     def validate(self) -> None:

@@ -1,8 +1,8 @@
 """Does a program still fit what its checkpoint location holds? Pure: recorded and present names.
 
 Each entry of the offset log records, in its conf, the names of the inputs in the order of their
-offsets, and the operators that keep state. A program that was changed finds its offsets by these
-names:
+offsets, the operators that keep state, and the outputs. A program that was changed finds its
+offsets by these names:
 
     recorded     in the program   what happens
     -----------  ---------------  ----------------------------------------------------------------
@@ -13,6 +13,10 @@ names:
     operator     yes, changed     refused: its state has another meaning
     operator     no               refused: its state would be dropped in silence
     -            operator         begins without state
+    output       no               ends, as any code that is removed; one that writes exactly once
+                                  is refused: under another name its sink would write again what
+                                  runs again
+    -            output           begins with the batches that come, and those that run again
 
 A first offset of an input that no entry records was left by a program that ended before a batch was
 planned with that input. It stands for an input of that name, whenever the program has one again, so
@@ -33,6 +37,7 @@ from penstock.streaming.core.operators import Operator
 
 __all__ = [
     "check_operators",
+    "check_outputs",
     "describe_program",
     "leftover_first_offsets",
     "places_of_inputs",
@@ -41,12 +46,22 @@ __all__ = [
 
 _INPUTS = "spark.penstock.inputs"
 _OPERATORS = "spark.penstock.operators"
+_OUTPUTS = "spark.penstock.outputs"
 
 
-def describe_program(inputs: Iterable[str], operators: Iterable[Operator]) -> dict[str, str]:
-    """Return what is recorded of a program in the conf of its batches."""
+def describe_program(
+    inputs: Iterable[str], operators: Iterable[Operator], outputs: Mapping[str, bool]
+) -> dict[str, str]:
+    """Return what is recorded of a program in the conf of its batches.
+
+    ``outputs`` are names, with whether they write exactly once.
+    """
     plain = [{"name": o.name, "kind": o.kind, "schema": dict(o.schema)} for o in operators]
-    return {_INPUTS: _to_text(list(inputs)), _OPERATORS: _to_text(plain)}
+    return {
+        _INPUTS: _to_text(list(inputs)),
+        _OPERATORS: _to_text(plain),
+        _OUTPUTS: _to_text(dict(outputs)),
+    }
 
 
 def recorded_inputs(conf: Mapping[str, str]) -> list[str] | None:
@@ -111,6 +126,27 @@ def check_operators(conf: Mapping[str, str], operators: Iterable[Operator]) -> N
                 f"{kind} {name!r} has changed: {_differences(schema, operator.schema)}",
                 "change it back; or give it another name (name=), under which it begins without "
                 "state, and keep one with the old name",
+            )
+
+
+def check_outputs(conf: Mapping[str, str], outputs: Mapping[str, bool]) -> None:
+    """Check that the program has every exactly-once output that was recorded.
+
+    Raises:
+        RecoveryMismatchError: it lacks one, or has another kind of output under its name.
+    """
+    present = [name for name, exactly_once in outputs.items() if exactly_once]
+    for name, exactly_once in json.loads(conf.get(_OUTPUTS, "{}")).items():
+        if exactly_once and name not in present:
+            raise RecoveryMismatchError(
+                f"the checkpoint location was driven with exactly-once output {name!r}, which is "
+                f"not in the program (its exactly-once outputs: "
+                f"{', '.join(map(repr, present)) or 'none'}); under another name its sink would "
+                "write batches that run again a second time",
+                operation="recover",
+                ids={"output": name},
+                hint=f"give the output that continues name={name!r}; to end it, let the program "
+                "without it begin with a new checkpoint location",
             )
 
 
