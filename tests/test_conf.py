@@ -91,14 +91,26 @@ def test_settings_of_sparks_write_ahead_logs_have_no_effect() -> None:
         "spark.streaming.receiver.writeAheadLog.maxFailures",
     ]
     conf = dict.fromkeys([*names, "spark.streaming.receiver.writeAheadLog.enable"], "true")
-    assert settings_without_effect(conf) == names
+    assert settings_without_effect(conf) == dict.fromkeys(names)
     assert StreamingSettings.from_conf(conf).write_ahead_log is True
     assert StreamingSettings.from_conf({}).write_ahead_log is None
 
 
-def test_a_misspelt_setting_is_one_without_effect() -> None:
-    conf = {"spark.penstock.journal.maxByte": "1g", "spark.streaming.blockInterval": "1s"}
-    assert settings_without_effect(conf) == ["spark.penstock.journal.maxByte"]
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("spark.penstock.journal.maxByte", "spark.penstock.journal.maxBytes"),
+        ("spark.penstock.journal.max_bytes", "spark.penstock.journal.maxBytes"),
+        ("spark.streaming.backPressure.enable", "spark.streaming.backpressure.enabled"),
+        ("spark.streaming.reciever.maxRate", "spark.streaming.receiver.maxRate"),
+        ("spark.penstock.blockInterval", "spark.streaming.blockInterval"),
+        ("spark.streaming.minBatchesToRetain", "spark.sql.streaming.minBatchesToRetain"),
+        ("spark.streaming.ui.retainedBatches", None),
+    ],
+)
+def test_a_misspelt_setting_is_one_without_effect(misspelt: str, meant: str | None) -> None:
+    conf = {misspelt: "1", "spark.streaming.blockInterval": "1s"}
+    assert settings_without_effect(conf) == {misspelt: meant}
 
 
 def test_rate_settings_are_sparks() -> None:

@@ -1,4 +1,4 @@
-"""Errors say what, where, why and the mend, and cross processes whole."""
+"""Errors say what, where, why and the fix, and cross processes whole."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ KINDS = [kind for kind in vars(errors).values() if inspect.isclass(kind)]
 
 def test_one_line_holds_everything() -> None:
     error = DamagedBlockError(
-        "block is damaged", operation="read", path="/j/1.parquet", ids={"stream": "s"}, hint="mend"
+        "block is damaged", operation="read", path="/j/1.parquet", ids={"stream": "s"}, hint="fix"
     )
     error.__cause__ = StorageError("no such disk", path="/dev/null", hint="buy one")
     assert str(error) == (
         "block is damaged [operation=read path=/j/1.parquet stream=s]"
-        " Cause: StorageError: no such disk. Hint: mend"
+        " Cause: StorageError: no such disk. Hint: fix"
     )
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if issubclass(kind, PenstockError)])
 def test_every_error_pickles_with_its_fields(kind: type[PenstockError]) -> None:
-    error = kind("what", operation="do", path="p", ids={"batch": 3}, hint="mend")
+    error = kind("what", operation="do", path="p", ids={"batch": 3}, hint="fix")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is kind
     assert str(again) == str(error)

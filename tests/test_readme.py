@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
 import subprocess
 import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -25,22 +31,62 @@ def test_the_program_is_short() -> None:
 
 
 @pytest.mark.spark
-def test_the_program_runs(tmp_path: Path) -> None:
+def test_the_program_runs_and_ends_by_ctrl_c(tmp_path: Path) -> None:
+    """In a terminal, whose Ctrl-C goes to all that runs there: the driver, and Spark's JVM."""
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "app.log").write_text("all is well\nan error came\n")
     code = program().replace("/tmp/errors", str(tmp_path / "out")).replace("/var/log", str(logs))
-    printed = tmp_path / "printed.txt"
     # As a newcomer has it: nobody told Spark which Python its workers shall run.
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
     bare["PATH"] = "/usr/bin:/bin"
-    with printed.open("wb") as file:
-        process = subprocess.Popen([sys.executable, "-c", code], env=bare, stdout=file, stderr=file)
+    with terminal([sys.executable, "-c", code], bare) as (process, printed, press):
+        assert eventually(lambda: "('error', 1)" in printed(), within_s=180), printed()[-2000:]
+        before = printed()
+        press(b"\x03")
+        assert process.wait(60) == 130, printed()[-2000:]
+    # All that had the terminal open has closed it: also what Spark's JVM said at its end is there.
+    after = printed()[len(before) :].replace("^C", "", 1)
+    # Spark's progress bars write over their line; a batch that ended meanwhile was printed.
+    lines = [line.rpartition("\r")[2] for line in after.replace("\r\n", "\n").splitlines()]
+    told = [line for line in lines if line and not re.fullmatch(r"-+|Time: .*|\('.*\)", line)]
+    assert len(told) == 1, after
+    assert "SIGINT: stopping. What was received is kept" in told[0]
+    assert list((tmp_path / "out").glob("batch=*/_SUCCESS"))
+
+
+@contextmanager
+def terminal(
+    command: list[str], environ: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], str], Callable[[bytes], object]]]:
+    """Run a command in a terminal of its own; yield it, what it printed, and the keyboard."""
+    keyboard, screen = pty.openpty()
+    seen: list[bytes] = []
+
+    def read() -> None:
+        with suppress(OSError):  # raised when all have closed the screen
+            while data := os.read(keyboard, 4096):
+                seen.append(data)
+
+    def take_terminal() -> None:
+        fcntl.ioctl(screen, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen(
+        command,
+        env=environ,
+        stdin=screen,
+        stdout=screen,
+        stderr=screen,
+        start_new_session=True,
+        preexec_fn=take_terminal,
+    )
+    os.close(screen)
+    reader = threading.Thread(target=read)
+    reader.start()
     try:
-        assert eventually(lambda: "('error', 1)" in printed.read_text(), within_s=180), (
-            printed.read_text()[-2000:]
-        )
+        yield process, lambda: b"".join(seen).decode(), lambda keys: os.write(keyboard, keys)
     finally:
         process.kill()
         process.wait()
-    assert list((tmp_path / "out").glob("batch=*/_SUCCESS"))
+        reader.join(30)
+        os.close(keyboard)

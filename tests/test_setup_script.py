@@ -113,7 +113,7 @@ def test_old_java_is_named(machine: Machine) -> None:
     assert "Java 17 or later is needed, found Java 11" in machine.setup().stderr
 
 
-def test_java_home_is_never_mended_by_installing(machine: Machine) -> None:
+def test_java_home_is_never_fixed_by_installing(machine: Machine) -> None:
     be_root_on_debian(machine, "openjdk-17-jre-headless", java=17)
 
     done = machine.setup(JAVA_HOME="/nowhere")

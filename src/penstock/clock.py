@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import datetime, timezone
 from typing import Protocol
 
-__all__ = ["Clock", "SteadyClock", "SystemClock"]
+__all__ = ["Clock", "SteadyClock", "SystemClock", "iso_time"]
+
+
+def iso_time(time_ms: int) -> str:
+    """Return a time, milliseconds since the Unix epoch, as people read it: ISO 8601, in UTC."""
+    time = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Clock(Protocol):

@@ -6,6 +6,7 @@ field: its name, how its text is parsed, its default. docs/settings.md says what
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -57,11 +58,11 @@ def settings_of(conf: Conf) -> Mapping[str, str]:
     return conf if isinstance(conf, Mapping) else dict(conf.getAll())
 
 
-def settings_without_effect(conf: Mapping[str, str]) -> list[str]:
+def settings_without_effect(conf: Mapping[str, str]) -> dict[str, str | None]:
     """Return the settings whose names look like those of streaming programs, and that are none.
 
     That is a name that is misspelt, or a setting of Spark's that has no meaning here, such as those
-    of its write-ahead logs.
+    of its write-ahead logs. Each comes with the setting that was meant, None when none is near.
     """
     known = {
         name
@@ -70,7 +71,21 @@ def settings_without_effect(conf: Mapping[str, str]) -> list[str]:
         for name in each.metadata.get("names", ())
     }
     prefixes = ("spark.streaming.", "spark.penstock.")
-    return sorted(name for name in conf if name.startswith(prefixes) and name not in known)
+    unknown = sorted(name for name in conf if name.startswith(prefixes) and name not in known)
+    by_core = {_core(name): name for name in sorted(known)}
+    return {
+        name: next((by_core[core] for core in _near(_core(name), by_core)), None)
+        for name in unknown
+    }
+
+
+def _core(name: str) -> str:
+    """Return what tells a setting from the others; all begin alike."""
+    return re.sub(r"^spark\.(sql\.)?(streaming|penstock)\.", "", name).lower()
+
+
+def _near(core: str, known: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(core, known, n=1, cutoff=0.8)
 
 
 def _setting(name: str, parse: Callable[[str, str], _T], default: _T, *older: str) -> _T:

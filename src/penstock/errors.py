@@ -30,7 +30,7 @@
         ├── BatchFailedError        a batch's job raised; the batch stays uncommitted
         └── SourceChangedError      a file was changed or removed before its batch was done
 
-Each error says what failed, where, and what mends it: ``operation`` (a verb), ``path``, ``ids``
+Each error says what failed, where, and how to fix it: ``operation`` (a verb), ``path``, ``ids``
 (stream, writer, batch id, ...), ``cause`` (the exception behind it) and ``hint`` (what to do next,
 a command where there is one). ``str(error)`` holds all of them on one line, and the causes of the
 cause down to the root.

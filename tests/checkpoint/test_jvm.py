@@ -337,8 +337,8 @@ def test_we_read_the_checkpoint_of_a_real_query(
     location.offsets.validate()
     location.commits.validate()
     # To stop a query may cut off a write of its own, whose temporary file Spark leaves behind.
-    stray = (*location.offsets.stray(), *location.commits.stray())
-    assert all(re.fullmatch(r"\.\d+\.[0-9a-f-]{36}\.tmp", name) for name in stray), stray
+    orphans = (*location.offsets.orphans(), *location.commits.orphans())
+    assert all(re.fullmatch(r"\.\d+\.[0-9a-f-]{36}\.tmp", name) for name in orphans), orphans
     plan = location.acquire()
     assert plan.next_batch_id >= 3
     assert location.read_id() in (tmp_path / "metadata").read_text()

@@ -70,7 +70,7 @@ def check(place: Path, step: str) -> tuple[int, ...]:
     if step == "retire":
         assert location.offsets.batch_ids() == (5, 6)
         assert location.commits.batch_ids() == (5,)
-    assert location.offsets.stray() == location.commits.stray() == ()
+    assert location.offsets.orphans() == location.commits.orphans() == ()
     location.release()
     return plan.rerun
 

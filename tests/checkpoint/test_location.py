@@ -196,7 +196,7 @@ def test_retire_keeps_the_last_hundred_as_spark_does(storage: Storage) -> None:
             location.retire()
         kept = tuple(range(10, 115))  # ten go at a time
         assert location.offsets.batch_ids() == location.commits.batch_ids() == kept
-        assert location.offsets.stray() == location.commits.stray() == ()
+        assert location.offsets.orphans() == location.commits.orphans() == ()
     assert CheckpointLocation(storage).recover().next_batch_id == 115
 
 

@@ -112,10 +112,10 @@ def test_look_alike_files_are_ignored_and_told(storage: Storage) -> None:
         storage.create(f"commits/{name}", b"v1\n{}")
     storage.create("commits/6/part", b"")
     assert log.batch_ids() == (5,)
-    assert sorted(log.stray()) == sorted([*look_alikes, "6"])
+    assert sorted(log.orphans()) == sorted([*look_alikes, "6"])
 
 
-def test_a_gap_is_named_with_its_mend(storage: Storage) -> None:
+def test_a_gap_is_named_with_its_fix(storage: Storage) -> None:
     log = CommitLog(storage)
     add_all(log, 1, 2, 4, 9)
     with pytest.raises(LogGapError) as caught:
@@ -189,7 +189,7 @@ def test_purge_deletes_what_is_below_and_nothing_else(storage: Storage) -> None:
     for keep_from, left in [(0, 0), (3, 3), (2, 3), (3, 3), (8, 8), (8, 8), (9, 9)]:
         log.purge(keep_from)
         assert log.batch_ids() == tuple(range(left, 10))
-    assert log.stray() == ()
+    assert log.orphans() == ()
     log.purge(20)
     assert list(storage.list("commits")) == []
 

@@ -129,7 +129,7 @@ class Driver(RuleBasedStateMachine):
         plan = reader.recover()
         assert plan.rerun == tuple(self.uncommitted())
         assert plan.next_batch_id == len(self.planned)
-        assert reader.offsets.stray() == reader.commits.stray() == ()
+        assert reader.offsets.orphans() == reader.commits.orphans() == ()
 
 
 def test_driver_against_model() -> None:

@@ -64,7 +64,7 @@ def test_the_hint_leads_back_to_the_batch_before(
         location.plan(damaged, offsets_of(100, 1))
         location.commit(damaged)
     assert as_given(location.offsets.require(damaged)) == offsets_of(100, 1)
-    assert location.offsets.stray() == location.commits.stray() == ()
+    assert location.offsets.orphans() == location.commits.orphans() == ()
 
 
 def test_without_an_entry_before_it_there_is_no_way_back(location: CheckpointLocation) -> None:

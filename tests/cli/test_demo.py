@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 from penstock.cli.demo import command
 from penstock.cli.demo.feeder import Feeder
 from penstock.cli.demo.kill_plan import KillPlan
-from penstock.cli.demo.ledger import Comparison, compare, count_fed, count_sink
 from penstock.cli.demo.outcome import Outcome
 from penstock.cli.demo.progress import Progress
 from penstock.cli.demo.source_text import SourceText, source_files
+from penstock.cli.demo.word_counts import Comparison, compare, count_fed, count_sink
 from penstock.cli.main import app
 from penstock.errors import ConfigError
 
@@ -125,7 +125,7 @@ class TestCommand:
     def test_a_run_with_too_few_kills_fails(self, ends_with: Any) -> None:
         assert ends_with(outcome_of(Comparison(5, 5, 0, 0), restarts=1)).exit_code == 1
 
-    def test_missing_java_is_named_with_its_mend(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_java_is_named_with_its_fix(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")
         monkeypatch.delenv("JAVA_HOME", raising=False)
 

@@ -238,7 +238,7 @@ def test_master_comes_from_option_then_environment_then_defaults(tmp_path: Path)
     assert find_master(None, {}) is None
 
 
-def test_table_shows_what_is_missing_and_the_mend(tmp_path: Path) -> None:
+def test_table_shows_what_is_missing_and_the_fix(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         cli.app,
         ["doctor", "--path", str(tmp_path), "--master", "local[2]"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.errors import FencedError
 from penstock.journal import JournalWriter
-from penstock.receivers import Command, read_status
+from penstock.receivers import Command, newest_run, read_status
+from tests.free_port import free_port
 from tests.ingest_process import Consumer, ingest, open_stream, records
 from tests.mounts import mount, small_disk
 from tests.receivers.supervised import override
@@ -85,6 +87,31 @@ def test_a_signal_drains(tmp_path: Path, journal: Path, log: Path, number: signa
     assert is_sealed(journal, "ingest-00000000")
     assert status is not None
     assert status.state == "stopped"
+
+
+def test_a_port_that_is_taken_ends_the_first_start(tmp_path: Path, journal: Path) -> None:
+    """At once, in one line, and before anything is taken over."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with ingest(tmp_path, "one", "http", "--port", str(port), *to(journal)) as process:
+            assert process.wait() == 2
+        (line,) = process.log().splitlines()
+        assert f"port {port} of 127.0.0.1 is taken by another process" in line
+        assert f"ss -ltnp 'sport = :{port}'" in line
+    assert not list(open_stream(journal).writers())
+    assert newest_run(open_stream(journal), "ingest") is None
+
+
+def test_a_port_that_its_predecessor_has_is_waited_for(tmp_path: Path, journal: Path) -> None:
+    port = free_port()
+    command = ["http", "--port", str(port), *to(journal)]
+    with ingest(tmp_path, "one", *command) as first:
+        first.wait_receiving()
+        with ingest(tmp_path, "two", *command) as second:
+            second.wait_receiving()
+            assert first.wait() == 3
+            assert httpx.post(f"http://127.0.0.1:{port}", json="x").status_code == 200
+            assert second.drain() == 0
 
 
 def test_nohup_is_kept_to(tmp_path: Path, journal: Path, log: Path) -> None:

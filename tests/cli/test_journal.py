@@ -362,7 +362,7 @@ def test_verify_passes_a_sound_journal(writer: WriterId, journal: str) -> None:
     assert "all sound" in succeed("verify", journal, "lines")
 
 
-def test_verify_names_file_range_and_mend(
+def test_verify_names_file_range_and_fix(
     lines: JournalStream, writer: WriterId, journal: str
 ) -> None:
     path = path_of(lines, writer, 100)
@@ -373,7 +373,7 @@ def test_verify_names_file_range_and_mend(
     assert done.exit_code == 1
     assert "DAMAGED lines/r0-00000000 records [100, 200)" in done.output
     assert f"file: {lines.storage.uri(path)}" in done.output
-    assert "mend: " in done.output
+    assert "fix: " in done.output
     assert "restore the file from a copy" in done.output
     assert "4 blocks, 200 records" in done.output
     assert "1 DAMAGED" in done.output

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat, commit_consumer, consumers
+from penstock.journal.retention.registration import register_consumer
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.journal.helpers import write_blocks
 
 run = Commands("journal", "consumers").run
+
+
+def ls(path: Path) -> list[str]:
+    """Return the lines that are printed, without the titles."""
+    return run("ls", str(path)).output.splitlines()[1:]
 
 
 @pytest.fixture
@@ -28,10 +39,47 @@ def stream(tmp_path: Path) -> JournalStream:
 def test_ls(stream: JournalStream, tmp_path: Path) -> None:
     rows = run("ls", str(tmp_path)).output.splitlines()
     assert rows == [
-        "stream  consumer  records behind",
-        "clicks  job                    2",
-        "clicks  query                  1",
+        "stream  consumer  records behind  last commit  process  location",
+        "clicks  job                    2  -            -        -",
+        "clicks  query                  1  -            -        -",
     ]
+
+
+def test_ls_tells_a_consumer_s_program(stream: JournalStream, tmp_path: Path) -> None:
+    """Its checkpoint location, the process that last wrote, and when it last committed."""
+    here = socket.gethostname()
+    program = register_consumer(stream, "program", "me", location="file:///data/report")
+    register_consumer(stream, "idle", "you", location="s3://bucket/other").commit({})
+    path = "clicks/consumers/idle.json"
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    now_ms = time.time_ns() // 1_000_000
+    for pid, host, age_s, told in [
+        (process.pid, here, 1, f"just now {process.pid} on {here} (ended)"),
+        (4711, "away", 7300, "2 h ago 4711 on away"),
+        (4711, "away", 3 * 86_400 + 5, "3 days ago 4711 on away"),
+    ]:
+        fields = json.loads(stream.storage.read(path))
+        fields["program"] |= {"pid": pid, "host": host, "committed_ms": now_ms - age_s * 1000}
+        stream.storage.create(path, json.dumps(fields).encode(), overwrite=True)
+        rows = {row.split()[1]: " ".join(row.split()) for row in ls(tmp_path)}
+        assert rows["idle"] == f"clicks idle 2 {told} s3://bucket/other"
+        assert rows["program"] == (
+            f"clicks program 2 none yet {os.getpid()} on {here} file:///data/report"
+        )
+    program.commit({})
+    (row,) = (" ".join(row.split()) for row in ls(tmp_path) if "program" in row)
+    assert f"just now {os.getpid()} on {here}" in row
+
+
+@pytest.mark.parametrize("program", [None, 7, {}, {"location": "l"}, {"location": "l", "pid": "x"}])
+def test_files_that_tell_no_program_are_listed(
+    stream: JournalStream, tmp_path: Path, program: object
+) -> None:
+    fields = {"offsets": {}, "owner": "me", "program": program}
+    path = "clicks/consumers/old.json"
+    stream.storage.create(path, json.dumps(fields).encode())
+    assert "clicks  old                    2  -            -        -" in ls(tmp_path)
 
 
 def test_ls_of_none(tmp_path: Path) -> None:

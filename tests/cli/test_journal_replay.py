@@ -13,7 +13,7 @@ from penstock.journal.bad_records.dead_letters import (
     DeadLetter,
     collect,
     create_dead_letters,
-    record_finding,
+    stage_dead_letters,
 )
 from penstock.model import OffsetRange
 from penstock.storage import open_storage
@@ -40,7 +40,7 @@ def dead(stream: JournalStream) -> JournalStream:
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     for at, error in enumerate(["ValueError", "KeyError", "ValueError"]):
         letter = DeadLetter(f"raw {at}".encode(), error, "bad", WRITER, at, now, 1)
-        record_finding(dead, OffsetRange(WRITER, at, at + 1), [letter])
+        stage_dead_letters(dead, OffsetRange(WRITER, at, at + 1), [letter])
         if at == 0:
             collect(stream, dead)
     return dead

@@ -16,8 +16,8 @@ from penstock.rate import (
     EndedBatch,
     KeptRates,
     RateDecision,
-    RateOrder,
-    RateOrders,
+    RateOverride,
+    RateOverrides,
     encode_rates,
 )
 from penstock.storage import open_storage
@@ -53,8 +53,8 @@ def location(tmp_path: Path) -> str:
     return folder
 
 
-def orders(location: str) -> RateOrders:
-    return RateOrders(open_storage(location))
+def overrides(location: str) -> RateOverrides:
+    return RateOverrides(open_storage(location))
 
 
 def test_the_last_batches_of_each_input_are_shown(location: str) -> None:
@@ -63,7 +63,7 @@ def test_the_last_batches_of_each_input_are_shown(location: str) -> None:
     assert "target 29" in shown
     assert "target 27" not in shown
     assert "and 28 before" in shown
-    assert "views (highest rate as the program says)\nno batch had a limit" in shown
+    assert "views (highest rate of the program's settings)\nno batch had a limit" in shown
 
 
 def test_json_has_every_batch(location: str) -> None:
@@ -71,7 +71,7 @@ def test_json_has_every_batch(location: str) -> None:
     (clicks,) = shown["streams"]
     assert [batch["batch_id"] for batch in clicks["batches"]] == list(range(BATCHES))
     assert clicks["batches"][3]["decision"]["why"] == "target 3"
-    assert clicks["order"] == {"max_rate": None, "paused": False}
+    assert clicks["override"] == {"max_rate": None, "paused": False}
 
 
 @pytest.mark.parametrize(("kind", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
@@ -92,25 +92,25 @@ def test_a_plot_that_cannot_be_drawn(
     assert error.hint == "pip install 'penstock[plot]'"
 
 
-def test_orders_are_for_all_inputs_or_for_one(location: str) -> None:
+def test_overrides_are_for_all_inputs_or_for_one(location: str) -> None:
     succeed("pause", "--checkpoint", location)
     succeed("set", "--checkpoint", location, "--stream", "views", "0.5")
-    assert orders(location).get("clicks") == RateOrder(paused=True)
-    assert orders(location).get("views") == RateOrder(0.5, paused=True)
+    assert overrides(location).get("clicks") == RateOverride(paused=True)
+    assert overrides(location).get("views") == RateOverride(0.5, paused=True)
     shown = succeed("--checkpoint", location)
-    assert "clicks (paused; highest rate as the program says)" in shown
-    assert "views (paused; highest rate ordered: 0.5 records/s)" in shown
+    assert "clicks (paused; highest rate of the program's settings)" in shown
+    assert "views (paused; highest rate overridden: 0.5 records/s)" in shown
     succeed("resume", "--checkpoint", location)
-    assert orders(location).get("clicks") == RateOrder()
-    assert orders(location).get("views") == RateOrder(0.5)
+    assert overrides(location).get("clicks") == RateOverride()
+    assert overrides(location).get("views") == RateOverride(0.5)
     succeed("set", "--checkpoint", location, "default")
-    assert orders(location).get("views") == RateOrder()
+    assert overrides(location).get("views") == RateOverride()
 
 
 @pytest.mark.parametrize("rate", ["0", "nan", "inf", "fast"])
 def test_a_rate_that_is_none_is_refused(location: str, rate: str) -> None:
     assert isinstance(fail("set", "--checkpoint", location, rate), ConfigError)
-    assert orders(location).get("clicks") == RateOrder()
+    assert overrides(location).get("clicks") == RateOverride()
 
 
 def test_an_unknown_input_is_refused(location: str) -> None:
@@ -125,7 +125,7 @@ def test_what_is_no_checkpoint_location_is_refused_and_not_touched(
     error = fail(*command, "--checkpoint", str(tmp_path / "nowhere"))
     assert "there is no folder" in str(error)
     error = fail(*command, "--checkpoint", str(tmp_path))
-    assert "no checkpoint location" in str(error)
+    assert "not a checkpoint location" in str(error)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -133,7 +133,7 @@ def test_the_checkpoint_location_has_to_be_given() -> None:
     assert "--checkpoint" in run().output
 
 
-def test_a_damaged_order_is_named(location: str) -> None:
+def test_a_damaged_override_is_named(location: str) -> None:
     path = Path(location, "rate", "clicks.json")
     path.parent.mkdir()
     path.write_text("{")

@@ -21,6 +21,7 @@ from tests.cli.commands import Commands
 from tests.journal.helpers import write_blocks
 
 READING = {
+    "checkpoint inspect": ["{}"],
     "journal ls": ["{}"],
     "journal cat": ["{}", "clicks"],
     "journal verify": ["{}"],
@@ -107,6 +108,25 @@ def test_a_journal_is_read_beside_state_that_is_closed(
     monkeypatch.setattr(MemoryFileSystem, "info", closed)
 
     Commands(*command.split()).succeed(*(each.format(location) for each in READING[command]))
+
+
+@pytest.mark.parametrize("command", ["journal ls", "journal verify", "journal consumers ls"])
+def test_nothing_is_opened_in_a_location_without_a_journal(
+    monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    url = f"memory://{uuid.uuid4().hex}/location"
+    with CheckpointLocation(url) as place:
+        place.plan(0, OffsetSeq(1_000_000, sources=('{"files":{}}',)))
+    info = MemoryFileSystem.info
+
+    def closed(files: MemoryFileSystem, path: str, **options: object) -> object:
+        if path.rstrip("/").endswith("stream.json"):
+            raise PermissionError("Access Denied")
+        return info(files, path, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "info", closed)
+
+    Commands(*command.split()).succeed(url)
 
 
 def test_a_file_given_as_the_journal_is_told(tmp_path: Path) -> None:

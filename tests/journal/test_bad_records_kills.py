@@ -23,10 +23,10 @@ from penstock.journal.bad_records.dead_letters import (
     collect,
     create_dead_letters,
     open_dead_letters,
-    record_finding,
+    stage_dead_letters,
 )
 from penstock.journal.bad_records.replay import letters_to_replay, replay
-from penstock.journal.losses.ledger import read_losses
+from penstock.journal.losses.loss_log import read_losses
 from penstock.journal.losses.skip import skip
 from penstock.model import OffsetRange
 from penstock.storage import open_storage
@@ -56,7 +56,7 @@ def prepare(place: Path) -> None:
 def find(dead: JournalStream, *offsets: int, attempts: int = 1) -> None:
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     letters = [DeadLetter(b"raw", "E", "bad", WRITER, at, now, attempts) for at in offsets]
-    record_finding(dead, OffsetRange(WRITER, min(offsets), max(offsets) + 1), letters)
+    stage_dead_letters(dead, OffsetRange(WRITER, min(offsets), max(offsets) + 1), letters)
 
 
 def streams(place: str | Path) -> tuple[JournalStream, JournalStream]:

@@ -1,4 +1,4 @@
-"""Findings and how they become dead letters: once each, whoever collects, and however often."""
+"""Staged files and how they become dead letters: once each, whoever collects, and however often."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from penstock.journal.bad_records.dead_letters import (
     dead_letter_stream,
     last_writer,
     open_dead_letters,
-    pending_findings,
-    record_finding,
     source_stream,
+    stage_dead_letters,
+    staged_files,
 )
 from penstock.journal.epochs import publish_seal
 from penstock.model import OffsetRange
@@ -43,14 +43,14 @@ def letter(offset: int) -> DeadLetter:
 
 def find(dead: JournalStream, start: int, *offsets: int) -> None:
     cell = OffsetRange(WRITER, start, start + 100)
-    record_finding(dead, cell, [letter(offset) for offset in offsets])
+    stage_dead_letters(dead, cell, [letter(offset) for offset in offsets])
 
 
 def offsets(dead: JournalStream) -> list[int]:
     return [found["offset"] for found in read_all(dead)]
 
 
-def test_findings_become_one_block(stream: JournalStream, dead: JournalStream) -> None:
+def test_staged_files_become_one_block(stream: JournalStream, dead: JournalStream) -> None:
     find(dead, 0, 3, 7)
     find(dead, 100, 150)
     assert offsets(dead) == []
@@ -83,7 +83,7 @@ def test_what_another_parser_refuses_is_not_hidden(
     assert offsets(dead) == [3, 5]
 
 
-def test_a_buried_finding_keeps_its_name_until_its_records_are_retired(
+def test_a_emptied_file_keeps_its_name_until_its_records_are_retired(
     stream: JournalStream, dead: JournalStream, storage: Storage
 ) -> None:
     find(dead, 0, 3)
@@ -162,15 +162,15 @@ def _fail_at(step: int) -> Callable[[Operation], None]:
     return fail
 
 
-def test_a_damaged_finding_is_named_and_nothing_is_lost(
+def test_a_damaged_staged_file_is_named_and_nothing_is_lost(
     stream: JournalStream, dead: JournalStream, storage: Storage
 ) -> None:
     find(dead, 0, 3)
-    (name,) = pending_findings(dead)
+    (name,) = staged_files(dead)
     path = f"lines-dead/findings/{name}"
     sound = storage.read(path)
     storage.create(path, sound[:-9], overwrite=True)
-    with pytest.raises(DamagedBlockError, match="deleting it gives its dead letters up"):
+    with pytest.raises(DamagedBlockError, match="deleting it discards its dead letters"):
         collect(stream, dead)
     storage.create(path, sound, overwrite=True)
     assert collect(stream, dead) == 1

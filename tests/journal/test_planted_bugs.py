@@ -41,6 +41,7 @@ from penstock.journal.retention import registration, retirement, retirer, shorte
 from penstock.journal.retention.consumer_files import ConsumerEntry
 from penstock.journal.retention.retirement import Doomed
 from penstock.journal.retention.retirer import Retirer
+from penstock.journal.scan import WriterScan
 from penstock.journal.store import Store
 from penstock.journal.writer import publisher
 from penstock.journal.writer.buffer import StoreBuffer
@@ -412,12 +413,13 @@ def let_go_of_a_writer_once_it_is_sealed(patch: Patch) -> None:
 
 @caught_by(the_model)
 def look_only_once_at_each_writer(patch: Patch) -> None:
-    look = StreamProgress._newest
+    scan = StreamProgress._scan
 
-    def once(self: StreamProgress, writer: WriterId) -> BlockFooter | None:
-        return self._seen.get(writer) or look(self, writer)
+    def once(self: StreamProgress, writer: WriterId) -> WriterScan:
+        seen = self.scan.writers.get(str(writer)) if self.scan else None
+        return seen if seen and seen.newest else scan(self, writer)
 
-    patch.setattr(StreamProgress, "_newest", once)
+    patch.setattr(StreamProgress, "_scan", once)
 
 
 @caught_by(alone(test_offsets.test_a_journal_that_is_behind_the_offsets_is_refused, {}))
@@ -532,9 +534,9 @@ def with_dead_letters(test: Callable[..., Any]) -> Check:
 @caught_by(
     with_dead_letters(test_replay.test_two_programs_leave_a_letter_each_and_a_replay_stores_it_once)
 )
-def name_findings_alike_for_all_programs(patch: Patch) -> None:
-    name = dead_letters._finding_name
-    patch.setattr(dead_letters, "_finding_name", lambda cell, letters, _: name(cell, letters, ""))
+def name_staged_files_alike_for_all_programs(patch: Patch) -> None:
+    name = dead_letters._staged_name
+    patch.setattr(dead_letters, "_staged_name", lambda cell, letters, _: name(cell, letters, ""))
 
 
 @caught_by(

@@ -16,7 +16,7 @@ from penstock.journal.bad_records.dead_letters import (
     collect,
     create_dead_letters,
     last_writer,
-    record_finding,
+    stage_dead_letters,
 )
 from penstock.journal.bad_records.replay import EarlierAttempts, letters_to_replay, replay
 from penstock.journal.losses.skip import skip
@@ -49,7 +49,7 @@ def find(dead: JournalStream, *offsets: int, attempts: int = 1, program: str = "
         DeadLetter(f"raw {at}".encode(), "ValueError", "bad", WRITER, at, now, attempts)
         for at in offsets
     ]
-    record_finding(dead, OffsetRange(WRITER, min(offsets), max(offsets) + 1), letters, program)
+    stage_dead_letters(dead, OffsetRange(WRITER, min(offsets), max(offsets) + 1), letters, program)
 
 
 def replayed(stream: JournalStream) -> list[str]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
+
 import pytest
 
 from penstock.errors import FencedError, LogFormatError, MissingBlockError, StorageError
@@ -13,17 +18,30 @@ from penstock.journal import (
     advance,
     commit_consumer,
     consumers,
+    ranges_between,
     read_records,
+    register_consumer,
     remove_consumer,
     retire,
+    verify_stream,
 )
 from penstock.journal.layout import WriterId
+from penstock.journal.retention.retirer import Retirer
 from penstock.model import OffsetRange
 from penstock.storage import Storage
+from penstock.storage.local import LocalStorage
+from penstock.storage.syscalls import Syscalls
 from penstock.testing import FaultyStorage
-from tests.journal.helpers import PATIENT, memory_stream, read_all, write_blocks
+from tests.journal.helpers import PATIENT, memory_stream, path_of, read_all, write_blocks
 
 BLOCKS = [["a", "b"], ["c"], ["d", "e", "f"], ["g"]]  # at 0, 2, 3, 6
+
+
+def read_on(stream: JournalStream, consumer: str) -> list[str]:
+    """Return what a consumer has yet to read."""
+    begin = consumers(stream)[consumer]
+    end = advance(begin, StreamProgress(stream).ends(begin))
+    return list(read_records(stream, ranges_between(begin, end)))
 
 
 def starts(stream: JournalStream, writer: WriterId) -> list[int]:
@@ -124,14 +142,100 @@ def test_reading_what_was_retired_fails() -> None:
         list(read_records(stream, [OffsetRange(str(writer), 2, 7)]))
 
 
-def test_a_crash_between_two_deletions_leaves_a_readable_rest(storage: Storage) -> None:
-    faulty = FaultyStorage(storage)
-    stream = JournalStream.create(faulty, "lines", RecordFormat("string"))
+class LeavesSome(FaultyStorage):
+    """A store of which a deletion of many is cut off when all but these are gone."""
+
+    left: Collection[str] = ()
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        super().delete_all([path for path in paths if path not in self.left])
+        if self.left:
+            raise StorageError("cut off")
+
+
+@pytest.mark.parametrize("left", list(itertools.product([False, True], repeat=3)))
+@pytest.mark.parametrize("by", ["a program", "a program, removed", "a tool"])
+def test_whatever_a_retirement_leaves_is_readable_sound_and_deleted_by_the_next(
+    left: tuple[bool, ...], by: str
+) -> None:
+    storage = LeavesSome(memory_stream().storage)
+    stream = JournalStream.create(storage, "lines", RecordFormat("string"))
+    writer = write_blocks(stream, BLOCKS)
+    program = register_consumer(stream, "program", "p")
+    commit_consumer(stream, "plain", {str(writer): 6})
+    stay = list(itertools.compress((0, 2, 3), left))
+    storage.left = [path_of(stream, writer, start) for start in stay]
+    with pytest.raises(StorageError) if any(left) else nullcontext():
+        if by == "a tool":
+            program.commit({str(writer): 6})
+            retire(stream)
+        else:
+            Retirer(program).commit({str(writer): 6}, [writer])
+    storage.left = ()
+    assert starts(stream, writer) == [*stay, 6, 7]
+    if by == "a program, removed":
+        remove_consumer(stream, "program")
+        program = register_consumer(stream, "program", "p")
+
+    assert not [verdict for verdict in verify_stream(stream) if verdict.error]
+    assert read_on(stream, "plain") == list("g")
+    new = register_consumer(stream, "new", "n").begin
+    read = list(read_records(stream, ranges_between(new, {str(writer): 7})))
+    assert read == list("abcdefg")[new[str(writer)] :]
+    remove_consumer(stream, "new")
+
+    if by == "a tool":
+        retire(stream)
+    else:
+        Retirer(program).commit({str(writer): 6}, [writer])
+    assert starts(stream, writer) == [6, 7]
+
+
+@pytest.mark.parametrize("hole", [[0], [2], [3], [0, 3], [2, 3], [0, 2]])
+def test_a_new_consumer_begins_behind_holes_that_all_others_are_past(hole: list[int]) -> None:
+    """Also where nothing is announced any more."""
+    stream = memory_stream()
     writer = write_blocks(stream, BLOCKS)
     commit_consumer(stream, "job", {str(writer): 6})
-    faulty.fail("delete", nth=2)
+    for start in hole:
+        stream.storage.delete(path_of(stream, writer, start))
+    assert not [verdict for verdict in verify_stream(stream) if verdict.error]
+    begin = register_consumer(stream, "new", "n").begin
+    assert begin == {str(writer): {0: 2, 2: 3, 3: 6}[hole[-1]]}
+    read = list(read_records(stream, ranges_between(begin, {str(writer): 7})))
+    assert read == list("abcdefg")[begin[str(writer)] :]
+
+
+def test_a_hole_that_a_consumer_has_yet_to_read_is_damage_for_a_new_one_too() -> None:
+    stream = memory_stream()
+    writer = write_blocks(stream, BLOCKS)
+    commit_consumer(stream, "job", {str(writer): 2})
+    stream.storage.delete(path_of(stream, writer, 3))
+    begin = register_consumer(stream, "new", "n").begin
+    assert begin == {str(writer): 0}
+    with pytest.raises(MissingBlockError, match=r"\[3, 6\) are not in the journal"):
+        list(read_records(stream, ranges_between(begin, {str(writer): 7})))
+    (hole,) = [verdict for verdict in verify_stream(stream) if verdict.error]
+    assert hole.unreadable == OffsetRange(str(writer), 3, 6)
+
+
+class KeepsOneBlock(Syscalls):
+    """Cannot unlink the block at 2."""
+
+    def unlink(self, path: str) -> None:
+        if path.endswith(f"{2:020d}.parquet"):
+            raise OSError(errno.EIO, "cut off")
+        super().unlink(path)
+
+
+def test_local_files_are_deleted_in_order(storage: Storage) -> None:
+    """So a kill between two deletions leaves no hole there."""
+    stream = JournalStream.create(storage, "lines", RecordFormat("string"))
+    writer = write_blocks(stream, BLOCKS)
+    commit_consumer(stream, "job", {str(writer): 6})
+    broken = LocalStorage(storage.url.removeprefix("file://"), syscalls=KeepsOneBlock())
     with pytest.raises(StorageError):
-        retire(stream)
+        retire(JournalStream(broken, "lines", stream.format))
     assert starts(stream, writer) == [2, 3, 6, 7]
     assert list(read_records(stream, [OffsetRange(str(writer), 2, 7)])) == list("cdefg")
     assert retire(stream) == 2

@@ -470,7 +470,7 @@ def test_a_store_that_may_not_wait_raises_and_what_is_held_is_sealed() -> None:
 
     waiting = threading.Thread(target=store)
     waiting.start()
-    member.writer.let_wait(False)
+    member.writer.set_blocking(False)
     waiting.join(20)
     assert [type(e) for e in raised] == [JournalFullError]
     member.writer.close()
@@ -594,7 +594,7 @@ def test_many_threads_together_keep_to_the_bound() -> None:
         if round_ % 10 == 9:
             commit_all(stream)
     for writer in writers:
-        writer.let_wait(False)
+        writer.set_blocking(False)
     assert eventually(lambda: not any(thread.is_alive() for thread in threads))
     for writer in writers:
         writer.close()
@@ -605,7 +605,7 @@ def test_a_full_buffer_is_waited_for_also_when_room_is_not() -> None:
     """Without bounds there is nothing that a stop could have to wait for."""
     stream = memory_stream()
     writer = JournalWriter(stream, "r0", max_buffered_bytes=1000)
-    writer.let_wait(False)
+    writer.set_blocking(False)
     for n in range(50):
         writer.append(f"{n:0900d}")
     writer.close()

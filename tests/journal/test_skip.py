@@ -32,7 +32,7 @@ from penstock.journal import (
 )
 from penstock.journal.epochs import claim_writer
 from penstock.journal.layout import WriterId, claim_path
-from penstock.journal.losses.ledger import lost_ranges, read_losses, without_lost
+from penstock.journal.losses.loss_log import lost_ranges, read_losses, without_lost
 from penstock.journal.losses.skip import skip
 from penstock.journal.reader import with_command
 from penstock.model import OffsetRange

@@ -20,8 +20,8 @@ from penstock.journal import (
 from penstock.journal.bad_records.dead_letters import (
     DeadLetter,
     create_dead_letters,
-    pending_findings,
-    record_finding,
+    stage_dead_letters,
+    staged_files,
 )
 from penstock.journal.layout import WriterId
 from penstock.journal.losses.skip import skip
@@ -155,14 +155,14 @@ def test_damaged_files_beside_the_blocks_are_found(
     assert error.path == storage.uri(f"{stream.name}/{path}")
 
 
-def test_a_damaged_finding_of_dead_letters_is_found(
+def test_a_damaged_staged_file_of_dead_letters_is_found(
     stream: JournalStream, storage: Storage, writer: WriterId
 ) -> None:
     dead = create_dead_letters(stream)
     letter = DeadLetter(b"b", "ValueError", "no", str(writer), 1, datetime.now(timezone.utc), 1)
-    record_finding(dead, OffsetRange(str(writer), 0, 4), [letter])
+    stage_dead_letters(dead, OffsetRange(str(writer), 0, 4), [letter])
     assert list(verify_files(dead)) == []
-    path = f"{dead.name}/findings/{pending_findings(dead)[0]}"
+    path = f"{dead.name}/findings/{staged_files(dead)[0]}"
     rewrite(storage, path, storage.read(path)[:-1])
     (error,) = verify_files(dead)
     assert error.path == storage.uri(path)

@@ -339,7 +339,7 @@ def test_nothing_is_acked_past_a_failed_publish(
     assert read_all(faulty_stream) == [*durable, "next"]
 
 
-def test_a_failure_names_the_block_and_the_mend(
+def test_a_failure_names_the_block_and_the_fix(
     faulty_stream: JournalStream, faulty: FaultyStorage
 ) -> None:
     writer = JournalWriter(faulty_stream, "r0", policy=PATIENT)

@@ -1,4 +1,4 @@
-"""One input's rate: settings, orders and back pressure together, and what receivers get of it."""
+"""One input's rate: settings, overrides and back pressure combined, and the receivers' share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.rate import (
     RateController,
     RateEstimator,
     RateLimiter,
-    RateOrder,
+    RateOverride,
     ReceiveLimit,
 )
 from penstock.rate.receive_rate import receive_rate
@@ -57,19 +57,21 @@ def test_back_pressure_moves_the_limit_of_batches_and_receivers() -> None:
 
 
 @pytest.mark.parametrize("controlled", [True, False])
-def test_an_order_goes_before_the_settings_and_its_end_brings_them_back(controlled: bool) -> None:
+def test_an_override_goes_before_the_settings_and_its_end_brings_them_back(
+    controlled: bool,
+) -> None:
     settings = RateSettings(max_rate=100.0)
     rate = with_controller(settings) if controlled else InputRate(INTERVAL_MS, settings, None)
     rate.on_batch_completed(1000, 40, 100, 0)
     assert rate.rate == 100.0
-    rate.follow(RateOrder(max_rate=200.0))
+    rate.follow(RateOverride(max_rate=200.0))
     assert rate.rate == 200.0
-    rate.follow(RateOrder(max_rate=20.0, paused=True))
+    rate.follow(RateOverride(max_rate=20.0, paused=True))
     assert rate.receive_limit() == ReceiveLimit(20.0, paused=True)
     decision = rate.on_batch_completed(2000, 40, 100, 0)
     assert decision is not None
     assert (decision.rate, decision.why) == (20.0, "paused")
-    rate.follow(RateOrder())
+    rate.follow(RateOverride())
     assert rate.rate == 100.0
 
 

@@ -95,7 +95,7 @@ def first_error(port: int, **options: Any) -> ReceiverError:
         ("3.1.1", [CONNACK_3, SUBACK_3 + b"\x36\x04\x00\x01tx"], "malformed MQTT", "MQTT broker"),
     ],
 )
-def test_each_answer_is_named_with_what_mends_it(
+def test_each_answer_is_named_with_what_fixes_it(
     version: str, answers: list[bytes], reason: str, hint: str
 ) -> None:
     with scripted(*answers) as port:

@@ -542,8 +542,8 @@ class TestTrouble:
         with host.run(tail(broken, fine)):
             host.wait_until(lambda: bool(host.stores and host.errors))
             broken.unlink()
-            append(broken, "mended")
-            assert host.wait_for_records(2) == ["fine", "mended"]
+            append(broken, "fixed")
+            assert host.wait_for_records(2) == ["fine", "fixed"]
         assert [f"cannot follow {broken}" in report.message for report in host.errors] == [True]
 
     def test_a_directory_is_not_a_log(self, tmp_path: Path) -> None:
@@ -563,8 +563,8 @@ class TestTrouble:
         assert isinstance(host.errors[1].error, ReceiverError)
         assert str(long) in host.errors[1].message
         assert "max_line_bytes" in host.errors[1].message
-        mended = run_until(tail(long, fine), 2, host.last_position())
-        assert mended.records == ["x" * 11, "after"]
+        fixed = run_until(tail(long, fine), 2, host.last_position())
+        assert fixed.records == ["x" * 11, "after"]
 
     def test_a_fenced_store_ends_the_thread_without_a_restart(self, tmp_path: Path) -> None:
         log = tmp_path / "app.log"

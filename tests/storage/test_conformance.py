@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -168,6 +169,22 @@ def test_find_gives_the_files_at_any_depth(storage: Storage) -> None:
     assert list(storage.find("a")) == []
     storage.delete("b/sub/x")
     assert list(storage.find("b/sub")) == []
+
+
+def test_walk_gives_the_files_at_any_depth_with_their_sizes(storage: Storage) -> None:
+    before_ms = time.time() * 1000
+    for size, path in enumerate(("b/2", "b/10", "a", "b/sub/x", "bc")):
+        storage.create(path, bytes(size))
+
+    found = storage.walk()
+
+    sizes = [(each.path, each.size) for each in found]
+    assert sizes == [("a", 2), ("b/10", 1), ("b/2", 0), ("b/sub/x", 3), ("bc", 4)]
+    times_ms = [each.modified_ms for each in found if each.modified_ms is not None]
+    assert all(abs(time_ms - before_ms) < 3_600_000 for time_ms in times_ms)
+    assert [each.path for each in storage.walk("b")] == ["b/10", "b/2", "b/sub/x"]
+    assert list(storage.walk("nowhere")) == []
+    assert list(storage.walk("a")) == []
 
 
 def test_list_is_never_stale(storage: Storage) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from penstock.errors import ConfigError
-from penstock.storage import open_storage
+from penstock.errors import ConfigError, StorageError
+from penstock.storage import Storage, open_storage
 
 pytest.importorskip("s3fs", reason="s3fs is not installed: S3 is not tried")
 pytest.importorskip("moto", reason="moto[server] is not installed: S3 is not tried")
@@ -27,3 +31,67 @@ def test_a_missing_bucket_is_refused(s3_bucket: str) -> None:
         ConfigError, match=r"cannot be written.*The specified bucket does not exist"
     ):
         open_storage(f"{s3_bucket}-that-is-not-there/x")
+
+
+@contextmanager
+def requests_of(storage: Storage) -> Iterator[list[str]]:
+    """Collect the requests that a storage sends meanwhile, by S3's names for them."""
+    sent: list[str] = []
+
+    def note(event_name: str, **details: Any) -> None:
+        sent.append(event_name.rpartition(".")[2])
+
+    events = storage._files.s3.meta.events  # type: ignore[attr-defined]
+    events.register("before-send.s3", note)
+    yield sent
+    events.unregister("before-send.s3", note)
+
+
+@pytest.mark.parametrize(
+    ("operation", "request_name"),
+    [
+        (lambda storage: storage.create("folder/new", b"x"), "PutObject"),
+        (lambda storage: storage.create("folder/a", b"x", overwrite=True), "PutObject"),
+        (lambda storage: storage.read("folder/a"), "GetObject"),
+        (lambda storage: storage.read("folder/a", 1, 3), "GetObject"),
+        (lambda storage: storage.list("folder"), "ListObjectsV2"),
+        (lambda storage: storage.delete("folder/a"), "DeleteObject"),
+        (lambda storage: storage.delete_all(["folder/a", "folder/b", "gone"]), "DeleteObjects"),
+    ],
+)
+def test_an_operation_is_one_request(
+    s3_bucket: str, operation: Callable[[Storage], None], request_name: str
+) -> None:
+    storage = open_storage(f"{s3_bucket}/{uuid.uuid4().hex}")
+    for name in "ab":
+        storage.create(f"folder/{name}", b"abcd")
+    with requests_of(storage) as sent:
+        operation(storage)
+    assert sent == [request_name]
+
+
+def test_a_bulk_delete_says_what_stays_and_can_be_repeated(s3_bucket: str) -> None:
+    """The driver alone would drop S3's answer for single objects."""
+    boto3 = pytest.importorskip("boto3")
+    root = uuid.uuid4().hex
+    storage = open_storage(f"{s3_bucket}/{root}")
+    paths = [f"folder/{number}" for number in range(4)]
+    for path in paths:
+        storage.create(path, b"x")
+    kept = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:DeleteObject",
+        "Resource": [f"arn:aws:s3:::bucket/{root}/{path}" for path in paths[1:3]],
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [kept]})
+    client = boto3.client("s3")
+    client.put_bucket_policy(Bucket="bucket", Policy=policy)
+    try:
+        with pytest.raises(StorageError, match=rf"2 of 4 objects stay.*{root}/folder/1.*AccessDen"):
+            storage.delete_all(paths)
+    finally:
+        client.delete_bucket_policy(Bucket="bucket")
+    assert [entry.name for entry in storage.list("folder")] == ["1", "2"]
+    storage.delete_all(paths)
+    assert storage.list("folder") == []

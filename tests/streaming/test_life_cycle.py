@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from datetime import datetime
 from pathlib import Path
@@ -38,7 +39,7 @@ def test_wrong_batch_duration(sc: SparkContext, seconds: Any) -> None:
         StreamingContext(sc, seconds)
 
 
-def test_nothing_to_execute_can_still_be_mended(ssc: StreamingContext) -> None:
+def test_nothing_to_execute_can_still_be_fixed(ssc: StreamingContext) -> None:
     source = ssc.queueStream([[1]])
     with pytest.raises(StreamingError, match="No output operations registered"):
         ssc.start()
@@ -348,3 +349,24 @@ def test_late_ticks_of_a_queue_of_one_rdd_each_are_kept(
     go_on.set()
     stepper.wait_completed(3)
     assert seen == [[1], [2], [3]]
+
+
+def test_late_batches_are_told_in_words(
+    ssc: StreamingContext, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not at the start, when Spark's workers start, too."""
+    release = threading.Event()
+    ssc.queueStream([[1]]).foreachRDD(lambda rdd: release.wait(60))
+    begun_ms = clock.time_ms()
+    ssc.start()
+
+    def told() -> bool:
+        clock.advance(1000)
+        return "The next batch has waited" in caplog.text
+
+    assert eventually(told)
+    release.set()
+    assert clock.time_ms() > begun_ms + 30_000
+    (said,) = (each for each in caplog.messages if each.startswith("The next batch has waited"))
+    assert re.search(r"for \d+\.\d s, since 1970-01-01T00:\d\d:\d\d\.\d{3}Z: the batches bef", said)
+    assert "take longer than the batch interval of 1 s" in said

@@ -1,4 +1,4 @@
-"""Rate limits in the engine, on Spark: batches are cut, receivers held, rates kept and ordered."""
+"""Rate limits in the engine, on Spark: cut batches, receive limits, kept and overridden rates."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from penstock.rate import (
     RATES_KEY,
     RateController,
     RateEstimator,
-    RateOrder,
-    RateOrders,
+    RateOverride,
+    RateOverrides,
     decode_rates,
 )
 from penstock.receivers import Command, Receiver, SocketReceiver, TailReceiver
@@ -301,10 +301,10 @@ def test_a_rate_set_before_the_start_is_that_inputs_own(program: Program) -> Non
     program.define = define_with_rate  # type: ignore[method-assign]
     with program.running({"spark.streaming.receiver.maxRate": "5"}) as stepper:
         assert sizes(stepper.step(2)) == [3, 3]
-    assert RateOrders(open_storage(program.root / "checkpoint")).get("numbers") == RateOrder()
+    assert RateOverrides(open_storage(program.root / "checkpoint")).get("numbers") == RateOverride()
 
 
-def test_orders_while_it_runs_act_at_once_and_survive_a_restart(program: Program) -> None:
+def test_overrides_while_it_runs_act_at_once_and_survive_a_restart(program: Program) -> None:
     written = program.write(100)
     with program.running({}) as stepper:
         program.wait_durable(100)
@@ -325,8 +325,8 @@ def test_orders_while_it_runs_act_at_once_and_survive_a_restart(program: Program
     assert program.records == written
 
 
-def test_orders_from_outside_act_within_a_poll(program: Program) -> None:
-    def order(*arguments: str) -> str:
+def test_overrides_from_outside_act_within_a_poll(program: Program) -> None:
+    def command(*arguments: str) -> str:
         place = ["--checkpoint", str(program.root / "checkpoint")]
         done = CliRunner().invoke(app, ["rate", *arguments, *place], env={"COLUMNS": "120"})
         assert done.exception is None, done.exception
@@ -335,16 +335,16 @@ def test_orders_from_outside_act_within_a_poll(program: Program) -> None:
     program.write(100)
     with program.running(BACKPRESSURE) as stepper:
         program.wait_durable(100)
-        order("set", "6")
+        command("set", "6")
         assert eventually(lambda: program.receiver_command().rate == 6.0)
         assert sizes(stepper.step(1)) == [6]
-        order("pause")
+        command("pause")
         assert eventually(lambda: program.receiver_command().paused)
         assert sizes(stepper.step(1)) == [0]
-        assert "as told" in order()
+        assert "as told" in command()
 
 
-def test_an_order_that_is_damaged_stops_a_start_and_not_a_run(
+def test_an_override_that_is_damaged_stops_a_start_and_not_a_run(
     program: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
     program.write(10)
@@ -370,11 +370,11 @@ def test_wrong_rates_are_refused(program: Program, rate: float) -> None:
 def test_limits_for_what_takes_none_are_refused(program: Program) -> None:
     program.make({})
     queue = program.ssc.queueStream([[1]])
-    with pytest.raises(StreamingError, match="takes a rate limit"):
+    with pytest.raises(StreamingError, match="supports a rate limit"):
         program.ssc.setMaxRate(queue, 5)  # type: ignore[arg-type]
     with pytest.raises(StreamingError, match="'other' is no input"):
         program.ssc.setMaxRate("other", 5)
-    with pytest.raises(StreamingError, match="does not run"):
+    with pytest.raises(StreamingError, match="is not running"):
         program.ssc.pause("numbers")
 
 
@@ -418,7 +418,7 @@ def test_a_queue_is_paused_but_not_cut(program: Program) -> None:
         stepper.step(1)
         program.ssc.resume("queue-0")
         stepper.step(1)
-        with pytest.raises(StreamingError, match="takes a rate limit"):
+        with pytest.raises(StreamingError, match="supports a rate limit"):
             program.ssc.setMaxRate("queue-0", 5)
     assert program.records == [1, 2, 3, 1, 2, 3]
 

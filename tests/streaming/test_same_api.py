@@ -13,11 +13,12 @@ import pytest
 import penstock.streaming
 
 DIFFERENCES = {
-    "StreamingContext(jssc=)": "there is no JVM StreamingContext behind it",
+    "StreamingContext(jssc=)": "not available: no JVM StreamingContext exists",
     "DStream(jdstream, ssc, jrdd_deserializer)": (
-        "nor a JVM DStream: streams come from a context's methods and from other streams"
+        "not available: no JVM DStream exists; "
+        "streams come from a context's methods and from other streams"
     ),
-    "StreamingListener.Java": "nor a JVM listener",
+    "StreamingListener.Java": "not available: no JVM listener exists",
     "StreamingListener.onBatchStarted(batchSubmitted)": "the parameter is called `batchStarted`",
 }
 """What is missing or otherwise on purpose; docs/migrating.md has the same table."""

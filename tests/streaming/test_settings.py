@@ -154,6 +154,13 @@ def test_settings_of_sparks_own_logs_are_warned_of(
     assert "writeAheadLog.rollingIntervalSecs has no effect" in caplog.text
 
 
+def test_the_setting_that_was_meant_is_named(
+    make: Callable[[str, str], StreamingContext], caplog: pytest.LogCaptureFixture
+) -> None:
+    make("spark.streaming.backpressure.enable", "true")
+    assert "enable has no effect: did you mean spark.streaming.backpressure.enabled?" in caplog.text
+
+
 def test_the_checkpoint_location_may_be_a_setting(
     make: Callable[[str, str], StreamingContext], tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""How a process ends by SIGTERM once its program is stopped, without Spark."""
+"""How a process ends by SIGTERM or SIGINT once its program is stopped, without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 PROGRAM = """
 import signal, sys, threading, time
-from penstock.streaming.context.shutdown import GracefulShutdown
+from penstock.streaming.context.shutdown import Shutdown
 
 {before}
 stopped = threading.Event()
@@ -25,7 +25,7 @@ def stop():
     hook.remove()
     print("stopped", flush=True)
 
-hook = GracefulShutdown(stop)
+hook = Shutdown(stop, graceful={graceful})
 hook.install()
 print("ready", flush=True)
 try:
@@ -38,9 +38,17 @@ SLEEP = "time.sleep(60)"
 AWAIT = "stopped.wait(); hook.leave()"
 
 
-def run(wait: str, *, before: str = "", stop: str = "", signals: int = 1) -> tuple[int, list[str]]:
-    """Run the program, send it SIGTERM once ready; return its exit code and what it printed."""
-    code = PROGRAM.format(before=before, stop=stop, wait=wait)
+def run(
+    wait: str,
+    *,
+    before: str = "",
+    stop: str = "",
+    signals: int = 1,
+    number: signal.Signals = signal.SIGTERM,
+    graceful: bool = True,
+) -> tuple[int, list[str]]:
+    """Run the program, send it signals once ready; return its exit code and what it printed."""
+    code = PROGRAM.format(before=before, stop=stop, wait=wait, graceful=graceful)
     with subprocess.Popen(
         [sys.executable, "-W", "error", "-c", code],
         stdout=subprocess.PIPE,
@@ -52,10 +60,10 @@ def run(wait: str, *, before: str = "", stop: str = "", signals: int = 1) -> tup
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         for _ in range(signals):
-            os.kill(process.pid, signal.SIGTERM)
+            os.kill(process.pid, number)
         printed = process.stdout.read().splitlines()
         watchdog.cancel()
-    lines = [line for line in printed if not line.startswith("SIGTERM: ")]
+    lines = [line for line in printed if f"{number.name}: " not in line]
     return process.returncode, lines
 
 
@@ -89,3 +97,36 @@ def test_the_interpreter_s_exit_stops_the_program() -> None:
 
 def test_a_program_that_was_stopped_is_not_stopped_again() -> None:
     assert run("hook.remove()", signals=0) == (0, ["finally", "end"])
+
+
+@pytest.mark.parametrize("wait", [SLEEP, AWAIT])
+@pytest.mark.parametrize("graceful", [True, False])
+@pytest.mark.parametrize("signals", [1, 3])
+def test_an_interrupt_ends_without_a_traceback(wait: str, graceful: bool, signals: int) -> None:
+    ended = run(wait, signals=signals, number=signal.SIGINT, graceful=graceful)
+    assert ended == (130, ["stopping", "stopped", "finally"])
+
+
+def test_an_interrupt_is_one_to_programs_that_catch_it() -> None:
+    wait = "\n    ".join(
+        ["try:", f"    {SLEEP}", "except KeyboardInterrupt:", "    print('caught')"]
+    )
+    ended = run(wait, number=signal.SIGINT, graceful=False)
+    assert ended == (0, ["stopping", "stopped", "caught", "finally", "end"])
+
+
+@pytest.mark.parametrize("handler", ["lambda *_: sys.exit(7)", "signal.SIG_IGN"])
+def test_a_program_s_own_handler_of_interrupts_stays(handler: str) -> None:
+    before = f"signal.signal(signal.SIGINT, {handler})"
+    kept = "assert signal.getsignal(signal.SIGINT) is before"
+    code, printed = run(
+        kept, before=f"{before}; before = signal.getsignal(signal.SIGINT)", signals=0
+    )
+    assert (code, printed) == (0, ["finally", "end", "stopping", "stopped"])
+
+
+def test_a_second_interrupt_ends_a_stop_that_hangs() -> None:
+    stop = "os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"
+    before = "import os; from penstock.streaming.context import shutdown; shutdown._IMPATIENT_S = 0"
+    ended = run(SLEEP, before=before, stop=stop, number=signal.SIGINT, graceful=False)
+    assert ended == (130, ["stopping"])

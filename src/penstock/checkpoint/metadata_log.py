@@ -5,7 +5,7 @@ Invariants:
 1. A batch id is written once. The exclusive create of its file decides between drivers, so the
    offset log fences a second driver also where there is no lock (see driver_lock).
 2. When ``add`` returns, the entry survives a power cut.
-3. Nothing that is damaged is skipped: it is named, with what mends it. A file is as Spark would
+3. Nothing damaged is skipped: an error names it and its fix. A file is as Spark would
    write it, to the byte, or it is damaged.
 4. ``purge`` deletes what no one reads any more (penstock.checkpoint.batch_life, invariant 5), so a
    crash while it runs may leave any of it.
@@ -40,7 +40,7 @@ T = TypeVar("T")
 class MetadataLog(ABC, Generic[T]):
     """The entries in ``folder``, by batch id. Methods list and read afresh; nothing is cached.
 
-    Files whose names are not batch ids (``5.tmp``, ``05``, ``-1``) are ignored; ``stray`` tells
+    Files whose names are not batch ids (``5.tmp``, ``05``, ``-1``) are ignored; ``orphans`` tells
     them. One instance may be used by several threads as long as only one of them purges.
     """
 
@@ -143,7 +143,7 @@ class MetadataLog(ABC, Generic[T]):
         """Remove what killed drivers left of entries that they were writing."""
         self._storage.sweep(self._folder)
 
-    def stray(self) -> tuple[str, ...]:
+    def orphans(self) -> tuple[str, ...]:
         """Return the names in the folder that are neither entries nor checksums of entries."""
         ids = self.batch_ids()
         expected = {name for i in ids for name in (str(i), sidecar_name(str(i)))}

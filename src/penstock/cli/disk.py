@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.cli.machine import Finding
+from penstock.cli.machine import CheckResult
 
 __all__ = ["check_place", "check_shared", "find_master"]
 
@@ -27,7 +27,7 @@ _NETWORK_FILE_SYSTEMS = frozenset(
 )
 
 
-def check_place(path: Path) -> list[Finding]:
+def check_place(path: Path) -> list[CheckResult]:
     """Try what penstock does with files in a folder; one that is missing is tried at its parent."""
     folder = _nearest_existing(path)
     try:
@@ -49,11 +49,11 @@ def find_master(option: str | None, environ: Mapping[str, str]) -> str | None:
     return option or environ.get("SPARK_MASTER") or _default_master(conf_folder)
 
 
-def check_shared(path: Path, master: str | None) -> Finding:
+def check_shared(path: Path, master: str | None) -> CheckResult:
     """Check that executors on other machines can see the path, as far as this machine can tell."""
     one_machine = master is None or master.startswith("local")
     file_system = _file_system_of(path)
-    return Finding(
+    return CheckResult(
         name="shared path",
         ok=one_machine or file_system in _NETWORK_FILE_SYSTEMS,
         found=f"{path} on {file_system or 'an unknown file system'}, master {master or 'not set'}",
@@ -63,8 +63,8 @@ def check_shared(path: Path, master: str | None) -> Finding:
     )
 
 
-def _writable(path: Path, folder: Path, error: OSError | None) -> Finding:
-    return Finding(
+def _writable(path: Path, folder: Path, error: OSError | None) -> CheckResult:
+    return CheckResult(
         name="writable path",
         ok=error is None,
         found=str(path) if error is None else f"{error.strerror or error}: {folder}",
@@ -73,13 +73,13 @@ def _writable(path: Path, folder: Path, error: OSError | None) -> Finding:
     )
 
 
-def _check_bulk_speed(scratch: Path) -> Finding:
+def _check_bulk_speed(scratch: Path) -> CheckResult:
     # Random, so that a file system that compresses does not look faster than it is.
     data = os.urandom(_BULK_BYTES)
     started = time.perf_counter()
     _write_durably(scratch / "bulk", data)
     mb_per_s = len(data) / 1e6 / (time.perf_counter() - started)
-    return Finding(
+    return CheckResult(
         name="write and fsync",
         ok=mb_per_s >= _BULK_WANTED_MB_PER_S,
         found=f"{mb_per_s:.0f} MB/s",
@@ -89,7 +89,7 @@ def _check_bulk_speed(scratch: Path) -> Finding:
     )
 
 
-def _check_create(scratch: Path) -> list[Finding]:
+def _check_create(scratch: Path) -> list[CheckResult]:
     try:
         times_ms = [_publish_ms(scratch, str(number)) for number in range(_CREATE_ROUNDS)]
     except OSError as error:
@@ -97,7 +97,7 @@ def _check_create(scratch: Path) -> list[Finding]:
     median_ms = statistics.median(times_ms)
     return [
         _hard_links(None),
-        Finding(
+        CheckResult(
             name="small durable file",
             ok=median_ms <= _CREATE_WANTED_MS,
             found=f"{median_ms:.1f} ms",
@@ -108,8 +108,8 @@ def _check_create(scratch: Path) -> list[Finding]:
     ]
 
 
-def _hard_links(error: OSError | None) -> Finding:
-    return Finding(
+def _hard_links(error: OSError | None) -> CheckResult:
+    return CheckResult(
         name="hard links",
         ok=error is None,
         found="yes" if error is None else f"no: {error.strerror or error}",

@@ -1,4 +1,4 @@
-"""``penstock doctor``: says what the machine lacks, and what mends it."""
+"""``penstock doctor``: reports what the machine lacks, and how to fix it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli import disk, machine
-from penstock.cli.machine import Finding
+from penstock.cli.machine import CheckResult
 from penstock.errors import ConfigError
 from penstock.storage.urls import local_root
 
@@ -33,17 +33,17 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say what this machine lacks for penstock; exit status 1 when something needed is missing."""
-    findings = _examine(_local_folder(path or tempfile.gettempdir()), master)
-    passed = all(finding.ok for finding in findings if finding.needed)
+    results = _examine(_local_folder(path or tempfile.gettempdir()), master)
+    passed = all(result.ok for result in results if result.needed)
     if as_json:
-        typer.echo(json.dumps({"ok": passed, "findings": [asdict(each) for each in findings]}))
+        typer.echo(json.dumps({"ok": passed, "findings": [asdict(each) for each in results]}))
     else:
-        _print_report(findings)
+        _print_report(results)
     if not passed:
         raise typer.Exit(1)
 
 
-def _examine(folder: Path, master: str | None) -> list[Finding]:
+def _examine(folder: Path, master: str | None) -> list[CheckResult]:
     return [
         machine.check_java(os.environ),
         machine.check_python(),
@@ -67,21 +67,21 @@ def _local_folder(path: str) -> Path:
     return Path(root)
 
 
-def _print_report(findings: Sequence[Finding]) -> None:
+def _print_report(results: Sequence[CheckResult]) -> None:
     # What is found holds brackets ("local[2]"), which are not markup.
     console = Console(markup=False, highlight=False)
     table = Table()
     for title in ("", "check", "found", "wanted"):
         table.add_column(title, overflow="fold")
-    for finding in findings:
-        table.add_row(_status(finding), finding.name, finding.found, finding.wanted)
+    for result in results:
+        table.add_row(_status(result), result.name, result.found, result.wanted)
     console.print(table)
-    for finding in findings:
-        if not finding.ok:
-            console.print(f"{finding.name}: {finding.hint}", soft_wrap=True)
+    for result in results:
+        if not result.ok:
+            console.print(f"{result.name}: {result.hint}", soft_wrap=True)
 
 
-def _status(finding: Finding) -> str:
-    if finding.ok:
+def _status(result: CheckResult) -> str:
+    if result.ok:
         return "ok"
-    return "MISSING" if finding.needed else "warning"
+    return "MISSING" if result.needed else "warning"

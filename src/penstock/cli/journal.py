@@ -9,12 +9,13 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
 from rich.filesize import decimal
 
+from penstock.cli.ages import age_in_words
 from penstock.cli.journal_facts import (
     ReceiverFacts,
     StreamFacts,
@@ -36,7 +37,7 @@ from penstock.cli.journal_replay import replay_dead_letters
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
-from penstock.journal.losses.ledger import skip_command
+from penstock.journal.losses.loss_log import skip_command
 from penstock.journal.verify import verify_files
 from penstock.model import OffsetRange
 from penstock.storage import Storage
@@ -44,7 +45,7 @@ from penstock.storage import Storage
 __all__ = ["app"]
 
 app = typer.Typer(
-    name="journal", no_args_is_help=True, help="Look at a journal, read it, verify it, mend it."
+    name="journal", no_args_is_help=True, help="Show, read, verify and repair a journal."
 )
 app.command("replay")(replay_dead_letters)
 app.command("skip")(skip_records)
@@ -182,8 +183,8 @@ def _process_note(facts: ReceiverFacts) -> str:
     if facts.status.state == "stopped":
         return ""
     if facts.has_process is None:
-        age = timedelta(seconds=max(facts.age_ms, 0) // 1000)
-        return f", {age} ago; whether it still exists is known on that host"
+        age = age_in_words(facts.status.changed_ms)
+        return f", {age}; whether it still exists is known on that host"
     return "" if facts.has_process else ", which has ended: it was killed"
 
 
@@ -275,4 +276,4 @@ def _print_verdict(journal: Storage, stream: str, verdict: Verdict) -> None:
 
 def _print_damage(what: str, error: PenstockError) -> None:
     found = "MISSING" if isinstance(error, MissingBlockError) else "DAMAGED"
-    typer.echo(f"{found} {what}\n  file: {error.path}\n  {error.message}\n  mend: {error.hint}")
+    typer.echo(f"{found} {what}\n  file: {error.path}\n  {error.message}\n  fix: {error.hint}")

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.journal_facts import look_at_stream
+from penstock.cli.ages import age_in_words
+from penstock.cli.journal_facts import ConsumerFacts, look_at_stream
 from penstock.cli.journal_places import (
     JsonOption,
     PathArgument,
@@ -27,7 +28,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="consumers", no_args_is_help=True, help="List a journal's consumers, remove one."
 )
-_COLUMNS = ("stream", "consumer", "records behind")
+_COLUMNS = ("stream", "consumer", "records behind", "last commit", "process", "location")
 
 
 @app.command("ls")
@@ -38,17 +39,31 @@ def list_consumers(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the consumers that hold blocks back, and how many records each has yet to commit."""
+    """List the consumers that hold blocks back, and how many records each has yet to commit.
+
+    Beside it stand the time of its last commit, the process that last wrote, and its program's
+    checkpoint location. Readers other than programs tell none of these.
+    """
     facts = [look_at_stream(each) for each in open_streams(open_journal(path), stream)]
     if as_json:
         listing = {each.stream: [asdict(consumer) for consumer in each.consumers] for each in facts}
         typer.echo(json.dumps(listing))
         return
-    rows = [(each.stream, one.consumer, one.lag) for each in facts for one in each.consumers]
-    for line in table_lines(_COLUMNS, rows, right=_COLUMNS[2:]) if rows else ["no consumers"]:
+    rows = [_row(each.stream, one) for each in facts for one in each.consumers]
+    for line in table_lines(_COLUMNS, rows, right=_COLUMNS[2:3]) if rows else ["no consumers"]:
         typer.echo(line)
     for damage in itertools.chain.from_iterable(each.damage for each in facts):
         typer.echo(f"DAMAGED: {damage}")
+
+
+def _row(stream: str, facts: ConsumerFacts) -> tuple[object, ...]:
+    program = facts.program
+    if program is None:
+        return (stream, facts.consumer, facts.lag, "-", "-", "-")
+    committed = "none yet" if program.committed_ms is None else age_in_words(program.committed_ms)
+    ended = " (ended)" if facts.has_process is False else ""
+    process = f"{program.pid} on {program.host}{ended}"
+    return (stream, facts.consumer, facts.lag, committed, process, program.location)
 
 
 @app.command("rm")

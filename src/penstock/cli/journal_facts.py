@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from penstock.errors import DamagedBlockError, LogFormatError
-from penstock.journal import Bounds, JournalStream, consumers
-from penstock.journal.bad_records.dead_letters import pending_findings
+from penstock.journal import Bounds, JournalStream
+from penstock.journal.bad_records.dead_letters import staged_files
 from penstock.journal.bounds.usage import read_claim
 from penstock.journal.layout import WriterId
-from penstock.journal.losses.ledger import Lost, lost_ranges, without_lost
+from penstock.journal.losses.loss_log import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
+from penstock.journal.retention.consumer_files import ConsumerEntry, Program, read_consumers
 from penstock.model import OffsetRange, Offsets
 from penstock.receivers import Status, read_status
-from penstock.receivers.control import receivers_with_status
+from penstock.receivers.control import process_exists, receivers_with_status
 
 __all__ = [
     "ConsumerFacts",
@@ -52,11 +50,17 @@ class WriterFacts:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFacts:
-    """One consumer: how many durable records it has not committed, and the offsets it has."""
+    """One consumer: how many durable records it has not committed, and the offsets it has.
+
+    ``program`` says which program last wrote that; None for plain readers, and earlier releases'.
+    ``has_process`` is that process's, as in ReceiverFacts.
+    """
 
     consumer: str
     lag: int
     offsets: Offsets
+    program: Program | None
+    has_process: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +68,11 @@ class ReceiverFacts:
     """One receiver: what it last said of itself, which a killed one cannot take back.
 
     ``has_process`` says whether the process that said it exists; None for one on another host.
-    ``age_ms`` is the time since it was said, by this host's clock.
     """
 
     receiver: str
     status: Status
     has_process: bool | None
-    age_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def look_at_stream(stream: JournalStream) -> StreamFacts:
         consumers=_look_at_consumers(stream, writers, damage),
         damage=damage,
         bounds=_bounds(stream, open_writers),
-        findings=len(pending_findings(stream)),
+        findings=len(staged_files(stream)),
     )
 
 
@@ -118,34 +120,30 @@ def _look_at_receivers(stream: JournalStream, damage: list[str]) -> list[Receive
     for receiver in receivers_with_status(stream):
         try:
             if (status := read_status(stream, receiver)) is not None:
-                age_ms = time.time_ns() // 1_000_000 - status.changed_ms
-                found.append(ReceiverFacts(receiver, status, _has_process(status), age_ms))
+                exists = process_exists(status.host, status.pid)
+                found.append(ReceiverFacts(receiver, status, exists))
         except LogFormatError as error:
             damage.append(str(error))
     return found
-
-
-def _has_process(status: Status) -> bool | None:
-    if status.host != socket.gethostname():
-        return None
-    try:
-        os.kill(status.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # another user's
-    return True
 
 
 def _look_at_consumers(
     stream: JournalStream, writers: Mapping[WriterId, WriterFacts], damage: list[str]
 ) -> list[ConsumerFacts]:
     try:
-        committed = consumers(stream)
+        entries = read_consumers(stream)
     except LogFormatError as error:
         damage.append(str(error))
         return []
-    return [ConsumerFacts(name, _lag(writers, each), each) for name, each in committed.items()]
+    return [_look_at_consumer(name, writers, entry) for name, entry in entries.items()]
+
+
+def _look_at_consumer(
+    name: str, writers: Mapping[WriterId, WriterFacts], entry: ConsumerEntry
+) -> ConsumerFacts:
+    program = entry.program
+    exists = None if program is None else process_exists(program.host, program.pid)
+    return ConsumerFacts(name, _lag(writers, entry.offsets), entry.offsets, program, exists)
 
 
 def _bounds(stream: JournalStream, open_writers: list[WriterId]) -> Bounds | None:

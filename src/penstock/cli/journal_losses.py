@@ -12,7 +12,7 @@ import typer
 from penstock.cli.journal_places import JsonOption, PathArgument, names, open_journal, open_stream
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
-from penstock.journal.losses.ledger import Loss, read_losses
+from penstock.journal.losses.loss_log import Loss, read_losses
 from penstock.journal.losses.skip import check_skip, skip
 from penstock.model import OffsetRange
 
@@ -28,14 +28,14 @@ def skip_records(
     records: Annotated[
         str, typer.Argument(metavar="WRITER:START-END", help="What to give up; END is exclusive.")
     ],
-    reason: Annotated[str, typer.Option(help="Why; it stands in the ledger.")],
+    reason: Annotated[str, typer.Option(help="Why; it stands in the loss log.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Give records up that are damaged or missing, for good; readers leave them out from then on.
 
     Refused for records that can be read, or that may still be written.
 
-    The loss stands in the stream's ledger, which `penstock journal losses` prints.
+    The loss stands in the stream's loss log, which `penstock journal losses` prints.
     """
     found = open_stream(open_journal(path), stream)
     wanted = _parse(records)
@@ -57,12 +57,12 @@ def list_losses(
 ) -> None:
     """Print what was given up of the journal: which records, when, by whom, and why."""
     journal = open_journal(path)
-    ledgers = {name: read_losses(journal, name) for name in names(journal, stream)}
+    logs = {name: read_losses(journal, name) for name in names(journal, stream)}
     if as_json_object:
-        entries = [_as_json(name, loss) for name, losses in ledgers.items() for loss in losses]
+        entries = [_as_json(name, loss) for name, losses in logs.items() for loss in losses]
         typer.echo(json.dumps({"journal": journal.url, "losses": entries}))
         return
-    rows = [_as_row(name, loss) for name, losses in ledgers.items() for loss in losses]
+    rows = [_as_row(name, loss) for name, losses in logs.items() for loss in losses]
     for line in table_lines(_COLUMNS, rows) if rows else ["nothing was given up"]:
         typer.echo(line)
 

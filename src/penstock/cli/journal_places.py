@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.places import open_existing
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, stream_names
 from penstock.journal.layout import stream_info_path
-from penstock.storage import Storage
+from penstock.storage import Storage, attach_storage, open_existing
 
 __all__ = ["JsonOption", "PathArgument", "names", "open_journal", "open_stream", "open_streams"]
 
@@ -21,16 +20,20 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def open_journal(path: str) -> Storage:
-    """Open the journal at ``path``, or in the checkpoint location there.
+    """Open the journal at ``path``, or in the checkpoint location there, which may have none yet.
 
     Raises:
         ConfigError: there is no such place.
     """
-    storage = _open_place(path)
-    # Only this folder is asked for: the state beside it is closed to users who may only read.
-    folders = {entry.name for entry in storage.list() if entry.is_folder}
-    if "journal" in folders and not storage.exists(stream_info_path("journal")):
-        return _open_place(f"{path.rstrip('/')}/journal")
+    hint = "give the journal's folder, or the checkpoint location that it is in"
+    storage = open_existing(path, operation="open journal", hint=hint)
+    # No other folder is looked into: the state is closed to users who may only read.
+    is_folder = {entry.name: entry.is_folder for entry in storage.list()}
+    is_location = is_folder.get("metadata") is False
+    if is_location or (
+        is_folder.get("journal") and not storage.exists(stream_info_path("journal"))
+    ):
+        return attach_storage(f"{path.rstrip('/')}/journal")
     return storage
 
 
@@ -58,8 +61,3 @@ def names(journal: Storage, only: str | None) -> list[str]:
             hint=f"name one of: {', '.join(found)}" if found else "the journal holds no streams",
         )
     return [only]
-
-
-def _open_place(path: str) -> Storage:
-    hint = "give the journal's folder, or the checkpoint location that it is in"
-    return open_existing(path, operation="open journal", hint=hint)

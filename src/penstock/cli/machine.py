@@ -1,7 +1,7 @@
 """What ``penstock doctor`` asks of the machine: Java, Python, packages, cores.
 
-Each check returns a ``Finding`` and changes nothing. The environment is an argument, so that a test
-can describe a machine.
+Each check returns a ``CheckResult`` and changes nothing. The environment is an argument, so that a
+test can describe a machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 __all__ = [
     "PACKAGES",
-    "Finding",
+    "CheckResult",
     "check_cores",
     "check_java",
     "check_package",
@@ -42,10 +42,10 @@ _JAVA_HINT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check found, what it wants, and what mends the difference.
+class CheckResult:
+    """The result of a check: what it found, what it expects, and how to fix the difference.
 
-    A finding that is not ``ok`` is an error where ``needed``, else a warning.
+    A result that is not ``ok`` is an error where ``needed``, else a warning.
     """
 
     name: str
@@ -74,14 +74,14 @@ def satisfies(version: str, wanted: str) -> bool:
     return True
 
 
-def check_java(environ: Mapping[str, str]) -> Finding:
+def check_java(environ: Mapping[str, str]) -> CheckResult:
     """Find the Java that Spark will start: that of JAVA_HOME when set, else the one on PATH."""
     home = environ.get("JAVA_HOME")
     java = (
         str(Path(home, "bin", "java")) if home else shutil.which("java", path=environ.get("PATH"))
     )
     major = java_major_version(_output_of(java, "-version")) if java else None
-    return Finding(
+    return CheckResult(
         name="Java",
         ok=major is not None and major >= JAVA_WANTED,
         found=f"{major or 'none'} ({java or 'not on PATH, and JAVA_HOME is not set'})",
@@ -90,10 +90,10 @@ def check_java(environ: Mapping[str, str]) -> Finding:
     )
 
 
-def check_python() -> Finding:
+def check_python() -> CheckResult:
     """Check the Python that runs this, which is also the driver's."""
     version = platform.python_version()
-    return Finding(
+    return CheckResult(
         name="Python",
         ok=satisfies(version, PYTHON_WANTED),
         found=f"{version} ({sys.executable})",
@@ -102,7 +102,7 @@ def check_python() -> Finding:
     )
 
 
-def check_worker_python(environ: Mapping[str, str]) -> Finding:
+def check_worker_python(environ: Mapping[str, str]) -> CheckResult:
     """Check that Spark's Python workers will run in the environment that runs this."""
     named = environ.get("PYSPARK_PYTHON")
     if named is None:
@@ -112,7 +112,7 @@ def check_worker_python(environ: Mapping[str, str]) -> Finding:
         # Not the executable's own path: a virtual environment's is a link to the system's Python.
         ok = os.path.isdir(prefix) and os.path.samefile(prefix, sys.prefix)
         found = named if ok else f"{named} (environment: {prefix or 'cannot be run'})"
-    return Finding(
+    return CheckResult(
         name="PYSPARK_PYTHON",
         ok=ok,
         found=found,
@@ -121,14 +121,14 @@ def check_worker_python(environ: Mapping[str, str]) -> Finding:
     )
 
 
-def check_package(name: str) -> Finding:
+def check_package(name: str) -> CheckResult:
     """Check that an installed package's version is one that penstock works with."""
     wanted = PACKAGES[name]
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         version = ""
-    return Finding(
+    return CheckResult(
         name=name,
         ok=bool(version) and satisfies(version, wanted),
         found=version or "not installed",
@@ -137,13 +137,13 @@ def check_package(name: str) -> Finding:
     )
 
 
-def check_cores() -> Finding:
+def check_cores() -> CheckResult:
     """Count the cores that this process may use; a receiver holds one task slot for good."""
     # macOS has no affinities.
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    return Finding(
+    return CheckResult(
         name="cores",
         ok=cores >= 2,
         found=str(cores),

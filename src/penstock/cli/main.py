@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
+from penstock.cli.checkpoint import app as checkpoint
 from penstock.cli.demo.command import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.ingest import app as ingest
 from penstock.cli.journal import app as journal
 from penstock.cli.journal_consumers import app as journal_consumers
+from penstock.cli.log import log_to_stderr
 from penstock.cli.rate import app as rate
 from penstock.cli.state import app as state
 from penstock.errors import PenstockError
@@ -22,6 +24,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(name="penstock", no_args_is_help=True, add_completion=False)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
+app.add_typer(checkpoint)
 app.add_typer(ingest)
 journal.add_typer(journal_consumers)
 app.add_typer(journal)
@@ -49,6 +52,7 @@ def penstock(
 
 def main() -> None:
     """Run the command line; an error of penstock's own is one line, not a traceback."""
+    log_to_stderr()
     try:
         app()
     except PenstockError as error:

@@ -1,4 +1,4 @@
-"""``penstock rate``: how the rates of a program went, and orders to it while it runs."""
+"""``penstock rate``: shows the rates of a program, and sets overrides at run time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rich.table import Table
 from penstock.cli.rate_facts import StreamRates, look_at_rates, open_location, program_streams
 from penstock.cli.rate_plot import draw_rates
 from penstock.errors import ConfigError
-from penstock.rate import EndedBatch, RateOrder, RateOrders
+from penstock.rate import EndedBatch, RateOverride, RateOverrides
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    name="rate", invoke_without_command=True, help="Look at a program's rates, change its limits."
+    name="rate", invoke_without_command=True, help="Show a program's rates, change its limits."
 )
 
 _Checkpoint = Annotated[str, typer.Option(help="The program's checkpoint location.")]
@@ -32,13 +32,13 @@ def show_rates(
     context: typer.Context,
     checkpoint: _Checkpoint = "",
     stream: _Stream = None,
-    last: Annotated[int, typer.Option(min=1, help="Show so many batches of each input.")] = 20,
+    last: Annotated[int, typer.Option(min=1, help="Batches to show for each input.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all batches.")] = False,
     plot: Annotated[
         str | None, typer.Option(help="Draw all batches to this .png or .svg file.")
     ] = None,
 ) -> None:
-    """Show each input's limits and what its last batches led to."""
+    """Show each input's limits and the rates that followed from its last batches."""
     if context.invoked_subcommand is not None:
         return
     if not checkpoint:
@@ -59,36 +59,38 @@ def show_rates(
 @app.command("set")
 def set_rate(
     rate: Annotated[
-        str, typer.Argument(help="Records per second, or 'default': what the program says.")
+        str, typer.Argument(help="Records per second, or 'default' for the program's own setting.")
     ],
     checkpoint: _Checkpoint,
     stream: _Stream = None,
 ) -> None:
     """Set the highest rate of inputs, for batches and receivers."""
     max_rate = None if rate == "default" else _number(rate)
-    _order(checkpoint, stream, lambda order: replace(order, max_rate=max_rate))
+    _override(checkpoint, stream, lambda override: replace(override, max_rate=max_rate))
 
 
 @app.command("pause")
 def pause(checkpoint: _Checkpoint, stream: _Stream = None) -> None:
-    """Have nothing of inputs received and processed until they are resumed."""
-    _order(checkpoint, stream, lambda order: replace(order, paused=True))
+    """Pause receiving and processing of inputs until they are resumed."""
+    _override(checkpoint, stream, lambda override: replace(override, paused=True))
 
 
 @app.command("resume")
 def resume(checkpoint: _Checkpoint, stream: _Stream = None) -> None:
-    """Go on with inputs that were paused."""
-    _order(checkpoint, stream, lambda order: replace(order, paused=False))
+    """Resume inputs that were paused."""
+    _override(checkpoint, stream, lambda override: replace(override, paused=False))
 
 
-def _order(checkpoint: str, stream: str | None, change: Callable[[RateOrder], RateOrder]) -> None:
+def _override(
+    checkpoint: str, stream: str | None, change: Callable[[RateOverride], RateOverride]
+) -> None:
     storage = open_location(checkpoint)
-    orders = RateOrders(storage)
+    overrides = RateOverrides(storage)
     for name in program_streams(storage, stream):
-        order = change(orders.get(name))
-        orders.give(name, order)
-        typer.echo(f"{name}: {_describe(order)}")
-    typer.echo("In force within a second where the program runs, else when it starts.")
+        override = change(overrides.get(name))
+        overrides.set(name, override)
+        typer.echo(f"{name}: {_describe(override)}")
+    typer.echo("Takes effect within a second if the program is running, otherwise when it starts.")
 
 
 def _number(text: str) -> float:
@@ -96,23 +98,23 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError as e:
         raise ConfigError(
-            f"the rate {text!r} is no number",
+            f"the rate {text!r} is not a number",
             operation="set rate",
             hint="give records per second, such as 5000 or 0.5, or 'default'",
         ) from e
 
 
-def _describe(order: RateOrder) -> str:
+def _describe(override: RateOverride) -> str:
     highest = (
-        "highest rate as the program says"
-        if order.max_rate is None
-        else f"highest rate ordered: {order.max_rate:,g} records/s"
+        "highest rate of the program's settings"
+        if override.max_rate is None
+        else f"highest rate overridden: {override.max_rate:,g} records/s"
     )
-    return f"paused; {highest}" if order.paused else highest
+    return f"paused; {highest}" if override.paused else highest
 
 
 def _print_stream(console: Console, facts: StreamRates, last: int) -> None:
-    console.print(f"{facts.stream} ({_describe(facts.order)})")
+    console.print(f"{facts.stream} ({_describe(facts.override)})")
     if not facts.batches:
         console.print("no batch had a limit: back pressure is off, and no highest rate is set\n")
         return

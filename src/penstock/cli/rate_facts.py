@@ -1,4 +1,4 @@
-"""What a checkpoint location tells of a program's rates."""
+"""Reads the rates of a program from its checkpoint location."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import json
 from dataclasses import dataclass
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.cli.places import open_existing
 from penstock.errors import ConfigError
 from penstock.journal import stream_names
-from penstock.rate import RATES_KEY, EndedBatch, RateOrder, RateOrders, decode_rates
-from penstock.storage import Storage
+from penstock.rate import RATES_KEY, EndedBatch, RateOverride, RateOverrides, decode_rates
+from penstock.storage import Storage, open_existing
 
 __all__ = ["StreamRates", "look_at_rates", "open_location", "program_streams"]
 
@@ -19,13 +18,13 @@ _HINT = "give the directory that the program passes to checkpoint()"
 
 @dataclass(frozen=True, slots=True)
 class StreamRates:
-    """One input's orders, and the batches of it that the offset log still tells of, oldest first.
+    """One input's override, and its batches that the offset log still has, oldest first.
 
-    The batch that ended last is told of as soon as the next one is planned.
+    The batch that ended last is included as soon as the next one is planned.
     """
 
     stream: str
-    order: RateOrder
+    override: RateOverride
     batches: list[EndedBatch]
 
 
@@ -33,12 +32,12 @@ def open_location(path: str) -> Storage:
     """Open a checkpoint location that a program has used.
 
     Raises:
-        ConfigError: there is none at ``path``.
+        ConfigError: ``path`` has no checkpoint location.
     """
     storage = open_existing(path, operation="open checkpoint location", hint=_HINT)
     if not storage.exists("metadata"):
         raise ConfigError(
-            "this is no checkpoint location, or no program has used it yet",
+            "this is not a checkpoint location, or no program has used it yet",
             operation="open checkpoint location",
             path=path,
             hint=_HINT,
@@ -47,7 +46,7 @@ def open_location(path: str) -> Storage:
 
 
 def program_streams(storage: Storage, only: str | None) -> list[str]:
-    """Return the names of the program's inputs, or the one that is asked for.
+    """Return the names of the program's inputs, or only the requested one.
 
     Raises:
         ConfigError: the program has no such input.
@@ -73,19 +72,19 @@ def program_streams(storage: Storage, only: str | None) -> list[str]:
 
 
 def look_at_rates(storage: Storage, only: str | None = None) -> list[StreamRates]:
-    """Return what is kept of every input's rate, by name.
+    """Return the stored rates of every input, by name.
 
     Raises:
         ConfigError: the program has no input ``only``.
-        LogFormatError: an entry of the offset log or an order is damaged.
+        LogFormatError: an entry of the offset log or an override is damaged.
     """
     found: dict[str, list[EndedBatch]] = {name: [] for name in program_streams(storage, only)}
     for entry in _entries(storage):
         for name, kept in decode_rates(entry.conf.get(RATES_KEY, "{}")).items():
             if name in found:
                 found[name] += kept.batches
-    orders = RateOrders(storage)
-    return [StreamRates(name, orders.get(name), batches) for name, batches in found.items()]
+    overrides = RateOverrides(storage)
+    return [StreamRates(name, overrides.get(name), batches) for name, batches in found.items()]
 
 
 def _entries(storage: Storage) -> list[OffsetSeq]:

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.places import open_existing
 from penstock.errors import ConfigError
 from penstock.state import (
     Partition,
@@ -24,7 +23,7 @@ from penstock.state import (
 )
 from penstock.state.delta import Entry
 from penstock.state.layout import partition_folder
-from penstock.storage import Storage
+from penstock.storage import Storage, open_existing
 from penstock.storage.trust import check_trusted
 
 __all__ = ["app"]

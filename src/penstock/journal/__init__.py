@@ -14,10 +14,9 @@ from penstock.journal.reader import read_batches, read_records
 from penstock.journal.retention.consumer_files import (
     commit_consumer,
     consumers,
-    remove_consumer,
 )
 from penstock.journal.retention.registration import Consumer, register_consumer
-from penstock.journal.retention.retirement import retire
+from penstock.journal.retention.retirement import remove_consumer, retire
 from penstock.journal.schema import RecordFormat
 from penstock.journal.stream import JournalStream, stream_names
 from penstock.journal.verify import Verdict, verify_stream

@@ -1,17 +1,24 @@
 """How far a stream's writers have come, as a driver follows it from batch to batch.
 
-Looks only where something can have changed: sealed writers are final, and of an open writer only a
-newest block that was not seen before has its footer read. So a look costs what is new, not what is
-old.
+Lists only where something can have changed: sealed writers are final, and of an open writer only a
+newest block that was not seen before has its footer read. So a scan costs what is new, not what is
+old: one listing of the stream, one of each open writer, one footer for each that published, and one
+listing of the losses where there are any.
 """
 
 from __future__ import annotations
 
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId
-from penstock.journal.losses.ledger import Lost, end_after_losses, lost_ranges
+from penstock.journal.losses.loss_log import (
+    LOSSES_FOLDER,
+    Lost,
+    end_after_losses,
+    lost_ranges,
+)
 from penstock.journal.offsets import WriterEnd, is_finished
-from penstock.journal.stream import JournalStream
+from penstock.journal.scan import StreamScan
+from penstock.journal.stream import JournalStream, WriterScan
 from penstock.model import Offsets
 
 __all__ = ["StreamProgress"]
@@ -22,8 +29,8 @@ class StreamProgress:
 
     def __init__(self, stream: JournalStream) -> None:
         self._stream = stream
-        self._seen: dict[WriterId, BlockFooter] = {}
-        """The newest block or seal of each writer that has one, as of the last look."""
+        self.scan: StreamScan | None = None
+        """What the last call of ``ends`` saw; None before the first one."""
 
     def ends(self, committed: Offsets) -> dict[WriterId, WriterEnd]:
         """Return the durable end of every writer that ``committed`` does not know to be finished.
@@ -32,15 +39,19 @@ class StreamProgress:
             StorageError: the journal cannot be read.
             DamagedBlockError: a writer's newest block is damaged, so its end is unknown.
         """
-        writers = [w for w in self._stream.writers() if not is_finished(w, committed)]
-        newest = {writer: self._newest(writer) for writer in writers}
-        self._seen = {writer: footer for writer, footer in newest.items() if footer}
-        lost = lost_ranges(self._stream.storage, self._stream.name)
-        return {writer: _end(writer, footer, lost) for writer, footer in newest.items()}
+        folders = self._stream.folders()
+        writers = [w for w in self._stream.writers(folders) if not is_finished(w, committed)]
+        scans = {str(writer): self._scan(writer) for writer in writers}
+        rests_on_loss = any(found.is_given_up for found in scans.values())
+        has_losses = LOSSES_FOLDER in folders or rests_on_loss
+        lost = lost_ranges(self._stream.storage, self._stream.name) if has_losses else {}
+        self.scan = StreamScan(scans, lost)
+        return {writer: _end(writer, scans[str(writer)].newest, lost) for writer in writers}
 
-    def _newest(self, writer: WriterId) -> BlockFooter | None:
-        seen = self._seen.get(writer)
-        return seen if seen and seen.sealed else self._stream.newest(writer, seen)
+    def _scan(self, writer: WriterId) -> WriterScan:
+        seen = self.scan.writers.get(str(writer)) if self.scan else None
+        is_final = seen is not None and seen.newest is not None and seen.newest.sealed
+        return seen if seen and is_final else self._stream.scan_writer(writer, seen)
 
 
 def _end(writer: WriterId, footer: BlockFooter | None, lost: Lost) -> WriterEnd:

@@ -20,7 +20,8 @@ from penstock.errors import (
     PenstockError,
 )
 from penstock.journal.block import BlockFooter, read_block, read_footer
-from penstock.journal.losses.ledger import lost_ranges, say_left_out, skip_commands, without_lost
+from penstock.journal.losses.loss_log import lost_ranges, say_left_out, skip_commands, without_lost
+from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
@@ -38,9 +39,14 @@ __all__ = [
 _RESTORE = "restore the blocks from a copy (`penstock journal verify` finds all that is damaged)"
 
 
-def readable_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the ranges without what was given up; says so in the log, once."""
-    lost = lost_ranges(stream.storage, stream.name)
+def readable_ranges(
+    stream: JournalStream, ranges: Iterable[OffsetRange], scan: StreamScan | None = None
+) -> list[OffsetRange]:
+    """Return the ranges without what was given up; says so in the log, once.
+
+    What that is stands in ``scan``; without one it is listed.
+    """
+    lost = scan.lost if scan else lost_ranges(stream.storage, stream.name)
     readable: list[OffsetRange] = []
     for wanted in ranges:
         left = without_lost([wanted], lost)
@@ -49,18 +55,23 @@ def readable_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> lis
     return readable
 
 
-def slice_ranges(stream: JournalStream, ranges: Iterable[OffsetRange]) -> list[BlockSlice]:
+def slice_ranges(
+    stream: JournalStream, ranges: Iterable[OffsetRange], scan: StreamScan | None = None
+) -> list[BlockSlice]:
     """Return the pieces of blocks that make up the ranges, by listing their writers' folders.
 
-    What was given up is left out.
+    What was given up is left out. Writers that ``scan`` has are not listed again.
 
     Raises:
         MissingBlockError: the journal does not hold a range from its start on.
     """
     slices: list[BlockSlice] = []
-    for wanted in readable_ranges(stream, ranges):
+    for wanted in readable_ranges(stream, ranges, scan):
+        blocks = scan.blocks(wanted) if scan else None
         try:
-            slices += slice_range(stream.name, stream.blocks(wanted.partition), wanted)
+            slices += slice_range(
+                stream.name, stream.blocks(wanted.partition) if blocks is None else blocks, wanted
+            )
         except MissingBlockError as e:
             raise with_command(stream, e) from None
     return slices
@@ -87,10 +98,19 @@ def read_slices(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator
         yield from _read_slice(stream, part)
 
 
-def slice_footer(stream: JournalStream, part: BlockSlice) -> BlockFooter:
-    """Return the verified footer of a slice's block. Raises as ``read_batches``."""
+def slice_footer(
+    stream: JournalStream, part: BlockSlice, scan: StreamScan | None = None
+) -> BlockFooter:
+    """Return the verified footer of a slice's block, read unless ``scan`` has it.
+
+    Raises as ``read_batches``.
+    """
+    _, writer, _ = part.path.split("/")
     with _explained(stream, part):
-        footer = read_footer(stream.read_tail(part.path), stream.storage.uri(part.path))
+        footer = scan.footer(writer, part.block_start) if scan else None
+        if footer is None:
+            tail = stream.read_tail(part.path, part.size)
+            footer = read_footer(tail, stream.storage.uri(part.path))
         check_slice(part, footer)
     return footer
 
@@ -151,7 +171,7 @@ def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
 def with_command(
     stream: JournalStream, error: PenstockError, restore: str = _RESTORE
 ) -> PenstockError:
-    """Give an error whose ids tell the records the hint that mends it; ``restore`` comes first."""
+    """Give an error with the ids of the records the hint that fixes it; ``restore`` comes first."""
     records = OffsetRange(error.ids["writer"], error.ids["start"], error.ids["end"])
     left = without_lost([records], lost_ranges(stream.storage, stream.name))
     commands = skip_commands(stream.storage, stream.name, left)

@@ -26,6 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import ConfigError
 from penstock.journal.reader import read_slices, slice_footer, slice_ranges
+from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, pack_slices, small_task_count, task_count
 from penstock.journal.spark_types import spark_schema
 from penstock.journal.stream import JournalStream
@@ -57,15 +58,20 @@ def check_spark_schema(stream: JournalStream) -> None:
 
 
 def journal_dataframe(
-    spark: SparkSession, stream: JournalStream, ranges: Iterable[OffsetRange]
+    spark: SparkSession,
+    stream: JournalStream,
+    ranges: Iterable[OffsetRange],
+    scan: StreamScan | None = None,
 ) -> DataFrame:
     """Return the records of the ranges as a DataFrame with the stream's columns.
+
+    ``scan`` spares requests for what is in it.
 
     Raises:
         MissingBlockError, DamagedBlockError: a block is not there or its footer is damaged. Damage
             within the records fails the Spark job that reads them.
     """
-    slices = slice_ranges(stream, ranges)
+    slices = slice_ranges(stream, ranges, scan)
     schema = spark_schema(stream.format.arrow)
     struct = from_arrow_schema(schema)
     if not slices:
@@ -81,20 +87,27 @@ def journal_dataframe(
     whole: list[BlockSlice] = []
     parts: list[BlockSlice] = []
     for part in slices:
-        footer = slice_footer(stream, part)
+        footer = slice_footer(stream, part, scan)
         (whole if part.is_whole(footer) else parts).append(part)
     frames = [_scan(spark, stream, struct, whole)] if whole else []
     frames += [_scan(spark, stream, struct, [part]).where(_row_filter(part)) for part in parts]
     return reduce(DataFrame.union, frames)
 
 
-def journal_rdd(sc: SparkContext, stream: JournalStream, ranges: Iterable[OffsetRange]) -> RDD[Any]:
+def journal_rdd(
+    sc: SparkContext,
+    stream: JournalStream,
+    ranges: Iterable[OffsetRange],
+    scan: StreamScan | None = None,
+) -> RDD[Any]:
     """Return the records of the ranges as an RDD of Python values, read when its tasks run.
+
+    ``scan`` spares requests for what is in it.
 
     Raises:
         MissingBlockError: a block is not there. Damage fails the Spark job that reads it.
     """
-    slices = slice_ranges(stream, ranges)
+    slices = slice_ranges(stream, ranges, scan)
     tasks = pack_slices(slices, task_count(slices, sc.defaultParallelism))
     if not tasks:
         return sc.emptyRDD()

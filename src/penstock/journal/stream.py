@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,13 +30,13 @@ from penstock.journal.layout import (
     stream_info_path,
     writer_folder,
 )
-from penstock.journal.losses.ledger import end_after_losses, lost_ranges
+from penstock.journal.losses.loss_log import end_after_losses, lost_ranges
 from penstock.journal.schema import RecordFormat
 from penstock.model import check_name
 from penstock.storage import Storage
 from penstock.storage.trust import check_trusted
 
-__all__ = ["BlockEntry", "JournalStream", "stream_names"]
+__all__ = ["BlockEntry", "JournalStream", "WriterScan", "stream_names"]
 
 _TAIL_GUESS = 4096
 """Most footers fit in this many bytes, so one read gets them."""
@@ -50,6 +50,17 @@ class BlockEntry:
 
     start_offset: int
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriterScan:
+    """A writer's blocks as one listing showed them, and the footer of the newest."""
+
+    blocks: Sequence[BlockEntry]
+    newest: BlockFooter | None
+    """None when the writer has neither blocks nor a seal."""
+    is_given_up: bool = False
+    """Whether the newest block is damaged and given up; then ``newest`` stands for its footer."""
 
 
 @dataclass(frozen=True)
@@ -133,14 +144,20 @@ class JournalStream:
         record_format = RecordFormat("pickle") if self.format.kind == "pickle" else self.format
         return replace(self, storage=_trusted(self.storage, self.name), format=record_format)
 
-    def writers(self) -> list[WriterId]:
+    def folders(self) -> list[str]:
+        """Return the names of the stream's folders: its writers', and those of its other files."""
+        return [entry.name for entry in self.storage.list(self.name) if entry.is_folder]
+
+    def writers(self, folders: Iterable[str] | None = None) -> list[WriterId]:
         """Return all writers that ever claimed an epoch, sorted by receiver and epoch.
+
+        ``folders`` is what ``folders()`` returned; it is called when they are not given.
 
         Raises:
             LogFormatError: epochs are missing, so a later folder is not what its name says.
         """
-        folders = (entry.name for entry in self.storage.list(self.name) if entry.is_folder)
-        found = sorted(writer for name in folders if (writer := parse_writer(name)))
+        names = self.folders() if folders is None else folders
+        found = sorted(writer for name in names if (writer := parse_writer(name)))
         complete: list[WriterId] = []
         for receiver, group in itertools.groupby(found, lambda writer: writer.receiver):
             epochs = [writer.epoch for writer in group]
@@ -160,21 +177,27 @@ class JournalStream:
             if (start := parse_block_start(entry.name)) is not None
         ]
 
-    def footer(self, writer: WriterId | str, start_offset: int) -> BlockFooter:
-        """Return the verified footer of one block.
+    def footer(
+        self, writer: WriterId | str, start_offset: int, size: int | None = None
+    ) -> BlockFooter:
+        """Return the verified footer of one block; ``size`` as in ``read_tail``.
 
         Raises:
             NotFoundError: there is no such block.
             DamagedBlockError: its footer fails its checksum.
         """
         path = block_path(self.name, writer, start_offset)
-        return read_footer(self.read_tail(path), self.storage.uri(path))
+        return read_footer(self.read_tail(path, size), self.storage.uri(path))
 
-    def read_tail(self, path: str) -> bytes:
-        """Return the end of a block file, with all of its footer; NotFoundError if it is gone."""
-        tail = self.storage.read(path, -_TAIL_GUESS)
-        if len(tail) == _TAIL_GUESS and tail_size(tail) > _TAIL_GUESS:
-            tail = self.storage.read(path, -tail_size(tail))
+    def read_tail(self, path: str, size: int | None = None) -> bytes:
+        """Return the end of a block file, with all of its footer; NotFoundError if it is gone.
+
+        ``size`` is the file's, where a listing told it: spares an object store a request.
+        """
+        start = -_TAIL_GUESS if size is None else max(0, size - _TAIL_GUESS)
+        tail = self.storage.read(path, start, size)
+        if len(tail) == _TAIL_GUESS and (needed := tail_size(tail)) > _TAIL_GUESS:
+            tail = self.storage.read(path, -needed if size is None else max(0, size - needed), size)
         return tail
 
     def newest(self, writer: WriterId | str, seen: BlockFooter | None = None) -> BlockFooter | None:
@@ -187,12 +210,20 @@ class JournalStream:
         Raises:
             DamagedBlockError: its footer is damaged, so the writer's end is unknown.
         """
+        return self.scan_writer(writer, WriterScan((), seen)).newest
+
+    def scan_writer(self, writer: WriterId | str, seen: WriterScan | None = None) -> WriterScan:
+        """Return a writer's blocks, and the newest one's footer as ``newest`` does.
+
+        ``seen`` is an earlier scan, whose footer is taken while that block is the newest.
+        """
+        footer = seen.newest if seen else None
         while blocks := self.blocks(writer):
-            start = blocks[-1].start_offset
-            if seen is not None and seen.start_offset == start:
-                return seen
+            newest = blocks[-1]
+            if seen and footer and footer.start_offset == newest.start_offset:
+                return replace(seen, blocks=blocks)
             try:
-                return self.footer(writer, start)
+                return WriterScan(blocks, self.footer(writer, newest.start_offset, newest.size))
             except NotFoundError:
                 # Retired since it was listed: then there is a newer one.
                 if self.blocks(writer) == blocks:
@@ -207,8 +238,8 @@ class JournalStream:
                         "give its records up"
                     )
                     raise
-                return given_up
-        return None
+                return WriterScan(blocks, given_up, is_given_up=True)
+        return WriterScan((), None)
 
     def _given_up(self, writer: str, blocks: list[BlockEntry]) -> BlockFooter | None:
         """Return what stands for a damaged newest block that was given up; None if it was not."""

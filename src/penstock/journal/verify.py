@@ -1,8 +1,9 @@
 """Verify a stream: every byte of every block, and that no block is missing.
 
-One is missing between two others when the one before does not reach the next; before the first, or
-after the last, when a consumer has yet to read there, or was there already. So no consumer, no such
-finding: what lies before the first block may have been retired.
+One is missing between two others when the one before does not reach the next, unless all consumers
+are past it: of what is retired any part may be left. One is missing before the first, or after the
+last, when a consumer has yet to read there, or was there already. So no consumer, no such finding:
+what lies before the first block may have been retired.
 """
 
 from __future__ import annotations
@@ -25,14 +26,19 @@ from penstock.errors import (
 from penstock.journal.bad_records.dead_letters import DEAD_LETTER_FORMAT, uncollected
 from penstock.journal.block import BlockFooter, read_block
 from penstock.journal.layout import WriterId, block_path, writer_folder
-from penstock.journal.losses.ledger import (
+from penstock.journal.losses.loss_log import (
     Lost,
     end_after_losses,
     lost_ranges,
     read_losses,
     without_lost,
 )
-from penstock.journal.retention.consumer_files import consumers
+from penstock.journal.retention.consumer_files import (
+    consumers,
+    read_consumers,
+    retiring_offsets,
+)
+from penstock.journal.retention.retirement import retired_before
 from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.model import OffsetRange, Offsets
 
@@ -53,11 +59,11 @@ class Verdict:
     unreadable: OffsetRange | None = None
     """The records that cannot be read, where that is known; of the newest block perhaps not all."""
     left: Sequence[OffsetRange] = ()
-    """What of them is not in the ledger of losses."""
+    """What of them is not in the loss log."""
 
     @property
     def given_up(self) -> bool:
-        """Whether the ledger of losses has all of them, so that readers leave them out."""
+        """Whether the loss log has all of them, so that readers leave them out."""
         return self.unreadable is not None and not self.left
 
 
@@ -87,14 +93,18 @@ def _verify_blocks(
             footer = check_block(stream, writer, block, next_start)
             yield Verdict(writer, block, footer, None)
         except NotFoundError as e:
-            if not _is_retired(stream, writer, block):
+            if not _is_retired(stream, writer, block.start_offset):
                 yield Verdict(writer, block, None, e)
         except (JournalError, StorageError) as e:
             unreadable = _unreadable(stream, writer, block, next_start, e)
             left = without_lost([unreadable], lost) if unreadable else ()
             yield Verdict(writer, block, None, e, unreadable, left)
         else:
-            if next_start is not None and footer.end_offset < next_start:
+            if (
+                next_start is not None
+                and footer.end_offset < next_start
+                and not _is_retired(stream, writer, footer.end_offset)
+            ):
                 hole = OffsetRange(str(writer), footer.end_offset, next_start)
                 yield _missing(stream, writer, hole, lost)
 
@@ -131,22 +141,22 @@ def _committed(stream: JournalStream) -> list[Offsets]:
 
 
 def verify_files(stream: JournalStream) -> Iterator[PenstockError]:
-    """Yield an error for each file beside the blocks that is damaged: consumers, losses, findings.
+    """Yield an error for each damaged file of consumers, losses and staged dead letters.
 
     Of each kind the first one.
     """
-    for read in (consumers, _ledger, _findings):
+    for read in (consumers, _loss_log, _staged):
         try:
             read(stream)
         except (LogFormatError, DamagedBlockError) as error:
             yield error
 
 
-def _ledger(stream: JournalStream) -> None:
+def _loss_log(stream: JournalStream) -> None:
     read_losses(stream.storage, stream.name)
 
 
-def _findings(stream: JournalStream) -> None:
+def _staged(stream: JournalStream) -> None:
     if stream.format == DEAD_LETTER_FORMAT:
         for _ in uncollected(stream):
             pass
@@ -232,7 +242,16 @@ def _unreadable(
     return OffsetRange(str(writer), start, end)
 
 
-def _is_retired(stream: JournalStream, writer: WriterId, block: BlockEntry) -> bool:
-    """Whether a block that is gone was retired: retention takes the oldest first."""
-    left = stream.blocks(writer)
-    return bool(left) and block.start_offset < left[0].start_offset
+def _is_retired(stream: JournalStream, writer: WriterId, start_offset: int) -> bool:
+    """Whether the records from ``start_offset`` on that no block holds were retired."""
+    starts = [block.start_offset for block in stream.blocks(writer)]
+    later = [start for start in starts if start > start_offset]
+    if not later:  # the newest file of a writer is never retired
+        return False
+    if later == starts:  # before the first block: ``_holes_around`` says what consumers miss
+        return True
+    with suppress(LogFormatError):  # which `verify_files` says
+        entries = read_consumers(stream).values()
+        before = retired_before(writer, entries, retiring_offsets(stream))
+        return before is None or later[0] <= before
+    return False

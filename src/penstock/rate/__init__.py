@@ -2,7 +2,7 @@
 
 ``RateEstimator`` and its kinds decide (pure), ``RateController`` keeps one input's limit,
 ``RateLimiter`` holds receivers to it, ``cut_range`` holds batches to it. ``InputRate`` brings
-together what bounds one input, ``RateOrders`` are changes at run time. Nothing here needs Spark.
+together what bounds one input, ``RateOverrides`` are changes at run time. Nothing here needs Spark.
 ``penstock.testing.rate_simulator`` tries an estimator on scripted loads.
 """
 
@@ -12,7 +12,7 @@ from penstock.rate.fit import FitRateEstimator, Reasoning
 from penstock.rate.history import RATES_KEY, EndedBatch, KeptRates, decode_rates, encode_rates
 from penstock.rate.input_rate import InputRate, ReceiveLimit
 from penstock.rate.limiter import RateLimiter
-from penstock.rate.orders import RateOrder, RateOrders
+from penstock.rate.overrides import RateOverride, RateOverrides
 from penstock.rate.pid import PIDRateEstimator
 from penstock.rate.range_limit import Carry, Cut, Lane, RangeLimits, cut_range
 from penstock.rate.trace import TRACE
@@ -33,8 +33,8 @@ __all__ = [
     "RateDecision",
     "RateEstimator",
     "RateLimiter",
-    "RateOrder",
-    "RateOrders",
+    "RateOverride",
+    "RateOverrides",
     "Reasoning",
     "ReceiveLimit",
     "cut_range",

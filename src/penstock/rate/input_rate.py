@@ -1,4 +1,4 @@
-"""The rate of one input: its settings, the orders for it and its controller, brought together."""
+"""The rate of one input: combines its settings, its override and its controller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from penstock.conf import RateSettings
 from penstock.rate.controller import RateController, RateDecision
-from penstock.rate.orders import RateOrder
+from penstock.rate.overrides import RateOverride
 from penstock.rate.range_limit import RangeLimits
 from penstock.rate.receive_rate import receive_rate
 
@@ -30,7 +30,7 @@ class ReceiveLimit:
 
 
 _NOTICEABLE = 0.02
-"""Smaller changes of a rate are noise, and each order is a file that is written."""
+"""Smaller changes of a rate are noise, and each command to a receiver writes a file."""
 
 
 class InputRate:
@@ -38,9 +38,9 @@ class InputRate:
 
     Args:
         batch_interval_ms: length of a batch.
-        settings: of the program; ``max_rate`` is that of this input, ordered limits go before it.
-        controller: follows the batches; None without back pressure.
-        receivers: how many share the input's rate, in equal parts.
+        settings: of the program; ``max_rate`` is that of this input, an override replaces it.
+        controller: adapts the rate to the batches; None without back pressure.
+        receivers: the number of receivers that share the input's rate equally.
     """
 
     def __init__(
@@ -55,29 +55,29 @@ class InputRate:
         self.controller = controller
         self._receivers = receivers
         self._lock = threading.Lock()
-        self._order = RateOrder()
+        self._override = RateOverride()
         self._waiting = 0
 
     @property
-    def order(self) -> RateOrder:
-        """The order in force."""
+    def override(self) -> RateOverride:
+        """The effective override."""
         with self._lock:
-            return self._order
+            return self._override
 
     @property
     def rate(self) -> float | None:
-        """How many records batches may take for each second of the interval, None for no limit."""
+        """The records that a batch may take for each second of the interval, None for no limit."""
         return self._max_rate if self.controller is None else self.controller.latest_rate
 
-    def follow(self, order: RateOrder) -> None:
-        """Put an order in force."""
+    def follow(self, override: RateOverride) -> None:
+        """Apply an override."""
         with self._lock:
-            self._order = order
+            self._override = override
         if self.controller is not None:
             self.controller.set_max_rate(self._max_rate)
 
     def limits(self) -> RangeLimits:
-        """Return what bounds the next batch, unless the input is paused."""
+        """Return the limits of the next batch, unless the input is paused."""
         settings = self._settings
         return RangeLimits(
             self._per_batch(self.rate),
@@ -86,25 +86,25 @@ class InputRate:
         )
 
     def note_waiting(self, records: int) -> None:
-        """Learn how many records the last batch left in the journal."""
+        """Note the number of records that the last batch left in the journal."""
         with self._lock:
             self._waiting = records
 
     def receive_limit(self) -> ReceiveLimit:
-        """Return what each receiver is held to.
+        """Return the limit of each receiver.
 
-        It is its share of what the rate of the batches leads to, and of the highest rate, and never
-        more than the rate of one partition: a receiver is one.
+        The limit is the receiver's share of the rate that follows from the batches, and of the
+        highest rate. It never exceeds the rate of one partition: a receiver is one partition.
         """
         shared = [self._max_rate]
-        rate, order = self.rate, self.order
+        rate, override = self.rate, self.override
         if rate is not None:
             with self._lock:
                 shared.append(receive_rate(rate, self._waiting, self._interval_ms))
         bounds = [bound / self._receivers for bound in shared if bound is not None]
         if self._settings.max_rate_per_partition is not None:
             bounds.append(self._settings.max_rate_per_partition)
-        return ReceiveLimit(min(bounds, default=None), order.paused)
+        return ReceiveLimit(min(bounds, default=None), override.paused)
 
     def on_batch_completed(
         self,
@@ -113,21 +113,21 @@ class InputRate:
         processing_delay_ms: int,
         scheduling_delay_ms: int,
     ) -> RateDecision | None:
-        """Take in a batch that ended; return what became of the rate, None without any limit.
+        """Process a batch that ended; return the decision about the rate, None without a limit.
 
         The arguments are those of RateEstimator.compute.
         """
         batch = (time_ms, num_elements, processing_delay_ms, scheduling_delay_ms)
         if self.controller is not None:
             decision = self.controller.on_batch_completed(*batch)
-            return replace(decision, why="paused") if self.order.paused else decision
+            return replace(decision, why="paused") if self.override.paused else decision
         rate = self.rate
-        why = "paused" if self.order.paused else "fixed limit"
+        why = "paused" if self.override.paused else "fixed limit"
         return None if rate is None else RateDecision(*batch, None, rate, why)
 
     @property
     def _max_rate(self) -> float | None:
-        ordered = self.order.max_rate
+        ordered = self.override.max_rate
         return self._settings.max_rate if ordered is None else ordered
 
     def _per_batch(self, rate: float | None) -> float | None:

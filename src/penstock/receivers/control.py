@@ -22,7 +22,9 @@ Readers ignore keys that they do not know.
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeVar
@@ -38,6 +40,7 @@ __all__ = [
     "control_folder",
     "give_command",
     "newest_run",
+    "process_exists",
     "read_command",
     "read_status",
     "receivers_with_status",
@@ -165,6 +168,19 @@ def read_status(stream: JournalStream, receiver: str) -> Status | None:
     Raises what read_command raises.
     """
     return _read(stream, _status_path(stream, receiver), Status)
+
+
+def process_exists(host: str, pid: int) -> bool | None:
+    """Return whether there is such a process; None for one on another host."""
+    if host != socket.gethostname():
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
 
 
 def _runs(stream: JournalStream, receiver: str) -> list[str]:

@@ -14,6 +14,7 @@ Its life::
 - After a start, receiving continues after ``lastPosition()``: the position that was stored with the
   last durable record of this receiver, whoever wrote it. With a position, records are in the
   journal exactly once; without, at least once.
+- ``penstock ingest`` calls ``checkStart`` before all else, and ends at once when that raises.
 - A source that others connect to can stay open while the journal cannot be written, and refuse what
   comes: ``onPause`` and ``onResume`` stand for ``onStop`` and ``onStart`` then.
 - An instance is pickled to the executor: open sockets and files in ``onStart``, not
@@ -104,6 +105,12 @@ class Receiver(ABC):
     @abstractmethod
     def onStop(self) -> None:
         """End all threads that ``onStart`` began and free what they hold."""
+
+    def checkStart(self) -> None:  # noqa: B027 - most receivers have nothing to check
+        """Raise ConfigError when ``onStart`` would fail on this host however often it is tried.
+
+        As for a port that another process has. Leaves nothing open.
+        """
 
     def onPause(self, error: PenstockError) -> bool:
         """Called when the journal cannot be written, for want of space, say.

@@ -24,11 +24,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError
 
-__all__ = ["Entry", "Storage", "check_path"]
+__all__ = ["Entry", "FileInfo", "Storage", "check_path"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,6 +38,14 @@ class Entry:
     name: str
     size: int = 0
     is_folder: bool = False
+
+
+class FileInfo(NamedTuple):
+    """One file at any depth: ``size`` in bytes, ``modified_ms`` since the epoch where known."""
+
+    path: str
+    size: int = 0
+    modified_ms: int | None = None
 
 
 class Storage(ABC):
@@ -80,6 +88,20 @@ class Storage(ABC):
         for entry in self.list(folder):
             path = f"{prefix}{entry.name}"
             found.extend(self.find(path) if entry.is_folder else [path])
+        return sorted(found)
+
+    def walk(self, folder: str = "") -> Sequence[FileInfo]:
+        """Return all files in a folder and below it, sorted by path; none without the folder.
+
+        For tools that read: temporary files of unfinished creates are among them, and other than
+        what ``list`` returns, a name may not survive a power cut yet. One listing where the store
+        has such a one, else one for each folder.
+        """
+        prefix = f"{folder}/" if folder else ""
+        found: list[FileInfo] = []
+        for entry in self.list(folder):
+            path = f"{prefix}{entry.name}"
+            found.extend(self.walk(path) if entry.is_folder else [FileInfo(path, entry.size)])
         return sorted(found)
 
     @abstractmethod

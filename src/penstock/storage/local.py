@@ -35,7 +35,7 @@ from operator import attrgetter
 from typing import Any
 
 from penstock.errors import AlreadyExistsError, ConfigError
-from penstock.storage.base import Entry, Storage, check_path
+from penstock.storage.base import Entry, FileInfo, Storage, check_path
 from penstock.storage.checks import (
     as_buffer,
     check_new_path,
@@ -157,16 +157,21 @@ class LocalStorage(Storage):
 
     def find(self, folder: str = "") -> Sequence[str]:
         """See Storage.find."""
-        waiting, found = [self._locate(folder) if folder else self._root], []
         with self._failures("list", folder):
-            while waiting:
-                with suppress(*_NO_FOLDER):
-                    for entry in self._syscalls.scan(waiting.pop()):
-                        if entry.is_dir():
-                            waiting.append(entry.path)
-                        elif not is_temporary(entry.name):
-                            found.append(os.path.relpath(entry.path, self._root))
-        return sorted(found)
+            files = [entry for entry in self._scan_below(folder) if not is_temporary(entry.name)]
+        return sorted(os.path.relpath(entry.path, self._root) for entry in files)
+
+    def walk(self, folder: str = "") -> Sequence[FileInfo]:
+        """See Storage.walk."""
+        start = len(os.path.join(self._root, ""))
+        found = []
+        with self._failures("list", folder):
+            for entry in self._scan_below(folder):
+                with suppress(FileNotFoundError):  # removed since the scan
+                    status = entry.stat()
+                    modified_ms = status.st_mtime_ns // 1_000_000
+                    found.append(FileInfo(entry.path[start:], status.st_size, modified_ms))
+        return sorted(found, key=attrgetter("path"))
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""
@@ -211,6 +216,17 @@ class LocalStorage(Storage):
     def uri(self, path: str) -> str:
         """See Storage.uri."""
         return f"file://{self._locate(path)}"
+
+    def _scan_below(self, folder: str) -> Iterator[os.DirEntry[str]]:
+        """Yield all but the folders that are in a folder and below it."""
+        waiting = [self._locate(folder) if folder else self._root]
+        while waiting:
+            with suppress(*_NO_FOLDER):
+                for entry in self._syscalls.scan(waiting.pop()):
+                    if entry.is_dir():
+                        waiting.append(entry.path)
+                    else:
+                        yield entry
 
     def _check_trusted(self, path: str, status: os.stat_result) -> None:
         """Refuse an open file that another user could have written or put there."""

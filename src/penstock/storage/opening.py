@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+from penstock.errors import ConfigError
 from penstock.storage.base import Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.urls import local_root, split_url, url_refusal
 
-__all__ = ["attach_storage", "open_storage"]
+__all__ = ["attach_storage", "open_existing", "open_storage"]
 
 
 def open_storage(url: str | os.PathLike[str], *, private: bool = False) -> Storage:
@@ -43,6 +44,20 @@ def attach_storage(url: str | os.PathLike[str]) -> Storage:
     from penstock.storage.remote import FsspecStorage
 
     return FsspecStorage.attach(_remote_url(url))
+
+
+def open_existing(path: str, *, operation: str, hint: str) -> Storage:
+    """Open a folder that must be there, or a URL, to read only: see ``attach_storage``.
+
+    Raises:
+        ConfigError: there is no such folder, or a file stands there, or the URL is not understood;
+            ``hint`` says which one to give.
+    """
+    root = local_root(path)
+    if root is not None and not os.path.isdir(root):
+        what = f"{root} is a file" if os.path.exists(root) else f"there is no folder {root}"
+        raise ConfigError(what, operation=operation, path=path, hint=hint)
+    return attach_storage(path)
 
 
 def _remote_url(url: str | os.PathLike[str]) -> str:

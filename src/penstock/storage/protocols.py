@@ -13,7 +13,9 @@ acknowledged, while comparing contents to find out would let two writers of equa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["EXCLUSIVE", "REFUSED", "Protocol"]
 
@@ -31,11 +33,15 @@ class Protocol:
     package: str | None = None
     """The package on PyPI that holds the driver, if it is not fsspec itself."""
 
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the driver is opened with."""
+
 
 _S3 = Protocol(
     exclusive_by="If-None-Match: * on PutObject and CompleteMultipartUpload",
     spark_scheme="s3a",
     package="s3fs",
+    options={"max_concurrency": 1},  # else it asks for a file's size before it reads it
 )
 _GCS = Protocol(
     exclusive_by="ifGenerationMatch=0 on simple and resumable uploads",

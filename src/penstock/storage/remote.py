@@ -11,13 +11,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
 import fsspec
 
 from penstock.errors import AlreadyExistsError, ConfigError, PenstockError, StorageError
-from penstock.storage.base import Entry, Storage, check_path
+from penstock.storage.base import Entry, FileInfo, Storage, check_path
+from penstock.storage.bulk_delete import bulk_delete
 from penstock.storage.checks import (
     as_buffer,
     check_new_path,
@@ -36,6 +38,10 @@ _MEMORY_LOCK = threading.Lock()
 # S3 answers 409 to a conditional write that overlaps another: neither won, it is to be repeated.
 _CONFLICT, _PRECONDITION_FAILED = 409, 412
 _CONFLICT_ATTEMPTS = 8
+
+
+# What s3fs, gcsfs, adlfs and fsspec's memory call the time at which a file was written.
+_MODIFIED_KEYS = ("LastModified", "mtime", "last_modified", "created")
 
 
 class FsspecStorage(Storage):
@@ -80,6 +86,13 @@ class FsspecStorage(Storage):
         with self._failures("read", path):
             if start == 0 and end is None:
                 return bytes(self._files.cat_file(place))
+            if end is not None and 0 <= start < end:
+                # Mostly the caller knows the size, and one request does it. The error of a range
+                # that begins past the end differs from driver to driver.
+                with suppress(Exception):
+                    data = bytes(self._files.cat_file(place, start=start, end=end))
+                    if len(data) == end - start:
+                        return data
             # Stores disagree on ranges that go past the end, so the bounds are resolved here.
             first, count = slice_bounds(start, end, self._size(place))
             if count == 0:
@@ -98,14 +111,23 @@ class FsspecStorage(Storage):
 
     def find(self, folder: str = "") -> Sequence[str]:
         """See Storage.find."""
+        paths = (found.path for found in self.walk(folder))
+        return [path for path in paths if not is_temporary(path.rpartition("/")[2])]
+
+    def walk(self, folder: str = "") -> Sequence[FileInfo]:
+        """See Storage.walk."""
         place = self._locate(folder) if folder else self._root
         with self._failures("list", folder):
             try:
-                found = self._files.find(place)
+                found = self._files.find(place, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        paths = (path[len(self._root) :].lstrip("/") for path in found if path != place)
-        return sorted(path for path in paths if not is_temporary(path.rpartition("/")[2]))
+        start = len(self._root)
+        return sorted(
+            FileInfo(path[start:].lstrip("/"), int(info["size"]), _modified_ms(info))
+            for path, info in found.items()
+            if path != place
+        )
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""
@@ -116,7 +138,7 @@ class FsspecStorage(Storage):
         """See Storage.delete_all."""
         if len(paths) > 1:
             with self._failures("delete", paths[0]), suppress(FileNotFoundError):
-                self._files.rm([self._locate(path) for path in paths])
+                bulk_delete(self._files, [self._locate(path) for path in paths])
                 return
         # One file; or a driver stopped at one that is not there, and left the rest.
         super().delete_all(paths)
@@ -256,7 +278,7 @@ def _connect(url: str, protocol: Protocol) -> tuple[Any, str]:
             url, "needs a package that is not installed", f"pip install {protocol.package}"
         ) from error
     try:
-        files, root = fsspec.url_to_fs(url, use_listings_cache=False)
+        files, root = fsspec.url_to_fs(url, use_listings_cache=False, **protocol.options)
     except Exception as error:  # drivers look for credentials here, each in its own way
         raise _refusal(
             url, "cannot be reached by its driver", "see the cause; check the credentials"
@@ -290,6 +312,12 @@ def _describe(found: Sequence[dict[str, Any]], folder: str) -> Iterator[Entry]:
             yield Entry(name, is_folder=True)
         else:
             yield Entry(name, size=int(item["size"]))
+
+
+def _modified_ms(info: dict[str, Any]) -> int | None:
+    """Return when a file was written, as far as its driver tells."""
+    times = (info.get(key) for key in _MODIFIED_KEYS)
+    return next((int(t.timestamp() * 1000) for t in times if isinstance(t, datetime)), None)
 
 
 def _refusal(url: str, what: str, hint: str) -> ConfigError:

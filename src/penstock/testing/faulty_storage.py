@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
 from penstock.errors import ConfigError, StorageError, StorageFullError
-from penstock.storage import Entry, Storage
+from penstock.storage import Entry, FileInfo, Storage
 from penstock.storage.checks import as_buffer
 
 __all__ = ["FaultyStorage", "Operation", "OperationKind"]
@@ -141,6 +141,10 @@ class FaultyStorage(Storage):
     def find(self, folder: str = "") -> Sequence[str]:
         """See Storage.find; it is an operation of kind "list"."""
         return self._run(Operation("list", folder), lambda: self._inner.find(folder))
+
+    def walk(self, folder: str = "") -> Sequence[FileInfo]:
+        """See Storage.walk; it is an operation of kind "list"."""
+        return self._run(Operation("list", folder), lambda: self._inner.walk(folder))
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""

@@ -20,10 +20,10 @@ from typing import Any
 
 from penstock.cli.demo.child import Child, end_family
 from penstock.cli.demo.kill_plan import KillPlan
-from penstock.cli.demo.ledger import compare, count_fed, count_sink
 from penstock.cli.demo.outcome import Outcome
 from penstock.cli.demo.progress import Progress
 from penstock.cli.demo.view import View
+from penstock.cli.demo.word_counts import compare, count_fed, count_sink
 from penstock.cli.demo.workspace import Workspace, workspace
 from penstock.errors import PenstockError
 

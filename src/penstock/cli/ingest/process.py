@@ -2,7 +2,7 @@
 
 Its life::
 
-    claim a run -> take over (seal earlier epochs) -> receive
+    check what can never work -> claim a run -> take over (seal earlier epochs) -> receive
         a signal, or a command to stop       -> stop the source, publish, ack, seal         status 0
         a second signal                      -> end at once, as kill -9      status 128 + signal
         a later process of that name         -> end, that one continues               status 3
@@ -15,13 +15,14 @@ It has no parent to watch: it goes on when the shell or the service manager that
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import uuid
 
-from penstock.cli.ingest.log import log_to_stderr
 from penstock.cli.ingest.options import IngestOptions
 from penstock.cli.ingest.signals import drain_on_signals
-from penstock.errors import FencedError
+from penstock.cli.log import log_to_stderr
+from penstock.errors import FencedError, LogFormatError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.receivers import (
     Command,
@@ -32,8 +33,10 @@ from penstock.receivers import (
     claim_run,
     newest_run,
     poll_interval_ms,
+    read_status,
     uncaught_errors_to,
 )
+from penstock.receivers.control import process_exists
 from penstock.receivers.descriptors import raise_descriptor_limit
 from penstock.storage import open_storage
 
@@ -46,12 +49,13 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
     """Run a receiver until it is told to stop.
 
     Raises:
-        ConfigError: the journal cannot be used, or the stream holds records of another schema.
+        ConfigError: the journal cannot be used, the stream holds records of another schema, or the
+            receiver cannot start on this host (its port is taken, say).
         FencedError: another process took over.
         JournalFullError: there is no room, and the source is not to wait.
         PenstockError: whatever else ended it.
     """
-    log_to_stderr()
+    log_to_stderr(logging.INFO)
     raise_descriptor_limit()
     storage = open_storage(options.journal)
     stream = JournalStream.create(storage, options.stream, RecordFormat(receiver.schema))
@@ -61,6 +65,8 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
         bounds=options.bounds,
         when_full=options.when_full,
     )
+    if not _has_predecessor(stream, options.receiver):  # one may have the port, and ends
+        receiver.checkStart()
     run = claim_run(stream, options.receiver, uuid.uuid4().hex, Command())
     task = ReceiverTask(receiver, stream, options.receiver, run, settings)
     supervisor = ReceiverSupervisor(task, parent=_no_parent)
@@ -84,6 +90,17 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
                     raise
     if end == "superseded":
         raise _superseded(stream, options.receiver)
+
+
+def _has_predecessor(stream: JournalStream, receiver: str) -> bool:
+    """Whether another process of this name runs on this host, as far as its status tells."""
+    try:
+        said = read_status(stream, receiver)
+    except LogFormatError:  # the supervisor writes it anew
+        return False
+    if said is None or said.state == "stopped" or said.pid == os.getpid():  # 1 in a container
+        return False
+    return process_exists(said.host, said.pid) is True
 
 
 def _no_parent() -> int:

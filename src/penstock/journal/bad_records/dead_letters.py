@@ -1,25 +1,25 @@
 """Dead letters: records that a program's parser refused, kept until they are replayed.
 
 The dead letters of stream ``clicks`` are the journal stream ``clicks-dead``, with one receiver,
-``dead``. They get there in two steps, because tasks find them and tasks run more than once:
+``dead``. They are written in two steps, because tasks run more than once:
 
-    task: parses a cell of records  ->  finding: one file, named by the cell and what was refused
+    task: parses a cell of records  ->  staged file, named after the cell and the refused offsets
     driver, or ``penstock journal replay``: ``collect``  ->  a block of the stream
 
 Invariants:
 
-1. A finding is durable before its task ends, and so before its batch is committed.
-2. A cell is a function of the batch's planned range alone (``parsing`` beside this), so a task
-   that runs again, a speculative one, and a batch that runs again name their findings alike, and
-   find the name taken. Findings of another program or parser have other names, so none hides
-   another: each program that reads the stream leaves one dead letter for a record. ``replay``
-   stores the record once all the same.
-3. A block's footer names, as its position, the findings that it holds. Before the next block is
-   published they are buried: emptied, in place, by one atomic replacement. So of all findings only
-   the newest block's can be both in a block and not yet buried.
-4. Blocks are appended by their exclusive names, without a claim: of two collectors at once one
-   finds the name taken and looks again, so any number of processes may collect at any time.
-5. A buried finding keeps its name for as long as its records can be read and parsed again, that is
+1. A staged file is durable before its task ends, and so before its batch is committed.
+2. A cell is a function of the batch's planned range alone (see ``parsing``). So a task that runs
+   again, a speculative task, and a batch that runs again use the same names for their staged
+   files, and find the names taken. Staged files of another program or parser have other names, so
+   none hides another: each program that reads the stream leaves one dead letter for a record.
+   ``replay`` stores the record only once.
+3. A block's footer names the staged files that it holds, as its position. Before the next block is
+   published these files are emptied, in place, by one atomic replacement each. So only the files
+   that the newest block names can be in a block and not yet be empty.
+4. Blocks are appended by their exclusive names, without a claim: if two processes collect at once,
+   one of them finds the name taken and lists again. So any number of processes may collect.
+5. An emptied file keeps its name for as long as its records can be read and parsed again, that is
    until the source's blocks are retired.
 
 Layout and columns: docs/journal-format.md.
@@ -51,16 +51,16 @@ __all__ = [
     "dead_letter_stream",
     "last_writer",
     "open_dead_letters",
-    "pending_findings",
-    "record_finding",
     "source_stream",
+    "stage_dead_letters",
+    "staged_files",
     "uncollected",
 ]
 
 _SUFFIX = "-dead"
 _RECEIVER = "dead"
-_FINDING = re.compile(r"(?P<writer>.+)\.[0-9]{20}-(?P<end>[0-9]{20})\.[0-9a-f]{16}\.parquet")
-_MOST_FINDINGS = 256
+_STAGED = re.compile(r"(?P<writer>.+)\.[0-9]{20}-(?P<end>[0-9]{20})\.[0-9a-f]{16}\.parquet")
+_MOST_STAGED = 256
 _BLOCK_BYTES = 32 << 20
 
 DEAD_LETTER_FORMAT = RecordFormat(
@@ -150,39 +150,39 @@ def open_dead_letters(journal: Storage, name: str) -> JournalStream:
     return stream
 
 
-def record_finding(
+def stage_dead_letters(
     dead: JournalStream, cell: OffsetRange, letters: Sequence[DeadLetter], program: str = ""
 ) -> None:
-    """Make the dead letters that a program has of a cell durable, unless they are already.
+    """Make a program's dead letters of a cell durable, unless they are already.
 
     ``program`` is its consumer's name.
 
     Raises:
-        StorageError: they could not be written; nothing of them is there.
+        StorageError: they could not be written; none is stored.
     """
     rows = dead.format.encode_many([asdict(letter) for letter in letters])
     block = encode_block(dead.format.encode([rows]), BlockFooter(0, len(letters)))
     try:
-        dead.storage.create(f"{_folder(dead)}/{_finding_name(cell, letters, program)}", block)
+        dead.storage.create(f"{_folder(dead)}/{_staged_name(cell, letters, program)}", block)
     except AlreadyExistsError:
         return  # this cell was parsed before
 
 
-def pending_findings(dead: JournalStream) -> list[str]:
-    """Return the names of the findings that hold dead letters, also those that a block has, too."""
-    return [entry.name for entry in _findings(dead) if entry.size]
+def staged_files(dead: JournalStream) -> list[str]:
+    """Return the names of the staged files with dead letters, including those in a block."""
+    return [entry.name for entry in _staged_entries(dead) if entry.size]
 
 
 def collect(source: JournalStream, dead: JournalStream) -> int:
-    """Move what tasks found into the stream of dead letters; return how many letters that were.
+    """Move staged dead letters into their stream; return their number.
 
-    Costs one listing when nothing was found. Can be cut off, repeated and run by several at once.
+    Costs one listing if nothing is staged. It can be interrupted, repeated and run concurrently.
 
     Raises:
-        DamagedBlockError: a finding, or the stream's newest block, is damaged.
+        DamagedBlockError: a staged file, or the stream's newest block, is damaged.
         StorageError: a step failed; the call can be repeated.
     """
-    if not pending_findings(dead):
+    if not staged_files(dead):
         return 0
     collected = 0
     while group := _next_group(dead, (place := last_writer(dead))[1]):
@@ -192,9 +192,9 @@ def collect(source: JournalStream, dead: JournalStream) -> int:
 
 
 def uncollected(dead: JournalStream) -> Iterator[pa.Table]:
-    """Yield the dead letters that tasks found and nobody collected yet; changes nothing."""
-    held = _held_findings(last_writer(dead)[1])
-    for name in pending_findings(dead):
+    """Yield the staged dead letters that are not collected yet; changes nothing."""
+    held = _held_staged(last_writer(dead)[1])
+    for name in staged_files(dead):
         if name not in held and (table := _read(dead, name)) is not None:
             yield table
 
@@ -210,30 +210,30 @@ def last_writer(dead: JournalStream) -> tuple[WriterId, BlockFooter]:
 
 
 def _next_group(dead: JournalStream, newest: BlockFooter) -> list[str]:
-    """Bury the findings of the newest block; return those that the next one takes."""
-    held = _held_findings(newest)
+    """Empty the staged files of the newest block; return the files for the next block."""
+    held = _held_staged(newest)
     group: list[str] = []
     size = 0
-    # Listed after the newest block was read: what is left unburied then is in no block.
-    for entry in _findings(dead):
+    # Listed after the newest block was read: files that are not empty then are in no block.
+    for entry in _staged_entries(dead):
         if not entry.size:
             continue
         if entry.name in held:
             dead.storage.create(f"{_folder(dead)}/{entry.name}", b"", overwrite=True)
-        elif not group or (len(group) < _MOST_FINDINGS and size + entry.size <= _BLOCK_BYTES):
+        elif not group or (len(group) < _MOST_STAGED and size + entry.size <= _BLOCK_BYTES):
             group.append(entry.name)
             size += entry.size
     return group
 
 
-def _held_findings(newest: BlockFooter) -> set[str]:
+def _held_staged(newest: BlockFooter) -> set[str]:
     return set((newest.position or {}).get("findings", ()))
 
 
 def _publish(dead: JournalStream, writer: WriterId, newest: BlockFooter, group: list[str]) -> int:
-    """Append a block with the letters of the findings; return their number.
+    """Append a block with the letters of the staged files; return their number.
 
-    None when another collector was quicker: the caller looks again.
+    0 if another collector was faster: the caller lists again.
     """
     tables = {name: table for name in group if (table := _read(dead, name)) is not None}
     if not tables:
@@ -249,7 +249,7 @@ def _publish(dead: JournalStream, writer: WriterId, newest: BlockFooter, group: 
 
 
 def _read(dead: JournalStream, name: str) -> pa.Table | None:
-    """Return the letters of a finding; None when another collector buried it meanwhile."""
+    """Return the letters of a staged file; None if another collector emptied it meanwhile."""
     path = f"{_folder(dead)}/{name}"
     data = dead.storage.read(path)
     if not data:
@@ -257,30 +257,30 @@ def _read(dead: JournalStream, name: str) -> pa.Table | None:
     try:
         _, parquet = read_block(data, dead.storage.uri(path))
     except DamagedBlockError as error:
-        error.hint = "restore the file from a copy; deleting it gives its dead letters up"
+        error.hint = "restore the file from a copy; deleting it discards its dead letters"
         raise
     return parquet.read().cast(dead.format.arrow)
 
 
 def _forget_retired(source: JournalStream, dead: JournalStream) -> None:
-    """Delete the buried findings of records that are no longer in the journal."""
-    buried = [
+    """Delete the emptied staged files of records that are no longer in the journal."""
+    emptied = [
         (match, entry.name)
-        for entry in _findings(dead)
-        if not entry.size and (match := _FINDING.fullmatch(entry.name))
+        for entry in _staged_entries(dead)
+        if not entry.size and (match := _STAGED.fullmatch(entry.name))
     ]
-    blocks = {writer: source.blocks(writer) for writer in {match["writer"] for match, _ in buried}}
-    for match, name in buried:
+    blocks = {writer: source.blocks(writer) for writer in {match["writer"] for match, _ in emptied}}
+    for match, name in emptied:
         held = blocks[match["writer"]]
         if held and held[0].start_offset >= int(match["end"]):
             dead.storage.delete(f"{_folder(dead)}/{name}")
 
 
-def _findings(dead: JournalStream) -> Iterator[Entry]:
-    return (e for e in dead.storage.list(_folder(dead)) if _FINDING.fullmatch(e.name))
+def _staged_entries(dead: JournalStream) -> Iterator[Entry]:
+    return (e for e in dead.storage.list(_folder(dead)) if _STAGED.fullmatch(e.name))
 
 
-def _finding_name(cell: OffsetRange, letters: Sequence[DeadLetter], program: str) -> str:
+def _staged_name(cell: OffsetRange, letters: Sequence[DeadLetter], program: str) -> str:
     what = ",".join([program, *(str(letter.offset) for letter in letters)])
     digest = hashlib.sha256(what.encode()).hexdigest()[:16]
     return f"{cell.partition}.{cell.start_offset:020d}-{cell.end_offset:020d}.{digest}.parquet"

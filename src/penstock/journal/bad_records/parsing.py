@@ -17,10 +17,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.errors import BadRecordError
-from penstock.journal.bad_records.dead_letters import DeadLetter, record_finding
+from penstock.journal.bad_records.dead_letters import DeadLetter, stage_dead_letters
 from penstock.journal.bad_records.raw_records import to_raw
 from penstock.journal.bad_records.replay import EarlierAttempts
 from penstock.journal.reader import read_slices, slice_ranges
+from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, task_count
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
@@ -41,7 +42,7 @@ __all__ = [
 
 _LEAST_CELL_RECORDS = 256
 _MOST_CELLS = 64
-"""Of one writer in one batch: as many findings there can be at most."""
+"""Of one writer in one batch: the most staged files."""
 _EXCERPT_BYTES = 80
 _ERROR_CHARS = 1000
 
@@ -148,7 +149,7 @@ class Fail:
             f"the parser refused {_describe(cell, first)}",
             operation="parse",
             ids={"stream": stream.name, "writer": cell.partition, "offset": first.offset},
-            hint='mend the parser, or choose parse(..., bad_records="dead_letter") or "drop"',
+            hint='fix the parser, or choose parse(..., bad_records="dead_letter") or "drop"',
         )
 
 
@@ -176,7 +177,7 @@ class DeadLetters:
     def __call__(
         self, stream: JournalStream, cell: OffsetRange, refused: Sequence[Refusal]
     ) -> None:
-        """Write the cell's dead letters; see record_finding for what it raises."""
+        """Write the cell's dead letters; see stage_dead_letters for what it raises."""
         now = datetime.now(timezone.utc)
         earlier = EarlierAttempts(stream, cell.partition)
         letters = [
@@ -191,7 +192,7 @@ class DeadLetters:
             )
             for refusal in refused
         ]
-        record_finding(self._dead, cell, letters, self._program)
+        stage_dead_letters(self._dead, cell, letters, self._program)
         self._count(stream, cell, refused)
 
 
@@ -235,14 +236,19 @@ class ParseRecords:
 
 
 def parse_tasks(
-    stream: JournalStream, ranges: Iterable[OffsetRange], slots: int
+    stream: JournalStream,
+    ranges: Iterable[OffsetRange],
+    slots: int,
+    scan: StreamScan | None = None,
 ) -> list[list[ParsePart]]:
     """Share ranges out over tasks, where ``slots`` can run at once.
+
+    ``scan`` spares requests for what is in it.
 
     Raises:
         MissingBlockError: the journal does not hold a range from its start on.
     """
-    read = [(wanted, slice_ranges(stream, [wanted])) for wanted in ranges]
+    read = [(wanted, slice_ranges(stream, [wanted], scan)) for wanted in ranges]
     most = task_count(chain.from_iterable(slices for _, slices in read), slots)
     share = max(1, -(-sum(wanted.count for wanted, _ in read) // most))
     parts = chain.from_iterable(_parts(wanted, slices, share) for wanted, slices in read)

@@ -1,4 +1,4 @@
-"""Giving records up that cannot be read: what is checked before the ledger gets an entry.
+"""Giving records up that cannot be read: what is checked before the loss log gets an entry.
 
 Nothing that can be read, now or later, may be given up:
 
@@ -33,7 +33,7 @@ from penstock.errors import (
     NotFoundError,
 )
 from penstock.journal.layout import WriterId, claim_path, parse_writer
-from penstock.journal.losses.ledger import (
+from penstock.journal.losses.loss_log import (
     Loss,
     create_loss,
     lost_ranges,
@@ -73,7 +73,7 @@ def check_skip(stream: JournalStream, wanted: OffsetRange) -> bool:
 
 
 def skip(stream: JournalStream, wanted: OffsetRange, reason: str) -> Loss | None:
-    """Give records up that cannot be read; return the ledger's entry, None if it was there.
+    """Give records up that cannot be read; return the entry in the loss log, None if it was there.
 
     Raises what ``check_skip`` raises, and:
         ConfigError: the reason is empty or too long.

@@ -9,9 +9,12 @@ Each is replaced as a whole, by one owner. See docs/journal-format.md.
 from __future__ import annotations
 
 import json
+import os
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.errors import LogFormatError, NotFoundError
@@ -22,6 +25,7 @@ from penstock.storage import Entry
 
 __all__ = [
     "ConsumerEntry",
+    "Program",
     "commit_consumer",
     "consumer_names",
     "consumers",
@@ -31,12 +35,30 @@ __all__ = [
     "read_consumer",
     "read_consumers",
     "read_notices",
-    "remove_consumer",
     "remove_notice",
     "retiring_offsets",
     "swept_epochs",
     "write_consumer",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Which program a consumer is. For people: nothing is decided by it."""
+
+    location: str
+    """Its checkpoint location."""
+    host: str
+    pid: int
+    """The process that last wrote the consumer's file, on that host."""
+    committed_ms: int | None = None
+    """When it last committed, ms since the epoch; None before the first time."""
+
+    @staticmethod
+    def of_this_process(location: str, *, commits: bool = False) -> Program:
+        """Return what this process writes."""
+        now_ms = time.time_ns() // 1_000_000 if commits else None
+        return Program(location, socket.gethostname(), os.getpid(), now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +80,7 @@ class ConsumerEntry:
     for ``offsets``. Never more than ``offsets``."""
     swept: Mapping[str, int] = field(default_factory=dict)
     """Receiver -> epoch. The epochs before it are sealed, and only their seals are left."""
+    program: Program | None = None
 
     @property
     def held(self) -> tuple[Offsets, ...]:
@@ -74,11 +97,6 @@ def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> N
     write_consumer(stream, consumer, ConsumerEntry(offsets))
 
 
-def remove_consumer(stream: JournalStream, consumer: str) -> None:
-    """Forget a consumer, which must not be running: it holds nothing back any more."""
-    stream.storage.delete(consumer_path(stream.name, consumer))
-
-
 def consumer_names(stream: JournalStream) -> list[str]:
     """Return who is registered, by the files' names: also those whose file cannot be read."""
     listed = (parse_consumer(each.name) for each in _list(stream))
@@ -89,24 +107,32 @@ def consumers(stream: JournalStream) -> dict[str, Offsets]:
     """Return every registered consumer's committed offsets.
 
     Raises:
-        LogFormatError: a consumer's file is damaged; nothing may be retired until it is mended.
+        LogFormatError: a consumer's file is damaged; nothing may be retired until it is fixed.
     """
     return {name: entry.offsets for name, entry in read_consumers(stream).items()}
 
 
-def read_consumers(stream: JournalStream) -> dict[str, ConsumerEntry]:
+def read_consumers(
+    stream: JournalStream, own: Mapping[str, ConsumerEntry] | None = None
+) -> dict[str, ConsumerEntry]:
     """Return every registered consumer's entry.
+
+    ``own`` holds what the caller itself has written: those files need not be read, if they exist.
 
     Raises:
         LogFormatError: a consumer's file is damaged.
     """
-    entries = ((name, read_consumer(stream, name)) for name in consumer_names(stream))
+    known = own or {}
+    entries = (
+        (name, known[name] if name in known else read_consumer(stream, name))
+        for name in consumer_names(stream)
+    )
     return {name: entry for name, entry in entries if entry is not None}  # None: removed meanwhile
 
 
-def held_offsets(entries: Mapping[str, ConsumerEntry]) -> list[Offsets]:
+def held_offsets(entries: Iterable[ConsumerEntry]) -> list[Offsets]:
     """Return all offsets from which on consumers hold blocks back."""
-    return [offsets for entry in entries.values() for offsets in entry.held]
+    return [offsets for entry in entries for offsets in entry.held]
 
 
 def swept_epochs(entries: Mapping[str, ConsumerEntry]) -> dict[str, int]:
@@ -222,6 +248,8 @@ def _encode(entry: ConsumerEntry) -> bytes:
         fields["retained"] = dict(entry.retained)
     if entry.swept:
         fields["swept"] = dict(entry.swept)
+    if entry.program is not None:
+        fields["program"] = asdict(entry.program)
     return _to_json(fields)
 
 
@@ -240,7 +268,22 @@ def _decode(data: bytes) -> ConsumerEntry:
         None if kind is None else str(kind),
         _maybe_offsets(fields.get("retained")),
         _offsets(fields.get("swept", {})),
+        _program(fields.get("program")),
     )
+
+
+def _program(found: Any) -> Program | None:
+    """Return what is told of a program; None where an earlier release, or another one, wrote it."""
+    try:
+        committed_ms = found.get("committed_ms")
+        return Program(
+            str(found["location"]),
+            str(found["host"]),
+            int(found["pid"]),
+            None if committed_ms is None else int(committed_ms),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _maybe_offsets(found: Any) -> dict[str, int] | None:

@@ -3,8 +3,9 @@
 Invariants:
 
 1. A consumer is registered, holding back everything, before it looks where it begins: first at what
-   is announced to be deleted, then at the blocks, of which it takes none before that. So what it
-   begins at stays until it commits past it; ``retirement``, invariant 4, has both sides.
+   is announced to be deleted, then at the blocks, of which it takes none before that, and none
+   before a hole that a retirement has left. So what it begins at stays until it commits past it,
+   and is whole; ``retirement``, invariants 4 and 5, have both sides.
 2. Where it began is durable before it takes anything, and never changes: a first batch that runs
    again, after whatever crash, takes the same records.
 3. A name belongs to one owner, and its file to one process. A second owner is refused, as each
@@ -16,17 +17,19 @@ owner goes on with.
 
 from __future__ import annotations
 
+import itertools
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from penstock.errors import AlreadyExistsError, ConfigError
+from penstock.errors import AlreadyExistsError, ConfigError, DamagedBlockError, NotFoundError
 from penstock.journal.layout import WriterId, consumer_path, consumers_folder
 from penstock.journal.offsets import WriterEnd, begin_at
 from penstock.journal.progress import StreamProgress
 from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
+    Program,
     create_consumer,
     read_consumer,
     read_consumers,
@@ -34,7 +37,8 @@ from penstock.journal.retention.consumer_files import (
     swept_epochs,
     write_consumer,
 )
-from penstock.journal.stream import JournalStream
+from penstock.journal.retention.retirement import retired_before
+from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.model import Offsets
 
 __all__ = ["Consumer", "StartingOffsets", "register_consumer"]
@@ -52,6 +56,8 @@ class Consumer:
     owner: str
     begin: Offsets
     """The offsets at which it began; writers that are not in it begin at 0."""
+    location: str | None = None
+    """The program's checkpoint location, for whoever lists consumers."""
 
     def commit(
         self,
@@ -61,7 +67,22 @@ class Consumer:
         retained: Offsets | None = None,
         swept: Mapping[str, int] | None = None,
     ) -> None:
-        """Record that its next batches need no records before ``offsets``.
+        """Write the ``entry`` with these arguments to the consumer's file."""
+        self.write(self.entry(offsets, retiring, retained=retained, swept=swept))
+
+    def write(self, entry: ConsumerEntry) -> None:
+        """Put an entry in the place of the one in the consumer's file."""
+        write_consumer(self.stream, self.name, entry)
+
+    def entry(
+        self,
+        offsets: Offsets,
+        retiring: Offsets | None = None,
+        *,
+        retained: Offsets | None = None,
+        swept: Mapping[str, int] | None = None,
+    ) -> ConsumerEntry:
+        """Return what says that its next batches need no records before ``offsets``.
 
         Args:
             offsets: how far it has come.
@@ -69,7 +90,7 @@ class Consumer:
             retained: from where on blocks stay all the same; None for ``offsets``.
             swept: the epoch of each receiver before which nothing is left but seals.
         """
-        entry = ConsumerEntry(
+        return ConsumerEntry(
             offsets,
             self.owner,
             self.begin,
@@ -77,8 +98,8 @@ class Consumer:
             self.stream.format.kind,
             retained,
             swept or {},
+            None if self.location is None else Program.of_this_process(self.location, commits=True),
         )
-        write_consumer(self.stream, self.name, entry)
 
 
 def register_consumer(
@@ -89,6 +110,7 @@ def register_consumer(
     starting: StartingOffsets = "earliest",
     begun: bool = False,
     take_over: bool = False,
+    location: str | None = None,
     settle: Callable[[Callable[[], Offsets]], Offsets] = lambda resolve: resolve(),
 ) -> Consumer:
     """Register a consumer, or return it as it was registered by the same owner before.
@@ -101,6 +123,7 @@ def register_consumer(
         begun: whether it has taken records before; then it is not sent to another place, also
             when its registration is gone.
         take_over: whether a registration of that name is its own, whoever the owner was.
+        location: the program's checkpoint location, to be shown to people.
         settle: makes it durable elsewhere, too, where it begins: returns what is recorded there, or
             else what the function that it is given returns. Called while all is held back.
 
@@ -110,7 +133,8 @@ def register_consumer(
         StorageError: the journal cannot be reached; the call can be repeated.
     """
     stream.storage.sweep(consumers_folder(stream.name))
-    entry = read_consumer(stream, name) or _claim(stream, name, owner)
+    program = None if location is None else Program.of_this_process(location)
+    entry = read_consumer(stream, name) or _claim(stream, name, owner, program)
     if entry.owner != owner and not take_over:
         raise ConfigError(
             f"consumer {name!r} of the stream belongs to somebody else",
@@ -132,7 +156,7 @@ def register_consumer(
             hint="if someone changed stream.json, restore it; if the stream was made anew, begin "
             "with a new checkpoint location and another consumer name",
         )
-    entry = replace(entry, kind=kind)
+    entry = replace(entry, kind=kind, program=program)
     known = entry.begin if entry.owner == owner else None
     is_new = False
 
@@ -152,25 +176,60 @@ def register_consumer(
     if begin != known:
         offsets = begin if is_new else entry.offsets
         write_consumer(stream, name, replace(entry, offsets=offsets, owner=owner, begin=begin))
-    return Consumer(stream, name, owner, begin)
+    return Consumer(stream, name, owner, begin, location)
 
 
-def _claim(stream: JournalStream, name: str, owner: str) -> ConsumerEntry:
+def _claim(stream: JournalStream, name: str, owner: str, program: Program | None) -> ConsumerEntry:
     """Take a name that is free, holding back everything; return what stands there then."""
-    entry = ConsumerEntry({}, owner, kind=stream.format.kind)
+    entry = ConsumerEntry({}, owner, kind=stream.format.kind, program=program)
     try:
         create_consumer(stream, name, entry)
     except AlreadyExistsError:
-        return read_consumer(stream, name) or _claim(stream, name, owner)  # None: removed since
+        # None: it was removed since.
+        return read_consumer(stream, name) or _claim(stream, name, owner, program)
     return entry
 
 
 def _earliest(stream: JournalStream) -> dict[str, int]:
     retiring = retiring_offsets(stream)  # before the blocks: what it leaves out is deleted by then
+    entries = read_consumers(stream).values()
     ends = _unswept_ends(stream)
-    held = {writer: blocks[0].start_offset for writer in ends if (blocks := stream.blocks(writer))}
-    starts = {writer: max(start, retiring.get(str(writer), 0)) for writer, start in held.items()}
+    starts: dict[WriterId, int] = {}
+    for writer in ends:
+        announced = retiring.get(str(writer), 0)
+        if blocks := [b for b in stream.blocks(writer) if b.start_offset >= announced]:
+            gone = retired_before(writer, entries, retiring)
+            starts[writer] = _first_whole(stream, writer, blocks, gone)
     return begin_at(starts, ends)
+
+
+def _first_whole(
+    stream: JournalStream, writer: WriterId, blocks: Sequence[BlockEntry], gone: int | None
+) -> int:
+    """Return the oldest start of a block behind which no retired one is missing.
+
+    Reads the footers of the blocks before ``gone``, where any may be: few, unless nobody retires.
+    A block that is missing later is damage, for the reader to find.
+    """
+    first = blocks[0].start_offset
+    for block, following in itertools.pairwise(blocks):
+        if gone is not None and following.start_offset > gone:
+            break
+        if _ends_early(stream, writer, block, following):
+            first = following.start_offset
+    return first
+
+
+def _ends_early(
+    stream: JournalStream, writer: WriterId, block: BlockEntry, following: BlockEntry
+) -> bool:
+    try:
+        footer = stream.footer(writer, block.start_offset, block.size)
+    except NotFoundError:  # deleted just now
+        return True
+    except DamagedBlockError:
+        return False
+    return footer.end_offset < following.start_offset
 
 
 def _latest(stream: JournalStream) -> dict[str, int]:

@@ -21,21 +21,30 @@ What is announced stands in the consumer's own file, which a commit writes anywa
 in a file of its own (``retire``). It must stay until its last block is deleted; that a file has one
 owner takes care of it. What was announced and not deleted does no harm: every consumer was past it.
 
-A crash between two deletions leaves blocks that the next call deletes, and an announcement, which
-the owner's next commit replaces, or the next ``retire`` removes. Needs a storage whose listings
-show what was created before, in whatever process. Prior art: Dekker's algorithm.
+5. What is retired is deleted in any order, in one request where the store can. So a crash or a
+   failed deletion may leave any of it: blocks with holes between them, below ``retired_before``.
+   Nobody reads there: consumers are past it, a new one begins behind the holes (``registration``),
+   ``verify`` expects them, and the next call that retires deletes what was left.
+
+A crash leaves an announcement, too, which the owner's next commit replaces, or the next ``retire``
+removes. Needs a storage whose listings show what was created before, in whatever process. Prior
+art: Dekker's algorithm.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
-from penstock.journal.layout import WriterId, block_path
+from penstock.errors import LogFormatError
+from penstock.journal.layout import WriterId, block_path, consumer_path
 from penstock.journal.offsets import is_finished
 from penstock.journal.retention.consumer_files import (
+    ConsumerEntry,
     held_offsets,
     publish_notice,
+    read_consumer,
     read_consumers,
     read_notices,
     remove_notice,
@@ -43,7 +52,16 @@ from penstock.journal.retention.consumer_files import (
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange, Offsets
 
-__all__ = ["Doomed", "announcement", "delete_blocks", "floor_of", "plan_blocks", "retire"]
+__all__ = [
+    "Doomed",
+    "announcement",
+    "delete_blocks",
+    "floor_of",
+    "plan_blocks",
+    "remove_consumer",
+    "retire",
+    "retired_before",
+]
 
 Doomed = Mapping[WriterId, list[OffsetRange]]
 """The blocks of each writer that a retirement means to delete, oldest first."""
@@ -59,7 +77,7 @@ def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> 
         LogFormatError: a consumer's file is damaged.
         StorageError: a file could not be read or deleted; the call can be repeated.
     """
-    held = held_offsets(read_consumers(stream))
+    held = held_offsets(read_consumers(stream).values())
     if not held:
         return 0
     chosen = stream.writers() if writers is None else writers
@@ -67,7 +85,7 @@ def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> 
     retired = 0
     if doomed:
         notice = publish_notice(stream, announcement(doomed))
-        retired = delete_blocks(stream, doomed, held_offsets(read_consumers(stream)))
+        retired = delete_blocks(stream, doomed, held_offsets(read_consumers(stream).values()))
         remove_notice(stream, notice)
     _remove_stale_notices(stream)
     return retired
@@ -98,14 +116,16 @@ def delete_blocks(stream: JournalStream, doomed: Doomed, held: Collection[Offset
     """
     if not held:
         return 0
-    retired = 0
+    paths: list[str] = []
     for writer, blocks in doomed.items():
         floor = floor_of(writer, held)
-        for block in blocks:
-            if floor is None or block.end_offset <= floor:
-                stream.storage.delete(block_path(stream.name, writer, block.start_offset))
-                retired += 1
-    return retired
+        paths += (
+            block_path(stream.name, writer, block.start_offset)
+            for block in blocks
+            if floor is None or block.end_offset <= floor
+        )
+    stream.storage.delete_all(paths)
+    return len(paths)
 
 
 def floor_of(writer: WriterId, held: Iterable[Offsets]) -> int | None:
@@ -114,12 +134,44 @@ def floor_of(writer: WriterId, held: Iterable[Offsets]) -> int | None:
     return min(ends, default=None)
 
 
+def retired_before(
+    writer: WriterId, entries: Iterable[ConsumerEntry], retiring: Offsets
+) -> int | None:
+    """Return the offset before which any of a writer's blocks may be gone; None for all of them.
+
+    Args:
+        writer: whose blocks.
+        entries: the consumers'; those that have not begun yet do not count.
+        retiring: what is announced (``retiring_offsets``).
+    """
+    begun = [each for each in entries if each.owner is None or each.begin is not None]
+    floor = floor_of(writer, held_offsets(begun)) if begun else 0
+    return None if floor is None else max(floor, retiring.get(str(writer), 0))
+
+
+def remove_consumer(stream: JournalStream, consumer: str) -> None:
+    """Forget a consumer, which must not be running: it holds nothing back any more.
+
+    What it announced and has not deleted stays announced, until the next ``retire``.
+    """
+    with suppress(LogFormatError):  # damaged: then there is nothing to be known of it
+        entry = read_consumer(stream, consumer)
+        if entry is not None and _is_unfinished(stream, entry.retiring):
+            publish_notice(stream, entry.retiring)
+    stream.storage.delete(consumer_path(stream.name, consumer))
+
+
 def _remove_stale_notices(stream: JournalStream) -> None:
     """Remove what killed retirements announced, once nothing of it is left to delete."""
     for name, retiring in read_notices(stream).items():
-        if not any(_holds_before(stream, writer, end) for writer, end in retiring.items()):
+        if not _is_unfinished(stream, retiring):
             remove_notice(stream, name)
 
 
-def _holds_before(stream: JournalStream, writer: str, offset: int) -> bool:
-    return any(block.start_offset < offset for block in stream.blocks(writer)[:1])
+def _is_unfinished(stream: JournalStream, retiring: Offsets) -> bool:
+    """Whether anything of what was announced is left to delete."""
+    return any(
+        block.start_offset < end
+        for writer, end in retiring.items()
+        for block in stream.blocks(writer)[:1]
+    )

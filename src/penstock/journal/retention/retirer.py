@@ -1,5 +1,8 @@
 """Commits and retirement from batch to batch, at the cost of one file written for both.
 
+An entry that equals the one in the file is not written: an idle batch costs one listing. The
+consumers' names are listed all the same, so a registration that was removed is made again.
+
 Looks only at writers for which the consumers have moved on. A slower consumer, and what is
 retained to be processed again, hold back writers that a driver left behind long ago. So a writer is
 looked at until it is swept: all are past it and its blocks are deleted. It is listed only when the
@@ -76,13 +79,16 @@ class Retirer:
         else:
             swept = self._swept
         own = ConsumerEntry(offsets, retained=retained)
-        floors = self._moved(writers, held_offsets({**seen, name: own}))
+        floors = self._moved(writers, held_offsets({**seen, name: own}.values()))
         doomed = plan_blocks(self._stream, floors)
-        self._consumer.commit(offsets, announcement(doomed), retained=retained, swept=swept)
-        self._seen = read_consumers(self._stream)
+        entry = self._consumer.entry(offsets, announcement(doomed), retained=retained, swept=swept)
+        self._seen = None  # until it is known again what the file holds
+        if seen.get(name) != entry:
+            self._consumer.write(entry)
+        self._seen = read_consumers(self._stream, {name: entry})
         if name not in self._seen:  # removed by an operator: the next commit registers it again
             return
-        held = held_offsets(self._seen)
+        held = held_offsets(self._seen.values())
         delete_blocks(self._stream, doomed, held)
         for writer, floor in floors.items():
             self._note(writer, _lower(floor, floor_of(writer, held)))

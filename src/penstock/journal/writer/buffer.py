@@ -261,8 +261,8 @@ class StoreBuffer:
         with self._lock:
             return self._allowance.account()
 
-    def let_wait(self, may_wait: bool) -> None:
-        """See JournalWriter.let_wait."""
+    def set_blocking(self, may_wait: bool) -> None:
+        """See JournalWriter.set_blocking."""
         with self._lock:
             self._may_wait = may_wait
             self._progress.notify_all()

@@ -223,9 +223,9 @@ class JournalWriter:
         """Return what was stored so far, and what waits for room."""
         return self._buffer.account()
 
-    def let_wait(self, may_wait: bool) -> None:
+    def set_blocking(self, may_wait: bool) -> None:
         """Whether stores may wait for room within the bounds, or raise JournalFullError."""
-        self._buffer.let_wait(may_wait)
+        self._buffer.set_blocking(may_wait)
 
     # -- ends --
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError, ReceiverError
+from penstock.errors import ConfigError, PenstockError, ReceiverError
 from penstock.receivers.http.bodies import BodyParser
 from penstock.receivers.http.key_window import KeyWindow
 from penstock.receivers.http.keys import KeptKey
@@ -18,6 +19,8 @@ from penstock.receivers.http.settings import HttpSettings, read_token, tls_conte
 from penstock.receivers.receiver import Receiver
 
 if TYPE_CHECKING:
+    import ssl
+
     from penstock.receivers.http.application import Application
     from penstock.receivers.http.server import HttpServer
 
@@ -84,12 +87,21 @@ class HttpReceiver(Receiver):
     def __repr__(self) -> str:
         return f"HttpReceiver({self._settings.host}:{self._settings.port})"
 
+    def checkStart(self) -> None:
+        """Read the token file, certificate and key, and bind the port for a moment.
+
+        Raises:
+            ConfigError: one of them cannot be used.
+        """
+        self._secrets()
+        self._listen().close()
+
     def onStart(self) -> None:
         """Bind the port and serve.
 
         Raises:
-            ConfigError: the token file, or certificate and key, cannot be used.
-            ReceiverError: the port cannot be bound.
+            ConfigError: the port cannot be bound; or the token file, or certificate and key, cannot
+                be used.
             StorageError: the kept idempotency keys cannot be read.
         """
         # Here, so that the extra is needed only where it is used, and not to build a program.
@@ -97,10 +109,7 @@ class HttpReceiver(Receiver):
         from penstock.receivers.http.server import HttpServer
 
         settings = self._settings
-        token = None if settings.token_file is None else read_token(settings.token_file)
-        tls = None
-        if settings.tls_certificate is not None and settings.tls_key is not None:
-            tls = tls_context(settings.tls_certificate, settings.tls_key)
+        token, tls = self._secrets()
         application = Application(self, BodyParser(self.schema), settings, token, self._delete)
         begin = partial(application.resume, *self._keys())
         listener = self._listen()
@@ -146,6 +155,14 @@ class HttpReceiver(Receiver):
         window = KeyWindow(window_ms, self.ownFiles(), self.lastPosition())
         return window, window.load()
 
+    def _secrets(self) -> tuple[bytes | None, ssl.SSLContext | None]:
+        """Return the token and what TLS needs, from their files."""
+        settings = self._settings
+        token = None if settings.token_file is None else read_token(settings.token_file)
+        if settings.tls_certificate is None or settings.tls_key is None:
+            return token, None
+        return token, tls_context(settings.tls_certificate, settings.tls_key)
+
     def _listen(self) -> socket.socket:
         # A port that was free is kept over restarts in this process.
         from penstock.receivers.http.server import listen
@@ -153,10 +170,15 @@ class HttpReceiver(Receiver):
         try:
             return listen(self._settings.host, self._port)
         except OSError as e:
-            raise ReceiverError(
-                f"port {self._port} of {self._settings.host} cannot be bound",
+            is_taken = e.errno == errno.EADDRINUSE
+            raise ConfigError(
+                f"port {self._port} of {self._settings.host} "
+                + ("is taken by another process" if is_taken else "cannot be bound"),
                 operation="start receiver",
-                hint="choose another port, or 0 for any; receivers on one host need one each",
+                hint=f"`ss -ltnp 'sport = :{self._port}'` names that process (to root, if it is "
+                "another user's): end it, or choose another port; 0 is any that is free"
+                if is_taken
+                else "give an address of this host, and a port that this user may bind",
             ) from e
 
     def _delete(self, names: tuple[str, ...]) -> None:

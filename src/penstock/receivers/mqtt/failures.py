@@ -1,4 +1,4 @@
-"""What a broker may answer instead of messages, by name, with what mends it."""
+"""The errors that a broker may answer with, by name, with their fixes."""
 
 from __future__ import annotations
 

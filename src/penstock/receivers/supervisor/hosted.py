@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from penstock.errors import PenstockError, ReceiverError
-from penstock.receivers.supervisor.foreign import HungError, call_within
+from penstock.receivers.supervisor.user_calls import HungError, call_within
 from penstock.receivers.task import ReceiverTask
 
 __all__ = ["FailedCallError", "HostedReceiver"]
@@ -54,7 +54,7 @@ class HostedReceiver:
         """Start the receiver, or go on with a paused one.
 
         Raises:
-            ReceiverError: it hangs, which only the end of this process mends.
+            ReceiverError: it hangs; only a restart of this process fixes that.
             FailedCallError: it failed, and may be tried again.
         """
         is_paused = self._state is _State.PAUSED

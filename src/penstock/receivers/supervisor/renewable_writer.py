@@ -90,24 +90,24 @@ class RenewableWriter:
                 self._task.stream.name,
             )
 
-    def let_wait(self) -> None:
+    def set_blocking(self) -> None:
         """Let stores wait for room, as the receiver receives."""
-        self.current.let_wait(True)
+        self.current.set_blocking(True)
 
     @contextmanager
-    def letting_go(self) -> Iterator[None]:
+    def draining(self) -> Iterator[None]:
         """While the receiver stops, let no store wait for room longer than a little; none after it.
 
         A store that waits would have its thread, and so ``onStop``, wait as well.
         """
-        patience = threading.Timer(_BLOCKED_STORE_S, self.current.let_wait, (False,))
+        patience = threading.Timer(_BLOCKED_STORE_S, self.current.set_blocking, (False,))
         patience.daemon = True
         patience.start()
         try:
             yield
         finally:
             patience.cancel()
-            self.current.let_wait(False)
+            self.current.set_blocking(False)
 
     def close(self) -> None:
         """Publish what is buffered, seal, and give the room back.

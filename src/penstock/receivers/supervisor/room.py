@@ -51,7 +51,7 @@ class WriterRoom:
             return
         if self._fails:
             self.failure = full
-            self._writer.let_wait(False)
+            self._writer.set_blocking(False)
         else:
             self._tell("The source waits: %s", full)
 

@@ -31,11 +31,11 @@ from penstock.receivers.control import State
 from penstock.receivers.own_files import OwnFiles, StoredFiles
 from penstock.receivers.receiver import Position, ReceiverIdentity, Records
 from penstock.receivers.supervisor.events import End, Event
-from penstock.receivers.supervisor.foreign import uncaught_errors_to
 from penstock.receivers.supervisor.hosted import FailedCallError, HostedReceiver
 from penstock.receivers.supervisor.intake import Intake
 from penstock.receivers.supervisor.renewable_writer import RenewableWriter
 from penstock.receivers.supervisor.status import StatusReport
+from penstock.receivers.supervisor.user_calls import uncaught_errors_to
 from penstock.receivers.supervisor.watch import Watch
 from penstock.receivers.task import ReceiverTask
 
@@ -180,7 +180,7 @@ class ReceiverSupervisor:
         return None
 
     def _start(self) -> None:
-        self._journal.let_wait()
+        self._journal.set_blocking()
         self._intake.stopped.clear()
         self._started_s = time.monotonic()
         self._say("started")
@@ -217,7 +217,7 @@ class ReceiverSupervisor:
         if not self._hosted.has_begun:
             return
         try:
-            with self._journal.letting_go():
+            with self._journal.draining():
                 self._hosted.end()
         except FailedCallError as e:
             _log.exception("%s of receiver %s of stream %s", e, *self._names())

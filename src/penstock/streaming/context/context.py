@@ -22,7 +22,7 @@ from penstock.rate import RateEstimator
 from penstock.streaming.context.life_cycle import LifeCycle, State
 from penstock.streaming.context.rate_control import RateControl
 from penstock.streaming.context.run_location import RunLocation
-from penstock.streaming.context.shutdown import GracefulShutdown
+from penstock.streaming.context.shutdown import Shutdown
 from penstock.streaming.core.listener import ListenerBus, StreamingListener
 from penstock.streaming.engine.engine import Engine
 from penstock.streaming.engine.graph import DStreamGraph
@@ -45,6 +45,8 @@ __all__ = ["StreamingContext"]
 
 _log = logging.getLogger(__name__)
 
+_PATIENCE_S = 5.0
+"""How long jobs may run on after Ctrl-C. Spark reports each one that is cancelled at length."""
 _Recover = Literal["graph", "program"]
 """Where the graph comes from after a restart: read back, or built by the program again."""
 
@@ -89,10 +91,9 @@ class StreamingContext(StreamSources, RateControl):
         self._clock = clock or SystemClock()
         conf = settings_of(sc.getConf())
         self._settings = StreamingSettings.from_conf(conf)
-        for name in settings_without_effect(conf):
-            _log.warning(
-                "The setting %s has no effect; docs/settings.md lists those that have", name
-            )
+        for name, meant in settings_without_effect(conf).items():
+            hint = f"did you mean {meant}?" if meant else "docs/settings.md lists those that have"
+            _log.warning("The setting %s has no effect: %s", name, hint)
         self.graph = graph
         if self._settings.rate.backpressure_enabled:
             RateEstimator.create(conf, graph.batch_interval_ms)  # refuses what cannot be made
@@ -104,7 +105,8 @@ class StreamingContext(StreamSources, RateControl):
         self._life = LifeCycle()
         self._start_lock = threading.RLock()
         self._engine: Engine | None = None
-        self._shutdown = GracefulShutdown(lambda: self.stop(False, stopGraceFully=True))
+        graceful = self._settings.stop_gracefully_on_shutdown
+        self._shutdown = Shutdown(lambda: self._stop(graceful, _PATIENCE_S), graceful=graceful)
 
     def _recreate(self, checkpoint: Checkpoint, directory: str, clock: Clock | None) -> None:
         graph = checkpoint.graph.load()
@@ -271,8 +273,7 @@ class StreamingContext(StreamSources, RateControl):
                 self._life.enter(State.ACTIVE)
                 StreamingContext._active = self
                 self._engine.start()
-                if self._settings.stop_gracefully_on_shutdown:
-                    self._shutdown.install()
+                self._shutdown.install()
             except BaseException:
                 self.stop(stopSparkContext=False)
                 raise
@@ -284,19 +285,22 @@ class StreamingContext(StreamSources, RateControl):
             stopSparkContext: stop the SparkContext, too.
             stopGraceFully: first process all that was received.
         """
+        self._stop(stopGraceFully)
+        if stopSparkContext:
+            self._sc.stop()
+
+    def _stop(self, graceful: bool, patience_s: float = 0.0) -> None:
         with self._start_lock:
             engine, self._engine = self._engine, None
             try:
                 if engine is not None:
-                    engine.stop(graceful=stopGraceFully)
+                    engine.stop(graceful=graceful, patience_s=patience_s)
             finally:
                 self._shutdown.remove()
                 if StreamingContext._active is self:
                     StreamingContext._active = None
                 self._location.remove_temporary()
                 self._life.enter(State.STOPPED)
-        if stopSparkContext:
-            self._sc.stop()
 
     def awaitTermination(self, timeout: float | None = None) -> None:
         """Wait until the program is stopped, at most ``timeout`` seconds.

@@ -1,8 +1,17 @@
-"""Stops a program gracefully when its process is told to end: by SIGTERM, or at its normal exit.
+"""Stops a program in order when its process is told to end: by a signal, or at its normal exit.
+
+    SIGINT (Ctrl-C)    always, unless the program has a handler of its own or is a shell; status 130
+    SIGTERM, exit      with spark.streaming.stopGracefullyOnShutdown; status 143 after SIGTERM
+
+With that setting the stop is graceful: what was received is processed first. Without it batches are
+cut off, and run again after a restart.
 
 A signal handler may run in the middle of anything that the main thread does, so it only starts a
-thread that stops the program. When that is done the main thread ends by ``SystemExit(143)``, as a
+thread that stops the program. When that is done the main thread ends by ``SystemExit``, as a
 JVM does: in ``awaitTermination``, or wherever a second signal, sent by that thread, finds it.
+Spark's JVM and its Python workers take no notice of a terminal's SIGINT: pyspark starts the one so
+that it ignores it, and the others in a process group of their own. pyspark's handler in the driver,
+which is replaced here, cancels all jobs from within whatever the main thread does.
 
 Source: ``StreamingContext.stopOnShutdown``, ``spark.streaming.stopGracefullyOnShutdown``.
 """
@@ -13,46 +22,67 @@ import atexit
 import logging
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["GracefulShutdown"]
+__all__ = ["Shutdown"]
 
 _log = logging.getLogger(__name__)
-_EXIT_CODE = 128 + signal.SIGTERM
+_IMPATIENT_S = 1.0
+"""Another SIGINT ends the process at once, but not one that came with the first, as from a wrapper
+that passes on what its process group got as well."""
 
 
-class GracefulShutdown:
-    """Calls ``stop`` once when the process shall end, and then lets it end."""
+class InterruptedProgram(SystemExit, KeyboardInterrupt):
+    """Ends the process without a traceback; programs may catch it as ``KeyboardInterrupt``."""
 
-    def __init__(self, stop: Callable[[], None]) -> None:
+
+class Shutdown:
+    """Calls ``stop`` once when the process shall end, and then lets it end.
+
+    Args:
+        stop: stops the program.
+        graceful: whether ``stop`` first has all that was received processed; then SIGTERM and the
+            interpreter's exit are watched, too.
+    """
+
+    def __init__(self, stop: Callable[[], None], *, graceful: bool) -> None:
         self._stop = stop
-        self._earlier: Any = None
-        self._installed = False
+        self._graceful = graceful
+        self._earlier: dict[int, Any] = {}
         self._stopper: threading.Thread | None = None
+        self._signal = signal.SIGTERM
+        self._since_s = 0.0
         self._stopped = False
         self._exiting = False
 
     def install(self) -> None:
-        """Begin to watch for SIGTERM and the interpreter's exit."""
-        atexit.register(self._stop)
+        """Begin to watch."""
+        if self._graceful:
+            atexit.register(self._stop)
         if not _in_main_thread():
-            _log.warning(
-                "SIGTERM will not stop the program gracefully: start() was not called in the main "
-                "thread, which alone can handle signals"
-            )
+            if self._graceful:
+                _log.warning(
+                    "SIGTERM will not stop the program gracefully: start() was not called in the "
+                    "main thread, which alone can handle signals"
+                )
             return
-        self._earlier = signal.signal(signal.SIGTERM, self._on_signal)
-        self._installed = True
+        watched = [signal.SIGINT] if _is_free(signal.getsignal(signal.SIGINT)) else []
+        if self._graceful:
+            watched.append(signal.SIGTERM)
+        for number in watched:
+            self._earlier[number] = signal.signal(number, self._on_signal)
 
     def remove(self) -> None:
         """Watch no more; called when the program is stopped, by whom ever."""
         atexit.unregister(self._stop)
-        if self._installed and self._stopper is None and _in_main_thread():
-            signal.signal(signal.SIGTERM, self._earlier)
-            self._installed = False
+        if self._stopper is None and _in_main_thread():
+            while self._earlier:
+                signal.signal(*self._earlier.popitem())
 
     def leave(self) -> None:
         """End the main thread if the program was stopped for that; called after a wait for it."""
@@ -62,33 +92,63 @@ class GracefulShutdown:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._stopper is None:
-            _log.warning("SIGTERM: stopping gracefully")
+            self._signal, self._since_s = signal.Signals(number), time.monotonic()
             self._stopper = threading.Thread(target=self._work, name="penstock-shutdown")
             self._stopper.start()
-        elif not self._stopped:
+        elif self._stopped and not self._exiting and number == self._signal:
+            decides = self._decides()
+            if callable(decides):
+                decides(number, frame)
+            else:
+                self._exit()
+        elif number == signal.SIGINT and time.monotonic() - self._since_s > _IMPATIENT_S:
+            os._exit(_status(number))
+        elif number == signal.SIGTERM and not self._stopped:
             _log.warning("SIGTERM: a graceful stop is under way; SIGKILL ends it now")
-        elif callable(self._earlier):
-            self._earlier(number, frame)
-        else:
-            self._exit()
 
     def _work(self) -> None:
         atexit.unregister(self._stop)  # once is enough, also when it fails
+        how = "stopping gracefully" if self._graceful else _STOPPING
+        _log.warning("%s: %s", self._signal.name, how)
         try:
             self._stop()
         except Exception:
-            _log.exception("The graceful stop failed; what is unfinished runs after a restart")
+            _log.exception("The stop failed; what is unfinished runs after a restart")
         self._stopped = True
         if threading.main_thread().is_alive():
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), self._signal)
 
     def _exit(self) -> None:
-        if callable(self._earlier) or self._earlier is signal.SIG_IGN:
+        decides = self._decides()
+        if callable(decides) or decides is signal.SIG_IGN:
             return
         # Only once, and not into the interpreter's own ending.
         if not self._exiting and threading.main_thread().is_alive():
             self._exiting = True
-            raise SystemExit(_EXIT_CODE)
+            kind = InterruptedProgram if self._signal == signal.SIGINT else SystemExit
+            raise kind(_status(self._signal))
+
+    def _decides(self) -> Any:
+        """Return the handler that was there before and ends the process, or not, after the stop."""
+        is_replaced = self._signal == signal.SIGINT
+        return signal.SIG_DFL if is_replaced else self._earlier[self._signal]
+
+
+_STOPPING = (
+    "stopping. What was received is kept, and batches that are not done run again at the next start"
+)
+
+
+def _is_free(handler: Any) -> bool:
+    """Whether SIGINT is handled by no code of the program's own, and does not go to a shell."""
+    if hasattr(sys, "ps1") or sys.flags.interactive:
+        return False
+    module = getattr(handler, "__module__", None) or ""
+    return handler is signal.default_int_handler or module.startswith(("pyspark.", "penstock."))
+
+
+def _status(number: int) -> int:
+    return 128 + number
 
 
 def _in_main_thread() -> bool:

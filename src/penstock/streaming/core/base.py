@@ -48,11 +48,11 @@ class BaseDStream(ABC):
     A restart needs the RDD checkpoints of such a stream (``restarts_from``).
     """
 
-    needs_every_tick = False
-    """Whether ticks that come late must have batches of their own."""
+    needs_missed_ticks = False
+    """Whether a tick that passed without a batch needs one where this stream has records then.
 
-    has_windows = False
-    """Whether each RDD is made of the batches within a time, so that slides that passed matter."""
+    So it is where an RDD is made of the batches within a time: each record is in all its windows.
+    """
 
     is_written_by_executors = False
     """Whether tasks write for it to the checkpoint location, besides RDDs (``writes_rdds``)."""

@@ -1,4 +1,7 @@
-"""Which ticks that passed without a batch need one: after a downtime, or a clock's jump. Pure.
+"""Which ticks that passed without a batch need one, whatever made them pass. Pure.
+
+A downtime does, a clock that jumped, a process that was stopped, and batches that take longer than
+the interval.
 
 A window ends at each of its slides, whether or not a driver runs then. So that each record is in
 every window that its batch's time puts it in, the batches of slide ends that passed are made
@@ -12,6 +15,7 @@ later, if their windows hold records:
   before it (and files in it) have windows.
 - A window with an inverse function has one more: the first that is empty, whose keys say so.
 - A stream that keeps state has records where its parent has.
+- A queue of one RDD for each tick has its next ones at the first ticks that passed.
 - What a window looks at has a batch of its own where it has records, since windows hold records by
   their batches' times.
 
@@ -45,9 +49,9 @@ def missed_ticks(
     for stream in reversed(streams):
         own = {*taken.get(stream, ()), *(t for parent in stream.parents for t in times[parent])}
         times[stream] = stream.times_with_records(sorted(own), passed[-1])
-    windowed: set[BaseDStream] = set()  # windows, and what they are made of
+    windowed: set[BaseDStream] = set()  # what needs them, and what that is made of
     for stream in streams:
-        if stream.has_windows or stream in windowed:
+        if stream.needs_missed_ticks or stream in windowed:
             windowed.update((stream, *stream.parents))
     needed = {time_ms for stream in windowed for time_ms in times[stream]}
     return sorted(t for t in needed if t in passed)

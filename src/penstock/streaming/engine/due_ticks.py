@@ -17,39 +17,49 @@ class DueTick(NamedTuple):
     since_ms: int
     """When the first one came: from then on the batch is late."""
     is_missed: bool = False
-    """Whether it passed while no batches were planned; see penstock.streaming.core.missed_ticks."""
-    follows_missed: bool = False
-    """Whether those that were missed before it are planned already."""
+    """Whether it passed without a batch; see penstock.streaming.core.missed_ticks."""
 
 
 class DueTicks:
-    """Merges ticks into the latest one, or keeps each, where a result is due for every slide."""
+    """Merges ticks into the latest one; those that were missed before it come first, one by one."""
 
-    def __init__(self, *, keep_all: bool) -> None:
-        self._keep_all = keep_all
-        self._ticks: deque[DueTick] = deque()
+    def __init__(self) -> None:
+        self._missed: deque[DueTick] = deque()
+        self._latest: DueTick | None = None
+        self._missed_are_known = False
 
     @property
     def next_ms(self) -> int | None:
         """The time of the batch to plan next, None when there is none."""
-        return self._ticks[0].time_ms if self._ticks else None
+        tick = self._missed[0] if self._missed else self._latest
+        return None if tick is None else tick.time_ms
 
     @property
     def late_since_ms(self) -> int | None:
         """The first tick that waits for earlier batches to end, None without one."""
-        return next((tick.since_ms for tick in self._ticks if not tick.is_missed), None)
+        return None if self._latest is None else self._latest.since_ms
 
     def add(self, time_ms: int, since_ms: int) -> None:
         """Take a tick that is later than all before it."""
-        if self._keep_all or not self._ticks:
-            self._ticks.append(DueTick(time_ms, since_ms))
-        else:
-            self._ticks[0] = DueTick(time_ms, self._ticks[0].since_ms)
+        since_ms = since_ms if self._latest is None else self._latest.since_ms
+        self._latest = DueTick(time_ms, since_ms)
+        self._missed_are_known = False
 
-    def put_first(self, ticks: Sequence[DueTick]) -> None:
-        """Take ticks that come before all others."""
-        self._ticks.extendleft(reversed(ticks))
+    def add_missed(self, ticks: Sequence[DueTick]) -> None:
+        """Take ticks that were missed before the latest one, and after all other missed ones."""
+        self._missed.extend(ticks)
+        self._missed_are_known = True
+
+    @property
+    def unknown_before_ms(self) -> int | None:
+        """The tick that is next and before which ticks may have been missed, None without one."""
+        if self._missed or self._latest is None or self._missed_are_known:
+            return None
+        return self._latest.time_ms
 
     def take(self) -> DueTick | None:
         """Return the tick to plan a batch for next, None when there is none."""
-        return self._ticks.popleft() if self._ticks else None
+        if self._missed:
+            return self._missed.popleft()
+        tick, self._latest = self._latest, None
+        return tick

@@ -14,7 +14,7 @@ from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings
 from penstock.journal import CommitPolicy
-from penstock.rate import RATES_KEY, RateOrder, RateOrders
+from penstock.rate import RATES_KEY, RateOverride, RateOverrides
 from penstock.receivers import ReceiverSettings, poll_interval_ms, receiver_bounds
 from penstock.storage import open_storage
 from penstock.storage.trust import check_trusted
@@ -102,7 +102,7 @@ class Engine:
                 graph.batch_interval_ms,
                 settings.rate,
                 dict(sc.getConf().getAll()),
-                RateOrders(location.storage),
+                RateOverrides(location.storage),
                 log.newest_conf(RATES_KEY),
             )
             self._receiver_settings = _receiver_settings(settings, location)
@@ -154,12 +154,15 @@ class Engine:
         self._tracker.start()
         self._rates.start(self._tracker.limit, self._receiver_settings.poll_ms)
 
-    def order_rate(self, stream: str, change: Callable[[RateOrder], RateOrder]) -> None:
-        """Change the limit of an input; see RateManager.order."""
-        self._rates.order(stream, change)
+    def override_rate(self, stream: str, change: Callable[[RateOverride], RateOverride]) -> None:
+        """Change the limit of an input; see RateManager.override."""
+        self._rates.override(stream, change)
 
-    def stop(self, *, graceful: bool) -> None:
-        """Stop receivers, planning and jobs, in that order; graceful lets received data through."""
+    def stop(self, *, graceful: bool, patience_s: float = 0.0) -> None:
+        """Stop receivers, planning and jobs, in that order; graceful lets received data through.
+
+        Jobs that run may take ``patience_s`` before they are cancelled.
+        """
         deadline_s = time.monotonic() + self._graceful_timeout_s
         self._rates.stop()
         try:
@@ -176,7 +179,7 @@ class Engine:
                 "restart (spark.streaming.gracefulStopTimeout)",
                 self._graceful_timeout_s,
             )
-        running = self._scheduler.stop()
+        running = self._scheduler.stop(patience_s=patience_s)
         self._graph_checkpoints.stop()
         try:
             self._generator.close()
@@ -217,13 +220,14 @@ class Engine:
 
 
 def _open(graph: DStreamGraph, location: CheckpointLocation, log: BatchLog) -> None:
-    journal, location_id = open_storage(f"{location.url}/journal"), location.read_id()
+    url, location_id = location.url, location.read_id()
+    journal = open_storage(f"{url}/journal")
     for output in graph.outputs:
         output.open(location_id)
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
         first_offset = partial(log.first_offset, index)
         oldest_start = partial(log.oldest_start, index)
-        stream.open(InputContext(journal, location_id, start, first_offset, oldest_start))
+        stream.open(InputContext(journal, location_id, url, start, first_offset, oldest_start))
         first_offset(stream.initial_offset)
 
 

@@ -1,4 +1,4 @@
-"""What is told of a failed batch: what is wrong with which records, and the mend, on one line.
+"""The message for a failed batch: the error, the records and the fix, on one line.
 
 What Spark raises for an error in a task is the task's traceback inside the JVM's, some hundred
 lines. Where the reason is the batch's own input, it is found and told first.

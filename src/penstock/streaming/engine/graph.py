@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.clock import iso_time
 from penstock.errors import PenstockError, StreamingError
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
@@ -40,11 +41,6 @@ class DStreamGraph:
         self._rdds: RddCheckpoints | None = None
         self.is_kept = False
         """Whether the graph is read back after a restart, so inputs must not depend on memory."""
-
-    @property
-    def needs_every_tick(self) -> bool:
-        """Whether a tick that comes late must have a batch of its own."""
-        return any(stream.needs_every_tick for stream in self.streams())
 
     @property
     def writes_rdds(self) -> bool:
@@ -165,7 +161,7 @@ class DStreamGraph:
         ``starts`` is where the next batch begins. Batches before are those that are remembered.
         """
         streams = list(self.streams())
-        if not passed or not any(stream.has_windows for stream in streams):
+        if not passed or not any(stream.needs_missed_ticks for stream in streams):
             return []
         batches = dict(self._batches)
         taken: dict[BaseDStream, set[int]] = {
@@ -235,10 +231,10 @@ class DStreamGraph:
                 stream.set_range(batch.time_ms, taken)
             else:
                 _log.warning(
-                    "The records of batch %d (%d ms) of stream %s are gone, because no window "
+                    "The records of batch %d (%s) of stream %s are gone, because no window "
                     "needed them before; windows and state that reach back to it lack them",
                     batch.id,
-                    batch.time_ms,
+                    iso_time(batch.time_ms),
                     stream.name,
                 )
 

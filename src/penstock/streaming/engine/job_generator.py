@@ -2,9 +2,9 @@
 
 A batch is planned when it can run, not before. While the batches before it still run, ticks that
 come are merged into the latest one, so a program that falls behind takes larger batches from the
-journal instead of queueing late ones, and a restart has few batches to run again. A graph with
-windows has its ticks kept instead: each is planned later, and takes what is there by then
-(docs/adr/0001-batches-are-planned-when-they-can-run.md).
+journal instead of queueing late ones, and a restart has few batches to run again
+(docs/adr/0001-batches-are-planned-when-they-can-run.md). Of the ticks that passed without a batch,
+for whatever reason, those have one that windows need (docs/adr/0007-missed-slides.md).
 
 One thread (the event loop) does all planning and all clearing up, in the order of the events, so
 nothing of a batch's bookkeeping needs a lock. The order within a tick is the protocol's: see how
@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from penstock.clock import Clock, SteadyClock
+from penstock.clock import Clock, SteadyClock, iso_time
 from penstock.errors import BatchFailedError, LogGapError
 from penstock.streaming.core.batch import Batch, InputLimit
 from penstock.streaming.engine.batch_log import BatchLog
@@ -36,6 +36,8 @@ __all__ = ["JobGenerator"]
 
 _log = logging.getLogger(__name__)
 _SAY_LATE_EVERY_MS = 60_000
+_WARM_UP_MS = 30_000
+"""The first batches of a run are late on any machine, while Spark starts its workers."""
 
 
 class JobGenerator:
@@ -86,7 +88,7 @@ class JobGenerator:
         self._say_late_from_ms = 0
         self._rest_planned = False
         self._room = concurrent
-        self._due = DueTicks(keep_all=graph.needs_every_tick)
+        self._due = DueTicks()
         self._newest_ms = log.last_time_ms  # the time of the newest planned batch
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(
@@ -107,9 +109,10 @@ class JobGenerator:
         """
         again = self._log.take_up()
         first_ms = self._first_tick()
+        self._say_late_from_ms = self._steady.time_ms() + _WARM_UP_MS
         self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
         self._restore(again)
-        self._due.put_first(self._missed_before(first_ms))
+        self._due.add_missed(self._missed_before(first_ms))
         committed_ms = self._log.newest_committed_ms
         begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
         for stream in self._graph.stored_state:
@@ -118,10 +121,10 @@ class JobGenerator:
         self._do_checkpoint(first_ms - self._graph.batch_interval_ms, done=False)
         for batch in again:
             _log.warning(
-                "Batch %d (%d ms) runs again: it was planned, and nothing says that it was done "
+                "Batch %d (%s) runs again: it was planned, and nothing says that it was done "
                 "(there is no commits/%d)",
                 batch.id,
-                batch.time_ms,
+                iso_time(batch.time_ms),
                 batch.id,
             )
             self._make_jobs(batch, self._steady.time_ms(), {})
@@ -150,7 +153,7 @@ class JobGenerator:
         batches need is told by the logs, which are written before.
         """
         if clear_checkpoint_data_later:
-            _log.debug("Batch of %d ms is done, and its graph checkpoint durable", time_ms)
+            _log.debug("Batch of %s is done, and its graph checkpoint durable", iso_time(time_ms))
 
     def batch_ended(self) -> None:
         """Make room for the next batch; called when all jobs of a batch ended, well or not."""
@@ -193,10 +196,10 @@ class JobGenerator:
         first_ms = self._timer.first_tick_after(after_ms, self._log.zero_ms or 0)
         if first_ms - now_ms > interval_ms:
             _log.warning(
-                "The newest batch is of %d ms, %.0f s ahead of the clock of this machine, which "
+                "The newest batch is of %s, %.0f s ahead of the clock of this machine, which "
                 "was ahead once, or is behind now. Batches go on after that one, one each %g s, "
                 "with times ahead of the clock; windows and timeouts of state go by them",
-                self._newest_ms,
+                iso_time(self._newest_ms),
                 (self._newest_ms - now_ms) / 1000,
                 interval_ms / 1000,
             )
@@ -229,11 +232,11 @@ class JobGenerator:
         missed = self._graph.missed_ticks(self._log.ends, passed) if passed else []
         if missed:
             _log.info(
-                "%d batches are made for windows that ended between %d ms and %d ms, while no "
+                "%d batches are made for windows that ended between %s and %s, while no "
                 "batches were planned",
                 len(missed),
-                self._newest_ms,
-                next_ms,
+                iso_time(self._newest_ms),
+                iso_time(next_ms),
             )
         now_ms = self._steady.time_ms()
         return [DueTick(time_ms, now_ms, is_missed=True) for time_ms in missed]
@@ -242,17 +245,17 @@ class JobGenerator:
         """Say that batches before ``first_ms`` are needed and gone; raise when state is."""
         if (state_ms := self._graph.state_begins_at(done_ms)) < first_ms:
             raise LogGapError(
-                f"state was kept at {state_ms} ms, and the batches after it, before {first_ms} ms, "
-                "are no longer in the offset log",
+                f"state was kept at {iso_time(state_ms)}, and the batches after it, before "
+                f"{iso_time(first_ms)}, are no longer in the offset log",
                 operation="recover state",
                 hint="restore the offset log from a backup, or start with a new checkpoint "
                 "location",
             )
         _log.warning(
-            "Windows reach back to %d ms, and the batches before %d ms are no longer in the "
+            "Windows reach back to %s, and the batches before %s are no longer in the "
             "offset log; windows that reach back to them lack their records",
-            self._graph.looks_back_to(done_ms),
-            first_ms,
+            iso_time(self._graph.looks_back_to(done_ms)),
+            iso_time(first_ms),
         )
 
     # -- the event loop's thread --
@@ -272,14 +275,19 @@ class JobGenerator:
 
     def _tick(self, time_ms: int) -> None:
         late_since_ms = self._due.late_since_ms
-        if late_since_ms is not None and time_ms >= self._say_late_from_ms:
-            self._say_late_from_ms = time_ms + _SAY_LATE_EVERY_MS
+        now_ms = self._steady.time_ms()
+        if late_since_ms is not None and now_ms >= self._say_late_from_ms:
+            self._say_late_from_ms = now_ms + _SAY_LATE_EVERY_MS
             _log.warning(
-                "The batches take longer than the batch interval of %d ms: ticks wait since %d ms",
-                self._graph.batch_interval_ms,
-                late_since_ms,
+                "The next batch has waited for %.1f s, since %s: the batches before it take longer "
+                "than the batch interval of %g s. What is received meanwhile is kept for the next "
+                "batches. If this goes on, give the program more cores or a longer batch interval, "
+                "or limit its rate (spark.streaming.backpressure.enabled)",
+                (now_ms - late_since_ms) / 1000,
+                iso_time(late_since_ms),
+                self._graph.batch_interval_ms / 1000,
             )
-        self._due.add(time_ms, min(time_ms, self._steady.time_ms()))
+        self._due.add(time_ms, min(time_ms, now_ms))
         self._generate_due()
 
     def _make_room(self) -> None:
@@ -287,18 +295,18 @@ class JobGenerator:
         self._generate_due()
 
     def _generate_due(self) -> None:
-        while self._room > 0 and (tick := self._due.take()) is not None:
+        while self._room > 0 and (tick := self._take_due()) is not None:
             self._generate(tick)
 
+    def _take_due(self) -> DueTick | None:
+        if (time_ms := self._due.unknown_before_ms) is not None:
+            self._due.add_missed(self._missed_before(time_ms))
+        return self._due.take()
+
     def _generate(self, tick: DueTick) -> None:
-        if self._halted:
-            return
-        if tick.is_missed:
-            self._begin(tick, self._plan_missed(tick.time_ms))
-        elif not tick.follows_missed and (missed := self._missed_before(tick.time_ms)):
-            self._due.put_first([*missed, tick._replace(follows_missed=True)])
-        else:
-            self._begin(tick, self._plan(tick.time_ms))
+        if not self._halted:
+            plan = self._plan_missed if tick.is_missed else self._plan
+            self._begin(tick, plan(tick.time_ms))
 
     def _plan_missed(self, time_ms: int) -> BatchPlan:
         return self._rates.plan_missed(self._graph.plan_missed(time_ms, self._log.ends))
@@ -320,7 +328,7 @@ class JobGenerator:
 
     def _generate_rest(self, time_ms: int) -> None:
         """Plan what is due, and one more batch if an input has more than the last one took."""
-        while (tick := self._due.take()) is not None:
+        while (tick := self._take_due()) is not None:
             self._generate(tick)
         plan = self._plan(time_ms)
         if self._graph.has_records(plan.sources) and not self._halted:
@@ -340,7 +348,7 @@ class JobGenerator:
             inputs = self._graph.input_infos(batch)
         except Exception as e:  # a user's function of RDDs runs in here
             self._log.fail(batch)
-            what = f"the jobs of batch {batch.id} ({batch.time_ms} ms) cannot be made"
+            what = f"the jobs of batch {batch.id} ({iso_time(batch.time_ms)}) cannot be made"
             raise batch_failed(what, batch, e, "make jobs") from e
         self._log.run(batch)
         self._submit(JobSet(batch, jobs, inputs, due_ms, self._steady.time_ms(), limits))

@@ -117,8 +117,14 @@ class JobScheduler:
         """Run no more jobs; those that run go on."""
         self._stopped = True
 
-    def stop(self, cancel_timeout_s: float = 10.0) -> list[threading.Thread]:
+    def stop(
+        self, *, patience_s: float = 0.0, cancel_timeout_s: float = 10.0
+    ) -> list[threading.Thread]:
         """Run no more jobs, cancel those on Spark, and wait for the threads to end.
+
+        Args:
+            patience_s: how long those that run may take before they are cancelled.
+            cancel_timeout_s: how long to wait after that.
 
         Returns:
             The threads that still run a job: one that does not end when it is cancelled, or the
@@ -127,6 +133,10 @@ class JobScheduler:
         self.halt()
         for _ in self._threads:
             self._queue.put(None)
+        patient_s = time.monotonic() + patience_s
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, patient_s - time.monotonic()))
         self._cancelling = True
         deadline_s = time.monotonic() + cancel_timeout_s
         for thread in self._threads:

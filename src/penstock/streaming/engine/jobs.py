@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from penstock.clock import iso_time
 from penstock.streaming.core.batch import Batch, InputLimit
 from penstock.streaming.core.call_site import CallSite
 from penstock.streaming.core.events import BatchInfo, OutputOperationInfo, StreamInputInfo
@@ -30,7 +31,7 @@ class Job:
     def __str__(self) -> str:
         return (
             f"{self.call_site.operation} {self.output_id} of batch {self.batch.id} "
-            f"({self.batch.time_ms} ms), {self.call_site.short}"
+            f"({iso_time(self.batch.time_ms)}), {self.call_site.short}"
         )
 
 

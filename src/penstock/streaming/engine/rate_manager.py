@@ -1,14 +1,14 @@
-"""The RateManager: keeps every input of a running program to its rate.
+"""The RateManager: applies the rate limits of every input of a running program.
 
     batch ended ── controller ── rate ──┬── cut of the next batch's range     (planning thread)
-    orders (files) ─────────────────────┴── orders of receivers                (a thread of its own)
+    overrides (files) ──────────────────┴── commands to receivers             (a separate thread)
 
-The rate counts for one interval, whether or not ticks were merged into the batch: how much a batch
-may hold follows from how long batches may take. Receivers get the same rate, less where records
-wait already (penstock.rate.receive_rate).
+The rate applies to one interval, whether or not ticks were merged into the batch: the size of a
+batch depends on how long batches may take. Receivers get the same rate, or a lower one while
+records wait in the journal (penstock.rate.receive_rate).
 
-What a controller needs after a restart, and the rate's history, go into the conf of the next
-offsets/N (penstock.rate.history).
+The conf of the next offsets/N stores the state that a controller needs after a restart, and the
+rate's history (penstock.rate.history).
 
 Source: ``org.apache.spark.streaming.scheduler.RateController`` and its use in the JobGenerator.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,8 +31,8 @@ from penstock.rate import (
     KeptRates,
     RateController,
     RateEstimator,
-    RateOrder,
-    RateOrders,
+    RateOverride,
+    RateOverrides,
     ReceiveLimit,
     decode_rates,
     encode_rates,
@@ -47,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What the next batch takes of each input, and how much it was allowed to, by input name."""
+    """The ranges of the next batch, and the limit of each input by name."""
 
     sources: tuple[SourceRange, ...]
     limits: Mapping[str, InputLimit]
@@ -55,7 +56,7 @@ class BatchPlan:
 
 @dataclass
 class _Entry:
-    """One input, and what is known of its rate beside the limits themselves."""
+    """One input, and the state of its rate besides the limits."""
 
     stream: InputDStream
     rate: InputRate
@@ -73,12 +74,12 @@ class RateManager:
         batch_interval_ms: length of a batch.
         settings: the program's settings of rates.
         conf: Spark's configuration, for estimators.
-        orders: where orders are given while the program runs.
+        overrides: the rate overrides in the checkpoint location.
         kept: the rates in the newest entry of the offset log, None when there are none.
 
     Raises:
-        ConfigError: the estimator cannot be made.
-        LogFormatError: an order's file is damaged.
+        ConfigError: the estimator cannot be created.
+        LogFormatError: the file of an override is damaged.
     """
 
     def __init__(
@@ -87,12 +88,12 @@ class RateManager:
         batch_interval_ms: int,
         settings: RateSettings,
         conf: Mapping[str, str],
-        orders: RateOrders,
+        overrides: RateOverrides,
         kept: str | None,
     ) -> None:
-        self._orders = orders
-        self._lock = threading.Lock()  # guards what batches leave for the next entry
-        self._ordering = threading.Lock()  # one order is read or given at a time
+        self._overrides = overrides
+        self._lock = threading.Lock()  # guards the data for the next log entry
+        self._override_lock = threading.Lock()  # one override is read or set at a time
         before = _restorable(kept)
         self._entries = {
             stream.name: _make_entry(
@@ -101,7 +102,7 @@ class RateManager:
             for stream in inputs
         }
         for name in self._entries:
-            self._follow(name, orders.get(name))
+            self._follow(name, overrides.get(name))
         self._send: Callable[[str, ReceiveLimit], None] = lambda stream, limit: None
         self._wake = threading.Event()
         self._stopped = False
@@ -110,46 +111,46 @@ class RateManager:
         self._poll_s = 0.0
 
     def start(self, send: Callable[[str, ReceiveLimit], None], poll_ms: int) -> None:
-        """Begin to read orders at each poll, and to send receivers what they are held to."""
+        """Start to poll overrides, and to send receivers their limits."""
         self._send, self._poll_s = send, poll_ms / 1000
         self._thread.start()
 
     def stop(self) -> None:
-        """Read and send no more."""
+        """Stop polling and sending."""
         self._stopped = True
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def receive_limit(self, stream: str) -> ReceiveLimit:
-        """Return what each of a stream's receivers is held to now."""
+        """Return the current limit of each of a stream's receivers."""
         return self._entries[stream].rate.receive_limit()
 
-    def order(self, stream: str, change: Callable[[RateOrder], RateOrder]) -> None:
-        """Change the order for a stream, in force at once and over restarts.
+    def override(self, stream: str, change: Callable[[RateOverride], RateOverride]) -> None:
+        """Change the override of a stream; it takes effect at once and applies across restarts.
 
         Raises:
-            StreamingError: the program has no such input, or it takes no limits.
-            StorageError: it could not be made durable; the order before is in force.
+            StreamingError: the program has no such input, or the input supports no limits.
+            StorageError: it could not be made durable; the previous override still applies.
         """
         entry = self._entries.get(stream)
-        with self._ordering:
-            order = change(RateOrder() if entry is None else entry.rate.order)
-            if entry is None or (order.max_rate is not None and not entry.stream.takes_limits):
+        with self._override_lock:
+            override = change(RateOverride() if entry is None else entry.rate.override)
+            if entry is None or (override.max_rate is not None and not entry.stream.takes_limits):
                 raise StreamingError(
-                    f"stream {stream!r} is no input of the program that takes a rate limit",
+                    f"stream {stream!r} is no input of the program that supports a rate limit",
                     operation="set rate",
                     ids={"stream": stream},
                     hint=f"name one of: {', '.join(self._limited()) or '(there is none)'}",
                 )
-            self._orders.give(stream, order)
-            self._follow(stream, order)
+            self._overrides.set(stream, override)
+            self._follow(stream, override)
         self._wake.set()
 
     # -- planning (one thread) --
 
     def plan(self, available: Sequence[SourceRange]) -> BatchPlan:
-        """Return what the next batch takes of what is there."""
+        """Return the ranges of the next batch, cut from the available ones."""
         pairs = list(zip(self._entries.values(), available, strict=True))
         sources = tuple(self._cut(entry, there) for entry, there in pairs)
         limits = {
@@ -164,7 +165,7 @@ class RateManager:
         """Return what a batch takes whose time passed without one: limits are no part of it."""
         pairs = zip(self._entries.values(), available, strict=True)
         sources = (
-            SourceRange(there.start, there.start) if entry.rate.order.paused else there
+            SourceRange(there.start, there.start) if entry.rate.override.paused else there
             for entry, there in pairs
         )
         return BatchPlan(tuple(sources), {})
@@ -182,7 +183,7 @@ class RateManager:
         return {RATES_KEY: encode_rates(kept)} if kept else {}
 
     def _cut(self, entry: _Entry, there: SourceRange) -> SourceRange:
-        if entry.rate.order.paused:
+        if entry.rate.override.paused:
             return SourceRange(there.start, there.start)
         cut, entry.carry = entry.stream.cut(there, entry.rate.limits(), entry.carry)
         entry.rate.note_waiting(entry.stream.record_count(SourceRange(cut.end, there.end)))
@@ -228,34 +229,40 @@ class RateManager:
             entry.why = decision.why
         _log.debug("Stream %s, batch %d: %s", entry.stream.name, job_set.batch.id, decision)
 
-    # -- orders (a thread of its own) --
+    # -- overrides (a separate thread) --
 
     def _run(self) -> None:
+        due_s = time.monotonic()
         while not self._stopped:
-            self._wake.wait(self._poll_s)
+            self._wake.wait(max(0.0, due_s - time.monotonic()))
             self._wake.clear()
+            # Each batch wakes this up to send; a poll is a request of an object store.
+            is_due = time.monotonic() >= due_s
+            if is_due:
+                due_s = time.monotonic() + self._poll_s
             for name, entry in self._entries.items():
                 try:
-                    self._poll(name)
+                    if is_due:
+                        self._poll(name)
                     self._send(name, entry.rate.receive_limit())
                 except PenstockError as e:
                     self._note(e)
 
     def _poll(self, name: str) -> None:
-        with self._ordering:
-            order = self._orders.get(name)
-            if order != self._entries[name].rate.order:
-                self._follow(name, order)
-                _log.info("Stream %s is ordered: %s", name, order)
+        with self._override_lock:
+            override = self._overrides.get(name)
+            if override != self._entries[name].rate.override:
+                self._follow(name, override)
+                _log.info("Rate override of stream %s: %s", name, override)
 
-    def _follow(self, name: str, order: RateOrder) -> None:
+    def _follow(self, name: str, override: RateOverride) -> None:
         entry = self._entries[name]
-        if order.max_rate is not None and not entry.stream.takes_limits:
+        if override.max_rate is not None and not entry.stream.takes_limits:
             _log.warning("Stream %s takes no rate limit; it can only be paused", name)
-        entry.rate.follow(order)
+        entry.rate.follow(override)
 
     def _note(self, error: PenstockError) -> None:
-        """Say what is wrong, once for each problem; the limits stay as they are."""
+        """Log an error, once for each problem; the limits do not change."""
         if str(error) != self._problem:
             self._problem = str(error)
             _log.warning("Rate limits cannot be brought up to date: %s", error)

@@ -19,7 +19,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from penstock.clock import Clock
+from penstock.clock import Clock, iso_time
 
 __all__ = ["RecurringTimer"]
 
@@ -94,11 +94,11 @@ class RecurringTimer:
             latest_ms = now_ms - (now_ms - self._next_ms) % self._period_ms
             self._next_ms = max(self._next_ms, latest_ms)
             _log.warning(
-                "The clock of this machine went forward by %.1f s at once. The next batch is of %d "
-                "ms; of the times before it those have batches at which windows end that hold "
+                "The clock of this machine went forward by %.1f s at once. The next batch is of "
+                "%s; of the times before it those have batches at which windows end that hold "
                 "records",
                 jump_ms / 1000,
-                self._next_ms,
+                iso_time(self._next_ms),
             )
 
     def _wall_ahead_ms(self) -> int:

@@ -32,6 +32,7 @@ class InputContext:
     """The journal in the program's own checkpoint location."""
     location_id: str
     """The checkpoint location's id: stays over restarts, and no two locations share one."""
+    location_url: str
     start: SourceOffset
     """Where the next batch begins; None for an input that is new, or at its very beginning."""
     first_offset: Callable[[Callable[[], SourceOffset]], SourceOffset]

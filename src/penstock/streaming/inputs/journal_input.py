@@ -30,6 +30,7 @@ from penstock.journal.reader import readable_ranges, slice_ranges, with_command
 from penstock.journal.retention.consumer_files import consumers
 from penstock.journal.retention.registration import Consumer
 from penstock.journal.retention.retirer import Retirer
+from penstock.journal.scan import StreamScan
 from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
 from penstock.model import OffsetRange, Offsets
 from penstock.rate import Carry, Lane, RangeLimits, cut_range
@@ -67,6 +68,11 @@ class JournalInputDStream(InputDStream):
     def journal(self) -> JournalStream:
         """The journal's stream."""
         return self._open.stream
+
+    @property
+    def scan(self) -> StreamScan | None:
+        """What planning the newest batch has listed; None before this run planned one."""
+        return self._open.progress.scan
 
     @property
     def consumer_name(self) -> str:
@@ -152,16 +158,19 @@ class JournalInputDStream(InputDStream):
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the records of a range, read from their blocks when the tasks run."""
-        return journal_rdd(self.ssc.sparkContext, self.journal, self.ranges(wanted))
+        sc, ranges = self.ssc.sparkContext, self.ranges(wanted)
+        return journal_rdd(sc, self.journal, ranges, self.scan)
 
     def compute_dataframe(self, time_ms: int) -> DataFrame:
         """Return the records of that batch as a DataFrame over their blocks."""
         ranges = self.ranges(self.range_of(time_ms))
-        return journal_dataframe(SparkSession.builder.getOrCreate(), self.journal, ranges)
+        spark = SparkSession.builder.getOrCreate()
+        return journal_dataframe(spark, self.journal, ranges, self.scan)
 
     def record_count(self, wanted: SourceRange) -> int:
         """Return how many records the range holds."""
-        return sum(r.count for r in readable_ranges(self.journal, self.ranges(wanted)))
+        ranges = self.ranges(wanted)
+        return sum(r.count for r in readable_ranges(self.journal, ranges, self.scan))
 
     def find_damage(self, wanted: SourceRange, error: str) -> PenstockError | None:
         """Read the blocks of the range that the error names; return what is wrong with them."""

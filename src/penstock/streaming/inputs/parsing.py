@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from pyspark import RDD, Accumulator
 
+from penstock.clock import iso_time
 from penstock.errors import ConfigError, PenstockError
 from penstock.journal import JournalStream
 from penstock.journal.bad_records.dead_letters import (
@@ -89,7 +90,7 @@ class ParsedDStream(DStream):
         """Return the values of a batch's records, parsed when the tasks run."""
         ranges = self._source.ranges(self._source.range_of(time_ms))
         sc = self.ssc.sparkContext
-        tasks = parse_tasks(self._source.journal, ranges, sc.defaultParallelism)
+        tasks = parse_tasks(self._source.journal, ranges, sc.defaultParallelism, self._source.scan)
         if not tasks:
             return sc.emptyRDD()
         run = ParseRecords(self._source.journal, self._parser, self._on_refused())
@@ -125,9 +126,9 @@ class ParsedDStream(DStream):
         # Tasks of later batches may add to it meanwhile.
         refusals = [found.pop(cell) for cell in list(found)]
         _log.warning(
-            "Until the batch of %d ms the parser refused %d records of stream %s, which were %s; "
+            "Until the batch of %s the parser refused %d records of stream %s, which were %s; "
             "the first is %s",
-            committed_ms,
+            iso_time(committed_ms),
             sum(refusal.count for refusal in refusals),
             self._source.name,
             "dropped" if self._dead is None else f"kept in stream {self._dead.name}",

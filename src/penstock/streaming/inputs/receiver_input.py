@@ -109,6 +109,7 @@ class ReceiverInputDStream(JournalInputDStream):
             context.location_id,
             begun=context.start is not None,
             take_over=True,
+            location=context.location_url,
             settle=partial(self.settle_begin, context),
         )
 

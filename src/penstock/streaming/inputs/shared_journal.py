@@ -90,6 +90,7 @@ class SharedJournalDStream(JournalInputDStream):
             owner,
             starting=self._starting,
             begun=context.start is not None,
+            location=context.location_url,
             settle=partial(self.settle_begin, context),
         )
 

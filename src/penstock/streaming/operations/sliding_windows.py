@@ -13,8 +13,7 @@ __all__ = ["SlidingWindows"]
 class SlidingWindows(BaseDStream):
     """The part of such a stream that knows how wide its windows are and how far apart."""
 
-    needs_every_tick = True
-    has_windows = True
+    needs_missed_ticks = True
     _window_ms: int
     _slide_ms: int
 

@@ -157,12 +157,12 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in changed)
 
 
-def _refusal(name: str, message: str, mend: str) -> RecoveryMismatchError:
+def _refusal(name: str, message: str, fix: str) -> RecoveryMismatchError:
     return RecoveryMismatchError(
         message,
         operation="recover",
         ids={"operator": name},
-        hint=f"{mend}; to drop the state, begin with a new checkpoint location",
+        hint=f"{fix}; to drop the state, begin with a new checkpoint location",
     )
 
 

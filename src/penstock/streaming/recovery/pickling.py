@@ -12,7 +12,7 @@ from pyspark.cloudpickle import CloudPickler
 
 from penstock.errors import ConfigError
 from penstock.streaming.core.base import BaseDStream
-from penstock.streaming.recovery.culprits import Culprit, find_culprit
+from penstock.streaming.recovery.pickle_diagnostics import PickleDiagnosis, diagnose_pickling
 
 if TYPE_CHECKING:
     from penstock.streaming.engine.graph import DStreamGraph
@@ -58,8 +58,8 @@ def pickle_graph(graph: DStreamGraph) -> PickledGraph:
     try:
         return PickledGraph(_dumps((streams, graph)))
     except Exception as error:
-        culprit = find_culprit(graph, _can_pickle)
-        raise _refusal(culprit) from error
+        diagnosis = diagnose_pickling(graph, _can_pickle)
+        raise _refusal(diagnosis) from error
 
 
 class _GraphPickler(CloudPickler):
@@ -92,15 +92,15 @@ def _can_pickle(value: object) -> bool:
     return True
 
 
-def _refusal(culprit: Culprit | None) -> ConfigError:
-    if culprit is None:  # a part alone pickles, the whole does not
+def _refusal(diagnosis: PickleDiagnosis | None) -> ConfigError:
+    if diagnosis is None:  # a part alone pickles, the whole does not
         return ConfigError(
             "the graph cannot be pickled for its checkpoint", operation="start", hint=_HINT
         )
     return ConfigError(
-        f"{culprit.operation} cannot be kept in the graph checkpoint: {culprit.variable} "
-        f"is {culprit.kind}, which cannot be pickled",
-        operation=culprit.operation,
-        ids={"variable": culprit.variable},
+        f"{diagnosis.operation} cannot be kept in the graph checkpoint: {diagnosis.variable} "
+        f"is {diagnosis.kind}, which cannot be pickled",
+        operation=diagnosis.operation,
+        ids={"variable": diagnosis.variable},
         hint=_HINT,
     )

@@ -24,6 +24,7 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
+from penstock.clock import iso_time
 from penstock.errors import (
     MissingStateError,
     RecoveryMismatchError,
@@ -230,10 +231,10 @@ class _Run:
         """Tell of an earlier batch that a window reaches back to, and that is not kept."""
         if self._log.times:
             _log.warning(
-                "The records of operator %s of %d ms are gone, because no window needed them "
+                "The records of operator %s of %s are gone, because no window needed them "
                 "before; windows that reach back to it lack them",
                 self.place.operator,
-                time_ms,
+                iso_time(time_ms),
             )
 
     # -- updates --
@@ -241,7 +242,8 @@ class _Run:
     def _update(self, time_ms: int, records: RDD[Any] | None) -> None:
         before = self._newest()
         if before.time_ms >= time_ms:
-            raise self._missing(time_ms, f"is missing, though there is one of {before.time_ms} ms")
+            later = iso_time(before.time_ms)
+            raise self._missing(time_ms, f"is missing, though there is one of {later}")
         partitions = before.partitions
         if not self._is_idle(before, time_ms, records):
             partitions = self._run_update(before, time_ms, records)
@@ -322,8 +324,9 @@ class _Run:
             place = self.place
             files = [place.storage.uri(version_path(place.operator, t)) for t in ahead]
             raise RecoveryMismatchError(
-                f"the state of operator {place.operator!r} has a version of {ahead[-1]} ms, and "
-                f"the newest batch in the offset log is of {planned_ms} ms",
+                f"the state of operator {place.operator!r} has a version of "
+                f"{iso_time(ahead[-1])}, and the newest batch in the offset log is of "
+                f"{iso_time(planned_ms)}",
                 operation="recover",
                 path=place.storage.url,
                 ids={"operator": place.operator},
@@ -333,7 +336,8 @@ class _Run:
 
     def _missing(self, time_ms: int, what: str) -> MissingStateError:
         return MissingStateError(
-            f"version {time_ms} of the state of operator {self.place.operator!r} {what}",
+            f"version {time_ms} ({iso_time(time_ms)}) of the state of operator "
+            f"{self.place.operator!r} {what}",
             operation="recover",
             path=self.place.storage.url,
             ids={"operator": self.place.operator},

@@ -22,6 +22,7 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.checkpoint.rdd_marks import RddMark
+from penstock.clock import iso_time
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
 
@@ -71,8 +72,8 @@ class StateCheckpointData(DStreamCheckpointData):
             return done_ms, self._begin(done_ms, initial())
         if min(self._marks) > done_ms:
             raise self._mismatch(
-                f"batches up to {done_ms} ms are done, and its oldest state is of "
-                f"{min(self._marks)} ms",
+                f"batches up to {iso_time(done_ms)} are done, and its oldest state is of "
+                f"{iso_time(min(self._marks))}",
                 "the offset log was taken back further than state is kept; start with a new "
                 "checkpoint location",
             )
@@ -93,8 +94,8 @@ class StateCheckpointData(DStreamCheckpointData):
         ahead = [marks.url(name, time_ms) for time_ms in self._marks if time_ms > planned_ms]
         if ahead:
             raise self._mismatch(
-                f"it was kept at {max(self._marks)} ms, and the newest batch in the offset log is "
-                f"of {planned_ms} ms",
+                f"it was kept at {iso_time(max(self._marks))}, and the newest batch in the offset "
+                f"log is of {iso_time(planned_ms)}",
                 "restore the entries that the offset log lacks; when they were deleted to go back, "
                 f"delete the marks that belong to them: {', '.join(ahead)}",
             )

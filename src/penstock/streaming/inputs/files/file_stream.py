@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.clock import iso_time
 from penstock.errors import (
     ConfigError,
     PenstockError,
@@ -297,8 +298,8 @@ def _check_same(stream: str, planned: ListedFile, listed: ListedFile) -> None:
         return
     raise SourceChangedError(
         f"a file changed after a batch was planned with it: it had {planned.length} bytes, "
-        f"modified at {planned.modified_ms} ms, and has {listed.length}, modified at "
-        f"{listed.modified_ms} ms",
+        f"modified at {iso_time(planned.modified_ms)}, and has {listed.length}, modified at "
+        f"{iso_time(listed.modified_ms)}",
         operation="read file",
         path=planned.path,
         ids={"stream": stream},

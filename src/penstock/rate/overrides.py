@@ -1,10 +1,11 @@
-"""Orders to a running program: the highest rate of a stream, and whether it is paused.
+"""Rate overrides of a running program: the highest rate of a stream, and whether it is paused.
 
     rate/<stream>.json      {"version": 1, "maxRate": 5000.0, "paused": false}
 
-They are files in the checkpoint location, written by ``penstock rate`` and by the program itself
-(``StreamingContext.setMaxRate``), and read by the driver at each poll. The last order counts,
-whoever gave it, and stays in force over restarts. Without a file the program's own settings count.
+The files are in the checkpoint location. ``penstock rate`` and the program itself
+(``StreamingContext.setMaxRate``) write them, and the driver reads them at each poll. The last
+override applies, whoever wrote it, also across restarts. Without a file the program's own settings
+apply.
 """
 
 from __future__ import annotations
@@ -17,66 +18,66 @@ from penstock.model import check_name
 from penstock.rate.checks import positive
 from penstock.storage import Storage
 
-__all__ = ["RateOrder", "RateOrders"]
+__all__ = ["RateOverride", "RateOverrides"]
 
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class RateOrder:
-    """What is ordered for one stream.
+class RateOverride:
+    """The override of one stream.
 
     Raises:
         ConfigError: the rate is not a finite number above 0.
     """
 
     max_rate: float | None = None
-    """Highest rate, records per second; None for that of the program's own settings."""
+    """Highest rate in records per second; None for the rate of the program's own settings."""
     paused: bool = False
-    """Whether nothing of the stream is received and processed."""
+    """Whether receiving and processing of the stream is paused."""
 
     def __post_init__(self) -> None:
         if self.max_rate is not None:
             positive("max_rate", self.max_rate)
 
 
-class RateOrders:
-    """The orders in a checkpoint location.
+class RateOverrides:
+    """The rate overrides in a checkpoint location.
 
-    Two people who give orders for one stream in the same instant overwrite each other: one of the
-    orders is then the one in force.
+    Two processes that set an override of one stream at the same time overwrite each other: one of
+    the two then applies.
     """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def get(self, stream: str) -> RateOrder:
-        """Return the order in force for a stream.
+    def get(self, stream: str) -> RateOverride:
+        """Return the effective override of a stream.
 
         Raises:
-            LogFormatError: its file is damaged or of a newer version.
+            LogFormatError: its file is damaged or has a newer version.
         """
         path = _path(stream)
         try:
             return _decode(self._storage.read(path))
         except NotFoundError:
-            return RateOrder()
+            return RateOverride()
         except (ConfigError, KeyError, TypeError, ValueError) as e:
             raise LogFormatError(
-                "the order for a stream's rate cannot be read",
-                operation="read rate order",
+                "the rate override of a stream cannot be read",
+                operation="read rate override",
                 path=self._storage.uri(path),
                 ids={"stream": stream},
-                hint="delete the file, and give the order again with `penstock rate`",
+                hint="delete the file, and set the override again with `penstock rate`",
             ) from e
 
-    def give(self, stream: str, order: RateOrder) -> None:
-        """Put an order in force; raises StorageError when it cannot be written."""
+    def set(self, stream: str, override: RateOverride) -> None:
+        """Set the override of a stream; raises StorageError if it cannot be written."""
         path = _path(stream)
-        if order == RateOrder():
+        if override == RateOverride():
             self._storage.delete(path)
             return
-        values = {"version": _VERSION, "maxRate": order.max_rate, "paused": order.paused}
+        values = {"version": _VERSION, "maxRate": override.max_rate, "paused": override.paused}
         self._storage.create(path, json.dumps(values).encode(), overwrite=True)
 
 
@@ -84,11 +85,11 @@ def _path(stream: str) -> str:
     return f"rate/{check_name('stream', stream)}.json"
 
 
-def _decode(data: bytes) -> RateOrder:
+def _decode(data: bytes) -> RateOverride:
     values = json.loads(data)
     if values["version"] != _VERSION:
         raise ValueError(f"version {values['version']!r}")
     max_rate, paused = values["maxRate"], values["paused"]
     if not isinstance(paused, bool):
         raise TypeError(f"paused is {paused!r}")
-    return RateOrder(None if max_rate is None else float(max_rate), paused)
+    return RateOverride(None if max_rate is None else float(max_rate), paused)

@@ -1,4 +1,4 @@
-"""The ledger of losses: ranges that an operator chose to give up, because they cannot be read.
+"""The loss log: ranges that an operator chose to skip, because they cannot be read.
 
     <stream>/losses/<writer>.<start>-<end>.json
 
@@ -7,7 +7,7 @@ Invariants:
 1. An entry is created exclusively and never changed. Its name holds the range: readers only list.
 2. An entry is made for records that cannot be read (``skip`` checks it): none hides
    sound data.
-3. Readers leave out what the ledger has, and nothing else. That they do is logged, once a process.
+3. Readers leave out exactly the ranges in the loss log, and log that they do, once a process.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from penstock.model import OffsetRange
 from penstock.storage import Storage
 
 __all__ = [
+    "LOSSES_FOLDER",
     "Loss",
     "Lost",
     "create_loss",
@@ -36,6 +37,9 @@ __all__ = [
     "without_lost",
 ]
 
+LOSSES_FOLDER = "losses"
+"""In the stream's folder; not there as long as nothing was given up."""
+
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?P<writer>.+)\.(?P<start>[0-9]{20})-(?P<end>[0-9]{20})\.json")
 _said: set[tuple[str, str, OffsetRange]] = set()
@@ -46,7 +50,7 @@ Lost = Mapping[str, Sequence[OffsetRange]]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """An entry of the ledger."""
+    """An entry of the loss log."""
 
     records: OffsetRange
     reason: str
@@ -57,7 +61,7 @@ class Loss:
 
 
 def create_loss(storage: Storage, stream: str, loss: Loss) -> None:
-    """Add an entry to a stream's ledger.
+    """Add an entry to a stream's loss log.
 
     Raises:
         AlreadyExistsError: the range is in it.
@@ -86,7 +90,7 @@ def lost_ranges(storage: Storage, stream: str) -> Lost:
 
 
 def read_losses(storage: Storage, stream: str) -> list[Loss]:
-    """Return a stream's ledger, by writer and offset.
+    """Return a stream's loss log, by writer and offset.
 
     Raises:
         LogFormatError: an entry cannot be read; readers leave its range out all the same.
@@ -146,7 +150,7 @@ def skip_commands(storage: Storage, stream: str, ranges: Iterable[OffsetRange]) 
 
 
 def _listed(storage: Storage, stream: str) -> Iterator[OffsetRange]:
-    for entry in storage.list(f"{stream}/losses"):
+    for entry in storage.list(f"{stream}/{LOSSES_FOLDER}"):
         if match := _NAME.fullmatch(entry.name):
             yield OffsetRange(match["writer"], int(match["start"]), int(match["end"]))
 
@@ -157,7 +161,7 @@ def _read(storage: Storage, path: str, records: OffsetRange) -> Loss:
         return Loss(records, *(str(entry[key]) for key in ("reason", "who", "host", "when")))
     except (ValueError, KeyError, TypeError) as e:
         raise LogFormatError(
-            "an entry of the ledger of losses cannot be read",
+            "an entry of the loss log cannot be read",
             operation="read losses",
             path=storage.uri(path),
             hint="its name tells the range, which is left out all the same; restore the file from "
@@ -167,4 +171,4 @@ def _read(storage: Storage, path: str, records: OffsetRange) -> Loss:
 
 def _path(stream: str, records: OffsetRange) -> str:
     span = f"{records.start_offset:020d}-{records.end_offset:020d}"
-    return f"{stream}/losses/{records.partition}.{span}.json"
+    return f"{stream}/{LOSSES_FOLDER}/{records.partition}.{span}.json"

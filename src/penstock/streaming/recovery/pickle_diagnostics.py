@@ -22,7 +22,7 @@ from penstock.streaming.inputs.sources import StreamSources
 if TYPE_CHECKING:
     from penstock.streaming.engine.graph import DStreamGraph
 
-__all__ = ["Culprit", "find_culprit"]
+__all__ = ["PickleDiagnosis", "diagnose_pickling"]
 
 _Part = tuple[str, Any]
 _CanPickle = Callable[[object], bool]
@@ -32,7 +32,7 @@ _WHOLE = (Accumulator, Broadcast, DataFrame, RDD, SparkContext, SparkSession, St
 
 
 @dataclass(frozen=True, slots=True)
-class Culprit:
+class PickleDiagnosis:
     """``operation``: such as map. ``variable``: the way to it. ``kind``: what it is."""
 
     operation: str
@@ -40,7 +40,7 @@ class Culprit:
     kind: str
 
 
-def find_culprit(graph: DStreamGraph, can_pickle: _CanPickle) -> Culprit | None:
+def diagnose_pickling(graph: DStreamGraph, can_pickle: _CanPickle) -> PickleDiagnosis | None:
     """Return the first thing in a graph that ``can_pickle`` is false of, None without any."""
     for operation, owner in _operations(graph):
         for name, value in owner.items():
@@ -65,7 +65,9 @@ def _first_step(attribute: str, value: object) -> list[str]:
     return [] if callable(value) else [attribute.strip("_")]
 
 
-def _descend(operation: str, path: list[str], value: Any, can_pickle: _CanPickle) -> Culprit:
+def _descend(
+    operation: str, path: list[str], value: Any, can_pickle: _CanPickle
+) -> PickleDiagnosis:
     seen: set[int] = set()
     while id(value) not in seen and not isinstance(value, _WHOLE):
         seen.add(id(value))
@@ -74,7 +76,7 @@ def _descend(operation: str, path: list[str], value: Any, can_pickle: _CanPickle
             if not can_pickle(part):
                 path, value = [*path, name] if name else path, part
                 break
-    return Culprit(operation, ", ".join(path) or "its function", _kind(value))
+    return PickleDiagnosis(operation, ", ".join(path) or "its function", _kind(value))
 
 
 def _own_name(value: Any) -> list[str]:

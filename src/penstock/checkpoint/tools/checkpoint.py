@@ -1,0 +1,120 @@
+"""A checkpoint location of any Structured Streaming query or penstock program, for reading.
+
+    Checkpoint.open("s3://bucket/query").batches([41, 42])
+
+The files are listed once, and read when they are asked for. Requests to an object store: one for
+the root and one for each of Spark's four folders (more where a folder has thousands of files), then
+one for each file that is read, many at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+
+from penstock.checkpoint.log_format import MalformedLogError, parse_fields
+from penstock.checkpoint.tools.batches import Batch, batch_ids_in, batch_paths, parse_batch
+from penstock.checkpoint.tools.next_batch import NextBatch, next_of_penstock, next_of_spark
+from penstock.checkpoint.tools.operators import OperatorInfo, newest_infos, parse_operator_info
+from penstock.checkpoint.tools.reading import Content, list_files, read_files
+from penstock.checkpoint.tools.state_files import OperatorState, group_state
+from penstock.errors import ConfigError
+from penstock.storage import FileInfo, Storage, open_existing
+
+__all__ = ["Checkpoint"]
+
+_METADATA = "metadata"
+_RUN = "spark.penstock.run"
+_OPERATION = "open checkpoint location"
+_HINT = "give the directory that the query has as checkpointLocation, or the program's checkpoint()"
+
+
+class Checkpoint:
+    """What a location held when it was listed; nothing is judged, and nothing written."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage.without_sync()
+        self.url = storage.url
+
+    @classmethod
+    def open(cls, place: str | os.PathLike[str]) -> Checkpoint:
+        """Return the location at a path or URL.
+
+        Raises:
+            ConfigError: the URL is not understood, or there is nothing that a query has left.
+            StorageError: it cannot be listed.
+        """
+        path = os.fspath(place)
+        checkpoint = cls(open_existing(path, operation=_OPERATION, hint=_HINT))
+        if not any(
+            each.startswith(("metadata", "offsets/", "commits/")) for each in checkpoint.files
+        ):
+            raise ConfigError(
+                "this is no checkpoint location, or no query has used it yet",
+                operation=_OPERATION,
+                path=path,
+                hint=_HINT,
+            )
+        return checkpoint
+
+    @cached_property
+    def files(self) -> dict[str, FileInfo]:
+        """The files at the root and in Spark's folders, by path."""
+        return list_files(self._storage)
+
+    def read(self, paths: Iterable[str]) -> dict[str, Content]:
+        """Return what files hold, without those that were retired since; one request for each."""
+        return read_files(self._storage, paths)
+
+    @cached_property
+    def planned(self) -> tuple[int, ...]:
+        """The batch ids in the offset log, ascending."""
+        return batch_ids_in(self.files, "offsets")
+
+    @cached_property
+    def committed(self) -> tuple[int, ...]:
+        """The batch ids in the commit log, ascending."""
+        return batch_ids_in(self.files, "commits")
+
+    def batches(self, batch_ids: Iterable[int] | None = None) -> tuple[Batch, ...]:
+        """Return batches that have an entry, ascending; all of them when none are named."""
+        known = {*self.planned, *self.committed}
+        wanted = sorted(known if batch_ids is None else known.intersection(batch_ids))
+        paths = [path for each in wanted for path in batch_paths(each) if path in self.files]
+        contents = self.read(paths)
+        batches = (parse_batch(each, contents, self.files) for each in wanted)
+        return tuple(batch for batch in batches if batch.planned or batch.committed)
+
+    def read_id(self) -> str | None:
+        """Return the id in the metadata file; None when there is none, or it cannot be read."""
+        content = self.read([_METADATA]).get(_METADATA)
+        try:
+            found = parse_fields(content.decode()).get("id") if isinstance(content, bytes) else None
+        except (MalformedLogError, UnicodeDecodeError):
+            return None
+        return found if isinstance(found, str) else None
+
+    def operators(self) -> tuple[tuple[OperatorState, OperatorInfo | None], ...]:
+        """Return the stateful operators, each with what it says of itself, as far as it does."""
+        states = group_state(self.files)
+        paths = newest_infos(self.files)
+        contents = self.read(paths.values())
+        return tuple((each, _info(contents.get(paths.get(each.operator, "")))) for each in states)
+
+    def next_batch(self, newest: Batch | None) -> NextBatch:
+        """Return what a start does first; ``newest`` is the newest planned batch."""
+        decide = next_of_penstock if is_of_penstock(newest) else next_of_spark
+        return decide(self.planned, self.committed)
+
+
+def is_of_penstock(batch: Batch | None) -> bool:
+    """Whether a driver of penstock planned a batch; else one of Spark did."""
+    return batch is not None and _RUN in batch.conf
+
+
+def _info(content: Content | None) -> OperatorInfo | None:
+    try:
+        return parse_operator_info(content) if isinstance(content, bytes) else None
+    except MalformedLogError:
+        return None

@@ -1,0 +1,74 @@
+"""Files of a checkpoint location, listed and read in bulk, and never written.
+
+What only reads must not disturb: no lock is taken, nothing is created or made durable, so neither
+permission to write nor a stopped query is needed. A running query retires files at any moment; one
+that is gone when it is read was retired since it was listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from penstock.errors import NotFoundError, StorageError
+from penstock.storage import FileInfo, Storage, local_root
+
+__all__ = ["FOLDERS", "Content", "list_files", "read_files"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+FOLDERS = ("commits", "offsets", "sources", "state")
+"""The folders of a checkpoint location that are looked into: Spark's own."""
+
+Content = bytes | StorageError
+"""What a file holds, or why it cannot be read."""
+
+_REQUESTS_AT_ONCE = 32
+
+
+def list_files(storage: Storage) -> dict[str, FileInfo]:
+    """Return the files at the root of a location and below FOLDERS, by path; none without one.
+
+    Folders of other names (a journal, RDDs) may be huge and are not looked into.
+
+    Raises:
+        StorageError: a folder cannot be listed.
+    """
+    entries = storage.list()
+    found = {e.name: FileInfo(e.name, e.size) for e in entries if not e.is_folder}
+    folders = [entry.name for entry in entries if entry.is_folder and entry.name in FOLDERS]
+    for files in _at_once(storage, storage.walk, folders):
+        found.update((each.path, each) for each in files)
+    return found
+
+
+def read_files(storage: Storage, paths: Iterable[str]) -> dict[str, Content]:
+    """Return what files hold, by path, without those that are gone; one request for each."""
+    wanted = list(paths)
+
+    def read(path: str) -> Content | None:
+        try:
+            return storage.read(path)
+        except NotFoundError:
+            return None
+        except StorageError as error:
+            return error
+
+    contents = zip(wanted, _at_once(storage, read, wanted), strict=True)
+    return {path: content for path, content in contents if content is not None}
+
+
+def _at_once(storage: Storage, call: Callable[[T], R], arguments: Sequence[T]) -> list[R]:
+    """Return the results of calls, many at a time where each waits for a server."""
+    if len(arguments) < 2 or local_root(storage.url) is not None:
+        return [call(argument) for argument in arguments]
+    with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE, len(arguments))) as pool:
+        return list(pool.map(call, arguments))
+
+
+def in_folder(files: Mapping[str, FileInfo], folder: str) -> dict[str, FileInfo]:
+    """Return the files directly in a folder, by name."""
+    found = ((path.rpartition("/"), info) for path, info in files.items())
+    return {name: info for (parent, _, name), info in found if parent == folder}

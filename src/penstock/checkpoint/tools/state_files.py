@@ -1,0 +1,131 @@
+"""State stores by the names of their files, whose content is the state store's own. Pure.
+
+    state/<operator>/<partition>[/<store>]/
+        <version>.delta, <version>.snapshot          Spark's HDFSBackedStateStoreProvider
+        <version>.changelog, <version>.zip           Spark's RocksDB; SSTs/ holds the zips' tables
+        <version>_<id>.changelog, <version>_<id>.zip   with checkpoint ids (state format 2)
+    state/<operator>/versions/<time>.version         penstock's mapWithState
+    state/<operator>/<partition>/<time>-<run>.delta, .pack, .snapshot
+
+Batch N of Spark begins from version N and leaves version N + 1. A version can be loaded from the
+newest snapshot that is not after it and the deltas (changelogs) from there on; version 0 is empty.
+penstock's versions are times of batches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.storage import FileInfo
+
+__all__ = ["OperatorState", "StateFile", "StateStore", "group_state", "missing_files"]
+
+_PATH = re.compile(r"state/([^/]+)/(?:(\d+)(?:/([^/]+))?|versions)/([^/]+)")
+_SPARK_FILE = re.compile(r"(\d+)(?:_([\w-]+))?\.(delta|snapshot|changelog|zip)")
+_OWN_FILE = re.compile(r"(\d{20})(?:-[0-9a-f]{8})?\.(delta|pack|snapshot|version)")
+_FORMATS = {
+    "delta": "HDFS-backed",
+    "snapshot": "HDFS-backed",
+    "changelog": "RocksDB",
+    "zip": "RocksDB",
+}
+_WHOLE = ("snapshot", "zip")
+"""Kinds of files that hold a version without any other."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StateFile:
+    """A file of a store: ``kind`` is its suffix, ``checkpoint_id`` what Spark may add."""
+
+    version: int
+    kind: str
+    path: str
+    size: int
+    checkpoint_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateStore:
+    """One store of one partition of an operator; ``files`` by version."""
+
+    partition: int
+    name: str
+    files: tuple[StateFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorState:
+    """The stores of an operator; ``format`` says whose they are."""
+
+    operator: str
+    format: str
+    stores: tuple[StateStore, ...]
+    versions: tuple[int, ...]
+    """What all stores together know of, ascending; of penstock's the published ones."""
+    files: int
+    size_bytes: int
+    """Of everything below the operator's folder, tables and metadata too."""
+
+
+def group_state(files: Mapping[str, FileInfo]) -> tuple[OperatorState, ...]:
+    """Return the operators whose state is among the files of a location, by number or name."""
+    below: dict[str, list[FileInfo]] = {}
+    for path, info in files.items():
+        parts = path.split("/")
+        if parts[0] == "state" and len(parts) > 2:
+            below.setdefault(parts[1], []).append(info)
+    return tuple(_operator(name, below[name]) for name in sorted(below, key=_number_first))
+
+
+def missing_files(store: StateStore, version: int) -> tuple[str, ...]:
+    """Return the names of the files without which a version cannot be loaded; none if it can."""
+    if version == 0:
+        return ()
+    usable = [each for each in store.files if each.version <= version]
+    first = max((each.version for each in usable if each.kind in _WHOLE), default=0)
+    steps = {each.version for each in usable if each.kind not in _WHOLE}
+    suffix = _step_suffix(store.files)
+    missing = [n for n in range(first + 1, version + 1) if n not in steps]
+    return tuple(f"{number}.{suffix}" for number in missing)
+
+
+def _step_suffix(files: Iterable[StateFile]) -> str:
+    """Return the suffix of what a store writes for each version."""
+    kinds = {each.kind for each in files}
+    return next((kind for kind in ("changelog", "zip") if kind in kinds), "delta")
+
+
+def _operator(name: str, files: list[FileInfo]) -> OperatorState:
+    stores: dict[tuple[int, str], list[StateFile]] = {}
+    published: list[int] = []
+    formats = set()
+    for info in files:
+        found = _PATH.fullmatch(info.path)
+        if found is None:
+            continue
+        if own := _OWN_FILE.fullmatch(found[4]):
+            formats.add("penstock")
+            if own[2] == "version":
+                published.append(int(own[1]))
+            elif found[2]:
+                file = StateFile(int(own[1]), own[2], info.path, info.size)
+                stores.setdefault((int(found[2]), ""), []).append(file)
+        elif found[2] and (spark := _SPARK_FILE.fullmatch(found[4])):
+            formats.add(_FORMATS[spark[3]])
+            file = StateFile(int(spark[1]), spark[3], info.path, info.size, spark[2])
+            stores.setdefault((int(found[2]), found[3] or "default"), []).append(file)
+    versions = {each.version for found_files in stores.values() for each in found_files}
+    return OperatorState(
+        operator=name,
+        format=" and ".join(sorted(formats)) or "unknown",
+        stores=tuple(StateStore(*key, tuple(sorted(stores[key]))) for key in sorted(stores)),
+        versions=tuple(sorted(published if "penstock" in formats else versions)),
+        files=len(files),
+        size_bytes=sum(info.size for info in files),
+    )
+
+
+def _number_first(name: str) -> tuple[bool, int, str]:
+    return (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)

@@ -1,0 +1,147 @@
+"""What ``penstock checkpoint inspect`` prints for people. Pure: facts in, lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rich.filesize import decimal
+
+from penstock.checkpoint.tools import BatchFacts, Inspection, OperatorFacts, Problem, iso_time
+from penstock.cli.offsets_text import describe_offset, moved, partition_rows
+from penstock.cli.tables import table_lines
+
+__all__ = ["batch_lines", "inspection_lines"]
+
+_SOURCE_TITLES = ("source", "files", "size", "newest log")
+_OPERATOR_TITLES = (
+    "operator",
+    "name",
+    "state store",
+    "partitions",
+    "stores",
+    "versions",
+    "files",
+    "size",
+)
+_FEW = 2
+
+
+def inspection_lines(found: Inspection, now_ms: int) -> Iterator[str]:
+    """Yield what is known of a location, newest batches last."""
+    yield found.location
+    yield f"{found.engine}, id {found.id or 'unknown: the metadata file tells none'}"
+    yield from _next_lines(found, now_ms)
+    if found.batches:
+        yield ""
+        yield from _batch_table(found.batches)
+    if found.earlier:
+        yield f"and {found.earlier} earlier (--last)"
+    if found.sources:
+        yield ""
+        rows = [(s.source, s.files, decimal(s.size_bytes), s.newest or "-") for s in found.sources]
+        yield from table_lines(_SOURCE_TITLES, rows, right=("files", "size"))
+    if found.operators:
+        yield ""
+        right = ("partitions", "files", "size")
+        yield from table_lines(_OPERATOR_TITLES, map(_operator_row, found.operators), right=right)
+    yield from _problem_lines(found.problems)
+
+
+def batch_lines(batch: BatchFacts, problems: Sequence[Problem]) -> Iterator[str]:
+    """Yield all that is known of one batch."""
+    yield f"batch {batch.batch_id}: {_state(batch)}"
+    yield f"  time            {batch.time or 'unknown'}"
+    yield f"  took            {_duration(batch.took_ms)}"
+    yield f"  watermark       {_watermark(batch.watermark_ms)}"
+    yield f"  next watermark  {_watermark(batch.next_watermark_ms)}"
+    yield ""
+    rows = [
+        (source, *row)
+        for source, end in batch.offsets.items()
+        for row in partition_rows(batch.start_offsets.get(source), end)
+    ]
+    yield from table_lines(("source", "partition", "start", "end", "moved"), rows)
+    if batch.conf:
+        yield ""
+        yield from table_lines(("conf", "value"), sorted(batch.conf.items()))
+    yield from _problem_lines(problems)
+
+
+def _problem_lines(problems: Sequence[Problem]) -> Iterator[str]:
+    for problem in problems:
+        yield f"UNREADABLE {problem.path}: {problem.message}"
+    if problems:
+        yield "`penstock checkpoint validate` tells what that means and what to do"
+
+
+def _next_lines(found: Inspection, now_ms: int) -> Iterator[str]:
+    following = found.next
+    if following.problem:
+        yield f"CANNOT START: {following.problem}"
+    elif following.rerun:
+        again = ", ".join(map(str, following.rerun))
+        yield f"next: batch {again} again, with the same offsets: planned and not committed"
+    elif following.batch_id:
+        yield f"next: batch {following.batch_id}, from where batch {following.batch_id - 1} ended"
+    else:
+        yield "next: batch 0, the first"
+    newest = found.batches[-1] if found.batches else None
+    if newest is not None and newest.time_ms is not None:
+        yield f"newest: batch {newest.batch_id}, planned {_age(now_ms - newest.time_ms)}"
+
+
+def _batch_table(batches: Sequence[BatchFacts]) -> Iterator[str]:
+    sources = list(dict.fromkeys(source for batch in batches for source in batch.offsets))
+    titles = (
+        "batch",
+        "time (UTC)",
+        "state",
+        "took",
+        "watermark",
+        *(f"source {s}" for s in sources),
+    )
+    rows = []
+    for batch in batches:
+        offsets = (_offset(source, batch) for source in sources)
+        facts = (batch.time or "-", _state(batch), _duration(batch.took_ms))
+        rows.append((batch.batch_id, *facts, _watermark(batch.watermark_ms), *offsets))
+    yield from table_lines(titles, rows, right=("batch", "took"))
+
+
+def _offset(source: str, batch: BatchFacts) -> str:
+    end = batch.offsets.get(source)
+    step = moved(batch.start_offsets.get(source), end)
+    return describe_offset(end) if step is None else f"{describe_offset(end)} ({step:+,})"
+
+
+def _state(batch: BatchFacts) -> str:
+    if batch.planned:
+        return "committed" if batch.committed else "NOT COMMITTED"
+    return "NOT PLANNED, committed"
+
+
+def _operator_row(facts: OperatorFacts) -> tuple[Any, ...]:
+    oldest, newest = facts.oldest_version, facts.newest_version
+    versions = "-" if oldest is None else f"{oldest}..{newest}"
+    if facts.format == "penstock":  # its versions are times
+        versions = f"{iso_time(oldest)}..{iso_time(newest)}" if oldest is not None else "-"
+    few = len(facts.stores) <= _FEW
+    stores = (", ".join(facts.stores) or "-") if few else f"{len(facts.stores)} stores"
+    name = facts.name or "-"
+    head = (facts.operator, name, facts.format, facts.partitions, stores, versions)
+    return (*head, facts.files, decimal(facts.size_bytes))
+
+
+def _watermark(time_ms: int | None) -> str:
+    return (iso_time(time_ms) or str(time_ms)) if time_ms else "-"
+
+
+def _duration(took_ms: int | None) -> str:
+    return "-" if took_ms is None else f"{took_ms / 1000:,.1f} s"
+
+
+def _age(age_ms: int) -> str:
+    span = timedelta(seconds=abs(age_ms) // 1000)
+    return f"{span} ago" if age_ms >= 0 else f"{span} in the future by this machine's clock"

@@ -1,0 +1,55 @@
+"""Ctrl-C while a job hangs: no traceback, and nothing that was received is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PROGRAM = Path(__file__).with_name("interrupted_program.py")
+LINES = [f"line {number}" for number in range(500)]
+
+
+def test_a_job_that_hangs_is_cut_off_and_runs_again(tmp_path: Path) -> None:
+    log, sink = tmp_path / "app.log", tmp_path / "sink"
+    log.write_text("".join(f"{line}\n" for line in LINES))
+    args = [sys.executable, str(PROGRAM), str(tmp_path / "checkpoint"), str(log), str(sink)]
+    (tmp_path / "hang").touch()
+    process = start(args, tmp_path / "first")
+    try:
+        assert eventually(lambda: (tmp_path / "hang.reached").exists(), within_s=120)
+        begun = len((tmp_path / "first").read_text())
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the JVM is in the group
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+    told, *by_spark = (tmp_path / "first").read_text()[begun:].splitlines()
+    assert "SIGINT: stopping. What was received is kept" in told
+    # The job had its time, and was cancelled: Spark says so of each task, in a line.
+    assert all(" WARN " in line and "ask" in line for line in by_spark), by_spark
+    assert not sink.exists()
+
+    (tmp_path / "hang").unlink()
+    process = start(args, tmp_path / "second")
+    try:
+        assert eventually(lambda: sink.exists(), within_s=120), (tmp_path / "second").read_text()
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert sink.read_text().splitlines() == LINES
+
+
+def start(args: list[str], output: Path) -> subprocess.Popen[bytes]:
+    with output.open("wb") as file:
+        return subprocess.Popen(args, stdout=file, stderr=file, start_new_session=True)
