@@ -29,6 +29,8 @@ class Run:
         self.next_id += 1
         self.log.commit(batch)
         self.check()
+        for released in self.log.release():
+            self.log.notified(released)
         self.log.retire()
         self.check()
 

@@ -33,6 +33,7 @@ __all__ = ["BatchLog"]
 
 _log = logging.getLogger(__name__)
 _ZERO_TIME = "spark.penstock.zeroTimeMs"
+_NOTIFIED = "spark.penstock.notifiedCommit"
 
 
 class BatchLog:
@@ -63,6 +64,8 @@ class BatchLog:
         self._location = location
         self._recovery = recovery
         self._batches: dict[int, Batch] = {}  # planned, and not released
+        self._unnotified: deque[Batch] = deque()  # released; inputs do not know of the commit
+        self._notified_id = -1  # the newest of whose commit inputs were notified, as all before
         self._inputs = inputs
         self._conf = describe_program(inputs, operators, outputs)
         # Of the run before: read once, since each look at an object store takes tens of ms.
@@ -176,6 +179,10 @@ class BatchLog:
         oldest = rerun[0] if rerun else self._recovery.next_batch_id
         for batch_id in range(oldest, self._recovery.next_batch_id):
             self._batches[batch_id] = self.read(batch_id)
+        told = self.newest_conf(_NOTIFIED)
+        self._notified_id = oldest - 1 if told is None else min(int(told), oldest - 1)
+        for batch_id in range(self._notified_id + 1, oldest):
+            self._unnotified.append(self.read(batch_id))
         return [self._batches[batch_id] for batch_id in rerun]
 
     def plan(
@@ -195,8 +202,10 @@ class BatchLog:
         batch = Batch(self._location.next_id, time_ms, sources)
         lines = tuple(_to_line(source.end) for source in sources)
         own = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
-        own |= self._conf
+        own |= self._conf | {_NOTIFIED: str(self._notified_id)}
         entry = OffsetSeq(batch_timestamp_ms=time_ms, conf={**own, **conf}, sources=lines)
+        oldest = self._notified_id + 1
+        needed_from = oldest if needed_from is None else min(oldest, needed_from)
         self._location.plan(batch.id, entry, needed_from)
         self._batches[batch.id] = batch
         self._ends = tuple(source.end for source in sources)
@@ -232,15 +241,25 @@ class BatchLog:
         """Return the newest batch up to which none will run any more in this run."""
         return self._batches.get(self._location.ended_until())
 
-    def release(self) -> Batch | None:
-        """Release the batches that are done, and all before them; return the newest of them."""
+    def release(self) -> Sequence[Batch]:
+        """Release the batches that are done, and all before them.
+
+        Returns:
+            The released batches of which inputs are still to be notified, oldest first.
+        """
         newest = self._location.release_batches()
-        if newest is None:
-            return None
-        released = self._batches[newest]
-        for batch_id in [i for i in self._batches if i <= newest]:
-            del self._batches[batch_id]
-        return released
+        if newest is not None:
+            released = sorted(batch_id for batch_id in self._batches if batch_id <= newest)
+            self._unnotified += [self._batches.pop(batch_id) for batch_id in released]
+        return tuple(self._unnotified)
+
+    def notified(self, batch: Batch) -> None:
+        """Take note that inputs were notified of the oldest batch that ``release`` returned.
+
+        The next entry in the log says so; a run that finds none that does notifies them again.
+        """
+        self._unnotified.popleft()
+        self._notified_id = batch.id
 
     def retire(self) -> None:
         """Delete log entries that are not to be retained; one that cannot go is tried again."""

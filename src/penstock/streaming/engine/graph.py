@@ -285,11 +285,21 @@ class DStreamGraph:
             if stream.checkpoint_data is not None:
                 stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
 
+    def notify_committed(self, batch: Batch) -> bool:
+        """Tell every input that a batch is committed; return whether all of them took note.
+
+        Those that did may be told again.
+        """
+        what = f"take note that batch {batch.id} is committed"
+        pairs = zip(self.inputs, batch.sources, strict=True)
+        calls = [(i, partial(i.on_committed, done)) for i, done in pairs if done.start != done.end]
+        return all([_attempt(stream, what, call) for stream, call in calls])
+
     def forget(self, ended_ms: int) -> None:
         """Forget the RDDs that no batch of this run needs when none up to that time runs."""
         needed = needed_after(self.streams(), ended_ms)
         for stream in self.streams():
-            _attempt(stream, partial(stream.clear_metadata, ended_ms, needed[stream]))
+            _clear(stream, partial(stream.clear_metadata, ended_ms, needed[stream]))
 
     def release(self, done_ms: int) -> None:
         """Give up what no batch needs, in any run, when those up to that time are done.
@@ -300,10 +310,10 @@ class DStreamGraph:
         if self._rdds is not None:
             self._rdds.sweep(done_ms, self.operators.is_abandoned)
         for stream in self.streams():
-            _attempt(stream, partial(stream.clear_checkpoint_data, done_ms, needed[stream]))
+            _clear(stream, partial(stream.clear_checkpoint_data, done_ms, needed[stream]))
         free_ms = [min(needed[i], done_ms - i.remember_ms) for i in self.inputs]
         for source, until_ms in zip(self.inputs, free_ms, strict=True):
-            _attempt(source, partial(source.release_ranges, until_ms))
+            _clear(source, partial(source.release_ranges, until_ms))
         recalled_ms = min(done_ms - source.recall_ms for source in self.inputs)
         for time_ms in self.times_between(-1, min([recalled_ms, *free_ms])):
             del self._batches[time_ms]
@@ -317,13 +327,21 @@ def _up_to(start: SourceOffset, end: SourceOffset) -> SourceRange:
     return SourceRange(start, start if end is None else end)
 
 
-def _attempt(stream: BaseDStream, clean_up: Callable[[], None]) -> None:
-    """Clean up for a stream; what fails is told, and tried again when the next batch is done."""
+def _clear(stream: BaseDStream, clean_up: Callable[[], None]) -> None:
+    _attempt(stream, "delete what it no longer needs", clean_up)
+
+
+def _attempt(stream: BaseDStream, what: str, call: Callable[[], None]) -> bool:
+    """Call, and return whether it ended well; what fails is tried again after the next batch."""
     try:
-        clean_up()
-    except PenstockError as error:
+        call()
+    except Exception as error:  # an input may be a user's own
         _log.warning(
-            "Something that stream %s no longer needs cannot be deleted now: %s",
+            "Stream %s cannot %s now; it is tried again when the next batch is done: %s",
             getattr(stream, "name", type(stream).__name__),
+            what,
             error,
+            exc_info=not isinstance(error, PenstockError),
         )
+        return False
+    return True

@@ -360,8 +360,14 @@ class JobGenerator:
             self._graph.forget(newest.time_ms)
 
     def _release(self) -> None:
-        """Retire what no batch of this run or another needs any more."""
-        if (newest := self._log.release()) is not None:
+        """Tell inputs of commits, then retire what no batch of any run needs any more."""
+        newest = None
+        for batch in self._log.release():
+            if not self._graph.notify_committed(batch):
+                break
+            self._log.notified(batch)
+            newest = batch
+        if newest is not None:
             self._graph.release(newest.time_ms)
             self._log.retire()
 

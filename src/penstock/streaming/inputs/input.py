@@ -62,7 +62,8 @@ class InputDStream(DStream):
         at start    check_offset -> open -> initial_offset, once in the life of a location
                     -> recall, can_read_again for the batches of earlier runs
         per batch   latest_offset -> cut -> offsets/N durable -> compute_range
-                    -> commits/N durable -> on_released, when no window needs the records
+                    -> commits/N durable, and no other driver seen after it -> on_committed
+                    -> on_released, when no window needs the records
 
     After a failure it asks for the records of the same range again.
     """
@@ -211,6 +212,20 @@ class InputDStream(DStream):
             PenstockError: they should be, and are not.
         """
         return True
+
+    def on_committed(self, done: SourceRange) -> None:
+        """Learn that a batch that took that range is committed, which is durable.
+
+        So it never runs again, and the source may forget what only a repeated batch would ask for.
+        Called on the planning thread, before ``on_released``, in the order of the batches, and not
+        past one that failed; not for a batch that took nothing. No other driver had taken over
+        when the batch was committed, so a fenced driver calls nothing.
+
+        Once for each batch unless something fails: at least once after a crash, when the next run
+        repeats the calls that the newest entry of the offset log does not record, so this must be
+        idempotent. What it raises is logged, and the call is repeated when the next batch is done;
+        until then nothing of the batch is released.
+        """
 
     def on_released(self, done: SourceRange) -> None:
         """Learn that no batch or window needs records up to the end of that range any more.
