@@ -13,7 +13,8 @@
     │   │   └── JournalFullError    the bound on the stream's bytes or lag leaves no room
     │   ├── DamagedBlockError       a block fails its checksum or cannot be parsed
     │   │   └── NewerBlockError     a block is sound, and of a format newer than this penstock
-    │   └── MissingBlockError       a range asked for that the journal no longer (or not yet) holds
+    │   ├── MissingBlockError       a range asked for that the journal no longer (or not yet) holds
+    │   └── UnreadableRecordError   a sound record that cannot be made a Python value
     ├── CheckpointError
     │   ├── LogFormatError          a log file is torn, altered, or of a newer version
     │   ├── LogGapError             a batch id is missing between two others
@@ -68,6 +69,7 @@ __all__ = [
     "StorageError",
     "StorageFullError",
     "StreamingError",
+    "UnreadableRecordError",
     "UnsharedPathError",
     "WriterBrokenError",
 ]
@@ -109,15 +111,18 @@ class PenstockError(Exception):
     def _causes(self) -> list[str]:
         """Return the chain of causes to its root, without those that say nothing new.
 
-        Below the first cause, what has many lines is another system's trace, not a reason.
+        What has many lines is another system's trace: of the first cause its first line counts,
+        of those below nothing.
         """
         said: list[str] = []
         cause = self.cause
         while cause is not None:
             reason = cause.message if isinstance(cause, PenstockError) else str(cause)
-            is_trace = "\n" in reason and cause is not self.cause
-            if not is_trace and not any(reason in each for each in said):
-                said.append(f"Cause: {type(cause).__name__}: {reason}.")
+            first_line, is_trace, _ = reason.partition("\n")
+            is_said = f"{type(cause).__name__}: {first_line}" in self.message
+            is_left_out = is_trace and cause is not self.cause
+            if not (is_said or is_left_out or any(first_line in each for each in said)):
+                said.append(f"Cause: {type(cause).__name__}: {first_line}.")
             cause = cause.__cause__
         return said
 
@@ -182,6 +187,10 @@ class NewerBlockError(DamagedBlockError):
 
 class MissingBlockError(JournalError):
     """A range was asked for that the journal no longer, or not yet, holds."""
+
+
+class UnreadableRecordError(JournalError):
+    """A sound record that cannot be made a Python value: its date is after the year 9999, say."""
 
 
 class CheckpointError(PenstockError):

@@ -60,7 +60,7 @@ def test_an_altered_file_names_both(log: OffsetLog, tmp_path: Path) -> None:
     log.add(0, offsets_of(1))
     path = tmp_path / FILE
     path.write_bytes(path.read_bytes().replace(b"10", b"20"))
-    with pytest.raises(LogFormatError, match="does not fit its checksum") as caught:
+    with pytest.raises(LogFormatError, match="does not match its checksum") as caught:
         log.get(0)
     assert caught.value.path == f"file://{path}"
     assert str(tmp_path / SIDECAR) in str(caught.value.hint)
@@ -96,7 +96,7 @@ def test_the_driver_that_loses_writes_no_checksum(tmp_path: Path) -> None:
             OffsetLog(local).add(0, offsets_of(1)) if operation.kind == "create" else None
         ),
     )
-    with pytest.raises(Exception, match="other content") as caught:
+    with pytest.raises(Exception, match="different content") as caught:
         OffsetLog(faulty).add(0, offsets_of(2))
     assert isinstance(caught.value.__cause__, AlreadyExistsError)
     assert OffsetLog(local).get(0) == offsets_of(1)

@@ -126,7 +126,7 @@ def test_only_the_driver_may_write(storage: Storage) -> None:
         lambda: location.commit(0),
         location.retire,
     ):
-        with pytest.raises(CheckpointError, match="does not drive"):
+        with pytest.raises(CheckpointError, match="is not the driver"):
             call()
 
 

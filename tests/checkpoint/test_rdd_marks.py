@@ -33,7 +33,7 @@ def test_marks_are_found_by_operator_in_order_of_time(storage: Storage) -> None:
     marks = RddMarks(storage)
     for operator, time_ms in [("a", 2000), ("a", 10_000), ("a", 0), ("b", 5)]:
         marks.add(operator, time_ms, MARK)
-    storage.create("rdds/marks/a/05", b"no mark")
+    storage.create("rdds/marks/a/05", b"not a mark")
     assert marks.operators() == ["a", "b"]
     assert marks.times_ms("a") == [0, 2000, 10_000]
     marks.delete("a", 2000)
@@ -60,13 +60,13 @@ FIELDS = '"kind":"k","shape":{},"file":%s,"sizes":%s'
         ("", "empty"),
         (TEXT.replace("v1", "v2"), "newer version"),
         (TEXT + "\n{}", "2 lines"),
-        (TEXT + " ", "no mark"),
+        (TEXT + " ", "not a mark"),
         (TEXT[:-10], "not JSON"),
         (TEXT.replace('"kind":"updateStateByKey",', ""), "just the fields"),
-        ("v1\n{%s}" % (FIELDS % ("null", "[1]")), "no mark"),
-        ("v1\n{%s}" % (FIELDS % ('"f"', "[-1]")), "no mark"),
-        ("v1\n{%s}" % (FIELDS % ('"f"', "[true]")), "no mark"),
-        ("v1\n{%s}" % (FIELDS % ('"f"', '"1"')), "no mark"),
+        ("v1\n{%s}" % (FIELDS % ("null", "[1]")), "not a mark"),
+        ("v1\n{%s}" % (FIELDS % ('"f"', "[-1]")), "not a mark"),
+        ("v1\n{%s}" % (FIELDS % ('"f"', "[true]")), "not a mark"),
+        ("v1\n{%s}" % (FIELDS % ('"f"', '"1"')), "not a mark"),
     ],
 )
 def test_a_damaged_mark_is_named(storage: Storage, text: str, reason: str) -> None:

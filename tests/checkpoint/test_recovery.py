@@ -63,10 +63,10 @@ def test_each_combination_is_one_row_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("offsets", "commits", "expected"),
     [
-        (set(), {2, 3}, "committed, but their offsets are gone: offsets/3 not found"),
+        (set(), {2, 3}, "committed, but their offsets are missing: offsets/3 not found"),
         ({0, 1, 4, 6}, {0}, "missing between others: offsets/2 to offsets/3, offsets/5 not found"),
         ({0, 1}, {0, 3}, "have no offsets: offsets/2 to offsets/3 not found"),
-        ({4, 5}, {2}, "no commit says that they were done: commits/3 not found"),
+        ({4, 5}, {2}, "no commit shows that they were done: commits/3 not found"),
     ],
 )
 def test_an_error_names_the_missing_files(

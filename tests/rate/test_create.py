@@ -87,7 +87,7 @@ def test_ones_own_by_import_path() -> None:
         ("no.such.Estimator", "ModuleNotFoundError"),
         (f"{__name__}.Nothing", "AttributeError"),
         (f"{__name__}.Own", "KeyError: 'own.rate'"),
-        (f"{__name__}.no_estimator", "gives a object, not a RateEstimator"),
+        (f"{__name__}.no_estimator", "returns a object, not a RateEstimator"),
     ],
 )
 def test_a_path_that_leads_to_no_estimator_is_refused(path: str, reason: str) -> None:
@@ -95,4 +95,4 @@ def test_a_path_that_leads_to_no_estimator_is_refused(path: str, reason: str) ->
         RateEstimator.create({f"{BACKPRESSURE}.rateEstimator": path}, 1000)
     assert f"{BACKPRESSURE}.rateEstimator is {path!r}" in str(caught.value)
     assert reason in str(caught.value)
-    assert "Hint: give pid, fit, or the import path" in str(caught.value)
+    assert "Hint: set pid, fit, or the import path" in str(caught.value)

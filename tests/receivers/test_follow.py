@@ -56,13 +56,13 @@ def test_every_combination_of_facts_has_one_decision(
 
 
 @pytest.mark.parametrize(
-    ("resumed", "first_look", "from_beginning"), list(itertools.product(ANY, repeat=3))
+    ("resumed", "first_scan", "from_beginning"), list(itertools.product(ANY, repeat=3))
 )
-def test_only_the_very_first_look_may_begin_at_the_end(
-    resumed: bool, first_look: bool, from_beginning: bool
+def test_only_the_very_first_scan_may_begin_at_the_end(
+    resumed: bool, first_scan: bool, from_beginning: bool
 ) -> None:
-    start = decide_new(resumed=resumed, first_look=first_look, from_beginning=from_beginning)
-    at_end = (resumed, first_look, from_beginning) == (False, True, False)
+    start = decide_new(resumed=resumed, first_scan=first_scan, from_beginning=from_beginning)
+    at_end = (resumed, first_scan, from_beginning) == (False, True, False)
     assert start is (Start.END if at_end else Start.BEGINNING)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
-from penstock.receivers.tail import follower, look
+from penstock.receivers.tail import follower, scan
 from penstock.receivers.tail.follow import Mark, Sibling
 from penstock.receivers.tail.follower import Follower, FollowOptions
 from penstock.receivers.tail.listing import siblings
@@ -345,14 +345,14 @@ class TestReplacement:
         log = tmp_path / "app.log"
         append(log, "stored")
         running = follow(log)
-        running.look()
+        running.scan()
         assert lines_of_a_round(running) == ["stored"]
         append(log, "only in the copy")
         copytruncate(log, tmp_path / "app.log.1", then=after)
         assert lines_of_a_round(running) == []
         restarted = follow(log, running.changes())
         for each in (running, restarted):
-            each.look()
+            each.scan()
             lines = lines_of_a_round(each) + lines_of_a_round(each)
             assert lines == ["only in the copy", *after.split()]
             each.close()
@@ -378,7 +378,7 @@ class TestReplacement:
                 copytruncate(log, tmp_path / "app.log.2")
             return listed
 
-        monkeypatch.setattr(look, "siblings", list_and_rotate)
+        monkeypatch.setattr(scan, "siblings", list_and_rotate)
         assert run_until(tail(log), 3, killed_after_one).records == ["unread 1", "current", "late"]
 
     def test_copytruncate_of_a_file_of_which_nothing_was_stored(self, tmp_path: Path) -> None:
@@ -471,10 +471,10 @@ class TestReplacement:
         log, copies = tmp_path / "app.log", [tmp_path / f"app.log.{n}" for n in range(1, 5)]
         append(log, "first")
         followed = follow(log)
-        followed.look()
+        followed.scan()
         assert lines_of_a_round(followed) == ["first"]
         copytruncate(log, copies[0], then="second\n")
-        followed.look()
+        followed.scan()
         assert lines_of_a_round(followed) == ["second"]
         position = position_from_marks(m for ms in followed.changes().values() for m in ms)
         followed.close()
@@ -628,12 +628,12 @@ class TestTrouble:
         append(log, *seen)
         os.utime(log, (1, 1))
         follower = follow(log)
-        follower.look()
+        follower.scan()
         append(log, "unseen")
         copytruncate(log, tmp_path / "app.log.1")
         append(log, "after", "a longer line than all of those that were there before it")
         assert lines_of_a_round(follower) == []
-        follower.look()
+        follower.scan()
         assert lines_of_a_round(follower) == [*seen, "unseen"]
         assert lines_of_a_round(follower)[0] == "after"
         follower.close()
@@ -645,7 +645,7 @@ class TestTrouble:
         follower = follow(log)
         found: list[str] = []
         for i in range(3):
-            follower.look()
+            follower.scan()
             append(log, f"line {i}")
             found += lines_of_a_round(follower)
         assert found == ["line 0", "line 1", "line 2"]
@@ -655,10 +655,10 @@ class TestTrouble:
         log = tmp_path / "app.log"
         log.write_text("an unfinished line")
         follower = follow(log)
-        follower.look()
+        follower.scan()
         assert lines_of_a_round(follower) == []
         log.write_text("short\n")
-        follower.look()
+        follower.scan()
         assert lines_of_a_round(follower) == ["short"]
         follower.close()
 
@@ -771,6 +771,6 @@ def test_a_clock_that_goes_back_has_nothing_read_again(tmp_path: Path) -> None:
             os.utime(log, ns=(then_ns, then_ns))
         else:
             set_back(log, number)
-        followed.look()
+        followed.scan()
         assert lines_of_a_round(followed) == lines[-1:]
     followed.close()

@@ -111,7 +111,7 @@ def test_the_changes_that_are_told_are_those_of_the_files_that_grew(tmp_path: Pa
     for log in logs:
         log.write_text("first\n")
     follower = _follower(tmp_path)
-    follower.look()
+    follower.scan()
     assert len(follower.changes()) == len(logs)
     list(follower.read_round())
     assert len(follower.changes()) == len(logs)
@@ -120,10 +120,10 @@ def test_the_changes_that_are_told_are_those_of_the_files_that_grew(tmp_path: Pa
     list(follower.read_round())
     assert list(follower.changes()) == [str(logs[3])]
     logs[5].unlink()
-    follower.look()
+    follower.scan()
     list(follower.read_round())
     assert follower.changes() == {str(logs[5]): []}
-    follower.look()
+    follower.scan()
     assert follower.changes() == {}
     follower.close()
 
@@ -258,7 +258,7 @@ def test_lines_are_read_again_where_copies_are_damaged_or_gone(
         nonlocal position
         made = MarkPositions(files, position, lambda message, _error: told.append(message))
         follower = _follower(tmp_path, None if position is None else made.marks())
-        follower.look()
+        follower.scan()
         found = [batch["value"].to_pylist() for batch in follower.read_round()]
         changes = [mark for marks in follower.changes().values() for mark in marks]
         position = position_after(made, changes, durable=position)
@@ -359,7 +359,7 @@ class _Attempt:
 
     def store_round(self) -> None:
         """Look, and store what is there in a block for each file."""
-        self.follower.look()
+        self.follower.scan()
         for batch in self.follower.read_round():
             changes = self.follower.changes()
             position = self.positions.after(changes, self.writer.position)

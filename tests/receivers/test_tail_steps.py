@@ -42,7 +42,7 @@ class Receiver:
             kept = self._marks
             marks = None if kept is None else [mark for each in kept.values() for mark in each]
             self._follower = Follower(self._options, marks, lambda message, error: None)
-        self._follower.look()
+        self._follower.scan()
         for stores, batch in enumerate(self._follower.read_round()):
             if stores == killed_after:
                 self.kill()

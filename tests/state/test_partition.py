@@ -83,7 +83,7 @@ def test_a_key_without_timeout_is_touched_by_updates_only(runner: Runner) -> Non
     ("function", "error", "message"),
     [
         (lambda key, value, state: state.update(lambda: 0), StateError, "state of key 'a'"),
-        (lambda key, value, state: lambda: 0, StateError, "what the function returned"),
+        (lambda key, value, state: lambda: 0, StateError, "a value that the function returned"),
         (lambda key, value, state: state.get(), StateError, "State is not set"),
     ],
 )

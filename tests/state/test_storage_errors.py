@@ -80,7 +80,7 @@ def test_a_full_local_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", connect)
-        with pytest.raises(LocalCopyError, match=r"disk is full.*spark\.local\.dir has room"):
+        with pytest.raises(LocalCopyError, match=r"disk is full.*spark\.local\.dir has free space"):
             runner.batch(tip, [("a", 1)], 2)
     assert runner.state(runner.batch(tip, [("a", 1)], 2)) == {"a": 2}
 

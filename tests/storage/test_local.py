@@ -61,7 +61,7 @@ def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
 
     for root, what in (
         (tmp_path / "file", "is a file"),
-        (tmp_path / "file" / "below", "cannot be made or written"),
+        (tmp_path / "file" / "below", "cannot be created or written to"),
     ):
         with pytest.raises(ConfigError, match=what) as caught:
             LocalStorage(root)
@@ -119,7 +119,7 @@ def test_the_roots_parent_need_not_be_readable(tmp_path: Path) -> None:
     storage.create("folder/file", b"x")
 
     assert storage.list("folder") == [Entry("file", size=1)]
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot be created"):
         LocalStorage(tmp_path / "new", syscalls=HiddenParent())
 
 

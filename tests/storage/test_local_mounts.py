@@ -54,7 +54,7 @@ def test_a_disk_that_turned_read_only(small_disk: Path) -> None:
     for act in acts:
         with pytest.raises(StorageFullError, match="read-only"):
             act()
-    with pytest.raises(ConfigError, match="cannot be made or written"):
+    with pytest.raises(ConfigError, match="cannot be created or written to"):
         LocalStorage(small_disk)
 
     assert storage.read("folder/file") == b"x"

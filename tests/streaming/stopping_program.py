@@ -52,6 +52,10 @@ def stop(sc: SparkContext, kind: str) -> None:
         time.sleep(0.05)
     say("stopping")
     ssc.stop(stopSparkContext=False)
+    executors = sc._jsc.sc().statusTracker()
+    while any(executor.numRunningTasks() for executor in executors.getExecutorInfos()):
+        time.sleep(0.05)
+    time.sleep(0.2)  # Spark logs the end of a killed task just after it
     say("stopped")
 
 

@@ -14,8 +14,8 @@ from penstock.checkpoint.rdd_marks import RddMark, RddMarks
 from penstock.errors import RecoveryMismatchError, StorageError, StreamingError
 from penstock.storage import open_storage
 from penstock.streaming.core.base import BaseDStream
-from penstock.streaming.core.look_back import needed_after
 from penstock.streaming.core.operators import Operator
+from penstock.streaming.core.rdd_retention import needed_after
 from penstock.streaming.state.state_checkpoint_data import StateCheckpointData
 
 COUNTS = Operator("counts", "updateStateByKey")
@@ -286,7 +286,7 @@ def test_state_of_batches_that_the_offset_log_lacks_is_refused(place: Place) -> 
         first.batch(time_ms)
     assert Run(place, 1000, planned_ms=2000).restart_ms == 1000  # 2000 runs again
     with pytest.raises(
-        RecoveryMismatchError, match=r"kept at 1970-01-01T00:00:02.*is of 1970-01-01T00:00:01"
+        RecoveryMismatchError, match=r"is of 1970-01-01T00:00:02.*is of 1970-01-01T00:00:01"
     ) as caught:
         Run(place, 1000, planned_ms=1000)
     os.unlink(str(caught.value.hint).partition("file://")[2])

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
+from pyspark.sql import SparkSession
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.errors import BatchFailedError, ConcurrentDriverError, ConfigError
@@ -101,6 +102,48 @@ def test_an_exactly_once_output_refuses_that_later_batches_overtake_a_failed_one
             ssc.start()
     assert StreamingContext.getActive() is None
     assert not any((tmp_path / "location").iterdir())
+
+
+def refuse(value: Any) -> Any:
+    raise ValueError("no such page\nsecond line")
+
+
+def in_a_task(rdd: RDD[Any]) -> None:
+    rdd.map(refuse).count()
+
+
+def in_sql(rdd: RDD[Any]) -> None:
+    SparkSession(rdd.ctx).range(1).mapInArrow(refuse, "id long").collect()
+
+
+def in_java(rdd: RDD[Any]) -> None:
+    rdd.ctx._jvm.java.lang.Integer.parseInt("seven")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("output", "raised", "line"),
+    [
+        (refuse, "ValueError: no such page", refuse),
+        (in_a_task, "ValueError: no such page", refuse),
+        (in_sql, "ValueError: no such page", refuse),
+        (in_java, 'NumberFormatException: For input string: "seven"', in_java),
+    ],
+)
+def test_what_a_function_raised_is_told_on_one_line_with_its_place(
+    ssc: StreamingContext, clock: ManualClock, output: Any, raised: str, line: Any
+) -> None:
+    ssc.queueStream([[1]]).foreachRDD(output)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    with pytest.raises(BatchFailedError) as failure:
+        stepper.step()
+    said = str(failure.value)
+    assert "\n" not in said
+    assert len(said) < 700
+    place = f"{__file__}:{line.__code__.co_firstlineno + 1}"
+    assert f"{raised}, at {place} [operation=run batch" in said
+    assert said.startswith("job foreachRDD 0 of batch 0 (1970-01-01T00:16:41.000Z), foreachRDD at ")
+    assert "second line" in str(failure.value.cause) or output is in_java  # all of it
 
 
 def test_a_batch_that_runs_again_says_so(

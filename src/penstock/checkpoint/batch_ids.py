@@ -15,11 +15,11 @@ _BATCH_ID = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 def parse_batch_id(name: str) -> int | None:
-    """Return the batch id that a file name stands for, or None for any other file.
+    """Return the batch id of a file name, or None for any other file.
 
-    Only the one way that an id is written counts: ``5``, but not ``05``, ``+5``, ``-1``, ``5.tmp``
-    or ``.5.crc``. (Spark's HDFSMetadataLog takes whatever Java parses as a long, and then looks
-    for the id under its plain name.)
+    Only the canonical form counts: ``5``, but not ``05``, ``+5``, ``-1``, ``5.tmp`` or ``.5.crc``.
+    (Spark's HDFSMetadataLog accepts everything that Java parses as a long, and then opens the id
+    under its canonical name.)
     """
     if _BATCH_ID.fullmatch(name) is None:
         return None

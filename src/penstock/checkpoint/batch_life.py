@@ -4,33 +4,33 @@ r"""The life of a batch: the protocol of a checkpoint location, as one state mac
        \\         \
         +---------+--> FAILED
 
-    state      what is true before a batch enters it
+    state      condition before a batch enters it
     ---------  ------------------------------------------------------------------------------------
     PLANNED    offsets/N is durable, and no id above N was in the log after that (no other driver)
-    RUNNING    its jobs are made and may write
+    RUNNING    its jobs are created and may write
     COMMITTED  all that its jobs wrote is durable, and so is commits/N
     CONFIRMED  the log was listed after commits/N was durable, and showed no other driver
     RELEASED   it is confirmed, and so is every batch before it; then its RDDs, its records and its
                log entries may go
-    FAILED     a job raised, or could not be made; it runs again at the next start
+    FAILED     a job raised, or could not be created; it runs again at the next start
 
 Invariants:
 
-1. Ids are planned in order, without a hole. An id is planned once, by one run: offsets/N is created
-   exclusively, and holds the id of the run that did.
+1. Ids are planned in order, without a gap. An id is planned once, by one run: offsets/N is created
+   exclusively, and holds the id of the run.
 2. A batch runs only when it is planned, and again only in a later run, with the same offsets.
-3. Nothing of a batch is given up before it is released, so none of a failed batch, nor of a batch
-   after it, before the failed one has run again.
-4. A name becomes free again when its entry is purged, so a driver that slept through a purge can
-   create old ids anew. It learns of its successor from the newer ids in the log, which a purge
-   never takes: hence the listing after each create, and the wait for the next one before anything
-   is released.
-5. Each entry says from which batch on entries count when it is written (``kept_from``), and only
-   what is older than the newest entry says is purged. So whatever is found below that is the rest
-   of a purge, or was left by a driver that slept through it; neither means anything.
+3. No data of a batch is deleted before the batch is released. So no data of a failed batch, or of a
+   later batch, is deleted before the failed one has run again.
+4. A name becomes available again when its entry is purged, so a driver that slept through a purge
+   can create old ids again. It detects its successor by the newer ids in the log, which a purge
+   never deletes. Therefore the log is listed after each create, and nothing is released before the
+   next listing.
+5. Each entry names the oldest batch that counts when it is written (``kept_from``), and only
+   entries older than the ``kept_from`` of the newest entry are purged. So entries below it are the
+   rest of a purge, or were written by a driver that slept through it; both are ignored.
 
-A run that ends leaves batches in any state; ``plan_recovery`` (penstock.checkpoint.recovery) finds
-in the logs which of them the next run begins with as PLANNED.
+A run that ends leaves batches in any state. From the logs, ``plan_recovery``
+(penstock.checkpoint.recovery) determines the batches with which the next run begins as PLANNED.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["BatchLives", "BatchState"]
 
 
 class BatchState(Enum):
-    """Where a batch is; see the table above."""
+    """The state of a batch; see the table above."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -56,7 +56,7 @@ class BatchState(Enum):
     FAILED = "failed"
 
     def may_become(self, other: BatchState) -> bool:
-        """Whether the protocol has that step."""
+        """Whether the protocol allows this step."""
         return other in _STEPS[self]
 
 
@@ -72,18 +72,18 @@ _UNDONE = (BatchState.PLANNED, BatchState.RUNNING, BatchState.FAILED)
 
 
 class BatchLives:
-    """The batches of one run that are not released. Not thread-safe: its owner sees to that.
+    """The batches of one run that are not released. Not thread-safe: the owner synchronizes.
 
     Args:
-        plan: what recovery decided: these batches begin as planned.
+        plan: the result of recovery: these batches begin as planned.
         commit_ids: the ids in the commit log.
-        kept_from: what the newest entry says, 0 without one.
+        kept_from: the value in the newest entry, 0 without an entry.
     """
 
     def __init__(self, plan: RecoveryPlan, commit_ids: Collection[int], kept_from: int = 0) -> None:
         self.next_id = plan.next_batch_id
         self.kept_from = kept_from
-        """Entries below it mean nothing; durable in the newest entry."""
+        """Entries below it are ignored; durable in the newest entry."""
         self._planning: tuple[int, int] | None = None
         self._last_committed = max(commit_ids, default=-1)
         oldest = plan.rerun[0] if plan.rerun else plan.next_batch_id
@@ -93,16 +93,16 @@ class BatchLives:
         }
 
     def state(self, batch_id: int) -> BatchState | None:
-        """Return where a batch is; None before it is planned, and after it was released."""
+        """Return the state of a batch; None before it is planned, and after it was released."""
         return self._states.get(batch_id)
 
     def begin_plan(self, batch_id: int, retain: int, needed_from: int | None = None) -> int:
         """Return the ``kept_from`` to write into the entry of the next batch.
 
-        As in Spark, ``retain`` batches are kept besides the newest planned one; and in any case
-        ``needed_from`` and those after it, those that are not committed, the batch before each of
-        these (a batch begins where the one before it ends), and the newest that is committed. It
-        moves by a tenth of ``retain`` at a time, so that many entries are deleted at once.
+        As in Spark, ``retain`` batches are kept besides the newest planned one. These are always
+        kept: ``needed_from`` and later ones, uncommitted batches, the batch before each of these (a
+        batch begins where the previous one ends), and the newest committed batch. The value moves
+        by a tenth of ``retain`` at a time, so that many entries are deleted at once.
 
         Called again for the same batch, whose create failed, it returns the same.
 
@@ -132,7 +132,7 @@ class BatchLives:
         return max(offset_ids, default=-1) > max(newest, self.next_id - 1)
 
     def plan(self, batch_id: int) -> None:
-        """Take note that the batch is planned, with what ``begin_plan`` returned."""
+        """Record that the batch is planned, with the result of ``begin_plan``."""
         self.kept_from = self.begin_plan(batch_id, 1)
         self._planning = None
         self._states[batch_id] = BatchState.PLANNED
@@ -149,10 +149,10 @@ class BatchLives:
             )
 
     def enter(self, batch_id: int, state: BatchState) -> None:
-        """Take note that a batch is in that state now.
+        """Record that a batch is in that state now.
 
         Raises:
-            CheckpointError: the protocol has no such step.
+            CheckpointError: the protocol does not allow this step.
         """
         now = self._states.get(batch_id, BatchState.RELEASED)
         if not now.may_become(state):
@@ -160,7 +160,7 @@ class BatchLives:
                 f"batch {batch_id} is {now.value} and cannot become {state.value}",
                 "follow batch",
                 batch_id,
-                "this is a defect of penstock; please report it",
+                "this is a bug in penstock; please report it",
             )
         self._states[batch_id] = state
         if state is BatchState.COMMITTED:
@@ -171,7 +171,7 @@ class BatchLives:
         return sorted(i for i, state in self._states.items() if state in _UNDONE)
 
     def committed(self) -> list[int]:
-        """Return the batches that the next listing without another driver confirms."""
+        """Return the batches that the next listing confirms if it shows no other driver."""
         return [i for i, state in self._states.items() if state is BatchState.COMMITTED]
 
     def release(self) -> int | None:
@@ -185,7 +185,7 @@ class BatchLives:
         return ready[-1] if ready else None
 
     def ended_until(self) -> int:
-        """Return the newest batch up to which none runs, or will run, in this run; -1 if none."""
+        """Return the newest batch up to which no batch runs or will run in this run; -1 if none."""
         live = (BatchState.PLANNED, BatchState.RUNNING)
         running = [i for i, state in self._states.items() if state in live]
         return min(running, default=self.next_id) - 1

@@ -1,21 +1,22 @@
 r"""Checksums of the log files, in sidecars beside them, as Hadoop's local file system keeps them.
 
 Spark's text format has no checksum, so a flipped digit in an offset would read as another offset.
-Where Spark writes to a local file system, Hadoop puts a hidden ``.NAME.crc`` beside each file NAME;
-files written here get the same, and reads here check both. Other stores keep checksums of their
-own, and get no sidecar (as under Hadoop).
+On a local file system, Hadoop writes a hidden ``.NAME.crc`` beside each file NAME that Spark
+writes. penstock writes the same sidecars, and its reads check both kinds. Other stores have their
+own checksums, and get no sidecar (as under Hadoop).
 
 Format: ``crc\0``, 512 as a big-endian int32 (bytes per chunk), then the CRC-32 of each chunk of
 512 bytes as a big-endian int32.
 
 Invariants (docs/adr/0002-checksums-of-log-files.md says why and what they cost):
 
-1. A sidecar never makes a good file unreadable, whatever dies when. A stale sidecar is removed
-   before a file is created, the new one is written after it, and by none but its creator; a delete
-   removes the sidecar first.
-2. A sidecar is not fsynced, because it only has to be there once bytes rot. So a file without one,
-   and a sidecar that is empty or all zeros (what a power cut leaves of it), are read unchecked.
-3. Any other sidecar that does not fit its file is an error.
+1. A sidecar never makes a correct file unreadable, whatever dies when. A stale sidecar is removed
+   before a file is created; only the creator of the file writes the new one, after the file; a
+   delete removes the sidecar first.
+2. A sidecar is not fsynced, because it protects against later bit rot only. So a file is read
+   unchecked if it has no sidecar, or a sidecar that is empty or all zeros (possible after a power
+   cut).
+3. Any other sidecar that does not match its file is an error.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def checksum_of(data: bytes) -> bytes:
 
 
 class ChecksummedFiles:
-    """The files of a storage, with checksums where it is a local file system."""
+    """The files of a storage, with checksums on a local file system."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -71,24 +72,24 @@ class ChecksummedFiles:
     def read(self, path: str) -> bytes:
         """Return a file's content.
 
-        Raises MalformedLogError when it does not fit its checksum, else as Storage.read.
+        Raises MalformedLogError if it does not match its checksum, otherwise as Storage.read.
         """
         data = self._storage.read(path)
         sidecar = self._sidecar(path)
         if sidecar is not None and not _fits(self._read_sidecar(path), data):
             raise MalformedLogError(
-                "the file does not fit its checksum: one of the two was altered",
-                hint="restore the file from a backup; if it was edited by hand and is right,"
+                "the file does not match its checksum: one of the two was altered",
+                hint="restore the file from a backup; if it was edited by hand and is correct,"
                 f" remove its checksum file {sidecar}",
             )
         return data
 
     def delete(self, path: str) -> None:
-        """Remove a file if it is there; raises as Storage.delete."""
+        """Remove a file if it exists; raises as Storage.delete."""
         self.delete_all([path])
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Remove files, those that are there; raises as Storage.delete_all."""
+        """Remove files if they exist; raises as Storage.delete_all."""
         for path in paths:
             sidecar = self._sidecar(path)
             if sidecar is not None:
@@ -115,16 +116,16 @@ def _fits(sidecar: bytes, data: bytes) -> bool:
 
 
 def _remove(sidecar: str) -> None:
-    # A sidecar that cannot be removed matters only where its file cannot be created either.
+    # A sidecar that cannot be removed matters only if its file cannot be created either.
     with suppress(OSError):
         os.unlink(sidecar)
 
 
 def _write_sidecar(sidecar: str, content: bytes) -> None:
-    """Write a checksum; failing is no error, because the file itself is safe by now."""
+    """Write a checksum; a failure is no error, because the file itself is durable already."""
     try:
-        # One write of a few bytes: whoever is killed here leaves all of it or an empty file.
-        with open(sidecar, "xb", buffering=0) as file:  # a link that stands there is not followed
+        # One write of a few bytes: a kill leaves all of it or an empty file.
+        with open(sidecar, "xb", buffering=0) as file:  # an existing link is not followed
             written = file.write(content)
     except OSError as error:
         _give_up(sidecar, error)
@@ -134,5 +135,5 @@ def _write_sidecar(sidecar: str, content: bytes) -> None:
 
 
 def _give_up(sidecar: str, error: OSError) -> None:
-    _logger.warning("no checksum for a log file, it is read unchecked (%s): %s", sidecar, error)
+    _logger.warning("A log file has no checksum and is read unchecked (%s): %s", sidecar, error)
     _remove(sidecar)

@@ -1,11 +1,11 @@
-"""The commit log: which batches are done, written after all that they did is durable.
+"""The commit log: the batches that are done, written after their results are durable.
 
     v1
     {"nextBatchWatermarkMs":0}
 
 Source: Spark's CommitLog, CommitMetadata. Spark 4 has versions 2 and 3 for queries whose state
-store keeps checkpoint ids or whose sinks have metadata; they are refused as newer, and so is any
-further field in a v1 entry: Spark does not write one, and dropping it could lose state.
+store keeps checkpoint ids or whose sinks have metadata; they are refused as newer. Any additional
+field in a v1 entry is refused as well: Spark does not write one, and dropping it could lose state.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""One driver on a checkpoint location: a lock that the kernel gives back, whatever happens.
+"""One driver on a checkpoint location: a lock that the kernel always releases.
 
 On a local file system (or one mounted with locks, such as NFS) the driver holds ``flock`` on the
 file ``driver.lock``. Invariants:
 
-1. The lock goes with the process that took it, also by kill -9, and never by time: a stopped or
-   slow driver keeps it, so it cannot wake up beside its successor.
-2. No child keeps it: the descriptor is closed on exec (as all of Python's are, so the JVM and
-   workers never have it), and closed in a forked child.
-3. It excludes within a process too, because each acquire opens the file anew.
-4. The file stays when the lock is released: removing it would let a third driver lock a new file
-   while a second still waits on the old one. What it says is for people; only the lock counts.
+1. The lock ends with the process that took it, also after kill -9, and never by time: a stopped or
+   slow driver keeps it, so it cannot wake up while its successor runs.
+2. No child keeps it: the descriptor is closed on exec (like all descriptors of Python, so the JVM
+   and workers never have it), and closed in a forked child.
+3. It also excludes within a process, because each acquire opens the file again.
+4. The file stays when the lock is released: otherwise a third driver could lock a new file while a
+   second one still waits for the old one. The content is informative only; the lock counts.
 
-Object stores have no such lock, and some shared mounts only one that other hosts do not see. There
-offsets/N fences (penstock.checkpoint.batch_life, invariants 1 and 4): of two drivers, the second to
-plan a batch gets ConcurrentDriverError, and so does one that wakes after its successor has planned
-one. The same batch may run on both until then.
+Object stores have no such lock, and some shared mounts have locks that other hosts do not see.
+There, offsets/N fences (penstock.checkpoint.batch_life, invariants 1 and 4): the second of two
+drivers to plan a batch gets ConcurrentDriverError, and so does a driver that wakes up after its
+successor has planned one. Until then the same batch may run on both.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class DriverLock:
     def acquire(self) -> None:
         """Take the lock, or fail at once.
 
-        Raises ConcurrentDriverError, naming the holder, when it is taken (by this object as well),
-        and ConfigError when its file is a link or cannot be opened, or the file system has no
+        Raises ConcurrentDriverError, which names the holder, if it is taken (also by this object),
+        and ConfigError if its file is a link or cannot be opened, or if the file system has no
         locks.
         """
         fd = self._open()
@@ -60,7 +60,7 @@ class DriverLock:
         except BlockingIOError:
             holder = _read_holder(fd)
             os.close(fd)
-            raise self._taken(holder) from None  # it says all that the system's error does
+            raise self._taken(holder) from None  # it has all information of the system's error
         except OSError as error:
             os.close(fd)
             raise ConfigError(
@@ -73,9 +73,9 @@ class DriverLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Give the lock back; does nothing when it is not held."""
+        """Release the lock; does nothing if it is not held."""
         if self._fd is not None:
-            # Unlocked by name, in case a child that Python knows nothing of has the descriptor.
+            # Unlocked explicitly, in case a child that Python does not know has the descriptor.
             posix.unlock(self._fd)
             self._close()
 
@@ -127,7 +127,7 @@ def _write_holder(fd: int) -> None:
 
 
 def _read_holder(fd: int) -> dict[str, object]:
-    """Return who holds the lock, as far as the file tells: it may just be being written."""
+    """Return the holder according to the file, which may be incomplete while it is written."""
     try:
         holder = json.loads(os.pread(fd, 4096, 0))
     except ValueError:
@@ -140,7 +140,7 @@ _held: WeakSet[DriverLock] = WeakSet()
 
 
 def _forget_in_child() -> None:
-    # Closed, not unlocked: an unlock in the child would take the lock from the parent.
+    # Closed, not unlocked: an unlock in the child would release the parent's lock.
     for lock in tuple(_held):
         lock._close()
 

@@ -1,4 +1,4 @@
-"""Offsets of journals, and of Kafka, as the line that the offset log holds for a source. Pure.
+"""Offsets of journals and of Kafka as a source's line in the offset log. Pure.
 
     {"clicks":{"r0-1":120,"r0-2":30}}
 
@@ -26,7 +26,7 @@ def dump_offsets(streams: Mapping[str, Offsets]) -> str:
 
 
 def parse_offsets(line: str) -> dict[str, dict[str, int]]:
-    """Return the end offsets in a line, whatever its spacing; raises ConfigError for any other."""
+    """Return the end offsets in a line, with any spacing; raises ConfigError for other text."""
     try:
         streams = parse_json(line)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Where a file of a storage lies on this machine, for what only a local file system can do."""
+"""Local paths of a storage's files, for features that only a local file system has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["local_path"]
 
 
 def local_path(storage: Storage, path: str) -> str | None:
-    """Return the path in the local file system, or None when the storage is not there."""
+    """Return the path in the local file system, or None if the storage is not local."""
     scheme, _, rest = storage.uri(path).partition("://")
     return rest if scheme == "file" else None

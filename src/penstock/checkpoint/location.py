@@ -1,24 +1,24 @@
 """A checkpoint location: the protocol that makes batches recoverable, in files.
 
     metadata            {"id":"<uuid>"}: the program's identity over all its runs
-    offsets/N           what batch N is going to process, durable before it runs
+    offsets/N           the input of batch N, durable before it runs
     commits/N           batch N is done
     sources/<name>/0    where the first batch of input <name> begins (see first_offsets)
-    driver.lock         who drives (local file systems; see driver_lock)
+    driver.lock         the driver (local file systems; see driver_lock)
 
-    acquire -> run again what recovery says -> (plan N -> process -> commit N -> retire)*
+    acquire -> rerun the batches of recovery -> (plan N -> process -> commit N -> retire)*
 
-What may follow what, and why, is in batch_life. Here the steps are made durable:
+batch_life defines the allowed steps. This module makes them durable:
 
-1. offsets/N is created before anything of batch N happens and never changes, so batch N processes
-   the same ranges however often it runs.
-2. commits/N is created after all that batch N did is durable.
-3. ``retire`` removes offsets/N before commits/N: were it the other way round, a crash in between
-   would make a batch that is done look as if it had to run again.
-4. A driver that finds a batch that it did not plan, above its own, is fenced: it takes back what
-   it wrote below the batches that the other one keeps, and refuses every further step.
-5. plan costs one durable file and one listing, commit one durable file, however many batches were
-   done before.
+1. offsets/N is created before batch N starts and never changes, so batch N processes the same
+   ranges however often it runs.
+2. commits/N is created after all results of batch N are durable.
+3. ``retire`` removes offsets/N before commits/N: in the opposite order, after a crash in between, a
+   completed batch would run again.
+4. A driver that finds a batch above its own that it did not plan is fenced: it deletes its entries
+   below the batches that the other driver keeps, and refuses every further step.
+5. plan costs one durable file and one listing, and commit costs one durable file, regardless of the
+   number of earlier batches.
 
 Each entry's conf holds ``spark.penstock.run`` (who planned it) and ``spark.penstock.keptFrom``
 (batch_life, invariant 5).
@@ -69,17 +69,17 @@ _log = logging.getLogger(__name__)
 
 
 _Stale = tuple[tuple[int, ...], tuple[int, ...]]
-"""Ids in the offset log and in the commit log that mean nothing (batch_life, invariant 5)."""
+"""Ids in the offset log and in the commit log that are ignored (batch_life, invariant 5)."""
 
 
 class CheckpointLocation:
     """The checkpoint location at a path or URL, or in an open storage.
 
-    Reading needs nothing more, so operator tools can look at a location while its driver runs. The
-    driver itself calls ``acquire`` first (or uses a ``with`` block), and may then take the steps of
-    its batches from any thread; ``plan``, ``confirm`` and ``release_batches`` from one at a time.
+    Readers need no lock, so operator tools can read a location while its driver runs. The driver
+    first calls ``acquire`` (or uses a ``with`` block), and may then take the steps of its batches
+    from any thread, but ``plan``, ``confirm`` and ``release_batches`` from one thread at a time.
 
-    Raises ConfigError when the place cannot be used (see open_storage).
+    Raises ConfigError if the location cannot be used (see open_storage).
     """
 
     def __init__(self, place: str | os.PathLike[str] | Storage) -> None:
@@ -104,11 +104,11 @@ class CheckpointLocation:
         return self.storage.url
 
     def acquire(self, min_batches_to_retain: int = 100) -> RecoveryPlan:
-        """Become the driver of this location; return what has to run again, and what comes next.
+        """Become the driver of this location; return the batches to run again, and the next id.
 
-        The first driver gives the location its id. What a fenced driver left in the logs is removed
-        and told in the log. ``min_batches_to_retain`` is how many batches the logs keep besides the
-        newest.
+        The first driver sets the location's id. Entries that a fenced driver left in the logs are
+        removed, with a warning. ``min_batches_to_retain`` is the number of batches that the logs
+        keep besides the newest.
 
         Raises ConfigError for a number below 1, ConcurrentDriverError when another driver holds the
         location (see driver_lock for stores without locks), and as ``recover`` and ``read_id``.
@@ -137,7 +137,7 @@ class CheckpointLocation:
         return plan
 
     def release(self) -> None:
-        """Stop being the driver; does nothing when this is not."""
+        """Stop being the driver; does nothing if this is not the driver."""
         self._lives = None
         if self._driver_lock is not None:
             self._driver_lock.release()
@@ -155,10 +155,10 @@ class CheckpointLocation:
         self.release()
 
     def recover(self) -> RecoveryPlan:
-        """Decide, from a listing of both logs, what has to run again and what comes next.
+        """Determine the batches to run again and the next id, from a listing of both logs.
 
-        Raises LogGapError, naming the files, when some are missing (see recovery), LogFormatError
-        when the newest entry is damaged.
+        Raises LogGapError, which names the files, if some are missing (see recovery),
+        LogFormatError if the newest entry is damaged.
         """
         return self._recover()[0]
 
@@ -173,15 +173,15 @@ class CheckpointLocation:
     # -- the steps of a batch --
 
     def plan(self, batch_id: int, offsets: OffsetSeq, needed_from: int | None = None) -> None:
-        """Make durable what the next batch is going to process; it may run when this returns.
+        """Make the input of the next batch durable; the batch may run when this returns.
 
-        Entries from batch ``needed_from`` on are kept, however many these are.
+        All entries from batch ``needed_from`` on are kept.
 
         After a StorageError the batch may or may not be planned: repeat the call with the same
-        offsets. Raises ConcurrentDriverError when another driver planned this batch, or one after
-        it: this one is fenced, and none of its further calls does anything. Raises CheckpointError
-        when it is not the next batch or this is not the driver, StorageError when the file cannot
-        be written.
+        offsets. Raises ConcurrentDriverError if another driver planned this batch or a later one:
+        this driver is fenced, and its further calls have no effect. Raises CheckpointError when it
+        is not the next batch or this is not the driver, StorageError when the file cannot be
+        written.
         """
         with self._mutex:
             kept_from = self._driving().begin_plan(batch_id, self._retain, needed_from)
@@ -195,11 +195,11 @@ class CheckpointLocation:
             self._driving().plan(batch_id)
 
     def run(self, batch_id: int) -> None:
-        """Take note that the jobs of a planned batch may write from now on."""
+        """Record that the jobs of a planned batch may write from now on."""
         self._enter(batch_id, BatchState.RUNNING)
 
     def commit(self, batch_id: int, next_batch_watermark_ms: int = 0) -> None:
-        """Make durable that a batch is done; call it when all that the batch did is durable.
+        """Record durably that a batch is done; call it when all results of the batch are durable.
 
         May be repeated. Raises CheckpointError when the batch was not planned or this is not the
         driver, ConcurrentDriverError when it was committed with another watermark or this driver is
@@ -208,7 +208,8 @@ class CheckpointLocation:
         with self._mutex:
             self._driving().check_commit(batch_id)
         if not self.commits.add(batch_id, CommitMetadata(next_batch_watermark_ms)):
-            # Written by this driver, if an answer was lost, or by the other one that ran it.
+            # Written by this driver, if the storage's answer was lost, or by another one that ran
+            # it.
             self._check_sole()
         with self._mutex:
             lives = self._driving()
@@ -218,13 +219,13 @@ class CheckpointLocation:
                 lives.enter(batch_id, BatchState.COMMITTED)
 
     def fail(self, batch_id: int) -> None:
-        """Take note that a batch failed: it runs again in the next run."""
+        """Record that a batch failed: it runs again in the next run."""
         self._enter(batch_id, BatchState.FAILED)
 
     def confirm(self, max_age_s: float = 0.0) -> None:
-        """List the offset log: confirm what was committed before, unless another driver is seen.
+        """List the offset log: confirm the committed batches, unless another driver is seen.
 
-        It was listed less than ``max_age_s`` ago: then nothing is done.
+        Does nothing if the log was listed less than ``max_age_s`` ago.
 
         Raises ConcurrentDriverError when another driver has planned a batch, CheckpointError when
         this is not the driver, StorageError when the log cannot be listed.
@@ -237,7 +238,7 @@ class CheckpointLocation:
         with self._mutex:
             lives = self._driving()
             for batch_id in committed:
-                if lives.state(batch_id) is BatchState.COMMITTED:  # not confirmed meanwhile
+                if lives.state(batch_id) is BatchState.COMMITTED:  # not confirmed in the meantime
                     lives.enter(batch_id, BatchState.CONFIRMED)
 
     @property
@@ -257,15 +258,15 @@ class CheckpointLocation:
             return self._driving().release()
 
     def ended_until(self) -> int:
-        """Return the newest batch up to which none will run any more in this run, -1 if none."""
+        """Return the newest batch up to which no batch will run in this run, -1 if none."""
         with self._mutex:
             return self._driving().ended_until()
 
     def retire(self) -> int:
-        """Delete the log entries that are older than the newest one says; return the oldest kept.
+        """Delete the log entries below the newest entry's ``kept_from``; return the oldest kept.
 
         Raises CheckpointError when this is not the driver, StorageError when a file cannot be
-        deleted (the next call takes it up again; until then it means nothing).
+        deleted (the next call retries; until then the entry is ignored).
         """
         with self._retiring:
             with self._mutex:
@@ -275,7 +276,7 @@ class CheckpointLocation:
         return kept_from
 
     def read_id(self) -> str:
-        """Return the location's id, which its first driver gave it.
+        """Return the location's id, which its first driver set.
 
         Raises LogFormatError when it is missing or damaged.
         """
@@ -310,13 +311,14 @@ class CheckpointLocation:
         return plan, BatchLives(plan, done, kept_from), stale
 
     def _remove_stale(self, stale: _Stale, kept_from: int) -> None:
-        """Remove what a purge had not come to, and what drivers left that slept through one."""
+        """Remove entries left by a purge, and by drivers that slept through one."""
         planned, committed = stale
         if gaps := find_gaps([*planned, kept_from]):
             left = [i for i in planned if i < gaps[-1].start]
             _log.warning(
                 "Another driver wrote entries below batch %d, the oldest that this location keeps, "
-                "after they had been purged; it was fenced and they mean nothing: removing %s (%s)",
+                "after they had been purged; it was fenced and the entries are ignored: removing "
+                "%s (%s)",
                 kept_from,
                 describe_files("offsets", [range(i, i + 1) for i in left]),
                 ", ".join(sorted({f"run {self._run_of(i)}" for i in left})),
@@ -325,10 +327,13 @@ class CheckpointLocation:
             try:
                 log.delete(batch_ids)
             except StorageError as error:
-                _log.warning("Entries that mean nothing stay until the next start: %s", error)
+                _log.warning(
+                    "Ignored log entries cannot be removed now and stay until the next start: %s",
+                    error,
+                )
 
     def _kept_from(self, batch_id: int) -> int:
-        """Return below which batch entries mean nothing, as an entry says; 0 when it is gone."""
+        """Return the ``kept_from`` of an entry; 0 if the entry is gone."""
         entry = self.offsets.get(batch_id)
         return 0 if entry is None else int(entry.conf.get(_KEPT_FROM, "0"))
 
@@ -355,7 +360,7 @@ class CheckpointLocation:
                     operation="plan batch",
                     path=self.url,
                     ids={"run": self._run},
-                    hint="this driver ends, and the other one has its batches; find out why two"
+                    hint="this driver ends, and the other one runs its batches; find out why two"
                     " were running, and give each a checkpoint location of its own",
                 ),
                 offset_ids,
@@ -363,19 +368,21 @@ class CheckpointLocation:
         self._listed_s = started_s
 
     def _lose(self, error: ConcurrentDriverError, offset_ids: Sequence[int] = ()) -> None:
-        """Be fenced by another driver: take back what this one had no right to write, and raise."""
+        """Become fenced: delete the entries that this driver must not keep, and raise."""
         with self._mutex:
             lives = self._driving()
             self._fenced = error
         try:
-            # Only what is below the batches that the other driver keeps: what is not, it may have
-            # found when it started, and then it is its own by now.
+            # Only below the batches that the other driver keeps: it may have adopted later entries
+            # when it started.
             kept_from = self._kept_from(offset_ids[-1]) if offset_ids else 0
             if lives.next_id < kept_from and self._run_of(lives.next_id) == self._run:
                 self.offsets.delete([lives.next_id])
             self.commits.delete([i for i in lives.committed() if i < kept_from])
         except (LogFormatError, StorageError) as left:
-            _log.warning("The next driver removes what this one left in the logs: %s", left)
+            _log.warning(
+                "This driver's entries cannot be removed; the next driver removes them: %s", left
+            )
         raise error
 
     def _enter(self, batch_id: int, state: BatchState) -> None:
@@ -385,7 +392,7 @@ class CheckpointLocation:
     def _ensure_id(self, *, fresh: bool) -> None:
         """Create the metadata file of a location that has no batches yet, and read it."""
         if fresh and not self.storage.exists(_METADATA):
-            # On a store without locks another driver may be quicker; its id is as good.
+            # On a store without locks another driver may be faster; its id is equally good.
             with suppress(AlreadyExistsError):
                 self._files.create(_METADATA, _encode_id(str(uuid.uuid4())))
         self.read_id()
@@ -396,7 +403,7 @@ class CheckpointLocation:
         locked = self._driver_lock is None or self._driver_lock.held
         if self._lives is None or not locked:
             raise CheckpointError(
-                "this process does not drive the checkpoint location",
+                "this process is not the driver of the checkpoint location",
                 operation="drive batches",
                 path=self.url,
                 hint="call acquire() first, in the same process",

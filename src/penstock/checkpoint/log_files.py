@@ -1,14 +1,15 @@
-"""Log files of any Spark from 2.1 on, as they are: read without loss, and judged by no one here.
+"""Log files of any Spark from 2.1 on, read without loss and without validation.
 
     v1                                      v2 (Spark 4.2: sources have names)
     {"batchWatermarkMs":0,...,"conf":{}}    {"batchWatermarkMs":0,...,"sourceMetadataInfo":{}}
     {"clicks":{"r0-1":120}}                 orders:{"clicks":{"r0-1":120}}
     -                                       clicks:-
 
-These functions read what Spark's own classes read, which is more than Spark writes: leading zeros
-in the version, other ends of lines, fields that are missing or unknown, text after the JSON. The
-strict logs (``OffsetLog``, ``CommitLog``) stand on them, and refuse what Spark writes otherwise. A
-value keeps every field and source of the file, in the file's order, of later versions as well.
+These functions accept everything that Spark's own classes accept, which is more than Spark writes:
+leading zeros in the version, other line ends, missing or unknown fields, text after the JSON. The
+strict logs (``OffsetLog``, ``CommitLog``) are built on them, and refuse any form that Spark does
+not write. A value keeps every field and source of the file, in the file's order, also those of
+later versions.
 
 Pure. Source: Spark's OffsetSeqLog, OffsetMap, OffsetSeqMetadataV2, CommitLog, CommitMetadataV3 and
 MetadataVersionUtil.
@@ -36,12 +37,12 @@ _NAMED_SOURCES = 2
 
 
 class SourceLine(NamedTuple):
-    """How far one source is read."""
+    """The offset of one source."""
 
     name: str | None
-    """The source's name or number; None before version 2, where its place says which it is."""
+    """The source's name or number; None before version 2, where the line's index identifies it."""
     offset: str | None
-    """Its offset as it stands, JSON for most sources; None when it took no part in the batch."""
+    """Its offset as written, JSON for most sources; None if it was not part of the batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
     v1
     {"nextBatchWatermarkMs":0}
 
-There is no newline at the end, and JSON is compact, as json4s and Jackson write it. Reading is as
-tolerant as Spark's (it takes ``v01``, and cuts off what follows the closing brace); judging is left
-to the caller. What Spark writes is a function of the value, so a file in any other form has been
-altered: the strict logs compare.
+The file has no newline at its end, and the JSON is compact, as json4s and Jackson write it. Reading
+is as tolerant as in Spark (it accepts ``v01``, and drops text after the closing brace); the caller
+validates. Spark's output is a function of the value, so a file in any other form has been altered:
+the strict logs compare.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class LogFile(NamedTuple):
-    """A version, and the lines that follow it."""
+    """A version, and the lines after it."""
 
     version: int
     lines: list[str]
 
 
 class MalformedLogError(ValueError):
-    """Bytes are not a log file of a known version; MetadataLog adds where they were found."""
+    """Bytes are not a log file of a known version; MetadataLog adds the path."""
 
     def __init__(self, message: str, hint: str = _RESTORE_HINT) -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ def parse_log(data: bytes) -> LogFile:
         raise MalformedLogError(
             f"Log file was malformed: failed to read correct log version from {version_line}."
         )
-    if lines and not lines[-1]:  # the end of the last line begins no other
+    if lines and not lines[-1]:  # the end of the last line begins no new line
         lines.pop()
     return LogFile(int(found[1]), lines)
 
@@ -127,10 +127,10 @@ def parse_fields(line: str) -> dict[str, Any]:
 
 
 def check_fields(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    """Raise MalformedLogError unless an object has just the fields ``names``, in that order.
+    """Raise MalformedLogError unless an object has exactly the fields ``names``, in that order.
 
-    Spark takes a default for a field that is missing and drops one that it does not know, but
-    either is damage, or a release that adds meaning.
+    Spark uses a default for a missing field and drops an unknown one, but either is a sign of
+    damage, or of a release with a changed meaning.
     """
     if tuple(fields) != names:
         raise MalformedLogError(
@@ -140,14 +140,14 @@ def check_fields(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
 
 
 def is_time_ms(value: object) -> bool:
-    """Whether ``value`` is a time as Spark logs it: milliseconds since the epoch, 64 bits."""
+    """Whether ``value`` is a time in Spark's form: milliseconds since the epoch, 64 bits."""
     return type(value) is int and 0 <= value < 2**63
 
 
 def parse_json(text: str) -> Any:
-    """Read JSON, strictly. Raises ValueError also for what JSON forbids or leaves open.
+    """Parse JSON strictly. Also raises ValueError for input that JSON forbids or leaves undefined.
 
-    That is: a key given twice (of which parsers silently take one), NaN and Infinity.
+    That is: a duplicate key (of which parsers silently take one), NaN and Infinity.
     """
     return _DECODER.decode(text)
 

@@ -3,12 +3,12 @@
 Invariants:
 
 1. A batch id is written once. The exclusive create of its file decides between drivers, so the
-   offset log fences a second driver also where there is no lock (see driver_lock).
+   offset log fences a second driver also without a lock (see driver_lock).
 2. When ``add`` returns, the entry survives a power cut.
-3. Nothing damaged is skipped: an error names it and its fix. A file is as Spark would
-   write it, to the byte, or it is damaged.
-4. ``purge`` deletes what no one reads any more (penstock.checkpoint.batch_life, invariant 5), so a
-   crash while it runs may leave any of it.
+3. Nothing damaged is skipped: an error names it and its fix. A file equals Spark's output, byte for
+   byte, or it is damaged.
+4. ``purge`` deletes entries that no driver reads any more (penstock.checkpoint.batch_life,
+   invariant 5), so a crash may leave any of them.
 
 Source: Spark's HDFSMetadataLog.
 """
@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 
 class MetadataLog(ABC, Generic[T]):
-    """The entries in ``folder``, by batch id. Methods list and read afresh; nothing is cached.
+    """The entries in ``folder``, by batch id. Methods always list and read; nothing is cached.
 
-    Files whose names are not batch ids (``5.tmp``, ``05``, ``-1``) are ignored; ``orphans`` tells
+    Files whose names are not batch ids (``5.tmp``, ``05``, ``-1``) are ignored; ``orphans`` returns
     them. One instance may be used by several threads as long as only one of them purges.
     """
 
@@ -52,7 +52,7 @@ class MetadataLog(ABC, Generic[T]):
         self._files = ChecksummedFiles(storage)
         self._folder = folder
         self._first_kept: int | None = None
-        """No id below this one is left; None until the first purge has listed."""
+        """All ids below this one are purged; None until the first purge has listed."""
 
     @abstractmethod
     def encode(self, entry: T) -> Sequence[str]:
@@ -60,20 +60,20 @@ class MetadataLog(ABC, Generic[T]):
 
     @abstractmethod
     def decode(self, data: bytes) -> T:
-        """Return the entry in a file; raises MalformedLogError, saying what is wrong with it."""
+        """Return the entry in a file; raises MalformedLogError with the reason."""
 
     def hint_for_damage(self, batch_id: int, usual: str) -> str:
-        """Return what to do about an entry that is missing or cannot be read."""
+        """Return the hint for an entry that is missing or cannot be read."""
         return usual
 
     def add(self, batch_id: int, entry: T) -> bool:
-        """Write an entry if its batch id is not taken yet; return whether it was not.
+        """Write an entry if its batch id is not taken yet; return whether it was written.
 
         Adding the same entry again changes nothing. So after a StorageError, which leaves open
-        whether the file is there, the same call may be repeated.
+        whether the file exists, the same call may be repeated.
 
-        Raises ConcurrentDriverError when the file is there with another entry, LogFormatError when
-        what is there is damaged, and StorageError when it cannot be written.
+        Raises ConcurrentDriverError if the file exists with another entry, LogFormatError if the
+        existing file is damaged, and StorageError if it cannot be written.
         """
         data = encode_log(self.version, self.encode(entry))
         try:
@@ -81,13 +81,13 @@ class MetadataLog(ABC, Generic[T]):
         except AlreadyExistsError as error:
             if self.get(batch_id) != entry:
                 raise self._concurrent(batch_id) from error
-            # Whoever created it may have died before its name was durable; listing makes it so.
+            # Its creator may have died before the name was durable; a listing makes it durable.
             self._storage.list(self._folder)
             return False
         return True
 
     def get(self, batch_id: int) -> T | None:
-        """Return the entry of a batch id, or None when there is none.
+        """Return the entry of a batch id, or None if it does not exist.
 
         Raises LogFormatError when its file is torn, altered, or of a newer version.
         """
@@ -106,14 +106,14 @@ class MetadataLog(ABC, Generic[T]):
             ) from error.__cause__
 
     def require(self, batch_id: int) -> T:
-        """Return the entry of a batch id. Raises LogGapError when there is none, else as get."""
+        """Return the entry of a batch id. Raises LogGapError if it is missing, otherwise as get."""
         entry = self.get(batch_id)
         if entry is None:
             raise self._missing([range(batch_id, batch_id + 1)])
         return entry
 
     def batch_ids(self) -> tuple[int, ...]:
-        """Return the ids that are there, ascending."""
+        """Return the existing ids, ascending."""
         entries = self._storage.list(self._folder)
         ids = (parse_batch_id(entry.name) for entry in entries if not entry.is_folder)
         return tuple(sorted(batch_id for batch_id in ids if batch_id is not None))
@@ -121,7 +121,7 @@ class MetadataLog(ABC, Generic[T]):
     def latest(self) -> tuple[int, T] | None:
         """Return the newest batch id with its entry, or None when the log is empty.
 
-        Raises as get: a damaged newest entry is not passed over for an older one.
+        Raises as get: a damaged newest entry is not replaced by an older one.
         """
         ids = self.batch_ids()
         return (ids[-1], self.require(ids[-1])) if ids else None
@@ -129,18 +129,18 @@ class MetadataLog(ABC, Generic[T]):
     def between(self, start: int, end: int) -> dict[int, T]:
         """Return the entries of the ids in ``[start, end)``.
 
-        Raises LogGapError when one of them is not there, else as get.
+        Raises LogGapError if one of them is missing, otherwise as get.
         """
         return {batch_id: self.require(batch_id) for batch_id in range(start, end)}
 
     def validate(self) -> None:
-        """Raise LogGapError, naming the files, when ids between two others are missing."""
+        """Raise LogGapError, which names the files, if ids between two others are missing."""
         gaps = find_gaps(self.batch_ids())
         if gaps:
             raise self._missing(gaps)
 
     def sweep(self) -> None:
-        """Remove what killed drivers left of entries that they were writing."""
+        """Remove temporary files of entries that killed drivers were writing."""
         self._storage.sweep(self._folder)
 
     def orphans(self) -> tuple[str, ...]:
@@ -156,8 +156,8 @@ class MetadataLog(ABC, Generic[T]):
     def purge(self, keep_from: int) -> None:
         """Delete the entries with ids below ``keep_from``.
 
-        Lists the folder the first time only, so that purging after each batch has a cost that
-        does not depend on how many entries are kept.
+        Lists the folder the first time only, so the cost of a purge after each batch does not
+        depend on the number of kept entries.
         """
         if self._first_kept is None:
             doomed: Sequence[int] = [i for i in self.batch_ids() if i < keep_from]
@@ -167,7 +167,7 @@ class MetadataLog(ABC, Generic[T]):
         self._first_kept = max(keep_from, self._first_kept or 0)
 
     def delete(self, batch_ids: Iterable[int]) -> None:
-        """Delete the entries of ids, as far as there are any; raises as Storage.delete_all."""
+        """Delete the entries of ids if they exist; raises as Storage.delete_all."""
         self._files.delete_all([self._path(batch_id) for batch_id in batch_ids])
 
     def _path(self, batch_id: int) -> str:
@@ -183,7 +183,9 @@ class MetadataLog(ABC, Generic[T]):
     def _parse(self, data: bytes) -> T:
         entry = self.decode(data)
         if encode_log(self.version, self.encode(entry)) != data:
-            raise MalformedLogError("Log file was malformed: Spark writes this entry otherwise")
+            raise MalformedLogError(
+                "Log file was malformed: Spark writes this entry in another form"
+            )
         return entry
 
     def _missing(self, gaps: Sequence[range]) -> LogGapError:
@@ -199,7 +201,8 @@ class MetadataLog(ABC, Generic[T]):
     def _concurrent(self, batch_id: int) -> ConcurrentDriverError:
         path = self._storage.uri(self._path(batch_id))
         return ConcurrentDriverError(
-            f"batch {batch_id} is in the log already, with other content: multiple streaming jobs"
+            f"batch {batch_id} is already in the log, with different content: multiple streaming "
+            f"jobs"
             " use this checkpoint location",
             operation="add to log",
             path=path,

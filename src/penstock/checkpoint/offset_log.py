@@ -1,12 +1,13 @@
-"""The offset log: what each batch is going to process, written before it runs.
+"""The offset log: the input of each batch, written before it runs.
 
     v1
     {"batchWatermarkMs":0,"batchTimestampMs":1795229815446,"conf":{"spark.sql.shuffle.partitions":"2"}}
     {"clicks":{"r0-1":120}}
     -
 
-After the version come the batch's metadata and one line for each source: the end offset as JSON, or
-"-" for a source that takes no part in the batch. Source: Spark's OffsetSeqLog, OffsetSeqMetadata.
+The version is followed by the batch's metadata and one line for each source: the end offset as
+JSON, or "-" for a source that is not part of the batch. Source: Spark's OffsetSeqLog,
+OffsetSeqMetadata.
 
 ``conf`` keeps its order, so an entry that Spark wrote is written back byte by byte.
 """
@@ -39,14 +40,14 @@ _FIELDS = ("batchWatermarkMs", "batchTimestampMs", "conf")
 
 @dataclass(frozen=True, slots=True)
 class OffsetSeq:
-    """What a batch is going to process.
+    """The input of a batch.
 
     ``batch_timestamp_ms`` is the batch's time and ``watermark_ms`` its event-time watermark, both
     in milliseconds since the epoch. ``conf`` holds the settings that must not change between a
     batch and its re-run. ``sources`` has, for each source in the program's order, its end offset as
-    one line of JSON, or None when it takes no part.
+    one line of JSON, or None if it is not part of the batch.
 
-    Raises ConfigError for what could not be read back as it is.
+    Raises ConfigError for values that could not be read back unchanged.
     """
 
     batch_timestamp_ms: int
@@ -72,19 +73,19 @@ class OffsetLog(MetadataLog[OffsetSeq]):
         super().__init__(storage, folder)
 
     def get_for(self, batch_id: int, source_count: int) -> OffsetSeq:
-        """Return the entry of a batch that is to run in a program with ``source_count`` sources.
+        """Return the entry of a batch for a program with ``source_count`` sources.
 
         Raises RecoveryMismatchError when the batch was planned for another number of sources,
-        LogGapError when there is no such entry, else as get.
+        LogGapError if the entry is missing, otherwise as get.
         """
         entry = self.require(batch_id)
         self.check_sources(batch_id, entry, source_count)
         return entry
 
     def check_sources(self, batch_id: int, entry: OffsetSeq, source_count: int) -> None:
-        """Check that an entry is of ``source_count`` sources.
+        """Check that an entry has ``source_count`` sources.
 
-        Raises RecoveryMismatchError when it is of another number.
+        Raises RecoveryMismatchError if it has another number.
         """
         if len(entry.sources) != source_count:
             raise RecoveryMismatchError(
@@ -93,7 +94,7 @@ class OffsetLog(MetadataLog[OffsetSeq]):
                 operation="read offsets",
                 path=self._storage.uri(self._path(batch_id)),
                 ids={"batch_id": batch_id},
-                hint="run the program with the sources it had, or with a new checkpoint location",
+                hint="run the program with its earlier sources, or with a new checkpoint location",
             )
 
     def hint_for_damage(self, batch_id: int, usual: str) -> str:

@@ -1,21 +1,21 @@
-"""Marks of RDD checkpoints: which of Spark's files hold an operator's state, as of which time.
+"""Marks of RDD checkpoints: the files of Spark that hold an operator's state, and its time.
 
     rdds/marks/<operator>/<time>    a mark
-    rdds/<run>/rdd-<n>/part-*       what it stands for, as Spark wrote it
+    rdds/<run>/rdd-<n>/part-*       its RDD checkpoint, as Spark wrote it
 
     v1
     {"kind":"updateStateByKey","shape":{},"file":"<run>/rdd-<n>","sizes":[120,80]}
 
-Spark's folder has no sign of its own that it is whole: one whose writer was killed reads as an RDD
-with fewer partitions. So an RDD checkpoint counts from the moment its mark is there.
+Spark's folder does not show whether it is complete: if its writer was killed, it reads as an RDD
+with fewer partitions. So an RDD checkpoint is valid only when its mark exists.
 
 Invariants:
 
-1. A mark is created, durably, after the files that it names are whole and durable, and never
-   changes. Its sizes are those of all partitions, so files that got lost or short are found.
-2. An operator that has run has a mark. The first one says how it began (``file`` is None: without
-   state), so that "never ran" and "ran, and wrote no state yet" cannot be mixed up.
-3. A mark is deleted before its files. What no mark names, no one needs.
+1. A mark is created, durably, after the files that it names are complete and durable, and never
+   changes. It holds the sizes of all partitions, so lost and truncated files are detected.
+2. An operator that has run has a mark. The first one records how it began (``file`` is None:
+   without state), so that "never ran" and "ran, and wrote no state yet" can be distinguished.
+3. A mark is deleted before its files. Files without a mark are not needed.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _FIELDS = ("kind", "shape", "file", "sizes")
 
 @dataclass(frozen=True, slots=True)
 class RddMark:
-    """What an RDD checkpoint is of.
+    """The description of an RDD checkpoint.
 
-    ``kind`` is the operator's; ``shape`` holds what must not change for the state to go on (such as
-    a window's width); ``file`` is the folder, below ``rdds``, of a partition file for each of
-    ``sizes`` (in bytes).
+    ``kind`` is the operator's; ``shape`` holds the parameters that must not change for the state to
+    continue (such as a window's width); ``file`` is the folder, below ``rdds``, of a partition file
+    for each of ``sizes`` (in bytes).
     """
 
     kind: str
@@ -59,7 +59,7 @@ class RddMark:
 
 
 class RddMarks:
-    """The marks in a checkpoint location. Methods list and read afresh; nothing is cached."""
+    """The marks in a checkpoint location. Methods always list and read; nothing is cached."""
 
     def __init__(self, storage: Storage, folder: str = "rdds/marks") -> None:
         self._storage = storage
@@ -69,8 +69,8 @@ class RddMarks:
     def add(self, operator: str, time_ms: int, mark: RddMark) -> None:
         """Make a mark durable. Adding the same one again changes nothing.
 
-        Raises ConcurrentDriverError when there is another one for that time, StorageError when it
-        cannot be written.
+        Raises ConcurrentDriverError if another mark exists for that time, StorageError if it cannot
+        be written.
         """
         path = self._path(operator, time_ms)
         try:
@@ -110,15 +110,15 @@ class RddMarks:
         return sorted(time_ms for time_ms in times if time_ms is not None)
 
     def operators(self) -> list[str]:
-        """Return the operators that have marks, or had some."""
+        """Return the operators that have or had marks."""
         return [entry.name for entry in self._storage.list(self._folder) if entry.is_folder]
 
     def delete(self, operator: str, time_ms: int) -> None:
-        """Remove a mark if it is there; raises StorageError when it cannot be removed."""
+        """Remove a mark if it exists; raises StorageError if it cannot be removed."""
         self._files.delete(self._path(operator, time_ms))
 
     def url(self, operator: str, time_ms: int) -> str:
-        """Return where a mark is."""
+        """Return the path of a mark."""
         return self._storage.uri(self._path(operator, time_ms))
 
     def _path(self, operator: str, time_ms: int) -> str:
@@ -138,7 +138,7 @@ def _decode(data: bytes) -> RddMark:
     check_fields(fields, _FIELDS)
     mark = _from_fields(fields)
     if mark is None or _encode(mark) != data:
-        raise MalformedLogError(f"Log file was malformed: {lines[0]} is no mark")
+        raise MalformedLogError(f"Log file was malformed: {lines[0]} is not a mark")
     return mark
 
 

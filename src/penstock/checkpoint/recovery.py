@@ -1,14 +1,14 @@
-"""What to do with the batches that a checkpoint location knows of. Pure: ids in, decision out.
+"""The recovery decision for the batches of a checkpoint location. Pure: ids in, decision out.
 
 The protocol that leaves these ids behind (see location):
 
-- offsets/N is created before batch N runs, in ascending order without holes.
+- offsets/N is created before batch N runs, in ascending order without gaps.
 - commits/N is created when batch N is done; with concurrent jobs in any order.
-- Old ids are purged from below, offsets before commits, never a batch that is not committed nor the
-  newest that is.
+- Old ids are purged from below, offsets before commits, but never an uncommitted batch or the
+  newest committed one.
 
 So recovery is one rule: every N with offsets/N and no commits/N runs again, with the same offsets.
-All cases, of which exactly one holds (m and n: smallest and largest id in offsets):
+Exactly one of these cases applies (m and n: smallest and largest id in offsets):
 
     case          offsets         commits              run again             next   missing
     ------------  --------------  -------------------  --------------------  -----  ----------------
@@ -19,8 +19,8 @@ All cases, of which exactly one holds (m and n: smallest and largest id in offse
     COMMITS_LOST  m..n, m > 0     none from m-1 on     -                     -      commits/m-1
     RESUME        m..n            any other            m..n without commits  n + 1  -
 
-Commits below m are what a purge had not come to, and mean nothing. A commit that is missing between
-others is no damage: that batch was running when the driver died.
+Commits below m are left over from a purge and are ignored. A commit that is missing between others
+is no damage: that batch was running when the driver died.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ __all__ = ["RecoveryCase", "RecoveryPlan", "plan_recovery"]
 
 
 class RecoveryCase(Enum):
-    """The cases of the table, each with what it means."""
+    """The cases of the table, each with its meaning."""
 
     FRESH = "the checkpoint location is new"
-    RESUME = "batches go on after the newest planned one"
-    OFFSETS_LOST = "batches were committed, but their offsets are gone"
+    RESUME = "batches continue after the newest planned one"
+    OFFSETS_LOST = "batches were committed, but their offsets are missing"
     OFFSETS_GAP = "offsets of batches are missing between others"
     COMMIT_AHEAD = "batches were committed that have no offsets"
-    COMMITS_LOST = "older batches were purged, but no commit says that they were done"
+    COMMITS_LOST = "older batches were purged, but no commit shows that they were done"
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
     """``rerun``: the batches to run again, oldest first, before ``next_batch_id`` is planned.
 
-    When the ids cannot be what the protocol left, ``missing`` names the files that must be restored
+    If the protocol cannot have left these ids, ``missing`` names the files that must be restored
     (in ``folder``), and nothing may run: ``rerun`` is empty, ``next_batch_id`` is meaningless.
     """
 
@@ -61,14 +61,14 @@ class RecoveryPlan:
 
     @property
     def error(self) -> str | None:
-        """What is wrong, with the files that are missing, or None."""
+        """The error with the missing files, or None."""
         if not self.missing:
             return None
         return f"{self.case.value}: {describe_files(self.folder, self.missing)} not found"
 
 
 def plan_recovery(offset_ids: Collection[int], commit_ids: Collection[int]) -> RecoveryPlan:
-    """Decide by the table above, from the ids in the offset log and in the commit log."""
+    """Apply the table above to the ids in the offset log and in the commit log."""
     last_commit = max(commit_ids, default=-1)
     if not offset_ids:
         if not commit_ids:

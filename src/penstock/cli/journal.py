@@ -20,8 +20,8 @@ from penstock.cli.journal_facts import (
     ReceiverFacts,
     StreamFacts,
     WriterFacts,
-    look_at_stream,
-    look_at_writers,
+    read_stream_facts,
+    read_writer_facts,
 )
 from penstock.cli.journal_losses import list_losses, skip_records
 from penstock.cli.journal_places import (
@@ -61,7 +61,7 @@ def list_journal(
 ) -> None:
     """List streams: writers and their blocks, what receivers say, how far behind consumers are."""
     journal = open_journal(path)
-    facts = [look_at_stream(each) for each in open_streams(journal, stream)]
+    facts = [read_stream_facts(each) for each in open_streams(journal, stream)]
     if as_json_object:
         listing = {"journal": journal.url, "streams": [asdict(each) for each in facts]}
         typer.echo(json.dumps(listing))
@@ -90,7 +90,7 @@ def print_records(
 ) -> None:
     """Print a stream's records, one a line, sorted by writer and offset; --json shows both."""
     found = open_stream(open_journal(path), stream)
-    ranges = _ranges(list(look_at_writers(found).values()), writer, start, end)
+    ranges = _ranges(list(read_writer_facts(found).values()), writer, start, end)
     for partition, offset, record in itertools.islice(_read(found, ranges), limit):
         if as_json_lines:
             typer.echo(as_json(partition, offset, record))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.ages import age_in_words
-from penstock.cli.journal_facts import ConsumerFacts, look_at_stream
+from penstock.cli.journal_facts import ConsumerFacts, read_stream_facts
 from penstock.cli.journal_places import (
     JsonOption,
     PathArgument,
@@ -44,7 +44,7 @@ def list_consumers(
     Beside it stand the time of its last commit, the process that last wrote, and its program's
     checkpoint location. Readers other than programs tell none of these.
     """
-    facts = [look_at_stream(each) for each in open_streams(open_journal(path), stream)]
+    facts = [read_stream_facts(each) for each in open_streams(open_journal(path), stream)]
     if as_json:
         listing = {each.stream: [asdict(consumer) for consumer in each.consumers] for each in facts}
         typer.echo(json.dumps(listing))

@@ -23,8 +23,8 @@ __all__ = [
     "ReceiverFacts",
     "StreamFacts",
     "WriterFacts",
-    "look_at_stream",
-    "look_at_writers",
+    "read_stream_facts",
+    "read_writer_facts",
 ]
 
 State = Literal["open", "sealed", "damaged"]
@@ -92,30 +92,30 @@ class StreamFacts:
     """Files with dead letters that are not in blocks yet; 0 but for streams of dead letters."""
 
 
-def look_at_stream(stream: JournalStream) -> StreamFacts:
+def read_stream_facts(stream: JournalStream) -> StreamFacts:
     """Look at all of a stream but the records; reads one footer for each writer."""
-    writers = look_at_writers(stream)
+    writers = read_writer_facts(stream)
     damage: list[str] = []
     open_writers = [writer for writer, one in writers.items() if one.state == "open"]
     return StreamFacts(
         stream=stream.name,
         schema=repr(stream.format),
         writers=list(writers.values()),
-        receivers=_look_at_receivers(stream, damage),
-        consumers=_look_at_consumers(stream, writers, damage),
+        receivers=_receiver_facts(stream, damage),
+        consumers=_consumer_facts(stream, writers, damage),
         damage=damage,
         bounds=_bounds(stream, open_writers),
         findings=len(staged_files(stream)),
     )
 
 
-def look_at_writers(stream: JournalStream) -> dict[WriterId, WriterFacts]:
+def read_writer_facts(stream: JournalStream) -> dict[WriterId, WriterFacts]:
     """Look at all writers of a stream; reads one footer for each."""
     lost = lost_ranges(stream.storage, stream.name)
-    return {writer: _look_at_writer(stream, writer, lost) for writer in stream.writers()}
+    return {writer: _writer_facts(stream, writer, lost) for writer in stream.writers()}
 
 
-def _look_at_receivers(stream: JournalStream, damage: list[str]) -> list[ReceiverFacts]:
+def _receiver_facts(stream: JournalStream, damage: list[str]) -> list[ReceiverFacts]:
     found: list[ReceiverFacts] = []
     for receiver in receivers_with_status(stream):
         try:
@@ -127,7 +127,7 @@ def _look_at_receivers(stream: JournalStream, damage: list[str]) -> list[Receive
     return found
 
 
-def _look_at_consumers(
+def _consumer_facts(
     stream: JournalStream, writers: Mapping[WriterId, WriterFacts], damage: list[str]
 ) -> list[ConsumerFacts]:
     try:
@@ -151,7 +151,7 @@ def _bounds(stream: JournalStream, open_writers: list[WriterId]) -> Bounds | Non
     return next((claim.bounds for claim in claims if claim is not None), None)
 
 
-def _look_at_writer(stream: JournalStream, writer: WriterId, lost: Lost) -> WriterFacts:
+def _writer_facts(stream: JournalStream, writer: WriterId, lost: Lost) -> WriterFacts:
     blocks = stream.blocks(writer)
     start = blocks[0].start_offset if blocks else 0
     state: State = "open"

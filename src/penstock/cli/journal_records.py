@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.journal import JournalStream, read_batches
-from penstock.journal.reader import readable_ranges
+from penstock.journal import JournalStream
+from penstock.journal.python_values import shown
+from penstock.journal.reader import numbered_pieces, slice_ranges
 from penstock.model import OffsetRange
 
 __all__ = ["as_json", "as_text", "records"]
@@ -24,12 +25,9 @@ def records(stream: JournalStream, wanted: OffsetRange) -> Iterator[tuple[int, A
     Pickled objects are read back only if they are plain data; see ``_plain_data``.
     """
     values = _values_of(stream.format.kind)
-    for part in readable_ranges(stream, [wanted]):
-        offset = part.start_offset
-        for batch in read_batches(stream, [part]):
-            for value in values(batch):
-                yield offset, value
-                offset += 1
+    for part in slice_ranges(stream, [wanted]):
+        for offset, piece in numbered_pieces(stream, part):
+            yield from enumerate(values(piece), offset)
 
 
 def as_text(record: Any, kind: str) -> str:
@@ -55,10 +53,26 @@ def _json_default(value: Any) -> str:
 
 def _values_of(kind: str) -> Callable[[pa.RecordBatch], Iterator[Any]]:
     if kind == "arrow":
-        return lambda batch: iter(batch.to_pylist())
+        return _rows
     if kind == "pickle":
         return lambda batch: map(_plain_data, batch.column(0).to_pylist())
     return lambda batch: iter(batch.column(0).to_pylist())
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Return the rows as dicts; text for what Python has no object for, such as a year 10000."""
+    try:
+        return iter(batch.to_pylist())
+    except Exception:  # of Python, pandas, or the time zone's library
+        rows = (batch.slice(row, 1) for row in range(batch.num_rows))
+        return ({name: _value(row[name]) for name in batch.schema.names} for row in rows)
+
+
+def _value(column: pa.Array) -> Any:
+    try:
+        return column[0].as_py()
+    except Exception:
+        return shown(column)
 
 
 class _PlainUnpickler(pickle.Unpickler):

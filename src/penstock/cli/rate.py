@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.rate_facts import StreamRates, look_at_rates, open_location, program_streams
+from penstock.cli.rate_facts import StreamRates, open_location, program_streams, read_rates
 from penstock.cli.rate_plot import draw_rates
 from penstock.errors import ConfigError
 from penstock.rate import EndedBatch, RateOverride, RateOverrides
@@ -45,7 +45,7 @@ def show_rates(
         raise typer.BadParameter(
             "give the program's checkpoint location", param_hint="--checkpoint"
         )
-    found = look_at_rates(open_location(checkpoint), stream)
+    found = read_rates(open_location(checkpoint), stream)
     if plot is not None:
         draw_rates(plot, {each.stream: [b.decision for b in each.batches] for each in found})
         typer.echo(f"drawn to {plot}")

@@ -11,7 +11,7 @@ from penstock.journal import stream_names
 from penstock.rate import RATES_KEY, EndedBatch, RateOverride, RateOverrides, decode_rates
 from penstock.storage import Storage, open_existing
 
-__all__ = ["StreamRates", "look_at_rates", "open_location", "program_streams"]
+__all__ = ["StreamRates", "open_location", "program_streams", "read_rates"]
 
 _HINT = "give the directory that the program passes to checkpoint()"
 
@@ -71,7 +71,7 @@ def program_streams(storage: Storage, only: str | None) -> list[str]:
     return [only]
 
 
-def look_at_rates(storage: Storage, only: str | None = None) -> list[StreamRates]:
+def read_rates(storage: Storage, only: str | None = None) -> list[StreamRates]:
     """Return the stored rates of every input, by name.
 
     Raises:

@@ -2,8 +2,10 @@
 
 A RecordFormat turns user records into Arrow batches of the stream's schema and back.
 
-Invariant: what it lets in can be written. Records are checked where they are handed in, so that a
-bad one fails its own ``store`` and never the block that it would have shared with others.
+Invariant: what it lets in can be written, and read back as Python values. Records are checked where
+they are handed in, so that a bad one fails its own ``store``, never the block that it would have
+shared with others, nor the batch that would have read it. (Dead letters go back as they
+are: older versions let in what Python has no object for.)
 """
 
 from __future__ import annotations
@@ -11,22 +13,26 @@ from __future__ import annotations
 import base64
 import pickle
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from itertools import chain
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, UnreadableRecordError
 from penstock.journal.block import BlockFooter, encode_block, read_block
+from penstock.journal.python_values import (
+    UnreadableValue,
+    find_unreadable,
+    shown,
+    temporal_columns,
+)
 
 __all__ = ["RecordFormat", "pickles_refused"]
 
 _VALUE_TYPES = {"string": pa.string(), "binary": pa.binary(), "pickle": pa.binary()}
 _ACCEPTED = {"string": (str,), "binary": (bytes, bytearray, memoryview)}
-_PIECE_ROWS = 4096
-"""Values made at once: few enough that their memory is used again for the next ones."""
 _SMALL_BATCH_ROWS = 1024
 
 
@@ -64,6 +70,7 @@ class RecordFormat:
                 hint='give "string", "binary", "pickle" or a pyarrow.Schema with columns',
             )
         self._names = frozenset(self.arrow.names)
+        self._temporal = temporal_columns(self.arrow)
         self._integers = [field.name for field in self.arrow if pa.types.is_integer(field.type)]
         self._is_plain = self.arrow.types == self.stored.types and all(
             _is_plain(column) for column in self.arrow.types
@@ -125,19 +132,24 @@ class RecordFormat:
             for row in rows:
                 self._check_row(row)
             batch = pa.RecordBatch.from_pylist(rows, schema=self.arrow)
-            self._check_writable(pa.Table.from_batches([batch]))
+            self._check_writable(table := pa.Table.from_batches([batch]))
         except Exception as e:  # also what the records' own methods raise
             raise self._misfit(rows) from e
+        self._check_readable(table)
         return batch
 
-    def conform(self, data: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
+    def conform(
+        self, data: pa.RecordBatch | pa.Table, *, readable: bool = True
+    ) -> list[pa.RecordBatch]:
         """Return the data as batches of exactly this schema, by zero-copy where it fits already.
 
-        Columns are taken by name; types are cast where no value changes.
+        Columns are taken by name; types are cast where no value changes. Unless ``readable`` is
+        False, what Python has no object for is refused.
 
         Raises:
-            ConfigError: columns differ, do not cast, hold nulls where the schema has none, or are
-                no valid Arrow data (text that is not UTF-8, say).
+            ConfigError: columns differ, do not cast, hold nulls where the schema has none, are no
+                valid Arrow data (text that is not UTF-8, say), or hold what Python has no object
+                for (a date after the year 9999); then it names row, column and value.
         """
         table = data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
         if sorted(table.schema.names) != sorted(self._names):
@@ -149,6 +161,8 @@ class RecordFormat:
             self._check_writable(table)
         except (pa.ArrowException, TypeError, ValueError) as e:
             raise self._misfit(table.schema) from e
+        if readable:
+            self._check_readable(table)
         return list(table.to_batches())
 
     def encode(self, items: Sequence[Any]) -> pa.Table:
@@ -161,26 +175,47 @@ class RecordFormat:
             return table.combine_chunks()
         return table
 
-    def to_python(self, batch: pa.RecordBatch) -> Iterator[Any]:
+    def to_python(self, batch: pa.RecordBatch) -> list[Any]:
         """Return the records of a batch as Python values: str, bytes, the objects, or dicts.
 
         Raises:
             ConfigError: they are pickles, and may not be read back.
+            UnreadableRecordError: a record cannot be made a Python value; ``ids["row"]`` is the
+                first such one.
         """
         if self.kind == "pickle" and not self._allow_pickle:
             raise pickles_refused()
-        # No generator: that would run Python code for each record.
-        starts = range(0, batch.num_rows, _PIECE_ROWS)
-        pieces = (batch.slice(start, _PIECE_ROWS) for start in starts)
-        return chain.from_iterable(map(self._piece_to_python, pieces))
+        try:
+            return self._to_values(batch)
+        except MemoryError:
+            raise  # it says nothing of the records
+        except Exception as error:
+            raise self._first_unreadable(batch) from error
 
-    def _piece_to_python(self, batch: pa.RecordBatch) -> list[Any]:
+    def _to_values(self, batch: pa.RecordBatch) -> list[Any]:
         if self.kind == "arrow":
             return list(batch.to_pylist())
         values: list[Any] = batch.column(0).to_pylist()
         if self.kind == "pickle":
             return [pickle.loads(value) for value in values]
         return values
+
+    def _first_unreadable(self, batch: pa.RecordBatch) -> UnreadableRecordError:
+        """Return the error of the first record that fails alone, by its first such column."""
+        for row, name in product(range(batch.num_rows), batch.schema.names):
+            value = batch.select([name]).slice(row, 1)
+            try:
+                self._to_values(value)
+            except MemoryError:
+                raise
+            except Exception:
+                return UnreadableRecordError(
+                    f"column {name!r} holds {shown(value.column(0))}, which cannot be made a "
+                    "Python value",
+                    operation="read records",
+                    ids={"column": name, "row": row},
+                )
+        return UnreadableRecordError("records cannot be made Python values", ids={"row": 0})
 
     def _check_values(self, records: list[Any]) -> list[Any]:
         """Return what is kept of records of a one-value schema: str or bytes."""
@@ -206,6 +241,20 @@ class RecordFormat:
         if not self._is_plain:
             # Within nested values, dictionaries and casts only Parquet's own checks are complete.
             encode_block(table, BlockFooter(0, table.num_rows))
+
+    def find_unreadable(self, table: pa.Table) -> UnreadableValue | None:
+        """Return the first value of records of this schema that Python has no object for."""
+        return find_unreadable(table, self._temporal)
+
+    def _check_readable(self, table: pa.Table) -> None:
+        if found := self.find_unreadable(table):
+            raise ConfigError(
+                f"row {found.row}: {found}",
+                operation="store",
+                ids={"column": found.column, "row": found.row},
+                hint="Python's dates are of the years 1 to 9999, its times in whole microseconds: "
+                "correct the value, or store it as text or as a number",
+            )
 
     def _values(self, values: list[Any]) -> pa.RecordBatch:
         return pa.record_batch([pa.array(values, self.arrow.field(0).type)], schema=self.arrow)

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import ConfigError
-from penstock.journal.reader import read_slices, slice_footer, slice_ranges
+from penstock.journal.reader import read_slices, slice_footer, slice_ranges, slice_records
 from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, pack_slices, small_task_count, task_count
 from penstock.journal.spark_types import spark_schema
@@ -105,7 +105,8 @@ def journal_rdd(
     ``scan`` spares requests for what is in it.
 
     Raises:
-        MissingBlockError: a block is not there. Damage fails the Spark job that reads it.
+        MissingBlockError: a block is not there. Damage, and a record that cannot be made a Python
+            value, fail the Spark job that reads them.
     """
     slices = slice_ranges(stream, ranges, scan)
     tasks = pack_slices(slices, task_count(slices, sc.defaultParallelism))
@@ -121,9 +122,7 @@ class _ReadRecords:
         self._stream = stream
 
     def __call__(self, tasks: Iterable[list[BlockSlice]]) -> Iterator[Any]:
-        slices = chain.from_iterable(tasks)
-        batches = read_slices(self._stream, slices)
-        return chain.from_iterable(map(self._stream.format.to_python, batches))
+        return slice_records(self._stream, chain.from_iterable(tasks))
 
 
 class _ReadArrow:

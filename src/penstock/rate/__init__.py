@@ -1,9 +1,9 @@
-"""Rate limits and back pressure: how fast an input may deliver, and what holds it to that.
+"""Rate limits and back pressure: how fast an input may deliver, and how that is enforced.
 
-``RateEstimator`` and its kinds decide (pure), ``RateController`` keeps one input's limit,
-``RateLimiter`` holds receivers to it, ``cut_range`` holds batches to it. ``InputRate`` brings
-together what bounds one input, ``RateOverrides`` are changes at run time. Nothing here needs Spark.
-``penstock.testing.rate_simulator`` tries an estimator on scripted loads.
+``RateEstimator`` and its subclasses decide (pure), ``RateController`` keeps one input's limit,
+``RateLimiter`` applies it to receivers, ``cut_range`` applies it to batches. ``InputRate`` combines
+the limits of one input, ``RateOverrides`` are changes at run time. Nothing here needs Spark.
+``penstock.testing.rate_simulator`` tests an estimator with scripted loads.
 """
 
 from penstock.rate.controller import RateController, RateDecision

@@ -1,4 +1,4 @@
-"""Checks of arguments: numbers out of range are refused where they are given."""
+"""Checks of arguments: a number that is out of range is refused at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rate controller of one input: takes in finished batches, keeps the limit, makes it known."""
+"""The rate controller of one input: processes finished batches, keeps and publishes the limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class RateDecision:
-    """What one batch led to: a line of the rate's history. Rates in records per second."""
+    """The decision after one batch: a line of the rate's history. Rates in records per second."""
 
     time_ms: int
     """When the batch ended, milliseconds since the epoch."""
@@ -27,7 +27,7 @@ class RateDecision:
     processing_delay_ms: int
     scheduling_delay_ms: int
     estimate: float | None
-    """What the estimator said, None for no change."""
+    """The estimate, None for no change."""
     rate: float
     """The limit from now on."""
     why: str
@@ -35,21 +35,22 @@ class RateDecision:
 
 
 class RateController:
-    """Keeps the rate limit of one input, fed by the ends of its batches. Thread-safe.
+    """Keeps the rate limit of one input, updated at the end of each batch. Thread-safe.
 
-    The limit starts at ``initial_rate``, or where ``restore`` left it, and then follows the
-    estimator between ``min_rate`` and ``max_rate``; ``max_rate`` goes before ``min_rate``.
+    The limit starts at ``initial_rate``, or at the value that ``restore`` set, and then follows the
+    estimator between ``min_rate`` and ``max_rate``; ``max_rate`` takes precedence over
+    ``min_rate``.
 
-    Subclass it and override ``publish`` to bring the limit elsewhere.
+    Subclass it and override ``publish`` to send the limit elsewhere.
 
     Source: ``org.apache.spark.streaming.scheduler.RateController``.
 
     Args:
         stream: the input's name.
-        estimator: makes the estimates; belongs to this controller alone.
+        estimator: makes the estimates; used by this controller only.
         initial_rate: limit until the first estimate, records per second.
         min_rate: lowest limit, records per second.
-        max_rate: highest limit, records per second; None for none.
+        max_rate: highest limit, records per second; None for no limit.
 
     Raises:
         ConfigError: a rate is not a finite number above 0.
@@ -77,13 +78,13 @@ class RateController:
         """Return whether ``spark.streaming.backpressure.enabled`` is set in Spark's configuration.
 
         Raises:
-            ConfigError: a setting of rates is wrong; names it.
+            ConfigError: a rate setting is invalid; the error names it.
         """
         return RateSettings.from_conf(conf).backpressure_enabled
 
     @property
     def latest_rate(self) -> float:
-        """The limit in force, records per second."""
+        """The effective limit, records per second."""
         with self._lock:
             return min(self._wanted, self._max_rate)
 
@@ -94,14 +95,14 @@ class RateController:
         processing_delay_ms: int,
         scheduling_delay_ms: int,
     ) -> RateDecision:
-        """Take in a batch that ended, and publish the limit if that changed it.
+        """Process a batch that ended, and publish the limit if it changed.
 
         The arguments are those of RateEstimator.compute.
         """
         batch = (time_ms, num_elements, processing_delay_ms, scheduling_delay_ms)
         with self._lock:
             estimate = self._estimator.compute(*batch)
-            # An estimator of a user's own may answer anything; a limit is always a number.
+            # A user's estimator may return anything; a limit is always a number.
             if estimate is not None and math.isfinite(estimate):
                 self._set(max(estimate, self._min_rate), self._max_rate)
             return RateDecision(*batch, estimate, self.latest_rate, self._estimator.explain())
@@ -116,18 +117,18 @@ class RateController:
             self._set(self._wanted, _limit(rate_records_per_s))
 
     def publish(self, rate_records_per_s: float) -> None:
-        """Called with each new limit, in their order; does nothing here.
+        """Called with each new limit, in order; does nothing by default.
 
-        It is called under the controller's lock and should be quick.
+        It is called under the controller's lock and should be fast.
         """
 
     def to_json(self) -> str:
-        """Return what ``restore`` needs to go on with this limit."""
+        """Return the state that ``restore`` needs to continue with this limit."""
         with self._lock:
             return json.dumps({"version": _VERSION, "rate": self._wanted})
 
     def restore(self, text: str) -> None:
-        """Go on with the limit that ``to_json`` kept; call it before the first batch.
+        """Continue with the limit from ``to_json``; call it before the first batch.
 
         Raises:
             LogFormatError: the text is damaged or of a newer version.
@@ -156,7 +157,7 @@ def _parse(stream: str, text: str) -> float:
         return positive("rate", float(values["rate"]))
     except (ConfigError, KeyError, TypeError, ValueError) as e:
         raise LogFormatError(
-            "the kept rate cannot be read",
+            "the stored rate cannot be read",
             operation="restore rate",
             ids={"stream": stream},
             hint="delete it, and the input starts at its initial rate; or run the version of "

@@ -1,15 +1,15 @@
-"""Learns what batches cost, through noise, drift, outliers and steps.
+"""Learns the cost of batches in the presence of noise, drift, outliers and steps.
 
 Each batch is judged in turn:
 
-- It fits the model: the model learns of it.
+- It fits the model: the model learns from it.
 - It is a surprise (3 standard deviations off): either an outlier, such as a pause of the machine,
-  or the job has changed. A *rival* model is made that believes the batch. The next batch that can
-  tell the two apart decides which one stays.
-- Surprises that are no outliers, but all lean to one side, are the model's fault: it is doubted,
-  and follows quickly.
+  or the job has changed. A *rival* model is created that fits the batch. The next batch that can
+  distinguish the two models decides which one stays.
+- Surprises that are no outliers, but all have the same sign, show an error of the model: its
+  uncertainty is raised, so that it adapts quickly.
 
-How noisy batches are is learned beside it, from how much surprises scatter about their mean.
+The noise of batches is learned as well, from the variance of the surprises.
 
 Prior art: Kalman filters with innovation gating, and with fading memory.
 """
@@ -24,12 +24,12 @@ __all__ = ["CostLearner"]
 
 _SURPRISE_SD = 3.0
 _LEARNING_BATCHES = 3
-"""A model of fewer batches has nothing to defend against one that was faster (a cold start)."""
+"""A model of fewer batches gives way to a faster batch (a cold start)."""
 _FIRST_NOISE, _MIN_NOISE, _MAX_NOISE = 0.1, 0.02, 0.3
 _NOISE_MEMORY = 0.9
 _BIAS_MEMORY = 0.7
 _MAX_BIAS = 1.0
-"""Surprises of this size on average, all in one direction, are not noise."""
+"""Surprises of this average size in one direction are not noise."""
 
 
 class CostLearner:
@@ -42,22 +42,22 @@ class CostLearner:
     def __init__(self, batch_interval_ms: float) -> None:
         self._interval_ms = batch_interval_ms
         self.model: CostModel | None = None
-        """What is believed; None before the first batch."""
+        """The current model; None before the first batch."""
         self.rival: CostModel | None = None
-        """What is the case if the last surprise was a change and no outlier."""
+        """The model in case the last surprise was a change and not an outlier."""
         self.learned = 0
-        """How many batches the model has learned of."""
+        """The number of batches that the model has learned from."""
         self.noise = _FIRST_NOISE
         """Standard deviation of batch times, relative to them."""
         self._bias = 0.0  # mean of the last surprises: how far the model lags behind
 
     def learn(self, count: int, delay_ms: int, *, used_limit: bool) -> None:
-        """Take in a finished batch.
+        """Learn from a finished batch.
 
         Args:
             count: how many records it had, above 0.
             delay_ms: its processing delay, above 0.
-            used_limit: whether it was about as large as it was allowed to be.
+            used_limit: whether its size was close to its limit.
         """
         if self.model is None:
             self._adopt(CostModel.first(count, delay_ms, self.noise), batches=1)
@@ -72,10 +72,10 @@ class CostLearner:
     def _settle(
         self, model: CostModel, rival: CostModel, count: int, delay_ms: int, used_limit: bool
     ) -> CostModel | None:
-        """Let a batch choose between the model and its rival; None when it cannot.
+        """Choose between the model and its rival by a batch; None if it cannot decide.
 
-        A small batch may tell nothing of what a larger one costs: it fits both. One that used its
-        limit is asked about the size that matters, so it settles the question.
+        A small batch may say nothing about the cost of a larger one: it fits both models. A batch
+        that used its limit has the relevant size, so it decides.
         """
         expected_ms, rival_ms = model.predict_ms(count), rival.predict_ms(count)
         alike = abs(math.log(expected_ms / rival_ms)) < _SURPRISE_SD * self.noise
@@ -89,13 +89,13 @@ class CostLearner:
         return rival
 
     def _update(self, model: CostModel, count: int, delay_ms: int) -> None:
-        """Have the model learn of a batch, or put up a rival when it cannot."""
+        """Let the model learn from a batch, or create a rival if it does not fit."""
         aged = model.aged(self._interval_ms)
         if abs(self._bias) > _MAX_BIAS:
             aged, self._bias = aged.doubted(self._interval_ms), 0.0
         learned = aged.updated(count, delay_ms, self.noise)
         surprise = aged.surprise(count, delay_ms, self.noise)
-        # Where costs may not be negative, even an unsure model can fail to follow.
+        # Costs may not be negative, so even an uncertain model can fail to adapt.
         left = (delay_ms - learned.predict_ms(count)) / learned.noise_ms(count, self.noise)
         if max(abs(surprise), abs(left)) <= _SURPRISE_SD:
             self._learn_noise(surprise)
@@ -111,7 +111,7 @@ class CostLearner:
         self.model, self.learned = model, batches
 
     def _learn_noise(self, surprise: float) -> None:
-        """Follow noise and bias; a surprise of 1 is what the noise so far leads to expect."""
+        """Update noise and bias; a surprise of 1 equals the noise so far."""
         scatter = (surprise - self._bias) ** 2
         noise = self.noise * math.sqrt(_NOISE_MEMORY + (1 - _NOISE_MEMORY) * scatter)
         self.noise = min(max(noise, _MIN_NOISE), _MAX_NOISE)

@@ -1,14 +1,14 @@
-"""What a batch costs: a fixed part and a part for each record, learned batch by batch. Pure.
+"""The cost of a batch: a fixed part and a part for each record, learned batch by batch. Pure.
 
     processing delay = fixed_ms + per_record_ms * records
 
-A Kalman filter over the two costs: they walk at random (drift), observations are noisy in
-proportion to their size. Beside the costs it knows how sure it is of them, and of which of the two:
-many equal batches tell their sum but not their parts, small ones tell the fixed part alone. That is
-what keeps quiet periods from saying anything about a rate that they never tried.
+A Kalman filter over the two costs: the costs follow a random walk (drift), and the noise of
+observations is proportional to their size. The filter also tracks the uncertainty of each cost:
+many equal batches determine the sum of the costs but not the parts, and small batches determine the
+fixed part only. So quiet periods do not affect the estimate for a rate that they never reached.
 
-Costs are never negative: an update that would make one so is moved along the line of what the
-observation allows.
+Costs are never negative: an update that would make one negative is moved along the line of costs
+that match the observation.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 __all__ = ["CostModel"]
 
 _DRIFT = 0.03
-"""How far the cost per record walks in a batch, relative to itself, one standard deviation."""
+"""Drift of the cost per record in a batch, relative to itself, one standard deviation."""
 _FIXED_DRIFT = 0.005
 """The same for the fixed cost, relative to the batch interval."""
 _MAX_FIXED_SD = 0.25
-"""Drift makes the fixed cost no less certain than this share of the batch interval."""
+"""Limit of the uncertainty of the fixed cost through drift, as a share of the batch interval."""
 _MAX_RECORD_SD = 0.5
 """The same for the cost per record, relative to itself."""
 _RESOLUTION_MS = 1.0
@@ -44,12 +44,12 @@ class CostModel:
 
     @staticmethod
     def first(num_elements: int, delay_ms: float, noise: float) -> CostModel:
-        """Return what one batch tells: all of its time may be the records', or much of it fixed.
+        """Return the model after one batch: its time may be due to the records, or mostly fixed.
 
-        Without a second batch the costs are taken to be the records': the estimate that lets the
-        least through above this size.
+        Without a second batch all cost is attributed to the records: the most conservative estimate
+        above this size.
         """
-        sd = delay_ms  # of the split; the sum is only uncertain by the noise
+        sd = delay_ms  # of the split; the sum has only the uncertainty of the noise
         per_record_sd = sd / num_elements
         sum_sd = math.hypot(noise * delay_ms, _RESOLUTION_MS) / num_elements
         return CostModel(
@@ -61,7 +61,7 @@ class CostModel:
         return self.fixed_ms + self.per_record_ms * num_elements
 
     def sd_ms(self, num_elements: float) -> float:
-        """Return the standard deviation of that expectation; noise of the batch comes on top."""
+        """Return the standard deviation of that expectation, without the noise of the batch."""
         return math.sqrt(max(self._variance(num_elements), 0.0))
 
     def noise_ms(self, num_elements: float, noise: float) -> float:
@@ -69,12 +69,12 @@ class CostModel:
         return math.hypot(noise * self.predict_ms(num_elements), _RESOLUTION_MS)
 
     def surprise(self, num_elements: int, delay_ms: float, noise: float) -> float:
-        """Return by how many standard deviations a delay differs from the expectation."""
+        """Return the difference of a delay from the expectation, in standard deviations."""
         spread = math.hypot(self.sd_ms(num_elements), self.noise_ms(num_elements, noise))
         return (delay_ms - self.predict_ms(num_elements)) / spread
 
     def aged(self, batch_interval_ms: float) -> CostModel:
-        """Return the model one batch later: drift made it less certain, up to a bound."""
+        """Return the model one batch later: drift increases its uncertainty, up to a bound."""
         fixed_sd, record_sd = _MAX_FIXED_SD * batch_interval_ms, _MAX_RECORD_SD * self.per_record_ms
         return replace(
             self,
@@ -83,7 +83,7 @@ class CostModel:
         )
 
     def doubted(self, batch_interval_ms: float) -> CostModel:
-        """Return a model that takes these costs for a hint only: something has changed."""
+        """Return a model with high uncertainty about these costs: something has changed."""
         return replace(
             self,
             var_fixed=self.var_fixed + (0.5 * self.fixed_ms) ** 2 + (0.02 * batch_interval_ms) ** 2,
@@ -91,7 +91,7 @@ class CostModel:
         )
 
     def updated(self, num_elements: int, delay_ms: float, noise: float) -> CostModel:
-        """Return the model that has learned of one more batch."""
+        """Return the model after it learned from one more batch."""
         n = float(num_elements)
         innovation = delay_ms - self.predict_ms(n)
         with_fixed = self.var_fixed + n * self.covariance
@@ -111,7 +111,7 @@ class CostModel:
         return self.var_fixed + 2 * n * self.covariance + n * n * self.var_record
 
     def _not_negative(self, least_record_ms: float) -> CostModel:
-        """Move both costs to the most likely pair that is allowed."""
+        """Move both costs to the most likely valid pair."""
         fixed, record = self.fixed_ms, self.per_record_ms
         if fixed < 0:
             record += self.covariance / self.var_fixed * -fixed if self.var_fixed else 0.0
@@ -124,5 +124,5 @@ class CostModel:
 
 
 def _grown(variance: float, drift: float, most_sd: float) -> float:
-    """Return a variance one step of drift later; drift takes it no further than ``most_sd``."""
+    """Return a variance one step of drift later; drift raises it to ``most_sd`` at most."""
     return max(variance, min(variance + drift**2, most_sd**2))

@@ -1,4 +1,4 @@
-"""Makes the estimator that the configuration names."""
+"""Creates the estimator that the configuration names."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _imported(path: str, conf: Conf, batch_interval_ms: int) -> RateEstimator:
         make: Any = getattr(importlib.import_module(module), name)
         estimator = make(conf, batch_interval_ms)
     except Exception as e:
-        raise _refused(path, "cannot be made") from e
+        raise _refused(path, "cannot be created") from e
     if not isinstance(estimator, RateEstimator):
-        raise _refused(path, f"gives a {type(estimator).__name__}, not a RateEstimator")
+        raise _refused(path, f"returns a {type(estimator).__name__}, not a RateEstimator")
     return estimator
 
 
@@ -49,6 +49,6 @@ def _refused(path: str, why: str) -> ConfigError:
         f"setting {_SETTING} is {path!r}, which {why}",
         operation="create rate estimator",
         ids={"setting": _SETTING},
-        hint="give pid, fit, or the import path of a callable that takes (conf, batch_interval_ms) "
+        hint="set pid, fit, or the import path of a callable that takes (conf, batch_interval_ms) "
         "and returns a penstock.rate.RateEstimator",
     )

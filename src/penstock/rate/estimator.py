@@ -1,8 +1,8 @@
-"""The estimator contract: from one finished batch to the rate of those that follow.
+"""The estimator contract: computes the rate of the next batches from a finished batch.
 
-An estimator is a pure decision maker: no clock, no thread, no I/O. It is called once for each batch
-that ended, in the order of their ends, by one thread at a time. Which batches ran under which limit
-it cannot know for sure: what was received before a change runs after it.
+An estimator decides only: it uses no clock, no thread and no I/O. It is called once for each batch,
+in the order in which batches end, by one thread at a time. It cannot know for certain which limit a
+batch ran under: records that were received before a change may run after it.
 
 Prior art: Spark's ``org.apache.spark.streaming.scheduler.rate.RateEstimator``.
 """
@@ -17,7 +17,7 @@ __all__ = ["RateEstimator"]
 
 
 class RateEstimator(ABC):
-    """Estimates the rate at which an input should deliver. Subclass it to bring one's own."""
+    """Estimates the rate at which an input should deliver. Subclass it for a custom estimator."""
 
     @abstractmethod
     def compute(
@@ -29,30 +29,30 @@ class RateEstimator(ABC):
     ) -> float | None:
         """Return the rate in records per second, None for no change.
 
-        A batch that tells nothing yields None and never raises: one without records or without a
-        processing delay, or whose time is not after that of the batch before it.
+        A batch without information yields None and never raises: a batch without records, without a
+        processing delay, or with a time that is not after that of the previous batch.
 
         Args:
             time_ms: when the batch ended, milliseconds since the epoch.
-            num_elements: how many records it had.
+            num_elements: its number of records.
             processing_delay_ms: how long its jobs took.
-            scheduling_delay_ms: how long it was late when its first job started.
+            scheduling_delay_ms: how late its first job started.
         """
 
     def limited_to(self, rate_records_per_s: float) -> None:  # noqa: B027 (not all need it)
-        """Told which limit is in force from now on.
+        """Called with the limit that applies from now on.
 
-        Before the first batch it is the initial rate, or the one that a checkpoint kept; later what
-        came of each estimate, which a highest rate may have cut.
+        Before the first batch this is the initial rate, or the one from a checkpoint; later it is
+        the result of each estimate, possibly reduced to a highest rate.
         """
 
     def explain(self) -> str:
-        """Return in one line why the last ``compute`` answered as it did, for people to read."""
+        """Return the reason for the last result of ``compute`` in one line, for people to read."""
         return ""
 
     @staticmethod
     def create(conf: Conf, batch_interval_ms: int) -> RateEstimator:
-        """Make the estimator that ``spark.streaming.backpressure.rateEstimator`` names.
+        """Create the estimator that ``spark.streaming.backpressure.rateEstimator`` names.
 
         ``pid`` (the default), ``fit``, or the import path of a callable that takes
         ``(conf, batch_interval_ms)``, the configuration as a mapping, and returns a RateEstimator.
@@ -64,7 +64,7 @@ class RateEstimator(ABC):
         Source: ``org.apache.spark.streaming.scheduler.rate.RateEstimator.create``.
 
         Raises:
-            ConfigError: a setting is out of range, or the path leads to no estimator.
+            ConfigError: a setting is out of range, or the path is not that of an estimator.
         """
         from penstock.rate.create import create_estimator  # its estimators import this module
 

@@ -1,18 +1,19 @@
 """The overhead-aware estimator: fits the cost of a batch, and fills the interval to a target.
 
-PID takes records / delay for what the job can do. A batch also has a fixed cost (planning, tasks,
-commits), so a small batch looks slow, and quiet periods push PID's rate down. Here the two costs
-are told apart (penstock.rate.cost_learner), and the limit is the number of records that takes the
-target share of the interval:
+PID takes records / delay as the capacity of the job. A batch also has a fixed cost (planning,
+tasks, commits), so a small batch appears slow, and quiet periods lower PID's rate. This estimator
+separates the two costs (penstock.rate.cost_learner). The limit is the number of records that takes
+the target share of the interval:
 
 - less the time that batches are late (**draining**);
 - never more than ten times the largest batch so far (**growing**);
-- the lower of two limits while it is open whether a surprise was an outlier or a change
-  (**surprise**): an outlier costs one small batch, a slowdown is answered at once;
-- never less than before after the **first batch**: a cold JVM takes seconds over it, whatever it
-  holds, and the second one tells whether that was all;
-- a batch that did not use its limit says little about it: the limit holds, unless the model is sure
-  that it is too high (**source-limited**; congestion windows are validated likewise, RFC 7661).
+- the lower of two limits while it is undecided whether a surprise was an outlier or a change
+  (**surprise**): an outlier costs one small batch, and a slowdown takes effect at once;
+- never less than before after the **first batch**: a cold JVM takes seconds for it, regardless of
+  its size, and the second batch shows whether that was the only reason;
+- a batch that did not use its limit says little about it: the limit stays, unless the model is
+  certain that it is too high (**source-limited**; congestion windows are validated in the same way,
+  RFC 7661).
 
 Prior art: Das et al., "Adaptive Stream Processing using Dynamic Batch Sizing" (2014), for the
 linear model of batch times.
@@ -35,17 +36,17 @@ __all__ = ["FitRateEstimator", "Reasoning", "Why"]
 _log = logging.getLogger(__name__)
 
 _TARGET_UTILISATION = 0.9
-"""Share of the interval that a batch shall take: noise of a tenth stays within the interval."""
+"""Target share of the interval for a batch: with 10% noise it stays within the interval."""
 _LEAST_UTILISATION = 0.45
-"""Draining leaves at least this, so that late batches do not starve the program."""
+"""The least share while draining, so that late batches do not starve the program."""
 _LEAST_ROOM = 0.1
-"""Share of the interval for records when the fixed cost leaves none: trickle, do not stall."""
+"""Share of the interval for records if the fixed cost leaves none, to avoid a stall."""
 _CONFIDENCE_SD = 2.0
-"""How far the optimistic end of a model is from its expectation."""
+"""Distance of a model's optimistic bound from its expectation."""
 _MAX_GROWTH = 10.0
-"""Costs may not stay linear in sizes that were never tried."""
+"""Costs may not be linear for sizes that never ran."""
 _USES_LIMIT = 0.5
-"""A batch of this share of its limit says something about the limit."""
+"""A batch with at least this share of its limit is informative about the limit."""
 
 Why = Literal[
     "no estimate",
@@ -62,11 +63,11 @@ Why = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Why a limit was chosen, for one batch. Plain values, for logs and for the rate's history."""
+    """The reason for a limit, for one batch. Plain values, for logs and for the rate's history."""
 
     why: Why
     limit_records_per_s: float | None
-    """None when the batch yields no estimate."""
+    """None if the batch yields no estimate."""
     target_utilisation: float
     fixed_ms: float | None = None
     per_record_ms: float | None = None
@@ -83,7 +84,7 @@ class Reasoning:
 
 
 class FitRateEstimator(RateEstimator):
-    """Models batch time as fixed cost + cost per record; see the top of this module.
+    """Models batch time as fixed cost + cost per record; see the module's docstring.
 
     Logs each reasoning at DEBUG under ``penstock.rate.fit``.
 
@@ -103,7 +104,7 @@ class FitRateEstimator(RateEstimator):
         self._largest = 0  # the largest batch so far
         self._latest_time_ms = -1
         self.reasoning = Reasoning("no estimate", None, _TARGET_UTILISATION)
-        """Why the last ``compute`` answered as it did."""
+        """The reason for the last result of ``compute``."""
 
     def limited_to(self, rate_records_per_s: float) -> None:
         """See RateEstimator.limited_to."""
@@ -120,9 +121,11 @@ class FitRateEstimator(RateEstimator):
         processing_delay_ms: int,
         scheduling_delay_ms: int,
     ) -> float | None:
-        """See RateEstimator.compute; answers from the first batch on."""
+        """See RateEstimator.compute; returns a rate from the first batch on."""
         comes_later = time_ms > self._latest_time_ms
-        self._latest_time_ms = time_ms  # also after a jump back: the next batch counts again
+        self._latest_time_ms = (
+            time_ms  # also after the clock was set back: the next batch counts again
+        )
         if not comes_later or num_elements <= 0 or processing_delay_ms <= 0:
             self.reasoning = self._reason("no estimate", None, _TARGET_UTILISATION)
             return None
@@ -146,7 +149,7 @@ class FitRateEstimator(RateEstimator):
         return self.reasoning.limit_records_per_s
 
     def _hold(self, limit: float, target: float) -> tuple[float, Why]:
-        """Return the limit, or less when even a model's optimistic end says so."""
+        """Return the limit, or less if even a model's optimistic bound is lower."""
         held = min(self._hold_by(model, limit, target) for model in self._models())
         return held, "source-limited" if self._costs.rival is None else "surprise"
 
@@ -158,7 +161,7 @@ class FitRateEstimator(RateEstimator):
         return _largest(limit, too_long)
 
     def _aim(self, target: float) -> tuple[float, Why]:
-        """Return what fills the target share of the interval, as far as it may grow at once."""
+        """Return the records that fill the target share, within the allowed growth."""
         limit, why = min(self._aim_by(model, target) for model in self._models())
         if self._costs.rival is not None:
             return limit, "surprise"
@@ -189,7 +192,7 @@ class FitRateEstimator(RateEstimator):
 
 
 def _largest(most: float, too_long: Callable[[float], bool]) -> float:
-    """Return the largest count up to ``most`` that is not too long, by bisection."""
+    """Return the largest count up to ``most`` whose batch is not too long, by bisection."""
     if not too_long(most):
         return most
     low, high = 0.0, most

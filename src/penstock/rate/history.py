@@ -1,14 +1,14 @@
-r"""The rates that a program keeps in its checkpoint location: to go on with, and to look back at.
+r"""The rates that a program stores in its checkpoint location, for restarts and as a history.
 
 Each entry of the offset log holds, in its ``conf`` under ``spark.penstock.rates``, for each input
-that has a limit, what its controller needs after a restart and the batches that ended since the
-entry before:
+that has a limit, the state that its controller needs after a restart, and the batches that ended
+since the previous entry:
 
     {"clicks": {"controller": "{\"version\": 1, \"rate\": 900.0}",
                 "batches": [{"batch": 7, "endMs": 1795229815446, "records": 850, ...}]}}
 
-So history costs no file of its own, is as durable as the batches, and is retired with them. The
-batches that ended after the newest entry was written are not in it.
+So the history needs no file of its own, is as durable as the batches, and is retired with them. It
+does not include batches that ended after the newest entry was written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.rate.controller import RateDecision
 __all__ = ["RATES_KEY", "EndedBatch", "KeptRates", "decode_rates", "encode_rates"]
 
 RATES_KEY = "spark.penstock.rates"
-"""Where in an offset log entry's conf they are."""
+"""Their key in the conf of an offset log entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class EndedBatch:
 
     batch_id: int
     limit: float | None
-    """How many records it was allowed, fractions included; None when that is not known."""
+    """Its limit in records, including fractions; None if unknown."""
     decision: RateDecision
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRates:
-    """What one entry keeps of one input."""
+    """The rates of one input in one entry."""
 
     controller: str | None
-    """What RateController.to_json returned; None without back pressure."""
+    """The result of RateController.to_json; None without back pressure."""
     batches: tuple[EndedBatch, ...]
 
 
@@ -62,13 +62,13 @@ def decode_rates(text: str) -> dict[str, KeptRates]:
     """Return the rates in an entry's text, by input name.
 
     Raises:
-        LogFormatError: it is not what ``encode_rates`` makes.
+        LogFormatError: it is not a text of ``encode_rates``.
     """
     try:
         return {stream: _kept(values) for stream, values in json.loads(text).items()}
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise LogFormatError(
-            f"the rates kept with a batch cannot be read: {text[:200]!r}",
+            f"the rates stored with a batch cannot be read: {text[:200]!r}",
             operation="read rates",
             hint="run the version of penstock that wrote them",
         ) from e

@@ -16,14 +16,14 @@ __all__ = ["InputRate", "ReceiveLimit"]
 
 @dataclass(frozen=True, slots=True)
 class ReceiveLimit:
-    """What each receiver of a stream is held to."""
+    """The limit of each receiver of a stream."""
 
     rate: float | None = None
     """Records per second, None for no limit."""
     paused: bool = False
 
     def differs_noticeably(self, other: ReceiveLimit) -> bool:
-        """Whether it is worth telling receivers that held to ``other``."""
+        """Whether the difference from ``other`` is worth a new command."""
         if self.paused != other.paused or self.rate is None or other.rate is None:
             return self != other
         return abs(self.rate - other.rate) > _NOTICEABLE * other.rate
@@ -34,7 +34,7 @@ _NOTICEABLE = 0.02
 
 
 class InputRate:
-    """Keeps the limits of one input in force. Thread-safe; no I/O.
+    """Keeps the effective limits of one input. Thread-safe; no I/O.
 
     Args:
         batch_interval_ms: length of a batch.

@@ -1,20 +1,20 @@
-"""The rate limiter of a receiver: a token bucket, kept as a time.
+"""The rate limiter of a receiver: a token bucket, represented as a time.
 
 Invariants:
 
-- In any span of time, what is let through is at most rate x (span + burst), plus what the last
-  store has beyond a burst. A store is never divided, as its records become durable together. When
-  the rate changes, what was let through before is paid for at the old rate or the new one,
-  whichever is quicker.
-- Fractions are carried: 0.3 records/s is one record in 3.3 seconds, and no rate but None means
+- In any span of time, at most rate x (span + burst) records pass, plus the part of the last store
+  that exceeds a burst. A store is never divided, as its records become durable together. When the
+  rate changes, records that passed before are charged at the old or the new rate, whichever is
+  faster.
+- Fractions are carried: 0.3 records/s is one record in 3.3 seconds, and only None means
   "unlimited".
-- A waiting thread looks at the stop flag and at a new rate within a block interval.
-- While it is paused nothing is let through, and no time is saved up beyond a burst.
+- A waiting thread checks the stop flag and a new rate within a block interval.
+- While it is paused no record passes, and no time is saved beyond a burst.
 
-The bucket is one number, the time at which all that was let through is paid for (the *theoretical
-arrival time* of the generic cell rate algorithm, ITU-T I.371). It lies at most a burst in the past:
-that is the full bucket. In the future it is a debt. A burst is the block interval, so the records
-of a batch are spread evenly over its blocks.
+The bucket is one number, the time at which all passed records are paid for (the *theoretical
+arrival time* of the generic cell rate algorithm, ITU-T I.371). It is at most a burst in the past:
+then the bucket is full. A time in the future is a debt. A burst is the block interval, so the
+records of a batch are distributed evenly over its blocks.
 
 Source: ``org.apache.spark.streaming.receiver.RateLimiter``.
 """
@@ -31,16 +31,16 @@ from penstock.rate.checks import positive
 __all__ = ["RateLimiter"]
 
 _TURN_S = 0.001
-"""Whoever holds the turn for longer waits for records, and does not just charge them."""
+"""A thread that holds the turn for longer is waiting, and not only charging records."""
 
 
 class RateLimiter:
-    """Holds back the threads that store, so that they keep to a rate together. Thread-safe.
+    """Delays the threads that store, so that together they keep to a rate. Thread-safe.
 
     Args:
         rate_records_per_s: the limit, None for none.
-        block_interval_ms: the most time that may be saved up, and the longest look away.
-        clock: how much time passed; setting the machine's clock changes nothing.
+        block_interval_ms: the most time that may be saved, and the longest time between two checks.
+        clock: measures elapsed time; a change of the system clock has no effect.
 
     Raises:
         ConfigError: the rate or the interval is not a finite number above 0.
@@ -58,18 +58,18 @@ class RateLimiter:
         self._turn = (
             threading.Lock()
         )  # held by the thread that waits first: stores keep their order
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the fields below
         self._paused = False
         self._paid_ms = float(self._clock.monotonic_ms())
 
     @property
     def rate(self) -> float | None:
-        """The limit in force, records per second, None for none."""
+        """The effective limit, records per second, None for no limit."""
         with self._lock:
             return self._rate
 
     def set_rate(self, rate_records_per_s: float | None) -> None:
-        """Change the limit; threads that wait feel it within a block interval.
+        """Change the limit; it takes effect on waiting threads within a block interval.
 
         Raises:
             ConfigError: the rate is not a finite number above 0.
@@ -85,15 +85,15 @@ class RateLimiter:
             self._rate = rate
 
     def set_paused(self, paused: bool) -> None:
-        """Let nothing through, or go on; threads that wait feel it within a block interval."""
+        """Pause or resume; it takes effect on waiting threads within a block interval."""
         with self._lock:
             self._paused = paused
 
     def burst(self) -> int | None:
-        """Return how many records a block interval holds, at least 1; None for no limit.
+        """Return the number of records of a block interval, at least 1; None for no limit.
 
-        A store of more goes through as a whole and is paid for afterwards, so whoever can divide
-        stores does so by this.
+        A larger store passes as a whole and is charged afterwards, so callers should divide stores
+        by this size if they can.
         """
         rate = self.rate
         return None if rate is None else max(1, int(rate * self._burst_ms / 1000))
@@ -102,25 +102,25 @@ class RateLimiter:
         """Wait until ``count`` records may be stored, and charge them.
 
         Returns:
-            False when ``stopped`` was set before: nothing is charged, nothing may be stored.
+            False if ``stopped`` was set before: nothing is charged, and nothing may be stored.
         """
         with self._turn:
             while not stopped.is_set():
                 wait_ms = self._charge(count)
                 if wait_ms == 0:
                     return True
-                look_ms = math.ceil(min(wait_ms, self._burst_ms))
-                self._clock.wait_until(self._clock.monotonic_ms() + look_ms, stopped)
+                poll_ms = math.ceil(min(wait_ms, self._burst_ms))
+                self._clock.wait_until(self._clock.monotonic_ms() + poll_ms, stopped)
         return False
 
     def try_acquire(self, count: int) -> int:
         """Charge ``count`` records if they may be stored now.
 
         Returns:
-            0 when they may, else after how many milliseconds to try again (nothing is charged).
+            0 if they may, otherwise the milliseconds after which to retry (nothing is charged).
         """
         if not self._turn.acquire(timeout=_TURN_S):
-            return math.ceil(self._burst_ms)  # others wait already, and come first
+            return math.ceil(self._burst_ms)  # others are waiting already, and come first
         try:
             return self._charge(count)
         finally:
@@ -147,7 +147,8 @@ class RateLimiter:
             now_ms = self._clock.monotonic_ms()
             cost_ms = count / self._rate * 1000
             paid_ms = max(self._paid_ms, now_ms - self._burst_ms)
-            # What costs more than the bucket holds goes when it is full, and leaves a debt.
+            # A store that costs more than the bucket holds passes when it is full, and leaves a
+            # debt.
             wait_ms = paid_ms + min(cost_ms, self._burst_ms) - now_ms
             if wait_ms > 0:
                 return math.ceil(wait_ms)

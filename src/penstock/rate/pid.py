@@ -1,12 +1,13 @@
-"""Spark's PID estimator, to the last bit.
+"""Spark's PID estimator, bit for bit.
 
-The error is the difference between the rate that was asked for and the one that was reached. Its
-integral is read off the scheduling delay: a delay of s seconds stands for s x rate records that
-earlier batches could not process.
+The error is the difference between the requested rate and the measured one. Its integral is derived
+from the scheduling delay: a delay of s seconds stands for s x rate records that earlier batches
+could not process.
 
     new = max(latest - proportional * error - integral * historical - derivative * dError, min rate)
 
-The order of the operations is the JVM's, on purpose: a test compares all bits with its class.
+The order of the operations is deliberately that of the JVM: a test compares all bits with Spark's
+class.
 
 Source: ``org.apache.spark.streaming.scheduler.rate.PIDRateEstimator``.
 """
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Terms(NamedTuple):
-    """What one batch's estimate is made of, in the words of Spark's trace."""
+    """The terms of one batch's estimate, in the words of Spark's trace."""
 
     latest_rate: float
     error: float
@@ -49,7 +50,7 @@ class PIDRateEstimator(RateEstimator):
     """Follows the processing rate of the last batch.
 
     Logs under ``penstock.rate.pid``: at DEBUG each estimate with every term of it, at TRACE also
-    what came in and what was skipped.
+    the inputs, and estimates that were skipped.
 
     Args:
         batch_interval_ms: length of a batch.

@@ -1,20 +1,20 @@
-"""Cuts what a batch takes of an input to a limit. Pure.
+"""Cuts a batch's range of an input to a limit. Pure.
 
 Invariants:
 
-- A batch never has more records than its limit and what was carried, which is less than one.
+- A batch never has more records than its limit plus the carried fraction, which is less than one.
 - Fractions are carried: a limit of 0.3 records is a batch with one record in about every third,
-  never "unlimited", and never a saved-up giant. What a batch leaves unused is not carried.
-- Every partition that has records gets its turn: first each its minimum (one record; when the limit
-  is less than that for all, they take turns), then the rest by lag.
-- Nothing is taken beyond the end, and what is taken is contiguous: a cut moves ends, no more.
+  never "unlimited", and never one huge batch. The unused part of a limit is not carried.
+- Every partition with records gets a share: first each gets its minimum (one record; if the limit
+  is too low for that, they take turns), then the rest is divided by lag.
+- A cut only moves ends: the range stays contiguous and never extends beyond the end.
 
-A *lane* is a line of partitions that are read one after the other: the epochs of one receiver,
-whose records would otherwise overtake each other. By default each partition is a lane of its own,
-as in Kafka.
+A *lane* is a sequence of partitions that are read one after the other: the epochs of one receiver,
+whose records would otherwise be reordered. By default each partition is a separate lane, as in
+Kafka.
 
 Prior art: Spark's ``DirectKafkaInputDStream.maxMessagesPerPartition`` and ``rateLimit`` of
-``KafkaOffsetReader``, and what went wrong there: shares rounded to 0, or up to giant batches.
+``KafkaOffsetReader``, and their defects: shares that were rounded to 0, or up to huge batches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock.rate.checks import positive
 __all__ = ["Carry", "Cut", "Lane", "RangeLimits", "cut_range"]
 
 Lane = tuple[str, int]
-"""A lane's name, and the place of a partition in it: lower ones are read first."""
+"""A lane's name, and the index of a partition in it: lower ones are read first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class RangeLimits:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """What batches leave to the next: parts of a record. Starts empty; may be lost at a restart."""
+    """Fractions of a record that batches carry to the next. Starts empty; a restart may lose it."""
 
     batch: float = 0.0
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Lane -> what it is owed of the batch's limit, negative when it was ahead."""
+    """Lane -> its credit from the batch's limit, negative if it got too much."""
     lanes: Mapping[str, float] = field(default_factory=dict)
-    """Lane -> what is left of its own limit."""
+    """Lane -> the fraction left of its own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,14 @@ def cut_range(
 ) -> Cut:
     """Return the end of a batch that begins at ``start`` and may reach ``end``.
 
-    Every partition of ``end`` is in the result, also one that nothing is taken of.
+    Every partition of ``end`` is in the result, also if no record of it is taken.
 
     Args:
-        start: where the batch begins; a partition that is not in it begins at 0.
-        end: what there is.
-        limits: how much it may take.
-        carry: from the cut before.
-        lane_of: which lane a partition belongs to, and its place there.
+        start: the start offsets of the batch; a missing partition begins at 0.
+        end: the end offsets of the available records.
+        limits: the limits of the batch.
+        carry: from the previous cut.
+        lane_of: the lane of a partition, and its index there.
 
     Raises:
         ConfigError: a partition's end lies before its start.
@@ -124,7 +124,8 @@ def _lanes(
                 f"the end {end[partition]} lies before the start {start[partition]}",
                 operation="limit range",
                 ids={"partition": partition},
-                hint="the source holds less than was read of it: see whether it was replaced",
+                hint="the source has fewer records than were read from it: check whether it was "
+                "replaced",
             )
         lanes.setdefault(places[partition][0], []).append((partition, lag))
     return lanes
@@ -133,7 +134,7 @@ def _lanes(
 def _caps(
     lags: Mapping[str, int], limit: float | None, carried: Mapping[str, float]
 ) -> tuple[dict[str, int], dict[str, float]]:
-    """Return the most that each lane may give, and the fractions that its limit leaves."""
+    """Return the cap of each lane, and the fraction that its limit leaves."""
     if limit is None:
         return dict(lags), {}
     caps, rest = {}, {}
@@ -145,7 +146,7 @@ def _caps(
 
 
 def _budget(available: int, limit: float | None, carried: float) -> tuple[int, float]:
-    """Return how many records the batch takes, and the fraction that its limit leaves."""
+    """Return the number of records of the batch, and the fraction that its limit leaves."""
     if limit is None:
         return available, 0.0
     allowed = limit + carried
@@ -159,10 +160,10 @@ def _share(
     least: int,
     carried: Mapping[str, float],
 ) -> tuple[dict[str, int], dict[str, float]]:
-    """Share a budget that is less than all caps; return the shares and what each lane is owed."""
+    """Divide a budget that is less than all caps; return the shares and each lane's credit."""
     minima = {name: min(least, cap) for name, cap in caps.items()}
     left = budget - sum(minima.values())
-    if left < 0:  # not even the minima: the lanes take turns
+    if left < 0:  # less than the minima: the lanes take turns
         return _round(budget, _quotas(budget, dict.fromkeys(caps, 1), minima), minima, carried)
     room = {name: cap - minima[name] for name, cap in caps.items()}
     more, owed = _round(left, _quotas(left, lags, room), room, carried)
@@ -170,7 +171,7 @@ def _share(
 
 
 def _quotas(budget: int, weights: Mapping[str, int], caps: Mapping[str, int]) -> dict[str, float]:
-    """Share by weight. What goes beyond a lane's cap is shared by the others."""
+    """Divide by weight. The part above a lane's cap is divided among the others."""
     quotas = dict.fromkeys(caps, 0.0)
     open_lanes, left = set(caps), float(budget)
     while open_lanes:
@@ -191,9 +192,9 @@ def _round(
     caps: Mapping[str, int],
     carried: Mapping[str, float],
 ) -> tuple[dict[str, int], dict[str, float]]:
-    """Make whole records of quotas, exactly ``budget`` in all, and say what each lane is owed.
+    """Round quotas to whole records, ``budget`` in total, and return each lane's credit.
 
-    Largest remainder first; what a lane is owed from before counts towards it.
+    Largest remainder first; a lane's earlier credit counts towards it.
     """
     owed = {name: quota + carried.get(name, 0.0) for name, quota in quotas.items()}
     taken = {name: min(max(math.floor(owed[name]), 0), caps[name]) for name in quotas}
@@ -205,7 +206,7 @@ def _round(
             if left and 0 <= taken[name] + step <= caps[name]:
                 taken[name] += step
                 left -= step
-    # Bounded, as lanes come and go with what they are owed.
+    # Bounded, as lanes come and go with their credits.
     return taken, {name: min(max(owed[name] - taken[name], -1.0), 1.0) for name in owed}
 
 

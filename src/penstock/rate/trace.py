@@ -1,4 +1,4 @@
-"""The TRACE level: finer than DEBUG, for what is logged of every batch.
+"""The TRACE level: finer than DEBUG, for messages about every batch.
 
 ``logging.getLogger("penstock.rate.pid").setLevel("TRACE")`` turns it on.
 """
@@ -10,6 +10,6 @@ import logging
 __all__ = ["TRACE"]
 
 TRACE = 5
-"""Below logging.DEBUG; 5 is what other libraries use, so a handler's filter fits them all."""
+"""Below logging.DEBUG; other libraries also use 5, so one handler's filter works for all."""
 
 logging.addLevelName(TRACE, "TRACE")

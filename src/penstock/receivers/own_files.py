@@ -13,13 +13,24 @@ Invariants:
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from penstock.errors import ReceiverError
 from penstock.journal.layout import WriterId, parse_writer
 from penstock.storage import Storage
 
-__all__ = ["NumberedFile", "OwnFiles", "StoredFiles", "numbered_files", "numbered_name"]
+__all__ = [
+    "NumberedFile",
+    "OwnFiles",
+    "StoredFiles",
+    "create_json",
+    "numbered_files",
+    "numbered_name",
+    "read_json",
+]
 
 
 class OwnFiles(Protocol):
@@ -63,6 +74,34 @@ class StoredFiles:
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"
+
+
+def create_json(files: OwnFiles, name: str, value: Any) -> None:
+    """Make a JSON value durable, under a checksum. Raises as ``OwnFiles.create``."""
+    text = json.dumps(value).encode()
+    files.create(name, _checksum(text) + b"\n" + text)
+
+
+def read_json(files: OwnFiles, name: str) -> Any:
+    """Return the value that ``create_json`` made durable.
+
+    Raises as ``OwnFiles.read``, and:
+        ReceiverError: the file is damaged.
+    """
+    checksum, _, text = files.read(name).partition(b"\n")
+    if checksum != _checksum(text):
+        raise ReceiverError(
+            "a file that the position names is damaged: its checksum differs",
+            operation="resume receiver",
+            path=name,
+            hint="restore it from a copy; or delete it, and what it told of is stored again when "
+            "the source sends it again",
+        )
+    return json.loads(text)
+
+
+def _checksum(text: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(text)
 
 
 class NumberedFile(NamedTuple):

@@ -5,7 +5,7 @@
     files       delta, pack, snapshot: state_file (form), delta (content), layers (when to merge)
     local       database (SQLite) and local_copies (who may use which)
 
-docs/state.md says what is promised and how files are laid out.
+docs/state.md has the guarantees and the layout of the files.
 """
 
 from penstock.state.handle import State

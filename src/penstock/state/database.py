@@ -1,13 +1,13 @@
-"""A partition's state in an SQLite database on the local disk: a copy that can be made again.
+"""A partition's state in an SQLite database on the local disk: a copy that can be rebuilt.
 
 Invariants:
 
-1. ``origin`` says which version the rows are of. Rows and origin change in one transaction, so a
-   process killed at any point leaves the one version or the other, never a mixture.
-2. The copy is worth nothing after a power cut, because nothing here is synced: the truth is in the
-   storage. So it lies in a folder that is not used any more after one (``LocalCopies``).
+1. ``origin`` holds the version of the rows. Rows and origin change in one transaction, so a process
+   that is killed at any point leaves one version or the other, never a mixture.
+2. The copy is unusable after a power cut, because nothing is synced: the storage is authoritative.
+   So it is in a folder that is no longer used after a power cut (``LocalCopies``).
 
-The cache of pages bounds what an open database holds in memory, however many keys it has.
+The page cache bounds the memory of an open database, regardless of its number of keys.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ CREATE TABLE IF NOT EXISTS origin (
 
 @dataclass(frozen=True)
 class Origin:
-    """Which version a database holds: after delta ``tip``, None for no delta yet.
+    """The version that a database holds: after delta ``tip``, None for no delta yet.
 
-    ``layers`` make up this version, the tip being the newest.
+    ``layers`` are the layers of this version, the tip being the newest.
     """
 
     tip: str | None = None
@@ -53,7 +53,7 @@ class Origin:
 
 
 class Database:
-    """An open database. Everything raises LocalCopyError when the file or its disk fails."""
+    """An open database. All methods raise LocalCopyError if the file or its disk fails."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -64,7 +64,7 @@ class Database:
         self._connection.close()
 
     def load(self, pieces: Iterable[bytes]) -> None:
-        """Become a copy of a database file, given in pieces; empty if this is cut off."""
+        """Replace the content by a database file, given in pieces; empty if interrupted."""
         self.close()
         remove_database(self.path)
         part = f"{self.path}.part"
@@ -77,7 +77,7 @@ class Database:
     def get(self, key: bytes) -> Entry | None:
         """Return a key's state."""
         query = "SELECT value, touched_ms FROM state WHERE key = ?"
-        try:  # not _translated(), which would cost as much as the look-up
+        try:  # not _translated(), which would cost as much as the lookup
             row = self._connection.execute(query, (key,)).fetchone()
         except sqlite3.Error as error:
             raise self._failure(error) from error
@@ -88,11 +88,11 @@ class Database:
         return self._select("ORDER BY key")
 
     def untouched_since(self, time_ms: int) -> Iterator[tuple[bytes, Entry]]:
-        """Yield what was last touched before that time, the oldest first."""
+        """Yield the keys that were last touched before that time, the oldest first."""
         return self._select("WHERE touched_ms < ? ORDER BY touched_ms, key", time_ms)
 
     def index_times(self) -> None:
-        """Have an index of times, which ``untouched_since`` and ``oldest_ms`` need to be quick."""
+        """Create the index of times, for ``untouched_since`` and ``oldest_ms``."""
         with self._translated():
             self._execute("CREATE INDEX IF NOT EXISTS touched ON state (touched_ms)")
 
@@ -103,7 +103,7 @@ class Database:
         return oldest
 
     def count(self) -> int:
-        """Count the keys, by reading them all; ``origin.keys`` says it of a version."""
+        """Count the keys by reading all of them; ``origin.keys`` has the number of a version."""
         with self._translated():
             count: int = self._execute("SELECT count(*) FROM state").fetchone()[0]
         return count
@@ -111,7 +111,7 @@ class Database:
     def advance(
         self, changes: Iterable[Iterable[tuple[bytes, Entry | None]]], origin: Origin
     ) -> None:
-        """Apply changes, one set after the other, and become that version, in one transaction."""
+        """Apply changes, one set after the other, and set the new version, in one transaction."""
         with self._translated(), self._transaction():
             for some in changes:
                 self._apply(some)
@@ -196,17 +196,18 @@ class Database:
             "an executor's local copy of state cannot be used",
             operation="use local copy",
             path=self.path,
-            hint="see that the disk of spark.local.dir has room and is sound; the copy is made "
+            hint="check that the disk of spark.local.dir has free space and works; the copy is "
+            "created "
             "again from the checkpoint location",
         )
 
 
 def remove_database(path: str) -> None:
-    """Remove a database, whatever state it is in.
+    """Remove a database in any state.
 
-    Its rollback journal goes after it: without the journal a database that was cut off in the
-    middle would be taken for a whole one, while a journal without its database is thrown away by
-    SQLite when it makes the next one.
+    Its rollback journal is removed last: without the journal, an incomplete database would be taken
+    for a complete one, while SQLite discards a journal without a database when it creates the next
+    one.
     """
     for each in (path, f"{path}-journal", f"{path}.part"):
         with suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Deltas and packs: what batches changed and returned, as files.
+"""Deltas and packs: files with the changes and the output of batches.
 
-A delta is the one thing that a batch leaves of a partition: its changes and the records that the
-function returned are in one atomic file, so that state and output agree whatever runs again. Its
-footer names the layers that it stands on, so one file leads to all of a partition's state. A pack
+A delta is the only file that a batch writes for a partition: its changes and the records that the
+function returned are in one atomic file, so that state and output stay consistent when tasks run
+again. Its footer names the layers below it, so one file leads to all of a partition's state. A pack
 holds changes only.
 """
 
@@ -57,9 +57,10 @@ Changes = Mapping[bytes, Entry | None]
 
 @dataclass(frozen=True)
 class Delta:
-    """What a delta's footer says.
+    """The footer of a delta.
 
-    ``keys`` is how many keys have state after it, ``layers`` what its changes are to be applied to.
+    ``keys`` is the number of keys with state after it, ``layers`` are the layers that its changes
+    apply to.
     """
 
     until_ms: int
@@ -72,14 +73,14 @@ class Delta:
 
     @classmethod
     def from_file(cls, file: StateFile) -> Delta:
-        """Return what an open file says."""
+        """Return the footer of an open file."""
         facts = file.facts
         layers = tuple(Layer(*layer) for layer in facts["layers"])
         return cls(facts["until_ms"], facts["keys"], layers)
 
 
 class Outputs:
-    """The records that the function returned, pickled by the thousand as they come."""
+    """The records that the function returned, pickled in groups of a thousand."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -106,9 +107,9 @@ class Outputs:
     def _flush(self) -> None:
         try:
             self._pickles.append(pickle.dumps(self._waiting, pickle.HIGHEST_PROTOCOL))
-        except Exception as error:  # whatever a user's __reduce__ raises
+        except Exception as error:  # anything that a user's __reduce__ raises
             raise StateError(
-                "what the function returned cannot be pickled",
+                "a value that the function returned cannot be pickled",
                 operation="mapWithState",
                 hint="return plain values: numbers, text, tuples, lists, dicts",
             ) from error
@@ -144,7 +145,7 @@ def read_changes(file: StateFile) -> Iterable[tuple[bytes, Entry | None]]:
     """Return a delta's or pack's changes, in the order of their keys.
 
     Raises:
-        DamagedStateError: they are not as they were written.
+        DamagedStateError: they were altered.
     """
     try:
         table = pa.ipc.open_stream(file.section("changes")).read_all()
@@ -162,7 +163,7 @@ def read_outputs(file: StateFile) -> Iterator[Any]:
     """Yield the records that the function returned in that batch.
 
     Raises:
-        DamagedStateError: they are not as they were written.
+        DamagedStateError: they were altered.
     """
     data = io.BytesIO(file.section("outputs"))
     size = data.getbuffer().nbytes

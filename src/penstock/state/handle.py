@@ -1,4 +1,4 @@
-"""State: what a user's function gets to look at and change the state of one key.
+"""State: the object through which a user's function reads and changes the state of one key.
 
 Source: ``org.apache.spark.streaming.State``.
 """
@@ -17,8 +17,8 @@ S = TypeVar("S")
 class State(Generic[S]):
     """The state of one key, during one call of the function.
 
-    ``get`` returns a copy of what earlier calls left: a change within it counts only when
-    ``update`` is called with it.
+    ``get`` returns a copy of the state: a change of the copy takes effect only when ``update`` is
+    called with it.
     """
 
     __slots__ = ("_defined", "_removed", "_timing_out", "_updated", "_value")
@@ -38,10 +38,10 @@ class State(Generic[S]):
         """Return the state.
 
         Raises:
-            StateError: the key has none; ``exists`` tells.
+            StateError: the key has no state; check ``exists`` first.
         """
         if not self._defined:
-            _refuse("State is not set", "get state", "ask exists() first")
+            _refuse("State is not set", "get state", "call exists() first")
         return self._value  # type: ignore[return-value]  # None is a state as good as any
 
     def update(self, newState: S) -> None:
@@ -58,7 +58,7 @@ class State(Generic[S]):
         self._defined = self._updated = True
 
     def remove(self) -> None:
-        """Take the state away from the key; without state, nothing happens.
+        """Remove the key's state; does nothing without state.
 
         Raises:
             StateError: it was removed in this call already, or is timing out.
@@ -90,7 +90,7 @@ class State(Generic[S]):
 
 
 _ONE_CALL = "update or remove the state once in a call of the function"
-_TIMING_OUT = "a state that isTimingOut() is removed after this call; return what is left to say"
+_TIMING_OUT = "a state that isTimingOut() is removed after this call; only return a value"
 
 
 def _refuse(message: str, operation: str, hint: str) -> NoReturn:

@@ -1,16 +1,17 @@
-"""Which keys are one key: the bytes under which a key's state is kept.
+"""The identity of keys: the bytes under which a key's state is stored.
 
-Python's dicts take ``1``, ``1.0`` and ``True`` for one key, and so does all grouping in PySpark;
-their pickles differ, and so may pickles of equal objects. Python's ``hash`` differs between Python
-versions and, for text, between processes. State outlives both, so a key's identity and its
-partition come from bytes of our own:
+Python's dicts treat ``1``, ``1.0`` and ``True`` as one key, as does all grouping in PySpark. Their
+pickles differ, and pickles of equal objects may differ. Python's ``hash`` differs between Python
+versions and, for text, between processes. State outlives both, so a separate encoding determines a
+key's identity and partition:
 
 1. Keys that are equal have equal bytes, and keys that differ have different ones.
 2. The bytes of a key never change: they are part of the format (docs/state.md).
-3. The bytes tell the key: ``decode_key(encode_key(key)) == key``. Of equal keys the plainest comes
-   back: ``int`` for whole numbers, ``tuple`` for a named tuple, UTC for a time with a zone.
+3. The key can be decoded: ``decode_key(encode_key(key)) == key``. Decoding returns the simplest of
+   equal keys: ``int`` for whole numbers, ``tuple`` for a named tuple, UTC for a time with a zone.
 
-Anything else (NaN, which equals nothing; objects, whose equality bytes cannot tell) is refused.
+All other keys are refused: NaN, which equals nothing, and objects whose equality bytes cannot
+express.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _FLOAT = struct.Struct(">d")
 
 
 def partition_of(key: Any) -> int:
-    """Return a number that is the same for equal keys, everywhere and always.
+    """Return a number that is the same for equal keys in all processes and versions.
 
     Raises:
-        StateKeyError: the key has no identity that lasts.
+        StateKeyError: the key has no durable identity.
     """
     return zlib.crc32(encode_key(key))
 
@@ -45,15 +46,15 @@ def encode_key(key: Any) -> bytes:
     """Return the bytes that identify a key.
 
     Raises:
-        StateKeyError: the key has no identity that lasts.
+        StateKeyError: the key has no durable identity.
     """
-    encode = _ENCODERS.get(type(key))  # what most keys are
+    encode = _ENCODERS.get(type(key))  # the most frequent type
     if encode is not None:
         return encode(key)
     for kind, encode_as in _ENCODERS_OF_SUBCLASSES:
         if isinstance(key, kind):
             return encode_as(key)
-    _refuse(key, f"{type(key).__name__} is no type that keys of state may have")
+    _refuse(key, f"{type(key).__name__} is not a supported type for keys of state")
 
 
 def decode_key(data: bytes) -> Any:
@@ -128,8 +129,8 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     Decimal: _encode_decimal,
 }
 
-# Their equality is that of the class they come from: named tuples, enums of text, NumPy's scalars.
-# It is not for dates: a pandas.Timestamp counts nanoseconds.
+# Subclasses with the equality of their base class: named tuples, enums of text, NumPy's scalars.
+# Not for dates: a pandas.Timestamp counts nanoseconds.
 _ENCODERS_OF_SUBCLASSES: tuple[tuple[type, Callable[[Any], bytes]], ...] = (
     (str, _encode_str),
     (Integral, _encode_int),

@@ -1,4 +1,4 @@
-"""How a partition's state is put together from files, and when they are put together. Pure.
+"""The layers of a partition's state, and when they are merged. Pure.
 
     snapshot | pack pack | delta delta delta      oldest ... newest
              rank 2 .. 1   rank 0
@@ -6,8 +6,8 @@
 The state of a version is its layers, applied one after the other: a snapshot (or nothing), then
 files of changes. Each batch adds one layer, a delta. FAN_IN neighbours of one rank are merged into
 a pack of the next rank, and all layers into a new snapshot when the changes outweigh the old one.
-So of n batches since the snapshot there are at most ``FAN_IN * log(n)`` layers, each change is
-written ``log(n)`` times, and snapshots cost no more, taken over time, than the changes do.
+So after n batches since the snapshot there are at most ``FAN_IN * log(n)`` layers, each change is
+written ``log(n)`` times, and over time snapshots cost no more than the changes.
 
 Prior art: log-structured merge trees; RocksDB's universal compaction.
 """
@@ -28,16 +28,16 @@ __all__ = [
 ]
 
 FAN_IN = 16
-"""How many files of changes of one rank are merged into one of the next."""
+"""The number of files of changes of one rank that are merged into one of the next."""
 
 SNAPSHOT = -1
 """The rank of a snapshot."""
 
 _LEAST_CHANGES_BYTES = 1 << 20
-"""Changes below this are applied in milliseconds: no snapshot is made for them."""
+"""Smaller changes are applied in milliseconds, and cause no snapshot."""
 
 _MERGE_BYTES = 64 << 20
-"""Merging is done in memory, so larger groups are left as they are until the next snapshot."""
+"""Files are merged in memory, so larger groups are not merged until the next snapshot."""
 
 
 class Layer(NamedTuple):
@@ -53,26 +53,26 @@ class Layer(NamedTuple):
 
 
 class CatchUp(NamedTuple):
-    """How to bring a copy to a version: ``apply`` these layers, to an empty copy if ``afresh``."""
+    """How to update a copy to a version: ``apply`` these layers, to an empty copy if ``afresh``."""
 
     afresh: bool
     apply: tuple[Layer, ...]
 
 
 def is_snapshot_due(layers: Sequence[Layer]) -> bool:
-    """Whether the changes since the last snapshot outweigh it."""
+    """Whether the changes since the last snapshot are larger than the snapshot."""
     changes = sum(layer.size for layer in layers if layer.rank != SNAPSHOT)
     snapshot = sum(layer.size for layer in layers if layer.rank == SNAPSHOT)
     return changes > max(snapshot, _LEAST_CHANGES_BYTES)
 
 
 def layers_to_merge(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return the newest layers that are to become one pack; none when there are too few yet."""
+    """Return the newest layers to merge into one pack; none if there are too few."""
     taken = 0
     rank = 0
     while True:
         run = _run_length(layers[: len(layers) - taken], rank)
-        # What was taken so far will be one more of this rank.
+        # The merged layers become one more layer of this rank.
         wanted = FAN_IN if taken == 0 else FAN_IN - 1
         size = sum(layer.size for layer in layers[len(layers) - taken - run :])
         if run < wanted or size > _MERGE_BYTES:
@@ -82,10 +82,10 @@ def layers_to_merge(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def catch_up(have_until_ms: int | None, layers: Sequence[Layer]) -> CatchUp:
-    """Decide how a copy at ``have_until_ms``, None for an empty one, comes to hold these layers.
+    """Decide how to update a copy at ``have_until_ms``, None for an empty one, to these layers.
 
-    A copy that is somewhere within a pack takes the whole pack: that sets what the copy has already
-    to what it was at the pack's end, and the rest follows.
+    A copy whose version lies within a pack applies the whole pack: the entries that the copy
+    already has are set to their state at the pack's end, and later layers follow.
     """
     newest = max((n for n, layer in enumerate(layers) if layer.rank == SNAPSHOT), default=None)
     if newest is not None and (have_until_ms is None or have_until_ms < layers[newest].until_ms):
@@ -96,7 +96,7 @@ def catch_up(have_until_ms: int | None, layers: Sequence[Layer]) -> CatchUp:
 
 
 def _run_length(layers: Sequence[Layer], rank: int) -> int:
-    """Return how many layers at the end have that rank."""
+    """Return the number of layers at the end that have this rank."""
     run = 0
     while run < len(layers) and layers[-1 - run].rank == rank:
         run += 1

@@ -1,13 +1,13 @@
-"""Where the state store keeps what, and the names of its files.
+"""The folders of the state store and the names of its files.
 
     <operator>/versions/<time>.version        one for each batch of the operator: its commit
-    <operator>/<partition>/<time>-<run>.delta      what a batch changed and returned
+    <operator>/<partition>/<time>-<run>.delta      changes and output of a batch
     <operator>/<partition>/<time>-<run>.pack       several deltas, merged
     <operator>/<partition>/<time>-<run>.snapshot   all state, as an SQLite database
 
 ``time`` is the batch's in milliseconds, 20 digits, 0 for the initial state; ``run`` names the run
-of the driver that wrote the file. Packs and snapshots bear the time of the batch that made them and
-hold what was before it.
+of the driver that wrote the file. Packs and snapshots have the time of the batch that wrote them in
+their names, and hold the changes before it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class FileName:
 
 
 def new_run() -> str:
-    """Return a name for a run of the driver, which no other run has."""
+    """Return a unique name for a run of the driver."""
     return secrets.token_hex(4)
 
 
 def parse_name(name: str) -> FileName | None:
-    """Return the parts of a partition file's name, None when it is no such name."""
+    """Return the parts of a partition file's name, None for any other name."""
     found = _NAME.fullmatch(name)
     return FileName(int(found[1]), found[2], found[3]) if found else None
 
@@ -69,6 +69,6 @@ def version_path(operator: str, time_ms: int) -> str:
 
 
 def parse_version(name: str) -> int | None:
-    """Return the time of a version's file name, None when it is no such name."""
+    """Return the time in a version's file name, None for any other name."""
     found = _VERSION.fullmatch(name)
     return int(found[1]) if found else None

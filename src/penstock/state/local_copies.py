@@ -1,19 +1,20 @@
 """Copies of partitions' state on an executor's local disk, for tasks to read.
 
-A Python worker is no place for a cache: the next task of a partition lands on any worker, and two
-attempts of one task may run at once. So the copy is a file, and who uses it holds its lock.
+A cache in a Python worker would not work: the next task of a partition may run in any worker, and
+two attempts of one task may run at once. So the copy is a file, and a task holds its lock while it
+uses it.
 
 Invariants:
 
-1. A copy only ever moves to versions that the driver has published, and only forward: it never
-   holds what an attempt computed, so nothing in it is to be taken back, whatever dies.
-2. Whoever holds the lock has the copy to himself until he lets go. Who does not get it in time, or
-   needs a version that the copy is past, makes a private copy, which ends with its use.
-3. A copy that is damaged is removed; the next use makes it again from the storage.
+1. A copy only moves forward, to versions that the driver has published: it never holds the result
+   of an attempt, so it never needs a rollback, whatever dies.
+2. The holder of the lock has exclusive use of the copy. A task that does not get the lock in time,
+   or needs a version older than the copy, creates a private copy for this use.
+3. A damaged copy is removed; the next use creates it again from the storage.
 
-The folder is the executor's own (Spark removes it with the executor), so a copy does not outlive a
-power cut, after which what was not synced may be lost. One run of the driver uses one folder, so a
-copy does not outlive a checkpoint location that was taken back to an earlier version either.
+The folder belongs to the executor (Spark removes it with the executor), so a copy is not used after
+a power cut, which may lose unsynced data. Each run of the driver uses its own folder, so a copy is
+not used either after the checkpoint location was set back to an earlier version.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ _PIECE_BYTES = 8 << 20
 
 def local_folder(run: str, operator: str, partition: int) -> str:
     """Return the folder of a partition's copy on this executor, for a run of the driver."""
-    # What Spark gives its Python workers for their spills: one of several disks for a partition.
+    # The folders that Spark gives its Python workers for spills: one of several disks per
+    # partition.
     places = os.environ.get("SPARK_LOCAL_DIRS") or _folder_of_this_process()
     disks = places.split(",")
     return os.path.join(disks[partition % len(disks)], "penstock-state", run, operator)
@@ -55,7 +57,7 @@ def local_folder(run: str, operator: str, partition: int) -> str:
 def open_copy(
     storage: Storage, folder: str, local: str, partition: int, tip: str | None
 ) -> Iterator[Database]:
-    """Open a copy of the version that ends with delta ``tip``; None: of empty state.
+    """Open a copy of the version that ends with delta ``tip``; None for empty state.
 
     Args:
         storage: holds the state.
@@ -83,7 +85,7 @@ def open_copy(
 
 @contextmanager
 def private_database(local: str, partition: int) -> Iterator[Database]:
-    """Make an empty database that ends with its use. Raises LocalCopyError."""
+    """Create an empty database for this use only. Raises LocalCopyError."""
     with _translated(local):
         os.makedirs(local, mode=0o700, exist_ok=True)
     path = os.path.join(local, f"{partition:05d}.sqlite.{secrets.token_hex(4)}")
@@ -95,7 +97,7 @@ def private_database(local: str, partition: int) -> Iterator[Database]:
 
 
 def _used(database: Database) -> Iterator[Database]:
-    """Yield a database, close it, and remove it if it proved damaged."""
+    """Yield a database, close it, and remove it if it is damaged."""
     with closing(database):
         try:
             yield database
@@ -105,10 +107,10 @@ def _used(database: Database) -> Iterator[Database]:
 
 
 def _shared(storage: Storage, folder: str, path: str, tip: str | None) -> Database | None:
-    """Return the copy, brought to the version; None when it is past that."""
+    """Return the copy, updated to the version; None if the copy is newer."""
     try:
         database = Database(path)
-    except LocalCopyError:  # damaged: the truth is in the storage
+    except LocalCopyError:  # damaged: the storage is authoritative
         remove_database(path)
         database = Database(path)
     if _is_past(database.origin, tip):
@@ -125,10 +127,10 @@ def _is_past(origin: Origin, tip: str | None) -> bool:
 
 
 def _brought_to(storage: Storage, folder: str, database: Database, tip: str | None) -> Database:
-    """Return the database, brought to the version; it is closed if that fails."""
+    """Return the database, updated to the version; it is closed if that fails."""
     try:
         if database.origin.tip != tip:
-            assert tip is not None  # a copy of any version is past the empty one
+            assert tip is not None  # every version is newer than the empty one
             _advance(storage, folder, database, tip)
     except BaseException as error:
         database.close()
@@ -162,7 +164,7 @@ def _load_snapshot(storage: Storage, folder: str, layer: Layer, database: Databa
 
 @contextmanager
 def _lock(path: str) -> Iterator[bool]:
-    """Hold the lock of a copy; yield whether it was to be had in time."""
+    """Hold the lock of a copy; yield whether it was acquired in time."""
     with _translated(path):
         fd = posix.open_no_link(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -189,16 +191,16 @@ def _translated(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise LocalCopyError(
-            "an executor's local copy of state cannot be made",
+            "an executor's local copy of state cannot be created",
             operation="make local copy",
             path=path,
-            hint="see that the disk of spark.local.dir has room and is sound",
+            hint="check that the disk of spark.local.dir has free space and works",
         ) from error
 
 
 @cache
 def _folder_of_this_process() -> str:
-    """Return a folder for where Spark names none; removed when the process ends."""
+    """Return a folder if Spark provides none; it is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="penstock-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -1,14 +1,14 @@
-"""A partition of an operator's state, as a task sees it: read a version, commit the next.
+"""A partition of an operator's state, as used by a task: read a version, commit the next.
 
 Invariants:
 
-1. A batch's delta is created exclusively, once in a run of the driver. Attempts of one task, also
-   at the same time, all end with the delta of the quickest, whatever the others computed.
-2. A delta is no version: the driver publishes the version when all partitions are done
-   (``VersionLog``). Before that no copy holds it and nothing is built on it, so a batch that was
-   cut off begins from the version before it, and what it left of deltas is never read.
-3. What a delta stands on is durable before the delta is.
-4. Files are deleted when no version from ``oldest`` on is made of them.
+1. A batch's delta is created exclusively, once in a run of the driver. All attempts of one task,
+   also concurrent ones, use the delta of the fastest attempt and discard their own results.
+2. A delta is not a version: the driver publishes the version when all partitions are done
+   (``VersionLog``). Before that no copy holds the delta and nothing depends on it. So an
+   interrupted batch starts again from the previous version, and its leftover deltas are never read.
+3. The layers below a delta are durable before the delta is.
+4. Files are deleted when no version from ``oldest`` on uses them.
 
     read version N-1 -> function -> (pack or snapshot of N-1) -> delta N -> driver: version N
 """
@@ -73,14 +73,14 @@ class Partition:
         return open_copy(self._storage, self._folder, self._local, self._number, tip)
 
     def describe(self, tip: str) -> Delta:
-        """Return what a delta says of the state after it; raises as ``open_copy``."""
+        """Return the footer of a delta; raises as ``open_copy``."""
         return open_delta(self._storage, f"{self._folder}/{tip}")[1]
 
     def load(self, pairs: Iterable[tuple[Any, Any]], touched_ms: int) -> str | None:
-        """Make a snapshot of initial state; return the tip of the version 0 that it is.
+        """Write a snapshot of the initial state; return its tip as version 0.
 
-        Of equal keys the last one counts. What is held in memory does not depend on how many there
-        are. Returns None without pairs.
+        If keys are equal the last one counts. Memory use does not depend on the number of pairs.
+        Returns None without pairs.
 
         Raises:
             StateKeyError, StateError: a key has no lasting identity, a state cannot be pickled.
@@ -96,10 +96,10 @@ class Partition:
     def commit(
         self, database: Database, update: Update, time_ms: int, oldest_tip: str | None = None
     ) -> str | None:
-        """Make what a batch did durable; return the tip of the version that it leads to.
+        """Make the result of a batch durable; return the tip of the resulting version.
 
-        A batch that changed and returned nothing leaves nothing. When layers were merged, files
-        are deleted that no version from that of ``oldest_tip`` on needs.
+        A batch without changes and output writes nothing. If layers were merged, files are deleted
+        that no version from ``oldest_tip`` on needs.
 
         Raises:
             StorageError: it cannot be written.
@@ -117,22 +117,22 @@ class Partition:
         return tip
 
     def outputs(self, tip: str | None, time_ms: int) -> Iterator[Any]:
-        """Yield the records that the batch of that time returned; ``tip`` is its version's.
+        """Yield the output of the batch of that time; ``tip`` is that of its version.
 
         Raises:
             MissingStateError, DamagedStateError: the delta is missing or damaged.
         """
         name = None if tip is None else parse_name(tip)
         if name is None or name.time_ms != time_ms:
-            return iter(())  # the tip is an earlier batch's: this one left nothing
+            return iter(())  # the tip belongs to an earlier batch: this one wrote nothing
         file, _ = open_delta(self._storage, f"{self._folder}/{tip}")
         return read_outputs(file)
 
     def retire(self, oldest_tip: str) -> None:
-        """Delete the files that no version from that tip's on is made of.
+        """Delete the files that no version from that tip on uses.
 
         Raises:
-            StorageError: one cannot be deleted; the next call goes on.
+            StorageError: one cannot be deleted; the next call continues.
         """
         _, oldest = open_delta(self._storage, f"{self._folder}/{oldest_tip}")
         needed = {oldest_tip, *(layer.name for layer in oldest.layers)}
@@ -146,12 +146,12 @@ class Partition:
     def _create_delta(self, delta: Delta, update: Update) -> str:
         name = str(FileName(delta.until_ms, self._run, "delta"))
         content = encode_delta(delta, update.changes, update.outputs)
-        with suppress(AlreadyExistsError):  # by another attempt, which was quicker
+        with suppress(AlreadyExistsError):  # by another attempt, which was faster
             self._storage.create(f"{self._folder}/{name}", content)
         return name
 
     def _compacted(self, database: Database, time_ms: int) -> tuple[Layer, ...]:
-        """Return the layers of the version in the database, fewer of them when that is due."""
+        """Return the layers of the version in the database, merged if that is due."""
         origin = database.origin
         if origin.until_ms is not None and is_snapshot_due(origin.layers):
             name = FileName(time_ms, self._run, "snapshot")
@@ -167,13 +167,15 @@ class Partition:
         newest, rank = layers[-1], max(layer.rank for layer in layers)
         name = str(FileName(time_ms, self._run, "pack"))
         content = encode_pack(newest.until_ms, changes)
-        with suppress(AlreadyExistsError):  # an earlier attempt's, which holds the same
+        with suppress(AlreadyExistsError):  # written by an earlier attempt, with the same content
             self._storage.create(f"{self._folder}/{name}", content)
         return Layer(name, newest.until_ms, rank + 1, len(content))
 
     def _write_snapshot(self, database: Database, name: FileName, until_ms: int) -> Layer:
         with snapshot_content(database, until_ms) as content:
-            with suppress(AlreadyExistsError):  # an earlier attempt's, which holds the same
+            with suppress(
+                AlreadyExistsError
+            ):  # written by an earlier attempt, with the same content
                 self._storage.create(f"{self._folder}/{name}", content)
             return Layer(str(name), until_ms, SNAPSHOT, len(content))
 
@@ -181,7 +183,7 @@ class Partition:
 def _sorted_pieces(
     pairs: Iterable[tuple[Any, Any]], touched_ms: int
 ) -> Iterator[list[tuple[bytes, Entry]]]:
-    """Yield pairs as rows, by pieces in the order of their keys, which databases take quicker."""
+    """Yield pairs as rows, in pieces sorted by key, which databases insert faster."""
     rows = ((encode_key(key), Entry(pickle_state(key, value), touched_ms)) for key, value in pairs)
     while piece := dict(islice(rows, _LOADED_AT_A_TIME)):
         yield sorted(piece.items())

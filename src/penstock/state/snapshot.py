@@ -1,6 +1,6 @@
 """Snapshots: all state of a partition in one file, which begins as an SQLite database.
 
-Making one costs a copy of the database; reading one, too. No row is looked at.
+Writing and reading a snapshot each cost a copy of the database. No row is read.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _PIECE_BYTES = 8 << 20
 
 @contextmanager
 def snapshot_content(database: Database, until_ms: int) -> Iterator[mmap.mmap]:
-    """Yield the bytes of a snapshot of a database that nobody changes meanwhile.
+    """Yield the bytes of a snapshot of a database that does not change meanwhile.
 
-    They are mapped from a file on the database's disk, so they take no memory.
+    They are mapped from a file on the database's disk, so they use no memory.
 
     Raises:
         LocalCopyError: that disk is full or fails.
@@ -56,5 +56,5 @@ def _write(database: Database, until_ms: int, path: str) -> None:
             "a snapshot of state cannot be prepared on the local disk",
             operation="make snapshot",
             path=path,
-            hint="see that the disk of spark.local.dir has room and is sound",
+            hint="check that the disk of spark.local.dir has free space and works",
         ) from error

@@ -1,17 +1,17 @@
-"""The form of every file of the state store: sections of bytes, then a footer that guards them.
+"""The format of every file of the state store: sections of bytes, then a footer with checksums.
 
     section ... section | footer (JSON) | footer length | CRC-32 of footer and length | magic
                                            4 bytes LE      4 bytes LE                   8 bytes
 
 Invariants:
 
-1. The footer holds the format's version, the file's kind, and of each section where it is and its
-   CRC-32; sections follow each other from byte 0 without gaps. So each byte is under a checksum.
-2. Nothing of a section is given out, let alone unpickled, before its checksum was compared.
+1. The footer holds the format's version, the file's kind, and the location and CRC-32 of each
+   section; sections follow each other from byte 0 without gaps. So a checksum covers each byte.
+2. No byte of a section is returned, or unpickled, before its checksum was verified.
 3. A file begins with its content, so a snapshot begins as the SQLite database that it is.
 
-The footer stands last because a section may be large and is written before its checksum is known.
-The bytes are laid out in docs/state.md.
+The footer comes last because a section may be large and is written before its checksum is known.
+docs/state.md describes the format.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FORMAT = 1
 _MAGIC = b"PSTSTATE"
 _TRAILER = struct.Struct("<II8s")
 _TAIL_BYTES = 64 << 10
-"""What is read of a file at first: the whole of a small one."""
+"""The first read of a file; it covers a small file completely."""
 
 
 def encode_file(kind: str, facts: Mapping[str, Any], sections: Mapping[str, Any]) -> bytes:
@@ -43,7 +43,7 @@ def encode_file(kind: str, facts: Mapping[str, Any], sections: Mapping[str, Any]
 def encode_footer(
     kind: str, facts: Mapping[str, Any], sections: Mapping[str, tuple[int, int]]
 ) -> bytes:
-    """Return what ends a file whose sections have these lengths and CRC-32s, in this order."""
+    """Return the end of a file with sections of these lengths and CRC-32s, in this order."""
     spans, at = {}, 0
     for name, (length, crc) in sections.items():
         spans[name] = [at, length, crc]
@@ -58,8 +58,8 @@ def open_file(storage: Storage, path: str, kind: str) -> StateFile:
     """Read and verify a file's footer.
 
     Raises:
-        MissingStateError: the file is not there.
-        DamagedStateError: it is no sound file of this kind.
+        MissingStateError: the file does not exist.
+        DamagedStateError: it is not a valid file of this kind.
         StorageError: it cannot be read.
     """
     file = StateFile(storage, path)
@@ -76,12 +76,12 @@ class StateFile:
         self._path = path
         self._tail = self._read(-_TAIL_BYTES, None)
         self.facts = self._read_footer()
-        """What the footer says."""
+        """The content of the footer."""
         spans = self.facts["sections"]
         self._content_bytes: int = sum(length for _, length, _ in spans.values())
 
     def size(self, name: str) -> int:
-        """Return how many bytes a section has."""
+        """Return the number of bytes of a section."""
         length: int = self.facts["sections"][name][1]
         return length
 
@@ -90,7 +90,7 @@ class StateFile:
         return b"".join(self.pieces(name, None))
 
     def pieces(self, name: str, piece_bytes: int | None) -> Iterator[bytes]:
-        """Yield a section in pieces of that size; the last one comes when all of it is verified."""
+        """Yield a section in pieces of that size; the last piece only after all are verified."""
         start, length, wanted_crc = self.facts["sections"][name]
         step = piece_bytes or max(length, 1)
         crc = 0

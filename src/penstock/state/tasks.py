@@ -1,4 +1,4 @@
-"""What Spark's tasks do with state. Classes, so that they pickle by name; they know no Spark.
+"""The functions of Spark's tasks on state. Classes, so that they pickle by name; without Spark.
 
 Each is called with its partition's number and records, as ``RDD.mapPartitionsWithIndex`` does.
 """
@@ -23,7 +23,7 @@ _Pairs = Iterable[tuple[Any, Any]]
 
 @dataclass(frozen=True)
 class StatePlace:
-    """Where an operator's state is, and for which run of the driver."""
+    """The location of an operator's state, and the run of the driver."""
 
     storage: Storage
     operator: str
@@ -34,28 +34,28 @@ class StatePlace:
         return Partition(self.storage, self.operator, number, self.run)
 
     def tip(self, number: int, time_ms: int) -> str | None:
-        """Return what the version of that time is in a partition; raises as ``read_version``."""
+        """Return a partition's entry in the version of that time; raises as ``read_version``."""
         return read_version(self.storage, self.operator, time_ms).tips[number]
 
 
 @dataclass(frozen=True)
 class LoadTask:
-    """Makes version 0 of the pairs of an initial state."""
+    """Writes version 0 from the pairs of an initial state."""
 
     place: StatePlace
     touched_ms: int
 
     def __call__(self, number: int, pairs: _Pairs) -> Iterator[PartitionVersion]:
-        """Yield what version 0 is in this partition."""
+        """Yield this partition's entry of version 0."""
         tip = self.place.partition(number).load(pairs, self.touched_ms)
         yield PartitionVersion(tip, None if tip is None else self.touched_ms)
 
 
 @dataclass(frozen=True)
 class UpdateTask:
-    """Takes a partition from the version before a batch to that of the batch.
+    """Updates a partition from the version before a batch to that of the batch.
 
-    ``oldest_tips`` are those of the oldest version that is still needed.
+    ``oldest_tips`` are the tips of the oldest version that is still needed.
     """
 
     place: StatePlace
@@ -66,7 +66,7 @@ class UpdateTask:
     oldest_tips: tuple[str | None, ...]
 
     def __call__(self, number: int, records: _Pairs) -> Iterator[PartitionVersion]:
-        """Yield what the batch's version is in this partition."""
+        """Yield this partition's entry of the batch's version."""
         partition = self.place.partition(number)
         with partition.open(self.tips[number]) as database:
             if self.timeout_ms is not None:
@@ -84,7 +84,7 @@ class UpdateTask:
 
 @dataclass(frozen=True)
 class OutputsTask:
-    """Gives the records that the function returned in a batch."""
+    """Yields the records that the function returned in a batch."""
 
     place: StatePlace
     time_ms: int
@@ -97,7 +97,7 @@ class OutputsTask:
 
 @dataclass(frozen=True)
 class SnapshotTask:
-    """Gives all keys and their state after a batch."""
+    """Yields all keys and their state after a batch."""
 
     place: StatePlace
     time_ms: int

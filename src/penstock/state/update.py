@@ -1,7 +1,7 @@
-"""One batch of one partition: the user's function over its records, then over what times out.
+"""One batch of one partition: the user's function on its records, then on keys that time out.
 
-Nothing is written in here: the state of before is read from a database, and what changes is kept
-beside it until the whole batch is known.
+Nothing is written here: the previous state is read from a database, and changes are kept in memory
+until the whole batch is done.
 
 Source: ``org.apache.spark.streaming.rdd.MapWithStateRDDRecord``.
 """
@@ -22,23 +22,23 @@ from penstock.state.keys import decode_key, encode_key
 __all__ = ["StateFunction", "Update", "pickle_state", "update_partition"]
 
 StateFunction = Callable[[Any, Any, "State[Any]"], Any]
-"""``f(key, value or None, state)``; what it returns is a record, None is none."""
+"""``f(key, value or None, state)``; its result is a record, unless it is None."""
 
 
 @dataclass
 class Update:
-    """What a batch changes in a partition, and the records that it gives."""
+    """The changes of a batch to a partition, and its output records."""
 
     keys: int
-    """How many keys have state."""
+    """The number of keys with state."""
     oldest_ms: int | None = None
-    """A time before which no key was touched; known only where there are timeouts."""
+    """A time before which no key was touched; known only with timeouts."""
     changes: dict[bytes, Entry | None] = field(default_factory=dict)
     outputs: Outputs = field(default_factory=Outputs)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the batch left nothing."""
+        """Whether the batch has neither changes nor output."""
         return not self.changes and not self.outputs.count
 
 
@@ -72,11 +72,11 @@ def pickle_state(key: Any, value: Any) -> bytes:
     """Return a state's pickle.
 
     Raises:
-        StateError: it has none.
+        StateError: it cannot be pickled.
     """
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # whatever a user's __reduce__ raises
+    except Exception as error:  # anything that a user's __reduce__ raises
         raise StateError(
             f"the state of key {key!r:.200} cannot be pickled",
             operation="mapWithState",
@@ -131,7 +131,7 @@ def _give(record: Any, update: Update) -> None:
 
 
 def _oldest_ms(update: Update, database: Database, time_ms: int) -> int:
-    """Return a time before which no key was touched: exact when the batch touched none."""
+    """Return a time before which no key was touched: exact if the batch touched none."""
     times = (entry.touched_ms for entry in update.changes.values() if entry is not None)
     in_database = database.oldest_ms()
     return min((*times, time_ms if in_database is None else in_database))

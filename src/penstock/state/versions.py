@@ -1,18 +1,18 @@
-"""The versions of an operator's state: what the driver commits when all partitions are done.
+"""The versions of an operator's state, which the driver commits when all partitions are done.
 
 Invariants:
 
-1. Version N is there if and only if batch N of the operator is done: it names the newest delta of
-   every partition. It is created exclusively and never changes, so of two drivers one fails, and
-   a batch that runs again finds what it did and does nothing again.
+1. Version N exists if and only if batch N of the operator is done: it names the newest delta of
+   every partition. It is created exclusively and never changes, so one of two drivers fails, and a
+   batch that runs again finds its result and repeats nothing.
 2. Versions are published in the order of their batches.
 3. ``retire`` deletes the oldest first and always keeps the newest.
-4. A version is published after the driver has seen each file that it names, which executors wrote:
-   on a path that is not shared it would never see them.
+4. A version is published only after the driver has seen each file that it names. Executors write
+   these files: on a path that is not shared the driver would never see them.
 
 A version's time is that of its batch. An operator over windows has a version for each of its
-slides, which are not all batches; what came before a version is the next older one, whatever time
-that has. The time 0 is the initial state's.
+slides, which are not all batches; the predecessor of a version is the next older one, whatever its
+time. Time 0 is the initial state.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["PartitionVersion", "Version", "VersionLog", "read_version", "version
 
 @dataclass(frozen=True)
 class PartitionVersion:
-    """What a version is in one partition.
+    """The entry of a version for one partition.
 
     ``tip`` is the name of the newest delta, None while the partition is empty. ``oldest_ms`` is a
-    time before which no key was touched, None when that is not known.
+    time before which no key was touched, None if unknown.
     """
 
     tip: str | None = None
@@ -58,7 +58,7 @@ class Version:
         return tuple(partition.tip for partition in self.partitions)
 
     def may_be_untouched_since(self, time_ms: int) -> bool:
-        """Whether there may be keys that were last touched before that time."""
+        """Whether keys may exist that were last touched before that time."""
         held = (part.oldest_ms for part in self.partitions if part.tip is not None)
         return any(oldest_ms is None or oldest_ms < time_ms for oldest_ms in held)
 
@@ -85,8 +85,8 @@ class VersionLog:
     Args:
         storage: holds the state of all operators.
         operator: the operator's name.
-        check_files: whether to see that there is each file that a version names; without need where
-            this machine wrote them all.
+        check_files: whether to check that each file that a version names exists; not needed if this
+            machine wrote all of them.
 
     Raises:
         StorageError: they cannot be listed.
@@ -106,11 +106,11 @@ class VersionLog:
         return tuple(self._times)
 
     def publish(self, version: Version) -> None:
-        """Make a version durable. May be repeated.
+        """Make a version durable. The call may be repeated.
 
         Raises:
-            ConcurrentDriverError: another driver published another one.
-            UnsharedPathError: this process does not see files that it names.
+            ConcurrentDriverError: another driver published a different one.
+            UnsharedPathError: this process does not see files that the version names.
             StorageError: it cannot be written.
         """
         if self._check_files:
@@ -132,23 +132,23 @@ class VersionLog:
             self._times.append(version.time_ms)
 
     def retire(self, needed_ms: int) -> None:
-        """Delete the versions before the newest one that is not later than ``needed_ms``.
+        """Delete the versions before the newest one that is at or before ``needed_ms``.
 
         Raises:
-            StorageError: one cannot be deleted; the next call goes on.
+            StorageError: one cannot be deleted; the next call continues.
         """
         while len(self._times) > 1 and self._times[1] <= needed_ms:
             self._storage.delete(version_path(self._operator, self._times[0]))
             del self._times[0]
 
     def _see_files(self, version: Version) -> None:
-        """Check, by one listing, that the files are there which the version before did not name."""
+        """Check with one listing that the files exist that the previous version did not name."""
         tips = enumerate(version.tips)
         named = frozenset(
             f"{partition_folder(self._operator, number)}/{tip}" for number, tip in tips if tip
         )
         if new := named - self._seen:
-            # What a mounted file system lists may be older than what it finds by name.
+            # A listing of a mounted file system may be older than a lookup by name.
             unlisted = sorted(new.difference(self._storage.find(self._operator)))
             missing = [path for path in unlisted if not self._storage.exists(path)]
             if missing:
@@ -167,6 +167,6 @@ class VersionLog:
         )
 
     def newest_before(self, time_ms: int) -> int | None:
-        """Return the time of the newest version before that time, None when there is none."""
+        """Return the time of the newest version before that time, None without one."""
         at = bisect_left(self._times, time_ms)
         return self._times[at - 1] if at else None

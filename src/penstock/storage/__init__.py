@@ -1,4 +1,4 @@
-"""Small immutable files, created atomically and durably: the ground that everything stands on."""
+"""Small immutable files, created atomically and durably: the base of everything durable."""
 
 from penstock.storage.base import Entry, FileInfo, Storage
 from penstock.storage.opening import attach_storage, open_existing, open_storage

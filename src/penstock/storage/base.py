@@ -1,21 +1,22 @@
 """The storage contract: small immutable files, atomically created.
 
 Everything durable in penstock (journal blocks, offsets, commits, control files) goes through these
-five operations, so whatever holds here holds everywhere. Paths are relative to the storage's root,
+five operations, so these guarantees apply everywhere. Paths are relative to the storage's root,
 with "/" between parts, and never contain "." or ".." parts.
 
-Invariants that every backend keeps (tests/storage/test_conformance.py runs over each):
+Invariants of every backend (tests/storage/test_conformance.py runs on each):
 
-1. ``create`` is atomic: a reader sees nothing or the whole file, also after a crash at any step.
+1. ``create`` is atomic: a reader sees either no file or the whole file, also after a crash at any
+   step.
 2. ``create`` is durable: when it returns, the file and its name survive a power cut.
-3. ``create`` without ``overwrite`` is exclusive: of several callers on one name, in any processes,
-   exactly one succeeds and the others get AlreadyExistsError. The name is the lock.
-4. What ``list`` returned survives a power cut: a name that was only just linked is made durable
-   before the caller can build on it.
-5. A failed fsync is never retried on the same file. ``create`` raises; whether the name exists
-   afterwards is unknown to the caller, who must list to learn it.
+3. ``create`` without ``overwrite`` is exclusive: if several callers, in any processes, create one
+   name, exactly one succeeds and the others get AlreadyExistsError. The name is the lock.
+4. Names that ``list`` returned survive a power cut: a newly linked name is made durable before the
+   caller can depend on it.
+5. A failed fsync is never retried on the same file. ``create`` raises; the caller does not know
+   whether the name exists afterwards, and must list to find out.
 
-Not promised: directories as such (a folder exists when a file is in it), modification times,
+Not guaranteed: empty directories (a folder exists if it contains a file), modification times,
 appending, renaming.
 """
 
@@ -58,21 +59,21 @@ class Storage(ABC):
     def create(self, path: str, data: Any, *, overwrite: bool = False) -> None:
         """Write ``data`` (bytes or any buffer) as the file ``path``, atomically and durably.
 
-        Parent folders come into being as needed. Raises AlreadyExistsError when the name is taken
-        and ``overwrite`` is False, StorageFullError when there is no room or the file system is
+        Parent folders are created as needed. Raises AlreadyExistsError if the name is taken and
+        ``overwrite`` is False, StorageFullError if no space is left or the file system is
         read-only, StorageError otherwise.
         """
 
     @abstractmethod
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return bytes ``[start, end)`` of a file; negatives count from its end, as in slices.
+        """Return bytes ``[start, end)`` of a file; negative values count from the end.
 
-        Raises NotFoundError when there is no such file.
+        Raises NotFoundError if the file does not exist.
         """
 
     @abstractmethod
     def list(self, folder: str = "") -> Sequence[Entry]:
-        """Return a folder's direct children, sorted by name; none when there is no such folder.
+        """Return a folder's direct children, sorted by name; none without the folder.
 
         Temporary files of unfinished creates are left out.
         """
@@ -80,8 +81,8 @@ class Storage(ABC):
     def find(self, folder: str = "") -> Sequence[str]:
         """Return the paths of all files in a folder and below it, sorted; none without the folder.
 
-        Other than what ``list`` returns, a name may not survive a power cut yet. One listing where
-        the store has such a one, else one for each folder.
+        Unlike with ``list``, a returned name may not survive a power cut yet. Costs one listing if
+        the store has a recursive one, otherwise one listing for each folder.
         """
         prefix = f"{folder}/" if folder else ""
         found: list[str] = []
@@ -106,51 +107,51 @@ class Storage(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove a file; one that is not there is no error (so a delete can be repeated).
+        """Remove a file; a missing file is no error (so a delete can be repeated).
 
         Durable: when it returns, the file does not come back, so deletes keep their order.
         """
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Remove files as ``delete`` does, at the cost of one request where the store can.
+        """Remove files as ``delete`` does, in one request if the store supports it.
 
-        After an error any of them may be left: the call can be repeated.
+        After an error some files may be left: the call can be repeated.
         """
         for path in paths:
             self.delete(path)
 
     @abstractmethod
     def exists(self, path: str) -> bool:
-        """Whether the file is there."""
+        """Whether the file exists."""
 
     def sweep(self, folder: str = "") -> None:  # noqa: B027 - not every backend has such files
         """Remove temporary files that killed processes left in a folder; not below it.
 
-        Creates that are under way there, in any process, are not harmed. What cannot be removed
-        stays for the next sweep.
+        Creates that are in progress there, in any process, are not affected. Files that cannot be
+        removed stay for the next sweep.
         """
 
     def without_sync(self) -> Storage:
-        """Return this storage without the promises to survive a power cut (2, 4 and 5).
+        """Return this storage without the guarantees for power cuts (2, 4 and 5).
 
-        Creates stay atomic and exclusive, for as long as the machine runs. Where files are durable
-        as soon as they are there, it is this storage.
+        Creates stay atomic and exclusive for as long as the machine runs. If the files of a store
+        are always durable, this returns the storage itself.
         """
         return self
 
     def private(self) -> Storage:
-        """Return this storage for files that are unpickled, so run as code.
+        """Return this storage for files that are unpickled, which runs code.
 
-        Files and folders that it creates are this user's alone, whatever the umask, and ``read``
-        raises ConfigError for a file that another user could have written or put there (see
-        penstock.storage.trust). On object stores it is this storage: their own access control says
-        who may write.
+        Only this user can access the files and folders that it creates, regardless of the umask,
+        and ``read`` raises ConfigError for a file that another user could have written or created
+        (see penstock.storage.trust). On object stores this returns the storage itself: their access
+        control decides who may write.
         """
         return self
 
     @abstractmethod
     def uri(self, path: str) -> str:
-        """Return the full URI of a file as Spark takes it: Hadoop's scheme, no percent-encoding."""
+        """Return the full URI of a file in Spark's form: Hadoop's scheme, no percent-encoding."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"

@@ -1,4 +1,4 @@
-"""What every backend checks of its arguments, and how it names what went wrong."""
+"""Checks of arguments and translation of errors, for all backends."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _FULL = {
     errno.EDQUOT: ("the quota is reached", "raise the quota or free space, then start again"),
     errno.EROFS: (
         "the file system is read-only",
-        "mount it for writing; if it turned read-only by itself, look at the system log (dmesg)",
+        "mount it for writing; if the kernel made it read-only, see the system log (dmesg)",
     ),
 }
 _REFUSED = (errno.EACCES, errno.EPERM)
 _READING = ("read", "list", "look for")
 _HINTS = {
-    errno.EIO: "look at the system log (dmesg): the disk or its connection fails",
+    errno.EIO: "see the system log (dmesg): the disk or its connection fails",
 }
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
-# Spark and Hadoop take these for wildcards wherever a path is given, so such a root could be
-# written but not scanned.
+# Spark and Hadoop treat these as wildcards in any path, so such a root could be written but not
+# scanned.
 _WILDCARDS = frozenset("*?[]{}\\")
 
 
@@ -58,7 +58,7 @@ def check_new_path(path: str) -> str:
 
 
 def as_buffer(data: Any, path: str) -> memoryview:
-    """Return ``data`` as flat bytes, not copied; ConfigError when it is no contiguous buffer."""
+    """Return ``data`` as flat bytes, uncopied; ConfigError if it is no contiguous buffer."""
     try:
         return memoryview(data).cast("B")
     except TypeError as error:
@@ -77,10 +77,10 @@ def slice_bounds(start: int, end: int | None, size: int) -> tuple[int, int]:
 
 
 def storage_error(error: Exception, *, operation: str, path: str, url: str) -> StorageError:
-    """Return the error of our tree that says what ``error`` means for ``operation`` on ``path``.
+    """Translate ``error`` of ``operation`` on ``path`` to an error of penstock's tree.
 
-    FileExistsError is not looked at: only the step that gives a file its name can tell a taken
-    name from some other thing in the way.
+    FileExistsError is not translated: only the step that names a file can distinguish a taken name
+    from another obstacle.
     """
     number = error.errno if isinstance(error, OSError) else None
     facts: dict[str, Any] = {"operation": operation, "path": path or None, "ids": {"storage": url}}
@@ -88,12 +88,12 @@ def storage_error(error: Exception, *, operation: str, path: str, url: str) -> S
         what, hint = _FULL[number]
         return StorageFullError(f"cannot {operation}: {what}", hint=hint, **facts)
     if operation == "read" and isinstance(error, _MISSING):
-        return NotFoundError("there is no such file", hint="list the folder", **facts)
+        return NotFoundError("the file does not exist", hint="list the folder", **facts)
     advice = _permission_hint(operation) if number in _REFUSED else _HINTS.get(number or 0)
     return StorageError(f"cannot {operation} {path or url}", hint=advice, **facts)
 
 
 def _permission_hint(operation: str) -> str:
-    """Name no more than the operation needs: state that others can write is refused at a start."""
+    """Name only the needed permissions: a start refuses state that others can write to."""
     needed = "read" if operation in _READING else "read and write"
     return f"give this user {needed} permission there"

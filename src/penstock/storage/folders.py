@@ -1,12 +1,12 @@
 """Folders that survive a power cut.
 
-A file is only as durable as every name on the way to it. So before a file is published in a folder,
-each folder above it must have been fsynced after the name below it was made. It does not matter who
-made that name: another process may have made the folder and not yet fsynced its parent, so a folder
-that is merely there is not known to be durable.
+A file is only as durable as every name in its path. So before a file is published in a folder, each
+folder above it must have been fsynced after the name below it was created. Another process may have
+created the folder without having fsynced its parent yet, so an existing folder is not necessarily
+durable.
 
-What is known is remembered, because nothing makes a folder less durable but its removal, and a
-removed folder shows itself as ENOENT at the next create, upon which the caller calls ``forget``.
+Durable folders are remembered, because only its removal makes a folder less durable. After a
+removal the next create fails with ENOENT, and the caller then calls ``forget``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def sync_folder(syscalls: Syscalls, folder: str) -> None:
 
 
 class DurableFolders:
-    """Makes folders at and under ``root`` (absolute), durably. Thread-safe: it only adds facts."""
+    """Creates folders at and under ``root`` (absolute), durably. Thread-safe."""
 
     def __init__(self, root: str, syscalls: Syscalls) -> None:
         self._root = root
@@ -37,22 +37,22 @@ class DurableFolders:
         self._known: set[str] = set()
 
     def ensure(self, folder: str) -> None:
-        """Make ``folder`` exist and durable, with all folders from the root down to it."""
+        """Create ``folder`` and all folders from the root down to it, durably."""
         for ancestor in self._unknown(folder):
             self._make(ancestor)
             self._known.add(ancestor)
 
     def forget(self) -> None:
-        """Take nothing for known any more: a folder was found to be removed."""
+        """Forget all durable folders: a folder was found to be removed."""
         self._known = set()
 
     def _unknown(self, folder: str) -> Iterator[str]:
-        """Yield what is not known to be durable on the way to ``folder``, outermost first."""
+        """Yield the folders on the path that are not known to be durable, outermost first."""
         if folder in self._known:
             return
         is_above_root = len(folder) < len(self._root)
         if is_above_root and self._exists(folder):
-            return  # not ours: only what is missing above the root is made
+            return  # only missing folders above the root are created
         parent = os.path.dirname(folder)
         if parent != folder:
             yield from self._unknown(parent)
@@ -67,7 +67,7 @@ class DurableFolders:
         try:
             sync_folder(self._syscalls, os.path.dirname(folder))
         except PermissionError:
-            # A root may stand in a folder that its user cannot read; then it was made long before.
+            # A root may be in a folder that its user cannot read; then it was created long before.
             if made or folder != self._root:
                 raise
 

@@ -1,24 +1,24 @@
 """Storage on a local (or mounted) file system.
 
-How ``create`` keeps the contract, step by step; a crash after any step leaves nothing or the whole
-file, and an error at any step is raised before anything can be built on the file:
+``create`` implements the contract in these steps. A crash after any step leaves either nothing or
+the whole file, and an error at any step is raised before any caller can depend on the file:
 
-1. The folder and all above it are made durable (penstock.storage.folders).
+1. The folder and all folders above it are made durable (penstock.storage.folders).
 2. A temporary file beside the target is written in full, fsynced and closed. A failed fsync has
-   thrown its data away (Linux marks the pages clean), so it is never tried again: the temporary
-   file is removed and the error raised.
-3. ``link`` gives it the target's name and refuses to replace one: this is the exclusive step, in
-   one atomic call of the file system. (``overwrite`` renames over the target instead.)
+   discarded its data (Linux marks the pages clean), so it is never retried: the temporary file is
+   removed and the error is raised.
+3. ``link`` gives it the target's name and refuses to replace an existing one: this is the exclusive
+   step, one atomic call of the file system. (``overwrite`` renames over the target instead.)
 4. The temporary name is removed, and the folder fsynced: only now does the name survive a crash.
 
-A reader may see a name between 3 and 4. ``list`` therefore fsyncs the folder after its scan: what
-it returns is durable even if the creator dies in between. ``delete`` fsyncs too, so deletes reach
-the disk in the order they were made.
+A reader may see a name between 3 and 4. ``list`` therefore fsyncs the folder after its scan: the
+names it returns are durable even if the creator dies in between. ``delete`` also fsyncs, so deletes
+reach the disk in order.
 
-What a killed process may leave is a hidden temporary file, which ``list`` leaves out, nothing reads
-and ``sweep`` removes. A sweep cannot tell it from the one of a create that is under way, and needs
-not: until step 3 nothing happened, so a create whose temporary file is gone there starts again. No
-clock and no lock decides.
+A killed process may leave a hidden temporary file. ``list`` omits it, nothing reads it, and
+``sweep`` removes it. A sweep cannot distinguish it from the temporary file of a create in progress,
+and does not have to: before step 3 the create has had no effect, so if its temporary file is gone,
+it starts again. No clock and no lock is needed.
 
 Prior art: litestream's ``file.ReplicaClient``, Hadoop's ``CheckpointFileManager``.
 """
@@ -56,19 +56,19 @@ _SWEPT_ATTEMPTS = 10
 
 
 class _SweptError(FileNotFoundError):
-    """A sweep removed the temporary file before it had its name."""
+    """A sweep removed the temporary file before it got its name."""
 
 
 class LocalStorage(Storage):
     """Small immutable files under a folder.
 
-    The folder is made if need be and tried out. Raises ConfigError when it cannot be made or
-    written, or when its file system has no hard links or cannot fsync a folder.
+    The folder is created if needed, and tested. Raises ConfigError if it cannot be created or
+    written to, or if its file system has no hard links or cannot fsync a folder.
 
     Args:
         root: the folder.
         private: see ``Storage.private``.
-        syscalls: stands between this and the system, in tests.
+        syscalls: the system calls; tests replace them.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LocalStorage(Storage):
 
     @classmethod
     def attach(cls, root: str, *, sync: bool = True, private: bool = False) -> LocalStorage:
-        """Open a folder that another instance has tried out, without touching it."""
+        """Open a folder that another instance has tested, without accessing it."""
         storage = cls.__new__(cls)
         storage._bind(root, sync=sync, private=private)
         return storage
@@ -97,7 +97,7 @@ class LocalStorage(Storage):
         return self.attach(self._root, sync=self._sync, private=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The constructor's trial is not repeated: copies go to many tasks, some of which only read.
+        # The constructor's test is not repeated: many tasks get copies, and some of them only read.
         attach = partial(type(self).attach, sync=self._sync, private=self._private)
         return (attach, (self._root,))
 
@@ -111,7 +111,7 @@ class LocalStorage(Storage):
         self._syscalls = syscalls or Syscalls(sync=sync, **modes)
         self._folders = DurableFolders(root, self._syscalls)
         self._trusted: set[str] = set()
-        """Folders that no other user can write; of a private storage."""
+        """Folders that no other user can write to; of a private storage."""
         self.url = f"file://{root}"
 
     def create(self, path: str, data: Any, *, overwrite: bool = False) -> None:
@@ -179,8 +179,8 @@ class LocalStorage(Storage):
 
     def delete_all(self, paths: Sequence[str]) -> None:
         """See Storage.delete_all; each folder is synced once."""
-        # Folders are synced also when a file is gone: whoever removed it may have been killed
-        # before its own sync.
+        # Folders are synced also if a file is gone: the process that removed it may have been
+        # killed before its own sync.
         folders = {}
         for path in paths:
             target = self._locate(path)
@@ -201,7 +201,7 @@ class LocalStorage(Storage):
                 return
             for entry in entries:
                 if is_temporary(entry.name):
-                    with suppress(OSError):  # another user's, say: it does no harm
+                    with suppress(OSError):  # for example another user's: it does no harm
                         self._syscalls.unlink(entry.path)
 
     def exists(self, path: str) -> bool:
@@ -229,7 +229,7 @@ class LocalStorage(Storage):
                         yield entry
 
     def _check_trusted(self, path: str, status: os.stat_result) -> None:
-        """Refuse an open file that another user could have written or put there."""
+        """Refuse an open file that another user could have written or created."""
         folder = os.path.dirname(path)
         if folder not in self._trusted:
             check_trusted_path(folder)
@@ -247,7 +247,7 @@ class LocalStorage(Storage):
             raise storage_error(error, operation=operation, path=path, url=self.url) from error
 
     def _create(self, target: str, content: memoryview, overwrite: bool) -> None:
-        """Do steps 1 to 4 but for the last fsync; raise _SweptError when a sweep took the file."""
+        """Do steps 1 to 4 without the last fsync; raise _SweptError if a sweep removed the file."""
         temporary, fd = self._open_temporary(target)
         try:
             self._write_durably(fd, content)
@@ -266,7 +266,7 @@ class LocalStorage(Storage):
         try:
             return temporary, self._syscalls.open(temporary, flags)
         except FileNotFoundError:
-            # The folder was known, and was removed since.
+            # The folder was known, and has been removed since.
             self._folders.forget()
             self._folders.ensure(folder)
             return temporary, self._syscalls.open(temporary, flags)
@@ -279,7 +279,7 @@ class LocalStorage(Storage):
                 written += self._syscalls.write(fd, content[written:])
             self._syscalls.fsync(fd)
         except BaseException:
-            with suppress(OSError):  # the first error is the one that tells
+            with suppress(OSError):  # the first error is the informative one
                 self._syscalls.close(fd)
             raise
         self._syscalls.close(fd)
@@ -325,7 +325,7 @@ class LocalStorage(Storage):
                     yield Entry(entry.name, size=entry.stat().st_size)
 
     def _try_out(self) -> None:
-        """Do once what create does, so that a folder that cannot do it is refused now."""
+        """Create and delete a file once, so that an unusable folder is refused now."""
         temporary, second = (os.path.join(self._root, temporary_name("trial")) for _ in range(2))
         try:
             self._folders.ensure(self._root)
@@ -333,8 +333,8 @@ class LocalStorage(Storage):
                 self._syscalls.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             )
         except OSError as error:
-            what = "is a file" if os.path.isfile(self._root) else "cannot be made or written"
-            raise self._refusal(what, "choose a folder that this user can write") from error
+            what = "is a file" if os.path.isfile(self._root) else "cannot be created or written to"
+            raise self._refusal(what, "choose a folder that this user can write to") from error
         try:
             self._syscalls.link(temporary, second)
             sync_folder(self._syscalls, self._root)

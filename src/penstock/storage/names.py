@@ -1,4 +1,4 @@
-"""Names of files that are not there yet: what a create writes before it gives the real name."""
+"""Names of temporary files, which a create writes before it sets the real name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 def temporary_name(name: str) -> str:
-    """Return a fresh hidden name for a file that is to become ``name``."""
+    """Return a new hidden name for a file that will become ``name``."""
     return f".{name}.{secrets.token_hex(8)}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether ``name`` is one that temporary_name gives; no file may be created under it."""
+    """Whether ``name`` has the form of temporary_name; no file may be created under such a name."""
     return name.startswith(".") and _TEMPORARY.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""From a URL or path to the storage behind it."""
+"""Opens the storage of a URL or path."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["attach_storage", "open_existing", "open_storage"]
 def open_storage(url: str | os.PathLike[str], *, private: bool = False) -> Storage:
     """Open the storage under a path, a ``file:`` URL, or any fsspec URL with exclusive create.
 
-    URLs are taken as Spark takes them: ``%`` stands for itself. Drivers of object stores take
-    credentials and endpoints from their environment, so that no URL holds a secret. Opened as
-    ``private``, a folder that is made is this user's alone, too; see ``Storage.private``.
+    URLs are interpreted as in Spark: ``%`` is an ordinary character. Drivers of object stores take
+    credentials and endpoints from their environment, so that no URL contains a secret. With
+    ``private``, only this user can access a folder that is created; see ``Storage.private``.
 
-    Raises ConfigError at once when the URL is not understood, its driver is not installed, the
-    place cannot be written, or the store cannot create a file exclusively.
+    Raises ConfigError at once if the URL cannot be parsed, its driver is not installed, the
+    location cannot be written to, or the store cannot create a file exclusively.
     """
     root = local_root(url)
     if root is not None:
         return LocalStorage(root, private=private)
-    # Imported here because fsspec takes longer to load than a whole local program of ours.
+    # Imported here because fsspec takes longer to load than a whole local penstock program.
     from penstock.storage.remote import FsspecStorage
 
     return FsspecStorage(_remote_url(url))
@@ -34,9 +34,9 @@ def open_storage(url: str | os.PathLike[str], *, private: bool = False) -> Stora
 def attach_storage(url: str | os.PathLike[str]) -> Storage:
     """Open a storage as ``open_storage`` does, but write nothing and send no request.
 
-    For what only reads: it needs no permission to write, and leaves nothing behind.
+    For readers: it needs no permission to write, and creates nothing.
 
-    Raises ConfigError when the URL is not understood or its driver is not installed.
+    Raises ConfigError if the URL cannot be parsed or its driver is not installed.
     """
     root = local_root(url)
     if root is not None:

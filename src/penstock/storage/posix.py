@@ -1,4 +1,4 @@
-"""What files on this machine need of a POSIX system; importing it elsewhere raises ImportError."""
+"""POSIX calls for files on this machine; importing this module elsewhere raises ImportError."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _NOT_SUPPORTED = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)
 def sync(fd: int) -> None:
     """Make an open file's content, or a folder's names, survive a power cut.
 
-    On macOS fsync leaves them in the drive's cache; F_FULLFSYNC empties that, too. A file system
-    that does not know it (a network mount) gets fsync.
+    On macOS fsync leaves them in the drive's cache; F_FULLFSYNC also flushes the cache. A file
+    system without F_FULLFSYNC (a network mount) gets fsync.
     """
     full = getattr(fcntl, "F_FULLFSYNC", None)
     if full is None:
@@ -33,20 +33,20 @@ def sync(fd: int) -> None:
         fcntl.fcntl(fd, full)
     except OSError as error:
         if error.errno not in _NOT_SUPPORTED:
-            raise  # what failed to reach the disk is not asked for again: see Storage, invariant 5
+            raise  # a failed sync is not retried: see Storage, invariant 5
         os.fsync(fd)
 
 
 def open_no_link(path: str, flags: int, mode: int) -> int:
-    """Open a file that this process writes in place; OSError (ELOOP) where a symbolic link stands.
+    """Open a file that this process writes in place; OSError (ELOOP) if it is a symbolic link.
 
-    A link would have the content of the file that it points to overwritten.
+    With a link, the content of the link's target would be overwritten.
     """
     return os.open(path, flags | os.O_NOFOLLOW, mode)
 
 
 def try_lock(fd: int) -> None:
-    """Take the exclusive lock of an open file; BlockingIOError when another holds it."""
+    """Take the exclusive lock of an open file; BlockingIOError if another process holds it."""
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

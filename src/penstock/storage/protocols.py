@@ -1,14 +1,15 @@
-"""Which fsspec protocols can create a file exclusively, and by what.
+"""The fsspec protocols that can create a file exclusively, and how.
 
-Fencing rests on exclusive create (penstock.storage.base, invariant 3), and fsspec's interface does
-not promise it: the default ``pipe_file(mode="create")`` looks and then writes, so two callers can
-both succeed. A protocol is used only when its driver hands ``mode="create"`` to the store as one
-atomic condition, which was read in the drivers' sources and is tried out at every opening (an
-S3-compatible server may accept the condition and ignore it).
+Fencing depends on exclusive create (penstock.storage.base, invariant 3), and fsspec's interface
+does not guarantee it: the default ``pipe_file(mode="create")`` first checks and then writes, so two
+callers can both succeed. A protocol is used only if its driver passes ``mode="create"`` to the
+store as one atomic condition. This was verified in the drivers' sources and is tested at every
+opening (an S3-compatible server may accept the condition and ignore it).
 
-A conditional write whose answer is lost may have taken effect; the driver repeats it and then finds
-its own file. That is reported as AlreadyExistsError too: to lose by mistake is safe, as nothing was
-acknowledged, while comparing contents to find out would let two writers of equal files both win.
+If the answer to a conditional write is lost, the write may have taken effect; the driver repeats it
+and then finds its own file. This is also reported as AlreadyExistsError. A false refusal is safe,
+because nothing was acknowledged; a comparison of the contents would let two writers of equal files
+both succeed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Protocol:
     """A protocol that can be used."""
 
     exclusive_by: str
-    """What makes its create exclusive."""
+    """The condition that makes its create exclusive."""
 
     spark_scheme: str
     """The scheme under which Spark reads the same files."""
@@ -60,7 +61,7 @@ EXCLUSIVE = {
     "gcs": _GCS,
     "gs": _GCS,
     "memory": Protocol(
-        exclusive_by="a lock in this process, which is all that can see these files",
+        exclusive_by="a lock in this process, which alone can access these files",
         spark_scheme="memory",
     ),
     "s3": _S3,
@@ -79,4 +80,4 @@ REFUSED = {
     "ssh": _SHOWS_UNFINISHED,
     "webhdfs": "its driver (fsspec) ignores WebHDFS's answer that a rename found the name taken",
 }
-"""Why other protocols that one might expect cannot be used."""
+"""Why other common protocols cannot be used."""

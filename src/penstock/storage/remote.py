@@ -1,9 +1,9 @@
-"""Storage on anything that fsspec reaches and that can create a file exclusively.
+"""Storage on any fsspec file system that can create a file exclusively.
 
 Object stores make a file visible in one step when its upload ends, and acknowledge it when it is
-durable, so invariants 1, 2 and 4 hold as they are; invariant 3 is what penstock.storage.protocols
-is about. Listings are strongly consistent on every protocol in use, provided that fsspec does not
-answer from its own cache, which is therefore off.
+durable, which gives invariants 1, 2 and 4; penstock.storage.protocols covers invariant 3. Listings
+are strongly consistent on every supported protocol, provided that fsspec does not answer from its
+own cache; so the cache is off.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from penstock.storage.protocols import EXCLUSIVE, REFUSED, Protocol
 
 __all__ = ["FsspecStorage"]
 
-# fsspec's memory files are one dictionary per process, in which "create" looks and then writes.
+# fsspec's memory files are one dictionary per process, where "create" first checks and then writes.
 _MEMORY_LOCK = threading.Lock()
 
-# S3 answers 409 to a conditional write that overlaps another: neither won, it is to be repeated.
+# S3 answers 409 to a conditional write that overlaps another: neither succeeded, so repeat it.
 _CONFLICT, _PRECONDITION_FAILED = 409, 412
 _CONFLICT_ATTEMPTS = 8
 
@@ -47,8 +47,9 @@ _MODIFIED_KEYS = ("LastModified", "mtime", "last_modified", "created")
 class FsspecStorage(Storage):
     """Small immutable files under an fsspec URL.
 
-    Raises ConfigError when the URL or its protocol cannot be used, the driver is not installed, or
-    a trial at opening shows that the place cannot be written or does not create exclusively.
+    Raises ConfigError if the URL or its protocol cannot be used, if the driver is not installed, or
+    if a test at opening shows that the location cannot be written to or that creates are not
+    exclusive.
     """
 
     def __init__(self, url: str) -> None:
@@ -57,13 +58,13 @@ class FsspecStorage(Storage):
 
     @classmethod
     def attach(cls, url: str) -> FsspecStorage:
-        """Open a URL that another instance has tried out, without a request to the store."""
+        """Open a URL that another instance has tested, without a request to the store."""
         storage = cls.__new__(cls)
         storage._bind(_check_url(url))
         return storage
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copies go to many tasks; none of them needs to repeat the constructor's trial.
+        # Many tasks get copies; none of them needs to repeat the constructor's test.
         return (type(self).attach, (self.url,))
 
     def _bind(self, url: str) -> None:
@@ -164,11 +165,11 @@ class FsspecStorage(Storage):
             yield
         except PenstockError:
             raise
-        except Exception as error:  # drivers let their libraries' own exceptions through
+        except Exception as error:  # drivers pass on their libraries' exceptions
             raise storage_error(error, operation=operation, path=path, url=self.url) from error
 
     def _put(self, path: str, data: memoryview, overwrite: bool) -> None:
-        content = bytes(data)  # the drivers take nothing else in common
+        content = bytes(data)  # the only form that all drivers accept
         with self._failures("create", path):
             try:
                 with self._creating:
@@ -216,19 +217,20 @@ class FsspecStorage(Storage):
         except StorageError as error:
             raise _refusal(
                 self.url,
-                "cannot be written",
+                "cannot be written to",
                 "check the name, this process's credentials and its permission to write there",
             ) from error
         raise _refusal(
             self.url,
-            "let a second exclusive create replace the first, so it cannot fence old writers",
+            "allowed a second exclusive create to replace the first one, so it cannot fence old "
+            "writers",
             "use a store that honours conditional writes (AWS S3, Google Cloud Storage, Azure, "
             "a current MinIO, Ceph or R2), or a newer version of the driver package",
         )
 
 
 def _check_url(url: str) -> str:
-    """Return ``url`` in its one normal form, or raise ConfigError."""
+    """Return ``url`` in its normal form, or raise ConfigError."""
     scheme, _, rest = url.partition("://")
     protocol = _protocol(scheme, url)
     place = rest.strip("/") if scheme == "memory" else rest.rstrip("/")
@@ -238,7 +240,7 @@ def _check_url(url: str) -> str:
         raise ConfigError(
             f"a {scheme}:// storage URL holds a user name or password (not shown)",
             operation="open storage",
-            hint="give credentials by the environment, as the driver's manual says",
+            hint="pass credentials through the environment; see the driver's manual",
         )
     if protocol.package == "adlfs" and not (user and "." in account):
         raise _refusal(
@@ -270,7 +272,7 @@ def _protocol(scheme: str, url: str) -> Protocol:
 
 
 def _connect(url: str, protocol: Protocol) -> tuple[Any, str]:
-    """Return the driver for ``url`` and the root as the driver names it."""
+    """Return the driver for ``url``, and the root in the driver's form."""
     try:
         fsspec.get_filesystem_class(url.partition("://")[0])
     except (ImportError, ValueError) as error:  # ValueError: known to its own package only

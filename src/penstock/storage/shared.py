@@ -1,10 +1,11 @@
 """Whether processes on other machines see the same files as this one.
 
-    probes/<token>.driver         what the driver writes, and each executor must see
-    probes/<token>.<number>       what each executor writes, and the driver must see
+    probes/<token>.driver         written by the driver; each executor must see it
+    probes/<token>.<number>       written by an executor; the driver must see it
 
-A path that is not shared (a folder of each machine's own disk, a mount that one of them lacks)
-takes what executors write, and no one sees it: so it is tried out before anything depends on it.
+On a path that is not shared (a folder on each machine's own disk, a mount that one machine lacks)
+executors can write, but the driver does not see their files. So the path is tested before anything
+depends on it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FOLDER = "probes"
 
 @dataclass(frozen=True)
 class Probed:
-    """What a probe found: where it ran, the file that it left, or why it could leave none."""
+    """The result of a probe: its host, the file that it created, or why it could not create one."""
 
     host: str
     process_id: int
@@ -36,7 +37,7 @@ class Probed:
 
 @dataclass(frozen=True)
 class Probe:
-    """A task for executors: looks for the driver's file and leaves one. Pickles; knows no Spark."""
+    """A task for executors: checks for the driver's file and creates one. Needs no Spark."""
 
     storage: Storage
     token: str
@@ -53,7 +54,7 @@ class Probe:
         return f"{_FOLDER}/{self.token}.{name}"
 
     def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Probed]:
-        """Yield what this process finds."""
+        """Yield the result of this process."""
         file, error = self.file(number), None
         try:
             if self.storage.exists(self.file("driver")):
@@ -74,7 +75,7 @@ def check_probed(storage: Storage, found: Sequence[Probed]) -> None:
     """Check that every process sees the driver's files, and that this one sees theirs.
 
     Raises:
-        UnsharedPathError: some do not; names their hosts.
+        UnsharedPathError: some do not; the error names their hosts.
     """
     seen = {f"{_FOLDER}/{entry.name}" for entry in storage.list(_FOLDER)}
     apart = {

@@ -1,4 +1,4 @@
-"""The system calls that LocalStorage makes, each as a method, so that tests can stand in between.
+"""The system calls that LocalStorage makes, each as a method, so that tests can replace it.
 
 penstock.testing has variants that fail at a chosen call and that record calls for crash states.
 """
@@ -16,9 +16,9 @@ class Syscalls:
     """The operating system's own calls. All raise OSError.
 
     Args:
-        sync: False leaves fsync out: the system writes to disk when it sees fit.
+        sync: False omits fsync: the system writes to disk at a time of its choice.
         file_mode: permissions of files that are created, less the umask.
-        folder_mode: of folders that are made.
+        folder_mode: permissions of folders that are created.
     """
 
     _sync = True
@@ -50,15 +50,15 @@ class Syscalls:
             posix.sync(fd)
 
     def close(self, fd: int) -> None:
-        """Close a descriptor; it is gone also when this raises."""
+        """Close a descriptor; it is closed even if this raises."""
         os.close(fd)
 
     def link(self, source: str, target: str) -> None:
-        """Give a file one more name; FileExistsError when that is taken."""
+        """Give a file an additional name; FileExistsError if the name is taken."""
         os.link(source, target)
 
     def replace(self, source: str, target: str) -> None:
-        """Rename a file, in place of any file of that name."""
+        """Rename a file; replaces an existing file of that name."""
         os.replace(source, target)
 
     def unlink(self, path: str) -> None:

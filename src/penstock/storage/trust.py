@@ -1,15 +1,15 @@
-"""Whether pickles may be read from a path: reading one runs the code that its writer chose.
+"""Whether pickles may be read from a path: reading a pickle runs code that its writer chose.
 
-A path is trusted when no user but root and this one can change what it leads to, as sshd's
-StrictModes asks for:
+A path is trusted if only this user and root can change its content, as sshd's StrictModes requires:
 
-- The folder or file itself belongs to this user or root, and no one else can write it.
-- So does each folder above it. Two may be writable by others: one with the sticky bit (``/tmp``),
-  in which only the owner of an entry can replace it, and one that only the user's private group can
-  write (a group of the user's name with no other member, as umask 002 expects).
-- So does each symbolic link on the way, and the folders that lead to its target.
+- The folder or file belongs to this user or root, and no other user can write to it.
+- The same applies to each folder above it, with two exceptions: a folder with the sticky bit
+  (``/tmp``), where only the owner of an entry can replace it, and a folder that only the user's
+  private group can write to (a group with the user's name and no other member, as umask 002
+  expects).
+- The same applies to each symbolic link in the path, and to the folders on the path to its target.
 
-Object stores have access control of their own: write access to them is code execution.
+Object stores have their own access control: write access to them means code execution.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _MOST_LINKS = 40
 
 
 def check_trusted(url: str, way_out: str = "") -> None:
-    """Refuse a local folder in which someone else could have put a pickle.
+    """Refuse a local folder in which another user could have created a pickle.
 
-    One that does not exist yet is trusted, as are URLs of object stores.
+    A folder that does not exist yet is trusted, as are URLs of object stores.
 
     Args:
         url: a path, or a URL as ``Storage.url`` gives it.
-        way_out: what to do instead of trusting it, for the error.
+        way_out: the alternative to trusting it, for the error.
 
     Raises:
-        ConfigError: someone else could have written there.
+        ConfigError: another user could have written there.
     """
     root = local_root(url)
     if root is not None and os.path.exists(root):
@@ -63,7 +63,7 @@ def check_trusted_file(path: str, status: os.stat_result, way_out: str = "") -> 
     """Refuse a file or folder of that status, unless this user and root alone can write it.
 
     Raises:
-        ConfigError: someone else can.
+        ConfigError: another user can.
     """
     if problem := _owner_problem(status) or _write_problem(status):
         what, fix = problem
@@ -71,7 +71,7 @@ def check_trusted_file(path: str, status: os.stat_result, way_out: str = "") -> 
 
 
 def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield each folder and link on the way to an absolute path, from the root down to itself."""
+    """Yield each folder and link on an absolute path, from the root down to the path itself."""
     at, names, links = "/", path.split("/")[::-1], 0
     yield at, os.lstat(at)
     while names:
@@ -103,7 +103,7 @@ _Problem = tuple[str, str]
 def _owner_problem(status: os.stat_result, *, is_above: bool = False) -> _Problem | None:
     if status.st_uid in (0, os.geteuid()):
         return None
-    # What is below the checked folder has the same owner as a rule; what is beside it has its own.
+    # Entries below the checked folder usually have the same owner; those beside it may not.
     all_below = stat.S_ISDIR(status.st_mode) and not is_above
     command = f"chown {'-R ' if all_below else ''}{os.geteuid()} {{}}"
     return f"belongs to user {status.st_uid}", command
@@ -119,14 +119,14 @@ def _write_problem(status: os.stat_result) -> _Problem | None:
 def _parent_problem(status: os.stat_result) -> _Problem | None:
     mode = status.st_mode
     if not stat.S_ISDIR(mode) or not mode & _OTHERS_WRITE or mode & stat.S_ISVTX:
-        return None  # what a link's mode says counts for nothing
+        return None  # the mode of a link has no effect
     if not mode & stat.S_IWOTH and _is_private_group(status.st_gid):
         return None
     return "can be written by other users", "chmod go-w {}"
 
 
 def _is_private_group(gid: int) -> bool:
-    """Whether this user (or root) is the only member of a group, which has the user's name."""
+    """Whether a group has this user's name, and no member except this user and root."""
     import grp
     import pwd
 
@@ -141,9 +141,9 @@ def _is_private_group(gid: int) -> bool:
 
 
 def _refusal(path: str, what: str, fix: str, way_out: str) -> ConfigError:
-    hint = f"{fix}, if you trust what is in {path}"
+    hint = f"{fix}, if you trust the content of {path}"
     return ConfigError(
-        f"{path} {what}, and what is pickled there runs as code",
+        f"{path} {what}, and reading pickles there runs code",
         operation="check who can write",
         path=path,
         hint=f"{hint}; or {way_out}" if way_out else hint,

@@ -1,4 +1,4 @@
-"""What a URL or path says: the scheme, and the local folder that it means."""
+"""Parses URLs and paths: the scheme and the local folder."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from penstock.errors import ConfigError
 
 __all__ = ["local_root", "split_url", "url_refusal"]
 
-# A colon before the first slash: Hadoop takes no relative path with one, so this is a scheme.
+# A colon before the first slash: Hadoop refuses relative paths with one, so this is a scheme.
 _SCHEME = re.compile(r"([^/]*):")
 
 
 def local_root(url: str | os.PathLike[str]) -> str | None:
-    """Return the folder that a path or ``file:`` URL means, None for a URL of another scheme.
+    """Return the folder of a path or ``file:`` URL, None for a URL of another scheme.
 
-    Raises ConfigError when the URL is not understood.
+    Raises ConfigError if the URL cannot be parsed.
     """
     text = os.fspath(url) if isinstance(url, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text:
@@ -30,13 +30,13 @@ def local_root(url: str | os.PathLike[str]) -> str | None:
 
 
 def split_url(text: str) -> tuple[str | None, str]:
-    """Return the scheme of a URL (None for a path), and what follows its colon."""
+    """Return the scheme of a URL (None for a path), and the part after its colon."""
     found = _SCHEME.match(text)
     return (None, text) if found is None else (found[1].lower(), text[found.end() :])
 
 
 def _local_path(rest: str, url: object) -> str:
-    """Return the path of a ``file:`` URL, given what follows ``file:``."""
+    """Return the path of a ``file:`` URL, given the part after ``file:``."""
     if not rest.startswith("//"):
         rest = f"//{rest}"  # Hadoop's short form, file:/path
     host, slash, path = rest[2:].partition("/")
@@ -46,5 +46,5 @@ def _local_path(rest: str, url: object) -> str:
 
 
 def url_refusal(url: object, what: str, hint: str) -> ConfigError:
-    """Return the error of a URL that is not understood."""
+    """Return the error of a URL that cannot be parsed."""
     return ConfigError(f"storage URL {url!r} {what}", operation="open storage", hint=hint)

@@ -22,7 +22,12 @@ from penstock.receivers.http.head import Kind
 from penstock.receivers.lines import LineSplitter
 
 COLUMNS = pa.schema(
-    [pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("at", pa.timestamp("ms"))]
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        ("name", pa.string()),
+        ("at", pa.timestamp("ms")),
+        ("days", pa.list_(pa.date32())),
+    ]
 )
 PADDING = b'{"pad": "' + b"x" * 5000 + b'"}\n'
 """Makes a body large enough for Arrow's parser."""
@@ -111,14 +116,17 @@ def test_json_lines_become_columns(padding: int) -> None:
         [*map(json.dumps, rows), '{"name": "é", "id": 7, "at": "2026-01-02T03:04:05Z"}']
     )
     found = records(COLUMNS, "ndjson", body.encode())
-    assert found[:-1] == [{**row, "at": None} for row in rows]
-    assert found[-1] == {"id": 7, "name": "é", "at": datetime(2026, 1, 2, 3, 4, 5)}  # noqa: DTZ001
+    assert found[:-1] == [{**row, "at": None, "days": None} for row in rows]
+    at = datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001
+    assert found[-1] == {"id": 7, "name": "é", "at": at, "days": None}
 
 
 MISFITS = [
     ('{"id": "seven"}', "id"), ('{"id": 1.5}', "1.5"), ('{"id": 1, "other": 2}', "unexpected"),
     ('{"name": "no id"}', "'id' is missing"), ('{"id": null}', "'id' is missing"),
     ("[1]", "object"),
+    ('{"id": 1, "at": "0000-01-01 00:00:00"}', "0000-01-01"),
+    ('{"id": 1, "days": [0, 2932897]}', "'days' holds 10000-01-01"),
     ('{"id": 1, "name": 2}', "name"), ('{"id": 99999999999999999999}', "int64"),
 ]  # fmt: skip
 

@@ -89,6 +89,13 @@ def test_nothing_of_a_bad_body_is_stored_and_its_place_is_told(served: Served) -
     refused(served, 400, b"[]", JSON)
 
 
+def test_a_date_that_python_does_not_have_is_refused_with_its_line(tmp_path: Path) -> None:
+    columns = pa.schema([("d", pa.date32())])
+    with serving(tmp_path, HttpReceiver(port=0, schema=columns)) as served:
+        found = refused(served, 400, b'{"d": 1}\n\n{"d": 2932897}\n', NDJSON).json()
+        assert (found["line"], "'d' holds 10000-01-01" in found["error"]) == (3, True)
+
+
 @pytest.mark.parametrize(
     "headers",
     [

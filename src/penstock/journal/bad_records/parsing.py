@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.errors import BadRecordError
+from penstock.errors import BadRecordError, UnreadableRecordError
 from penstock.journal.bad_records.dead_letters import DeadLetter, stage_dead_letters
 from penstock.journal.bad_records.raw_records import to_raw
 from penstock.journal.bad_records.replay import EarlierAttempts
-from penstock.journal.reader import read_slices, slice_ranges
+from penstock.journal.reader import numbered_pieces, slice_ranges
 from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, task_count
 from penstock.journal.stream import JournalStream
@@ -71,7 +71,7 @@ class ParsePart:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One record that the parser raised for."""
+    """One record that the parser raised for, or that cannot be made a Python value."""
 
     offset: int
     error: Exception
@@ -211,7 +211,8 @@ class ParseRecords:
 
     def _parse_part(self, part: ParsePart) -> Iterator[list[Any]]:
         """Yield the values of each cell."""
-        batches = _cut_at_cells(part, _numbered_batches(self._stream, part.slices))
+        pieces = chain.from_iterable(numbered_pieces(self._stream, each) for each in part.slices)
+        batches = _cut_at_cells(part, pieces)
         for number, group in groupby(batches, lambda numbered: part.cell_of(numbered[0])):
             values: list[Any] = []
             refused: list[Refusal] = []
@@ -225,14 +226,24 @@ class ParseRecords:
         self, offset: int, batch: pa.RecordBatch, values: list[Any], refused: list[Refusal]
     ) -> None:
         parse, keep = self._parser, values.append
-        for row, record in enumerate(self._stream.format.to_python(batch)):
+        record_format = self._stream.format
+        try:
+            records = record_format.to_python(batch)
+        except UnreadableRecordError as error:
+            if batch.num_rows == 1:
+                del error.ids["row"]
+                refused.append(Refusal(offset, error, to_raw(record_format, batch, 0)))
+            else:  # only what is bad by itself is bad
+                for row in range(batch.num_rows):
+                    self._parse_batch(offset + row, batch.slice(row, 1), values, refused)
+            return
+        for row, record in enumerate(records):
             try:
                 keep(parse(record))
             except MemoryError:
                 raise  # it says nothing of the record
             except Exception as error:
-                raw = to_raw(self._stream.format, batch, row)
-                refused.append(Refusal(offset + row, error, raw))
+                refused.append(Refusal(offset + row, error, to_raw(record_format, batch, row)))
 
 
 def parse_tasks(
@@ -280,17 +291,6 @@ def _inside(slices: Iterable[BlockSlice], part: OffsetRange) -> Iterator[BlockSl
         end = min(whole.end_offset, part.end_offset)
         if start < end:
             yield replace(whole, start_offset=start, end_offset=end)
-
-
-def _numbered_batches(
-    stream: JournalStream, slices: Iterable[BlockSlice]
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the batches of slices with the offset of their first record."""
-    for part in slices:
-        offset = part.start_offset
-        for batch in read_slices(stream, [part]):
-            yield offset, batch
-            offset += batch.num_rows
 
 
 def _cut_at_cells(

@@ -26,8 +26,8 @@ def to_raw(record_format: RecordFormat, batch: pa.RecordBatch, row: int) -> byte
             stream.write_batch(batch.slice(row, 1))
         data: bytes = sink.getvalue().to_pybytes()
         return data
-    value = batch.column(0)[row].as_py()
-    return value.encode() if isinstance(value, str) else bytes(value)
+    value: bytes = batch.column(0).slice(row, 1).cast(pa.binary())[0].as_py()
+    return value
 
 
 def from_raw(record_format: RecordFormat, raws: Sequence[bytes]) -> pa.Table:

@@ -19,6 +19,7 @@ A replay that is overtaken by another one is fenced by it, as any writer is.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
@@ -47,6 +48,7 @@ from penstock.model import OffsetRange, Offsets
 
 __all__ = ["EarlierAttempts", "letters_to_replay", "replay"]
 
+_log = logging.getLogger(__name__)
 _RECEIVER = "replay"
 _CONSUMER = "replay"
 _PLACES = "replayed"
@@ -136,9 +138,9 @@ def _feed(dead: JournalStream, target: JournalStream, limit: int | None, oldest:
             places[dead.name] = reached
             position[_RECORDS][dead.name] = stored.to_json()
             position[_ATTEMPTS] = letters.column("attempts")[0].as_py()
-            writer.append_all(
-                from_raw(target.format, new.column("raw").to_pylist()), position=position
-            )
+            records = from_raw(target.format, new.column("raw").to_pylist())
+            _warn_of_unreadable(target, new, records)
+            writer.append_all(records, position=position, readable=False)
             writer.flush()
             commit_consumer(dead, _CONSUMER, reached)
             fed += letters.num_rows
@@ -153,6 +155,19 @@ def _feed(dead: JournalStream, target: JournalStream, limit: int | None, oldest:
         return fed
     finally:
         writer.abandon()
+
+
+def _warn_of_unreadable(target: JournalStream, letters: pa.RecordBatch, records: pa.Table) -> None:
+    """Tell of what an older version stored: it goes back all the same, as the only copy."""
+    if found := target.format.find_unreadable(records):
+        _log.warning(
+            "A dead letter that was fed into stream %s will be refused again: of record %d of "
+            "writer %s %s",
+            target.name,
+            letters.column("offset")[found.row].as_py(),
+            letters.column("writer")[found.row].as_py(),
+            found,
+        )
 
 
 def _read(

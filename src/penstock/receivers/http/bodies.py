@@ -15,6 +15,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from penstock.errors import ConfigError
+from penstock.journal.python_values import find_unreadable, temporal_columns
 from penstock.receivers.http.answers import RefusedError
 from penstock.receivers.http.head import Kind
 from penstock.receivers.http.json_text import (
@@ -50,6 +51,7 @@ class BodyParser:
     def __init__(self, schema: str | pa.Schema) -> None:
         self._columns = pa.schema([])
         self._required: tuple[str, ...] = ()
+        self._temporal: tuple[str, ...] = ()
         self._row_bytes = 0
         if isinstance(schema, pa.Schema) and len(schema):
             # Nulls are let in first, so that one can be told from other misfits.
@@ -58,6 +60,7 @@ class BodyParser:
             )
             self._row_bytes = widest_row(self._columns)
             self._required = tuple(field.name for field in schema if not field.nullable)
+            self._temporal = temporal_columns(self._columns)
             self._parsers: dict[Kind, Callable[[bytes], Parsed]] = {
                 "ndjson": self._columns_of_lines,
                 "json": self._columns_of_array,
@@ -121,7 +124,7 @@ class BodyParser:
             table = read_arrow(lines.text, self._columns, "error")
         except pa.ArrowInvalid:
             return None
-        fits = table.num_rows == lines.total and not self._missing(table)
+        fits = table.num_rows == lines.total and not self._flaw(table)
         return table if fits else None
 
     def _first_bad_row(self, text: bytes) -> _BadRowError:
@@ -142,14 +145,14 @@ class BodyParser:
             table = read_arrow(b"\n".join([*rows, b""]), self._columns, "error")
         except pa.ArrowInvalid as e:
             return str(e).partition(" in row ")[0]
-        return self._missing(table)
+        return self._flaw(table)
 
-    def _missing(self, table: pa.Table) -> str:
-        """Return which column is missing although the schema requires it, if one is."""
+    def _flaw(self, table: pa.Table) -> str:
+        """Return why columns that were parsed are refused all the same, an empty text if not."""
         for name in self._required:
             if table[name].null_count:
                 return f"column {name!r} is missing or null"
-        return ""
+        return str(find_unreadable(table, self._temporal) or "")
 
 
 class _BadRowError(Exception):

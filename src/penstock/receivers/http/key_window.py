@@ -22,20 +22,24 @@ a newline, and the same ``keys`` as JSON.
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from penstock.clock import Clock, SteadyClock
-from penstock.errors import NotFoundError, ReceiverError
+from penstock.errors import NotFoundError
 from penstock.journal.layout import parse_writer
 from penstock.receivers.http.answers import Placement
 from penstock.receivers.http.keys import MAX_KEYS, KeptKey
-from penstock.receivers.own_files import OwnFiles, numbered_files, numbered_name
+from penstock.receivers.own_files import (
+    OwnFiles,
+    create_json,
+    numbered_files,
+    numbered_name,
+    read_json,
+)
 
 __all__ = ["FILE_KEYS", "KeyWindow"]
 
@@ -107,7 +111,7 @@ class KeyWindow:
         kept: list[KeptKey] = []
         for file in self._named:
             try:
-                kept += _unpack(_read_file(self._files.read(file.name), file.name))
+                kept += _unpack(_from_json(read_json(self._files, file.name)))
             except NotFoundError:
                 _log.warning(
                     "The file %s with %d idempotency keys is gone: requests that are sent again "
@@ -148,9 +152,9 @@ class KeyWindow:
         """Move the keys into a file; return files that earlier attempts left behind."""
         garbage: list[str] = []
         if self._next_file is None:
-            self._next_file, garbage = self._look_around(writer)
+            self._next_file, garbage = self._scan_files(writer)
         name = numbered_name(_PREFIX, writer, self._next_file)
-        self._files.create(name, _dump_file(self._entries))
+        create_json(self._files, name, _to_json(self._entries))
         self._named.append(_File(name, self._count, self._newest_ms))
         self._next_file += 1
         self._entries, self._count = {}, 0
@@ -169,7 +173,7 @@ class KeyWindow:
             forgotten.append(file.name)
         return forgotten
 
-    def _look_around(self, writer: str) -> tuple[int, list[str]]:
+    def _scan_files(self, writer: str) -> tuple[int, list[str]]:
         """Return the number of this writer's next file, and what earlier epochs left behind.
 
         A later epoch may have taken over by now. Its files are named in positions that are not
@@ -192,20 +196,9 @@ def _unpack(entries: dict[str, Any]) -> Iterator[KeptKey]:
             yield KeptKey(key, content, Placement(writer, start, start + count), time_ms)
 
 
-def _dump_file(entries: dict[str, bytearray]) -> bytes:
-    keys = {writer: base64.b64encode(packed).decode() for writer, packed in entries.items()}
-    text = json.dumps(keys).encode()
-    return b"%08x\n" % zlib.crc32(text) + text
+def _to_json(entries: dict[str, bytearray]) -> dict[str, str]:
+    return {writer: base64.b64encode(packed).decode() for writer, packed in entries.items()}
 
 
-def _read_file(data: bytes, name: str) -> dict[str, bytes]:
-    crc, _, text = data.partition(b"\n")
-    if crc != b"%08x" % zlib.crc32(text):
-        raise ReceiverError(
-            "a file of idempotency keys is damaged",
-            operation="load idempotency keys",
-            path=name,
-            hint="restore it; or delete it, and requests that are sent again are stored again",
-        )
-    keys: dict[str, str] = json.loads(text)
+def _from_json(keys: dict[str, str]) -> dict[str, bytes]:
     return {writer: base64.b64decode(packed) for writer, packed in keys.items()}

@@ -40,7 +40,7 @@ class StatusReport:
             self._state, self._writer = state, writer
             self._write()
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """See that the file says what this attempt said; return whether a later one took over."""
         with self._lock:
             try:

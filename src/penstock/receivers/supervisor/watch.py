@@ -87,7 +87,7 @@ class Watch:
                 ids=self._task.ids,
                 hint="leave the folder alone; what starts the receiver again writes the command",
             )
-        if isinstance(command, Command) and self._status.look():
+        if isinstance(command, Command) and self._status.refresh():
             raise FencedError(
                 "a later attempt of this receiver runs",
                 operation="run receiver",

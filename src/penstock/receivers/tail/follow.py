@@ -151,13 +151,13 @@ class Start(Enum):
     END = "after its last line end"
 
 
-def decide_new(*, resumed: bool, first_look: bool, from_beginning: bool) -> Start:
+def decide_new(*, resumed: bool, first_scan: bool, from_beginning: bool) -> Start:
     """Decide where to begin with a file that has a followed path and no mark.
 
     Only what is there when nothing was ever stored can be skipped; a file that appears later, or
     while the receiver was down, is new as a whole.
     """
-    if first_look and not resumed and not from_beginning:
+    if first_scan and not resumed and not from_beginning:
         return Start.END
     return Start.BEGINNING
 

@@ -160,9 +160,9 @@ class FollowedFile:
         """Take the file for a new one, to be read from 0, as of a look."""
         self._reset()
         self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""))
-        self.note_look(glance)
+        self.note_scan(glance)
 
-    def note_look(self, glance: Glance) -> None:
+    def note_scan(self, glance: Glance) -> None:
         """Note what a look saw that found out what became of content before that."""
         self._glance = glance
         if glance.size < self._searched:
@@ -249,7 +249,7 @@ class FollowedFile:
 
     def _note_time(self, facts: os.stat_result) -> None:
         # While nothing is stored, only the time tells a look that the content may have been moved
-        # away since the look before; so then it is for the look to note (``note_look``). And the
+        # away since the look before; so then it is for the look to note (``note_scan``). And the
         # time of a truncation is not the mark's: the copy made before it would look like an older
         # one, and what only the copy holds would never be read.
         if self.mark.offset and self.is_intact():

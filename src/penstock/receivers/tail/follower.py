@@ -21,10 +21,10 @@ from penstock.receivers.tail.follow import (
 )
 from penstock.receivers.tail.followed_file import FollowedFile, file_id
 from penstock.receivers.tail.listing import Found, expand
-from penstock.receivers.tail.look import Look
 from penstock.receivers.tail.open_files import OpenFiles
 from penstock.receivers.tail.positions import MarksByPath, by_path
 from penstock.receivers.tail.problems import Problems, Report
+from penstock.receivers.tail.scan import Scan
 
 __all__ = ["FollowOptions", "Follower"]
 
@@ -55,7 +55,7 @@ class Follower:
     def __init__(self, options: FollowOptions, marks: list[Mark] | None, report: Report) -> None:
         self._options = options
         self._resumed = marks is not None
-        self._first_look = True
+        self._first_scan = True
         self._open_files = OpenFiles(spare_descriptors())
         self._files = [
             FollowedFile(mark, options.max_line_bytes, self._open_files) for mark in marks or []
@@ -87,25 +87,25 @@ class Follower:
     def _marks_of(self, path: str) -> list[Mark]:
         return [file.mark for file in self._of_path.get(path, ()) if file.has_begun]
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Take in what was rotated, replaced, added or removed since the last look."""
         start = decide_new(
             resumed=self._resumed,
-            first_look=self._first_look,
+            first_scan=self._first_scan,
             from_beginning=self._options.from_beginning,
         )
         try:
             found = self._expand()
-            if self._first_look:
+            if self._first_scan:
                 found = self._settle(found)
                 self._leave_out_abandoned(found)
             limit, held = self._options.max_line_bytes, self._open_files
-            self._files = Look(self._files, found, start, limit, held, self._problems).take()
+            self._files = Scan(self._files, found, start, limit, held, self._problems).take()
         except OSError as error:
             self._problems.tell("look", f"cannot look for files: {error}", error)
             return
         self._problems.settle("look")
-        self._first_look = False
+        self._first_scan = False
         self._note_changes()
 
     def _note_changes(self) -> None:
@@ -173,7 +173,7 @@ class Follower:
         found = []
         for pattern in self._options.patterns:
             matches = expand(pattern, self._tell_unusable)
-            if self._first_look and not matches and not os.path.lexists(pattern):
+            if self._first_scan and not matches and not os.path.lexists(pattern):
                 self._problems.tell(
                     ("match", pattern), f"no file matches {pattern} yet; waiting for one"
                 )

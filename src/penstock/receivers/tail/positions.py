@@ -27,16 +27,20 @@ Version 1 tells all marks, and is what copies hold and what a position is until 
 
 from __future__ import annotations
 
-import json
 import logging
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.errors import NotFoundError, ReceiverError, StorageError
 from penstock.journal import DeferredPosition
 from penstock.journal.layout import parse_writer
-from penstock.receivers.own_files import OwnFiles, numbered_files, numbered_name
+from penstock.receivers.own_files import (
+    OwnFiles,
+    create_json,
+    numbered_files,
+    numbered_name,
+    read_json,
+)
 from penstock.receivers.tail.follow import FileId, Mark
 from penstock.receivers.tail.problems import Report
 
@@ -140,7 +144,7 @@ class MarkPositions:
         changes, copies = _parse(position)
         for name in copies:
             try:
-                self._marks = _read_copy(self._files.read(name), name)
+                self._marks, _ = _parse(read_json(self._files, name))
             except (NotFoundError, ReceiverError) as error:
                 what = _ALL_AGAIN if name == copies[-1] else _SOME_AGAIN
                 report(
@@ -156,8 +160,7 @@ class MarkPositions:
         if self._next_copy is None:
             self._next_copy = self._take_stock(writer)
         name = numbered_name(_PREFIX, writer, self._next_copy)
-        text = json.dumps(position_from_marks(self.marks())).encode()
-        self._files.create(name, b"%08x\n" % zlib.crc32(text) + text)
+        create_json(self._files, name, position_from_marks(self.marks()))
         self._next_copy += 1
         self._own.append(name)
         self._copies = [name, *self._copies[:1]]
@@ -272,15 +275,3 @@ def _parse(position: Any) -> tuple[dict[str, list[Mark]], list[str]]:
             ids={"position": repr(position)[:200]},
             hint="give this receiver a stream of its own, or upgrade penstock",
         ) from error
-
-
-def _read_copy(data: bytes, name: str) -> dict[str, list[Mark]]:
-    crc, _, text = data.partition(b"\n")
-    if crc != b"%08x" % zlib.crc32(text):
-        raise ReceiverError(
-            "the copy fails its checksum",
-            operation="resume receiver",
-            path=name,
-            hint="restore it before this receiver stores more, or accept lines twice",
-        )
-    return _parse(json.loads(text))[0]

@@ -21,7 +21,7 @@ Paths = str | os.PathLike[str]
 _STORE_BYTES = 4 << 20
 """Lines of several files are stored together up to here: else each would be a store, and those of
 many files that grow would have as many positions."""
-_LOOK_PART = 10
+_SCAN_SHARE = 10
 """A look takes at most one part in so many of the time, however many files there are."""
 
 
@@ -103,9 +103,9 @@ class TailReceiver(ThreadedReceiver):
         try:
             while not self.shallEnd():
                 began_s = time.thread_time()
-                follower.look()
-                look_s = time.thread_time() - began_s
-                interval_s = max(self._poll_interval_s, _LOOK_PART * look_s)
+                follower.scan()
+                scan_s = time.thread_time() - began_s
+                interval_s = max(self._poll_interval_s, _SCAN_SHARE * scan_s)
                 if not self._store_new_lines(follower, positions, interval_s):
                     self.pause(interval_s)
         finally:
@@ -115,8 +115,8 @@ class TailReceiver(ThreadedReceiver):
         self, follower: Follower, positions: MarkPositions, interval_s: float
     ) -> bool:
         """Store what is there, for one interval at most; return whether more may be there."""
-        look_again_s = time.monotonic() + interval_s
-        while time.monotonic() < look_again_s:
+        next_scan_s = time.monotonic() + interval_s
+        while time.monotonic() < next_scan_s:
             if not self._store_round(follower, positions):
                 return False
         return True

@@ -53,7 +53,10 @@ class RunLocation:
 
     def in_force(self, settings: StreamingSettings) -> StreamingSettings:
         """Return the settings that count here."""
-        return settings if self._directory else replace(settings, write_ahead_log=False)
+        if self._directory is not None:
+            return settings
+        # Nobody can go back in a location that is removed when the program stops.
+        return replace(settings, write_ahead_log=False, min_batches_to_retain=1)
 
     def remove_temporary(self) -> None:
         """Remove what goes with the process."""

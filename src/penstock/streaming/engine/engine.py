@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings
+from penstock.errors import ReceiverError
 from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOverride, RateOverrides
 from penstock.receivers import ReceiverSettings, poll_interval_ms, receiver_bounds
@@ -167,8 +168,10 @@ class Engine:
         self._rates.stop()
         try:
             self._tracker.stop(_RECEIVER_STOP_S)
+        except ReceiverError as error:
+            _log.warning("Receivers were stopped by force: %s", error)
         except Exception:
-            _log.exception("Receivers were stopped by force")
+            _log.exception("Receivers were not stopped")
 
         def wait_idle() -> bool:
             return self._scheduler.wait_idle(max(0.0, deadline_s - time.monotonic()))

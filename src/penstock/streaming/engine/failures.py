@@ -9,8 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from penstock.errors import BadRecordError, BatchFailedError, PenstockError
+from penstock.errors import (
+    BadRecordError,
+    BatchFailedError,
+    PenstockError,
+    UnreadableRecordError,
+)
 from penstock.streaming.core.batch import Batch
+from penstock.streaming.engine.root_cause import root_cause
 
 __all__ = ["batch_failed", "reason_of"]
 
@@ -19,7 +25,9 @@ _UNREADABLE = re.compile(
     rf"|{BadRecordError.__module__}\.(?:Damaged|Missing|Newer)BlockError"
 )
 """Of Spark's readers and of penstock's own: not what a user's function raises."""
-_BAD_RECORD = re.compile(rf"^{BadRecordError.__module__}\.BadRecordError: (.+)$", re.MULTILINE)
+_BAD_RECORD = re.compile(
+    rf"^{BadRecordError.__module__}\.(?:(BadRecord)|UnreadableRecord)Error: (.+)$", re.MULTILINE
+)
 _RUNS_AGAIN = (
     "the batch stays uncommitted and runs again, with the same records, when the program is "
     "started again"
@@ -37,7 +45,7 @@ def reason_of(
     text = str(error)
     reason: PenstockError | None = None
     if told := _BAD_RECORD.search(text):  # on one line: whatever is in the record is escaped
-        reason = BadRecordError(told[1])
+        reason = BadRecordError(told[2]) if told[1] else UnreadableRecordError(told[2])
     elif _UNREADABLE.search(text):
         reason = find_damage(text)
     if reason is None:
@@ -49,7 +57,12 @@ def reason_of(
 def batch_failed(
     what: str, batch: Batch, reason: BaseException, operation: str = "run batch"
 ) -> BatchFailedError:
-    """Return the error of a batch that failed for a reason; ``what`` begins its message."""
+    """Return the error of a batch that failed for a reason; ``what`` begins its message.
+
+    The message has the root cause, on one line; the whole trace is with the error's cause.
+    """
+    if not isinstance(reason, PenstockError):
+        what = f"{what}: {root_cause(reason)}"
     failure = BatchFailedError(what, operation=operation, ids={"batch": batch.id}, hint=_RUNS_AGAIN)
     failure.__cause__ = reason
     if isinstance(reason, PenstockError):

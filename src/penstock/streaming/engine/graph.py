@@ -12,9 +12,9 @@ from penstock.errors import PenstockError, StreamingError
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.core.events import StreamInputInfo
-from penstock.streaming.core.look_back import needed_after
 from penstock.streaming.core.missed_ticks import missed_ticks
 from penstock.streaming.core.operators import Operators
+from penstock.streaming.core.rdd_retention import needed_after
 from penstock.streaming.core.stored_state import StoredStateStream
 from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
@@ -242,7 +242,7 @@ class DStreamGraph:
         """Return the times of remembered batches with ``after_ms < time <= until_ms``."""
         return sorted(t for t in list(self._batches) if after_ms < t <= until_ms)
 
-    def looks_back_to(self, done_ms: int) -> int:
+    def batches_needed_after(self, done_ms: int) -> int:
         """Return the time after which batches are needed when those up to ``done_ms`` are done."""
         recalled = (done_ms - stream.recall_ms for stream in self.inputs)
         return min([done_ms, *needed_after(self.streams(), done_ms).values(), *recalled])

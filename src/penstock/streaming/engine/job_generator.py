@@ -211,7 +211,7 @@ class JobGenerator:
             self._graph.begin(batch)
         done_ms = again[0].time_ms - 1 if again else max(self._newest_ms, 0)
         self._graph.restore_checkpoint_data(done_ms, self._log.last_time_ms)
-        needed_after_ms = self._graph.looks_back_to(done_ms)
+        needed_after_ms = self._graph.batches_needed_after(done_ms)
         if needed_after_ms >= done_ms:
             return
         earlier, complete = self._log.read_since(needed_after_ms)
@@ -254,7 +254,7 @@ class JobGenerator:
         _log.warning(
             "Windows reach back to %s, and the batches before %s are no longer in the "
             "offset log; windows that reach back to them lack their records",
-            iso_time(self._graph.looks_back_to(done_ms)),
+            iso_time(self._graph.batches_needed_after(done_ms)),
             iso_time(first_ms),
         )
 

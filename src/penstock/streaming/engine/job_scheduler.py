@@ -29,9 +29,9 @@ from penstock.streaming.core.events import (
     StreamingListenerOutputOperationCompleted,
     StreamingListenerOutputOperationStarted,
 )
+from penstock.streaming.core.job_group import cancel_jobs
 from penstock.streaming.core.listener import ListenerBus
 from penstock.streaming.engine.failures import batch_failed, reason_of
-from penstock.streaming.engine.job_group import cancel_jobs
 from penstock.streaming.engine.jobs import Job, JobSet
 
 __all__ = ["JobScheduler"]

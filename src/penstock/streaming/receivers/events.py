@@ -96,14 +96,14 @@ class ReceiverWatch(threading.Thread):
     def run(self) -> None:
         """Look at each poll until ``stop``."""
         while not self._stopped.wait(self._poll_s):
-            self._look()
+            self._poll()
 
     def stop(self) -> None:
         """Look once more, and say of all receivers that they ended."""
         self._stopped.set()
         if self.ident is not None and self is not threading.current_thread():
             self.join()
-        self._look()
+        self._poll()
         with self._lock:
             for _, progress in self._watched.values():
                 self._put(progress.end())
@@ -111,13 +111,13 @@ class ReceiverWatch(threading.Thread):
 
     def task_failed(self, task: ReceiverTask, error: str, now_ms: int) -> None:
         """Take that a receiver's Spark task ended with an error."""
-        self._look()
+        self._poll()
         progress = self._watched[_key(task)][1]
         with self._lock:
             self._put(progress.task_failed(error, now_ms))
         self._bus.deliver()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if not self._bus.has_listeners:
             return
         with self._lock:

@@ -25,6 +25,7 @@ from penstock.receivers import (
     give_command,
     run_receiver,
 )
+from penstock.streaming.core.job_group import cancel_jobs
 from penstock.streaming.receivers.events import ReceiverWatch
 from penstock.streaming.receivers.placement import ReceiverPlacement, placed_rdd
 
@@ -113,7 +114,7 @@ class ReceiverRunner(threading.Thread):
         except StorageError as e:
             # On a full disk, say. What it holds is not acked, so its source sends it again.
             _log.warning("Receiver %s is ended by force: %s", self.id, e)
-            self._run.sc.cancelJobGroup(self._group)
+            cancel_jobs(self._run.sc, self._group)
 
     def join(self, timeout_s: float | None = None) -> bool:  # type: ignore[override]
         """Wait for the receiver's end; cancel its task when it takes too long."""
@@ -122,7 +123,7 @@ class ReceiverRunner(threading.Thread):
         super().join(timeout_s)
         if not self.is_alive():
             return True
-        self._run.sc.cancelJobGroup(self._group)
+        cancel_jobs(self._run.sc, self._group)
         super().join(timeout_s)
         return False
 

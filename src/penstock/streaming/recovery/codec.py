@@ -73,7 +73,7 @@ def decode(data: bytes) -> bytes:
         raise MalformedCheckpointError("it does not begin as a graph checkpoint of this version")
     packed = data[match.end() :]
     if _checksum(match[1], packed) != int(match[4], 16):
-        raise MalformedCheckpointError("it does not fit its checksum: it is torn or was altered")
+        raise MalformedCheckpointError("it does not match its checksum: it is torn or was altered")
     unpacked: bytes = pa.Codec(match[2].decode()).decompress(packed, int(match[3]), asbytes=True)
     return unpacked
 

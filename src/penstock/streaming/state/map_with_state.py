@@ -50,6 +50,7 @@ from penstock.streaming.core.executors import has_executors
 from penstock.streaming.core.stored_state import StoredStateStream
 from penstock.streaming.operations.dstream import DStream
 from penstock.streaming.operations.state_spec import StateSpec
+from penstock.streaming.state.ahead_of_log import check_state_is_planned
 
 __all__ = ["MapWithStateDStream"]
 
@@ -175,7 +176,9 @@ class _Run:
         if self._log.times:
             newest = self._read(self._log.times[-1])
             self._check(newest, committed_ms)
-            self._check_planned(planned_ms)
+            place, times = self.place, self._log.times
+            files = {t: place.storage.uri(version_path(place.operator, t)) for t in times}
+            check_state_is_planned(place.operator, files, planned_ms)
             count = len(newest.partitions)
         else:
             count = self._spec.partitions or self._sc.defaultParallelism
@@ -313,26 +316,6 @@ class _Run:
             )
         if committed_ms is not None and newest.time_ms < committed_ms:
             raise self._missing(committed_ms, "is missing, though that batch is committed")
-
-    def _check_planned(self, planned_ms: int) -> None:
-        """Refuse versions of batches that were taken out of the offset log.
-
-        Their records are read again, in batches of later times, and would be counted twice.
-        """
-        ahead = [time_ms for time_ms in self._log.times if time_ms > max(planned_ms, 0)]
-        if ahead:
-            place = self.place
-            files = [place.storage.uri(version_path(place.operator, t)) for t in ahead]
-            raise RecoveryMismatchError(
-                f"the state of operator {place.operator!r} has a version of "
-                f"{iso_time(ahead[-1])}, and the newest batch in the offset log is of "
-                f"{iso_time(planned_ms)}",
-                operation="recover",
-                path=place.storage.url,
-                ids={"operator": place.operator},
-                hint="restore the entries that the offset log lacks; when they were deleted to go "
-                f"back, delete the versions that belong to them: {', '.join(files)}",
-            )
 
     def _missing(self, time_ms: int, what: str) -> MissingStateError:
         return MissingStateError(

@@ -1,16 +1,16 @@
-"""Which RDD checkpoints a stateful stream has, and which of them a restart needs.
+"""The RDD checkpoints of a stateful stream, and which of them a restart needs.
 
-Invariants, whatever is killed where, beside those of penstock.streaming.core.checkpoint_data:
+Invariants, in addition to those of penstock.streaming.core.checkpoint_data; they hold at any kill:
 
-1. There is always a mark at or before every batch that is not committed, from which its state is
-   made again: ``cleanup`` goes by the newest mark that committed batches have reached.
-2. What is needed to go on from that mark (ranges in the offset log, journal blocks) is kept: inputs
-   release by ``restart_ms`` (penstock.streaming.core.look_back), which moves only when a newer mark
-   is durable.
-3. A mark found at a batch that runs again stands for what its cut-off run computed, from the same
-   ranges; it is taken, and not written again.
-4. Files go only when no running job can read them: jobs that started before a mark was made may
-   still go back behind it.
+1. Every uncommitted batch has a mark at or before it, from which its state can be computed again:
+   ``cleanup`` uses the newest mark that committed batches have reached.
+2. The data needed to continue from that mark (ranges in the offset log, journal blocks) is kept:
+   inputs release by ``restart_ms`` (penstock.streaming.core.rdd_retention), which moves only when a
+   newer mark is durable.
+3. If a batch that runs again has a mark already, its interrupted run computed that mark from the
+   same ranges; the mark is used and not written again.
+4. Files are deleted only when no running job can read them: jobs that started before a mark was
+   written may still read older files.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from penstock.checkpoint.rdd_marks import RddMark
 from penstock.clock import iso_time
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
+from penstock.streaming.state.ahead_of_log import check_state_is_planned
 
 __all__ = ["StateCheckpointData"]
 
@@ -77,28 +78,15 @@ class StateCheckpointData(DStreamCheckpointData):
                 "the offset log was taken back further than state is kept; start with a new "
                 "checkpoint location",
             )
-        self._check_planned(max(planned_ms, done_ms))
+        marks, name = self._open_place().marks, self._operator.name
+        files = {time_ms: marks.url(name, time_ms) for time_ms in self._marks}
+        check_state_is_planned(name, files, max(planned_ms, done_ms))
         restart_ms = self.restart_ms(done_ms, done_ms)
         restored = {}
         for time_ms in self.currentCheckpointFiles:
             if time_ms >= restart_ms:
                 restored[time_ms] = self._load(time_ms)
         return restart_ms, restored
-
-    def _check_planned(self, planned_ms: int) -> None:
-        """Refuse state of batches that were taken out of the offset log.
-
-        Their records are read again, in batches of later times, and would be counted twice.
-        """
-        marks, name = self._open_place().marks, self._operator.name
-        ahead = [marks.url(name, time_ms) for time_ms in self._marks if time_ms > planned_ms]
-        if ahead:
-            raise self._mismatch(
-                f"it was kept at {iso_time(max(self._marks))}, and the newest batch in the offset "
-                f"log is of {iso_time(planned_ms)}",
-                "restore the entries that the offset log lacks; when they were deleted to go back, "
-                f"delete the marks that belong to them: {', '.join(ahead)}",
-            )
 
     def restart_ms(self, needed_after_ms: int, done_ms: int) -> int:
         """Return the time of the mark from which RDDs after ``needed_after_ms`` can be made.

@@ -26,7 +26,7 @@ from penstock.receivers.tail.listing import Found, siblings
 from penstock.receivers.tail.open_files import OpenFiles, TooManyFilesError
 from penstock.receivers.tail.problems import Problems
 
-__all__ = ["Look"]
+__all__ = ["Scan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _Case:
     missed: list[Sibling]
 
 
-class Look:
+class Scan:
     """The facts of one moment, and what follows from them.
 
     A look may fail half way, and is then thrown away: up to then it has opened files, which does no
@@ -248,7 +248,7 @@ class Look:
         if action is Action.START_OVER:
             file.start_over(seen.glance)
         elif file.mark.offset == 0:
-            file.note_look(seen.glance)
+            file.note_scan(seen.glance)
         if seen.place is Place.FOLLOWED and seen.path is not None:
             file.mark = replace(file.mark, path=seen.path)
             return [*taken_in, file]
