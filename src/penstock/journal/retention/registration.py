@@ -7,7 +7,8 @@ Invariants:
    before a hole that a retirement has left. So what it begins at stays until it commits past it,
    and is whole; ``retirement``, invariants 4 and 5, have both sides.
 2. Where it began is durable before it takes anything, and never changes: a first batch that runs
-   again, after whatever crash, takes the same records.
+   again, after whatever crash, takes the same records. A caller that keeps it elsewhere, too
+   (``settle``), makes it durable there first, while everything is held back.
 3. A name belongs to one owner, and its file to one process. A second owner is refused, as each
    would give free what the other has yet to read.
 
