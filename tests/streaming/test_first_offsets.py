@@ -159,6 +159,29 @@ def test_new_files_are_those_since_the_first_start(
     assert program.seen == ["between"]
 
 
+def test_a_file_stream_that_is_added_takes_no_file_for_ticks_before_it(
+    sc: SparkContext, clock: ManualClock, tmp_path: Path, topic: Topic
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+
+    def make(ssc: StreamingContext, *, adds_files: bool = False) -> Any:
+        numbers = TopicInput(ssc, topic, "numbers")
+        if not adds_files:
+            return numbers
+        numbers.foreachRDD(lambda rdd: None)
+        return ssc.textFileStream(str(folder), name="files").window(2)
+
+    program = Program(sc, clock, tmp_path / "checkpoint", make)
+    program.run(1)
+    clock.advance(5000)
+    (folder / "before").write_text("before\n")
+    os.utime(folder / "before", (clock.time_ms() / 1000,) * 2)
+    clock.advance(5000)
+    program.run(2, adds_files=True)
+    assert program.seen == []
+
+
 def test_the_end_of_a_journal_is_that_of_the_first_start(
     sc: SparkContext, clock: ManualClock, tmp_path: Path
 ) -> None:

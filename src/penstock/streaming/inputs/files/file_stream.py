@@ -152,8 +152,9 @@ class FileInputDStream(InputDStream):
         )
 
     def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
-        """Return the window up to that time, as ``latest_offset``."""
-        return self.latest_offset(start, time_ms)
+        """Return the window up to that time, as ``latest_offset``; nothing before the stream."""
+        previous = self._parse(start) or self._first
+        return start if time_ms <= previous.until_ms else self.latest_offset(start, time_ms)
 
     def missed_times(self, start: SourceOffset, ticks: range) -> Collection[int]:
         """Return the ticks in whose time new files were modified."""
