@@ -109,7 +109,7 @@ def test_a_first_batch_that_runs_again_begins_where_it_did(program: Program, top
     program.run(1)
     (program.location / "commits/0").unlink()
     topic.end = 4
-    program.run(1)
+    program.run(2)
     assert program.seen == [0, 1, 2, 0, 1, 2, 3]
 
 
