@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-from tests.budget import seconds_by_folder
+from tests.budget import folder_of, seconds_by, worker_of
 from tests.jvm import java_options, stop_jvm, use_archive
 from tests.processes import mark_this_run, processes_left
 from tests.sharing import share
@@ -36,6 +37,9 @@ atexit.register(shutil.rmtree, _JVM_FILES, ignore_errors=True)
 os.environ["JAVA_TOOL_OPTIONS"] = java_options(_JVM_FILES)
 os.environ["SPARK_LOCAL_DIRS"] = _JVM_FILES
 mark_this_run()
+# What an example takes says more of the machine than of the code.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist, which notes what is to stay together
@@ -50,13 +54,15 @@ def pytest_collection_modifyitems(
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    if config.option.durations is not None:
-        reports = (each for kind in terminalreporter.stats.values() for each in kind)
-        terminalreporter.section("seconds by folder")
-        for folder, seconds in seconds_by_folder(
-            report for report in reports if isinstance(report, pytest.TestReport)
-        ):
-            terminalreporter.line(f"{seconds:8.1f} {folder}")
+    if config.option.durations is None:
+        return
+    each = [report for kind in terminalreporter.stats.values() for report in kind]
+    reports = [report for report in each if isinstance(report, pytest.TestReport)]
+    terminalreporter.section("seconds")
+    for key in (worker_of, folder_of):
+        for name, seconds in seconds_by(key, reports):
+            terminalreporter.line(f"| {name} | {seconds:.0f} |")
+    terminalreporter.line(f"| all | {sum(report.duration for report in reports):.0f} |")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -65,6 +71,28 @@ def no_process_left() -> Iterator[None]:
     yield
     left = processes_left(patience_s=10)
     assert not left, "the tests left processes behind:\n" + "\n".join(left)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_program_left_by_file() -> Iterator[None]:
+    """Stop what a fixture of a file left running, when it failed."""
+    yield
+    _stop_programs()
+
+
+@pytest.fixture(autouse=True)
+def no_program_left() -> Iterator[None]:
+    """Stop what a test left running, when it failed: the next one starts its own."""
+    yield
+    _stop_programs()
+
+
+def _stop_programs() -> None:
+    for name in ("penstock.streaming", "pyspark.streaming"):
+        if (module := sys.modules.get(name)) is not None:
+            active = module.StreamingContext.getActive()
+            if active is not None:
+                active.stop(stopSparkContext=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

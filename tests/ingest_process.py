@@ -22,7 +22,7 @@ from penstock.journal import (
 )
 from penstock.receivers import Receiver
 from penstock.storage.local import LocalStorage
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 __all__ = ["Consumer", "Counting", "HangingStop", "Ingest", "ingest", "open_stream", "records"]
 
@@ -56,7 +56,7 @@ class Ingest:
     def wait(self) -> int:
         """Return the exit status."""
         try:
-            return self._process.wait(timeout=40)
+            return self._process.wait(WAIT_S)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it did not end: {self.log()}") from None
 

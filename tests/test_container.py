@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.ingest_process import records
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 REPOSITORY = Path(__file__).parent.parent
 CONTAINERFILE = REPOSITORY / "deploy" / "Containerfile"
@@ -114,12 +114,12 @@ def running(image: tuple[Buildah, str], volume: Path, port: int) -> Iterator[Pat
     arguments = ["http", "--port", str(port), "--journal", "/data/journal", "--stream", "s"]
     mounted = ["--network", "host", "--volume", f"{volume}:/data", container]
     process = buildah.start("run", *mounted, "--", "penstock", "ingest", *arguments, log=log)
-    assert eventually(lambda: " receives: " in log.read_text(), 60), log.read_text()
+    assert eventually(lambda: " receives: " in log.read_text()), log.read_text()
     try:
         yield log
     finally:
         os.kill(pid_of_the_container(), signal.SIGTERM)
-        assert process.wait(60) == 0, log.read_text()
+        assert process.wait(WAIT_S) == 0, log.read_text()
 
 
 def pid_of_the_container() -> int:
@@ -137,7 +137,7 @@ def post(port: int, line: bytes) -> int:
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/", line, {"Content-Type": "text/plain"}
     )
-    with urllib.request.urlopen(request, timeout=20) as response:
+    with urllib.request.urlopen(request, timeout=WAIT_S) as response:
         return int(response.status)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -41,10 +41,10 @@ def test_the_program_runs_and_ends_by_ctrl_c(tmp_path: Path) -> None:
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
     bare["PATH"] = "/usr/bin:/bin"
     with terminal([sys.executable, "-c", code], bare) as (process, printed, press):
-        assert eventually(lambda: "('error', 1)" in printed(), within_s=180), printed()[-2000:]
+        assert eventually(lambda: "('error', 1)" in printed()), printed()[-2000:]
         before = printed()
         press(b"\x03")
-        assert process.wait(60) == 130, printed()[-2000:]
+        assert process.wait(WAIT_S) == 130, printed()[-2000:]
     # All that had the terminal open has closed it: also what Spark's JVM said at its end is there.
     after = printed()[len(before) :].replace("^C", "", 1)
     # Spark's progress bars write over their line; a batch that ended meanwhile was printed.

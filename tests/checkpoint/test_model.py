@@ -133,6 +133,4 @@ class Driver(RuleBasedStateMachine):
 
 
 def test_driver_against_model() -> None:
-    run_state_machine_as_test(
-        Driver, settings=settings(max_examples=30, stateful_step_count=20, deadline=None)
-    )
+    run_state_machine_as_test(Driver, settings=settings(max_examples=30, stateful_step_count=20))

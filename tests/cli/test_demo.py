@@ -23,6 +23,7 @@ from penstock.cli.demo.source_text import SourceText, source_files
 from penstock.cli.demo.word_counts import Comparison, compare, count_fed, count_sink
 from penstock.cli.main import app
 from penstock.errors import ConfigError
+from tests.waiting import WAIT_S
 
 KEYS = ["fed", "processed", "lost", "duplicated", "restarts", "records_per_s", "recovery_s"]
 
@@ -216,7 +217,7 @@ class TestFeeder:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=WAIT_S,
         )
 
         last = json.loads(done.stdout.splitlines()[-1])
@@ -305,7 +306,7 @@ class TestWhole:
 
     def test_every_word_counts_once_through_a_kill(self, tmp_path: Path) -> None:
         with self.start(tmp_path, "--megabytes", "2", "--kills", "1", "--json") as process:
-            printed, progress = process.communicate(timeout=300)
+            printed, progress = process.communicate(timeout=WAIT_S)
 
         assert process.returncode == 0, progress
         [line] = printed.splitlines()
@@ -327,7 +328,7 @@ class TestWhole:
                 if "records" in line:  # its processes run
                     break
             process.send_signal(signum)
-            process.communicate(timeout=60)
+            process.communicate(timeout=WAIT_S)
 
         assert process.returncode == 128 + signum
         assert os.listdir(tmp_path) == []

@@ -23,7 +23,7 @@ from tests.free_port import free_port
 from tests.ingest_process import Consumer, ingest, open_stream, records
 from tests.mounts import mount, small_disk
 from tests.receivers.supervised import override
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -100,6 +100,14 @@ def test_a_port_that_is_taken_ends_the_first_start(tmp_path: Path, journal: Path
         assert f"ss -ltnp 'sport = :{port}'" in line
     assert not list(open_stream(journal).writers())
     assert newest_run(open_stream(journal), "ingest") is None
+
+
+def test_a_password_that_cannot_be_read_ends_the_first_start(tmp_path: Path, journal: Path) -> None:
+    secret = ["--username", "u", "--password-file", str(tmp_path / "none")]
+    with ingest(tmp_path, "one", "mqtt", "t", "--host", "h", *secret, *to(journal)) as process:
+        assert process.wait() == 1
+    (line,) = process.log().splitlines()
+    assert "the password file cannot be read" in line
 
 
 def test_a_port_that_its_predecessor_has_is_waited_for(tmp_path: Path, journal: Path) -> None:
@@ -252,41 +260,42 @@ def is_sealed(journal: Path, writer: str) -> bool:
     return newest is not None and newest.sealed
 
 
-def bytes_held(journal: Path) -> int:
-    sizes = [path.stat().st_size for path in journal.glob("s/*/*.parquet") if path.exists()]
+def bytes_held(journal: Path, receiver: str = "*") -> int:
+    files = journal.glob(f"s/{receiver}-*/*.parquet")
+    sizes = [path.stat().st_size for path in files if path.exists()]
     return sum(size for size in sizes if size > 4000)  # seals are smaller
 
 
-def test_two_processes_keep_to_a_bound_and_go_on_when_blocks_retire(
+def test_a_process_keeps_to_its_bound_beside_others_and_goes_on_when_blocks_retire(
     tmp_path: Path, journal: Path
 ) -> None:
     bound = 64 << 20
     logs = [tmp_path / "first.log", tmp_path / "second.log"]
-    lines = [append(each, 0, 80_000, width=900 + n) for n, each in enumerate(logs)]
-    bounded = ["--max-journal-bytes", "64m"]
+    lines = [append(logs[0], 0, 80_000, width=900), append(logs[1], 0, 10_000, width=901)]
+    to_a = ["--receiver", "a", "--max-journal-bytes", "64m"]
     with (
-        ingest(tmp_path, "a", *following(logs[0], journal, "--receiver", "a", *bounded)) as a,
-        ingest(tmp_path, "b", *following(logs[1], journal, "--receiver", "b", *bounded)) as b,
+        ingest(tmp_path, "a", *following(logs[0], journal, *to_a)) as a,
+        ingest(tmp_path, "b", *following(logs[1], journal, "--receiver", "b")) as b,
     ):
         most = 0
         seen: set[str] = set()
 
-        def look() -> bool:
+        def waits() -> bool:
             nonlocal most
-            most = max(most, bytes_held(journal))
-            return most > bound or all("The source waits" in each.log() for each in (a, b))
+            most = max(most, bytes_held(journal, "a"))
+            return most > bound or "The source waits" in a.log()
 
-        assert eventually(look, within_s=60)
+        assert eventually(waits)
         assert bound // 2 < most <= bound
         consumer = Consumer(journal)
 
         def consume() -> bool:
             nonlocal most
-            most = max(most, bytes_held(journal))
+            most = max(most, bytes_held(journal, "a"))
             seen.update(consumer.take())
-            return len(seen) == 160_000
+            return len(seen) == 90_000
 
-        assert eventually(consume, within_s=60), f"{len(seen)} of 160000"
+        assert eventually(consume), f"{len(seen)} of 90000"
         assert most <= bound
         assert [a.drain(), b.drain()] == [0, 0]
     assert seen == {line for each in lines for line in each}
@@ -315,7 +324,7 @@ def test_http_is_refused_at_the_lag_limit_until_a_consumer_commits(
 
         def post(body: str) -> httpx.Response:
             headers = {"content-type": "text/plain"}
-            return httpx.post(f"{url}/", content=body, headers=headers, timeout=20)
+            return httpx.post(f"{url}/", content=body, headers=headers, timeout=WAIT_S)
 
         taken = 0
         while taken < 10:
@@ -324,7 +333,7 @@ def test_http_is_refused_at_the_lag_limit_until_a_consumer_commits(
         assert {answer.status_code for answer in refused} == {429}
         assert all("retry-after" in answer.headers for answer in refused)
         assert len(Consumer(journal).take()) == 10
-        assert eventually(lambda: post("b\n").status_code == 200, within_s=20)
+        assert eventually(lambda: post("b\n").status_code == 200)
         assert process.drain() == 0
 
 
@@ -350,7 +359,7 @@ def test_it_goes_on_when_the_disk_has_room_again(tmp_path: Path, disk: Path, log
         assert not eventually(lambda: held(journal) == lines, within_s=0.5)
         assert process.is_running()
         assert not mount("-o", "remount,rw", str(disk))
-        assert eventually(lambda: held(journal) == lines, within_s=60)
+        assert eventually(lambda: held(journal) == lines)
         assert process.drain() == 0
 
 

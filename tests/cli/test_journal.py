@@ -19,10 +19,7 @@ import pytest
 
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import (
-    Bounds,
-    JournalRoom,
     JournalStream,
-    JournalWriter,
     RecordFormat,
     commit_consumer,
     retire,
@@ -35,6 +32,7 @@ from penstock.receivers.control import write_status
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.journal.helpers import path_of, rewrite, write_blocks
+from tests.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = [[f"line {number}" for number in range(start, start + 100)] for start in (0, 100, 200)]
@@ -106,14 +104,19 @@ def test_ls_tells_of_writers_and_consumers(
     assert "consumer job is 101 records behind" in table
 
 
-def test_ls_tells_of_a_bound_while_its_writer_is_open(lines: JournalStream, journal: str) -> None:
-    bounds = Bounds(max_bytes=2_000_000, max_lag_records=5000)
-    bounded = JournalWriter(lines, "r1", bounds=bounds)
-    room = JournalRoom(bounded, bounds)
-    room.look()
+def test_ls_tells_of_the_bounds_of_receivers_that_did_not_stop(
+    lines: JournalStream, journal: str
+) -> None:
+    said = Status(
+        "run", "r0-00000000", "started", "h", 4711, 0, max_bytes=10**6, max_lag_records=2500
+    )
+    for receiver in ("r0", "r1"):
+        write_status(lines, receiver, said)
     assert "2.0 MB, at most 5000 records behind" in succeed("ls", journal)
-    bounded.close()
-    room.leave()
+    write_status(lines, "r1", replace(said, max_bytes=None))
+    assert "bound: at most 5000 records behind" in succeed("ls", journal)
+    for receiver in ("r0", "r1"):
+        write_status(lines, receiver, replace(said, state="stopped"))
     assert "bound" not in succeed("ls", journal)
 
 
@@ -351,7 +354,7 @@ def test_a_closed_pipe_is_no_traceback(lines: JournalStream, journal: str) -> No
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-        process.wait(timeout=60)
+        process.wait(WAIT_S)
 
 
 # -- verify --

@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pyspark
+
+from tests.waiting import WAIT_S
 
 
 def spark_environment() -> dict[str, str]:
@@ -38,7 +41,7 @@ class Driver:
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
-    def wait_line(self, prefix: str, timeout_s: float) -> str:
+    def wait_line(self, prefix: str, timeout_s: float = WAIT_S) -> str:
         """Wait for a reported line that begins so; raise when the driver ends before it."""
         while True:
             try:
@@ -50,12 +53,24 @@ class Driver:
             if line.startswith(prefix):
                 return line.rstrip("\n")
 
+    def run_until(self, condition: Callable[[], bool], more: int = 0) -> None:
+        """Let batches be committed until a condition holds or time is up, and so many more."""
+        deadline_s = time.monotonic() + WAIT_S
+        while not condition() and time.monotonic() < deadline_s:
+            self.wait_batches(1)
+        self.wait_batches(more)
+
+    def wait_batches(self, count: int) -> None:
+        """Wait until so many more batches are committed, of a program that prints which."""
+        for _ in range(count):
+            self.wait_line("committed")
+
     def kill(self) -> None:
         """SIGKILL the driver process alone; its JVM and workers find out by themselves."""
         self.process.kill()
         self.process.wait()
 
-    def finish(self, timeout_s: float) -> None:
+    def finish(self, timeout_s: float = WAIT_S) -> None:
         """End its standard input, and wait until it ends by itself."""
         self._end_input()
         assert self.process.wait(timeout_s) == 0, self._tail()

@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark import RDD, SparkConf, SparkContext
+from pyspark import RDD
 
 from penstock.streaming import StreamingContext
-from tests.faults.program import run
+from tests.faults.program import new_context, run
 
 
 def is_bad(number: int) -> bool:
@@ -45,15 +45,7 @@ def count(values: RDD[Any]) -> None:
 
 
 def create(log: str, sink: str) -> StreamingContext:
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.streaming.receiverRestartDelay": "100ms",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    conf = SparkConf().setMaster("local[3]").setAppName("parse").setAll(settings.items())
-    ssc = StreamingContext(SparkContext(conf=conf), 0.3)
+    ssc = new_context("local[3]")
     values = ssc.tailStream(log, name="lines").parse(parse, bad_records="dead_letter")
     values.foreachRDD(partial(write, sink))
     values.foreachRDD(count)

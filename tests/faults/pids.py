@@ -1,8 +1,13 @@
-"""Finds the processes of a Spark program, from a receiver's up."""
+"""Finds the processes of a Spark program, from a receiver's up, and stops one of these."""
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
+
+from tests.waiting import eventually
 
 
 def parent(pid: int) -> int:
@@ -36,11 +41,33 @@ def executor_of(receiver: int) -> int:
     Raises:
         LookupError: it is gone, and so the receiver is an orphan.
     """
-    executor = parent(parent(receiver))
+    return _daemon_and_executor(receiver)[1]
+
+
+def orphan_and_stop(receiver: int) -> None:
+    """Stop a receiver's process, which outlives its executor.
+
+    Raises:
+        LookupError: it is an orphan already.
+    """
+    daemon, executor = _daemon_and_executor(receiver)
+    # The daemon would end the receiver, and the kernel hangs up on a process group that has a
+    # stopped member when it is orphaned: so orphan it first, stop it before it notices.
+    os.kill(daemon, signal.SIGKILL)
+    assert eventually(lambda: not is_alive(daemon))
+    with suppress(ProcessLookupError):
+        os.kill(receiver, signal.SIGSTOP)
+    with suppress(ProcessLookupError):
+        os.kill(executor, signal.SIGKILL)
+
+
+def _daemon_and_executor(receiver: int) -> tuple[int, int]:
+    daemon = parent(receiver)
+    executor = parent(daemon)
     command = Path(f"/proc/{executor}/cmdline").read_bytes()
     if b"CoarseGrainedExecutorBackend" not in command:
         raise LookupError(f"{receiver} has no executor")
-    return executor
+    return daemon, executor
 
 
 def _stat(pid: int) -> list[str]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
@@ -36,7 +38,7 @@ SETTINGS = {
 }
 
 
-RETAIN = 10
+RETAIN = 3
 """How many batches the logs keep."""
 
 
@@ -50,9 +52,15 @@ class Report(StreamingListener):
             print(f"committed {batch.batch_id} {batch.num_records}", flush=True)
 
 
-def new_context(master: str, batch_s: float = 0.3, retain: int = 100) -> StreamingContext:
+def new_context(
+    master: str,
+    batch_s: float = 0.3,
+    retain: int = 100,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> StreamingContext:
     """Return the context of a program that is killed, with short intervals."""
-    conf = SparkConf().setMaster(master).setAppName("fault program").setAll(SETTINGS.items())
+    conf = SparkConf().setMaster(master).setAppName("fault program")
+    conf.setAll([*SETTINGS.items(), *settings.items()])
     conf.set("spark.sql.streaming.minBatchesToRetain", str(retain))
     return StreamingContext(SparkContext(conf=conf), batch_s)
 

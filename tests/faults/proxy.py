@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from tests.waiting import WAIT_S
+
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, for 0 s: close() sends RST, what is queued is gone
 
 
@@ -37,7 +39,7 @@ class Proxy:
             self._listener.close()
             self.cut()
             for thread in self._threads:
-                thread.join(10)
+                thread.join(WAIT_S)
             assert not any(thread.is_alive() for thread in self._threads)
 
     def cut(self) -> int:

@@ -1,9 +1,10 @@
-"""The Spark side of a storm of faults: a receiver's records, and what else writes the stream.
+"""The Spark side of a storm of faults: a stream for each source, and what else writes into it.
 
-    python source_program.py MASTER CHECKPOINT SINK RECEIVER
+    python source_program.py MASTER CHECKPOINT SINK RECEIVERS
 
-RECEIVER is JSON: the class's name in penstock.receivers, and its arguments. Each batch is written
-to SINK/batch=<id> as Parquet, replacing what an earlier try left there. Prints a line a batch.
+RECEIVERS is JSON: for each stream's name the class's name in penstock.receivers, and its arguments.
+Each batch is written to SINK/<stream>/batch=<id> as Parquet, replacing what an earlier try left
+there. Prints a line a batch.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def create(master: str, sink: str, receiver: str) -> StreamingContext:
+def write(df: DataFrame, batch_id: int, sink: str) -> None:
+    text = "payload" if "payload" in df.columns else "value"
+    lines = df.selectExpr(f"cast({text} as string) as value")
+    lines.write.mode("overwrite").parquet(f"{sink}/batch={batch_id:08d}")
+
+
+def create(master: str, sink: str, specs: str) -> StreamingContext:
     ssc = new_context(master)
-
-    def write(df: DataFrame, batch_id: int) -> None:
-        text = "payload" if "payload" in df.columns else "value"
-        lines = df.selectExpr(f"cast({text} as string) as value")
-        lines.write.mode("overwrite").parquet(f"{sink}/batch={batch_id:08d}")
-
-    kind, arguments = json.loads(receiver)
-    stream = ssc.receiverStream(getattr(receivers, kind)(**arguments), name="records")
-    stream.foreachBatch(write)
+    for name, (kind, arguments) in json.loads(specs).items():
+        stream = ssc.receiverStream(getattr(receivers, kind)(**arguments), name=name)
+        stream.foreachBatch(partial(write, sink=f"{sink}/{name}"))
     return ssc
 
 
-def main(master: str, checkpoint: str, sink: str, receiver: str) -> None:
-    run(StreamingContext.getOrCreate(checkpoint, partial(create, master, sink, receiver)))
+def main(master: str, checkpoint: str, sink: str, specs: str) -> None:
+    run(StreamingContext.getOrCreate(checkpoint, partial(create, master, sink, specs)))
 
 
 if __name__ == "__main__":

@@ -16,11 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
-
-from penstock.streaming import DStream, StreamingContext
+from penstock.streaming import DStream
 from tests.crash_steps import killed_at
-from tests.faults.program import Report
+from tests.faults.program import new_context, run
 
 INTERVAL_S = 0.5
 WINDOW_S = 2.5
@@ -64,24 +62,11 @@ def define(lines: DStream, sink: Path) -> None:
 
 
 def main(checkpoint: str, log_glob: str, sink: str, moment: str | None = None) -> None:
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.streaming.minBatchesToRetain": "1",
-        "spark.streaming.receiverRestartDelay": "100ms",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    conf = SparkConf().setMaster("local[3]").setAppName("state program").setAll(settings.items())
-    sc = SparkContext(conf=conf)
-    sc.setLogLevel("OFF")
     with killed_at(moment):
-        ssc = StreamingContext(sc, INTERVAL_S)
+        ssc = new_context("local[3]", INTERVAL_S, retain=1)
         ssc.checkpoint(checkpoint)
         define(ssc.tailStream(log_glob, name="lines"), Path(sink))
-        ssc.addStreamingListener(Report())
-        ssc.start()
-        ssc.awaitTermination()
+        run(ssc)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from tests.faults.parse_program import is_bad
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("parse_program.py")
-START_S = 60.0
 KILLS = 2
 
 
@@ -71,8 +69,7 @@ def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
     driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
     try:
         for _ in range(KILLS):
-            for _ in range(3):
-                driver.wait_line("committed", START_S)
+            driver.wait_batches(3)
             time.sleep(moments.random() / 2)
             driver.end()
             driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
@@ -81,22 +78,13 @@ def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
         journal = open_storage(checkpoint / "journal")
         stream = JournalStream.open(journal, "lines")
         dead = create_dead_letters(stream)
-        wait(driver, lambda: len(letters(dead)) >= len(bad))
+        driver.run_until(lambda: len(letters(dead)) >= len(bad), more=2)
         assert Counter(letters(dead)) == Counter((line, 1) for line in bad), f"seed {seed}"
 
         assert replay(dead, stream) == len(bad)  # beside the program, which refuses them again
-        wait(driver, lambda: len(letters(dead)) >= len(bad))
+        driver.run_until(lambda: len(letters(dead)) >= len(bad), more=2)
         assert Counter(letters(dead)) == Counter((line, 2) for line in bad), f"seed {seed}"
         assert values(sink) == [n for n in range(lines.sent) if not is_bad(n)], f"seed {seed}"
     finally:
         driver.end()
         lines.end()
-
-
-def wait(driver: Driver, condition: Callable[[], bool]) -> None:
-    """Wait for a condition from batch to batch; then for two more, that it stays so."""
-    deadline_s = time.monotonic() + START_S
-    while not condition() and time.monotonic() < deadline_s:
-        driver.wait_line("committed", START_S)
-    for _ in range(2):
-        driver.wait_line("committed", START_S)

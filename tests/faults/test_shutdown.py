@@ -18,7 +18,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.journal import JournalStream
 from penstock.storage import open_storage
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -51,7 +51,7 @@ def test_all_that_was_received_is_processed(how: str, tmp_path: Path) -> None:
             )
         try:
             assert process.stdin is not None
-            server.settimeout(60)
+            server.settimeout(WAIT_S)
             client, _ = server.accept()
             with client:
                 client.sendall("".join(f"{line}\n" for line in LINES).encode())
@@ -62,7 +62,7 @@ def test_all_that_was_received_is_processed(how: str, tmp_path: Path) -> None:
                 else:
                     process.send_signal(signal.SIGTERM)
                     process.send_signal(signal.SIGTERM)  # impatient: changes nothing
-                printed, _ = process.communicate(timeout=60)
+                printed, _ = process.communicate(timeout=WAIT_S)
         finally:
             process.kill()
             process.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +14,11 @@ import pytest
 
 from tests.faults.driver import Driver
 from tests.faults.state_program import WINDOW_S
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("state_program.py")
-START_S = 90.0
 
 KILLS = [
     "after-write-3",  # the files are whole, and nothing says so
@@ -83,16 +82,13 @@ def test_state_through_kills(tmp_path: Path) -> None:
     with site.feeding():
         for moment in KILLS:
             with site.driver(moment) as driver:
-                assert driver.process.wait(START_S) == -9, "the driver was not killed at its moment"
+                assert driver.process.wait(WAIT_S) == -9, "the driver was not killed at its moment"
         with site.driver() as driver:
-            driver.wait_line("committed", START_S)
+            driver.wait_line("committed")
             driver.kill()  # and at some moment
     with site.driver() as driver:
-        deadline_s = time.monotonic() + START_S
-        while len(site.numbers()) < site.sent and time.monotonic() < deadline_s:
-            driver.wait_line("committed", START_S)
-        for _ in range(6):  # until all keys have left the window
-            driver.wait_line("committed", START_S)
+        # And on until all keys have left the window.
+        driver.run_until(lambda: len(site.numbers()) >= site.sent, more=6)
     assert site.numbers() == list(range(site.sent)), "lines were lost or came twice"
     assert not (site.sink / "differs").exists()
     pairs = site.batches("pairs")

@@ -14,25 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark import SparkConf, SparkContext
-
-from penstock.streaming import StreamingContext, StreamingListener
+from tests.faults.program import new_context, run
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from pyspark import RDD
-
-    from penstock.streaming.core.events import StreamingListenerBatchCompleted
-
-
-class Report(StreamingListener):
-    """Prints what was committed, for the test to see."""
-
-    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
-        """Print one line a batch."""
-        if not batchCompleted.batch_info.failed:
-            print(f"committed {batchCompleted.batch_info.batch_id}", flush=True)
 
 
 def write(time: datetime, rdd: RDD[str], name: str, sink: str) -> None:
@@ -44,17 +31,7 @@ def write(time: datetime, rdd: RDD[str], name: str, sink: str) -> None:
 
 
 def main(checkpoint: str, folder: str, sink: str) -> None:
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.default.parallelism": "2",
-    }
-    conf = SparkConf().setMaster("local[3]").setAppName("windows").setAll(settings.items())
-    sc = SparkContext(conf=conf)
-    sc.setLogLevel("OFF")
-    ssc = StreamingContext(sc, 1)
+    ssc = new_context("local[3]", 1, settings={"spark.default.parallelism": "2"})
     ssc.checkpoint(checkpoint)
     lines = ssc.tailStream(f"{folder}/app.log*", name="lines")
     windows = {
@@ -64,9 +41,7 @@ def main(checkpoint: str, folder: str, sink: str) -> None:
     }
     for name, window in windows.items():
         window.foreachRDD(partial(write, name=name, sink=sink))
-    ssc.addStreamingListener(Report())
-    ssc.start()
-    ssc.awaitTermination()
+    run(ssc)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,7 @@ from penstock.journal import (
 from penstock.journal.layout import WriterId, block_path
 from penstock.model import OffsetRange
 from penstock.storage import Storage, open_storage
-
-WAIT_S = 20.0
-"""Long enough for any machine; a test that needs it has failed."""
+from tests.waiting import WAIT_S
 
 PATIENT = CommitPolicy(block_interval_ms=600_000)
 """Publishes only for a waiter, a full group or a close, so a test decides what shares a block."""

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import DamagedBlockError
@@ -38,7 +38,6 @@ def encode(
     position=JSON,
     compression=st.sampled_from(["none", "lz4", "snappy", "zstd"]),
 )
-@settings(deadline=None)
 def test_a_block_gives_back_its_records_and_its_footer(
     records: list[str], start: int, position: Any, compression: str
 ) -> None:

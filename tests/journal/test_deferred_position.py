@@ -18,6 +18,7 @@ from penstock.journal import (
 )
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage, Operation
+from tests.waiting import WAIT_S
 
 AT_ONCE = CommitPolicy(spacing_ms=0)
 
@@ -110,7 +111,7 @@ def test_a_store_that_does_not_wait_is_refused_while_there_is_no_room(
 
     def block(operation: Operation) -> None:
         if operation.path.endswith(".parquet"):
-            assert go.wait(20)
+            assert go.wait(WAIT_S)
 
     notes: list[Any] = []
     writer = JournalWriter(stream, "r0", policy=AT_ONCE, max_buffered_bytes=1000)

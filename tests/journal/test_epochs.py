@@ -34,6 +34,7 @@ from penstock.storage.names import temporary_name
 from penstock.storage.syscalls import Syscalls
 from penstock.testing import FaultyStorage
 from tests.journal.helpers import PATIENT, Acks, memory_stream, path_of, read_all, write_blocks
+from tests.waiting import WAIT_S
 
 
 def test_epochs_count_up_for_each_receiver(stream: JournalStream) -> None:
@@ -272,7 +273,7 @@ def test_racing_successors_lose_nothing_and_double_nothing(
         workers = [context.Process(target=compete, args=(root, 12, results)) for _ in range(4)]
     for worker in workers:
         worker.start()
-    acked = [number for _ in workers for number in results.get(timeout=120)]
+    acked = [number for _ in workers for number in results.get(timeout=WAIT_S)]
     for worker in workers:
         worker.join()
     results.close()

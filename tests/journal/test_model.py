@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 def test_every_acked_record_is_in_exactly_one_batch() -> None:
     run_state_machine_as_test(
-        JournalMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
+        JournalMachine, settings=settings(max_examples=60, stateful_step_count=40)
     )
 
 
@@ -21,5 +21,5 @@ def test_every_acked_record_is_in_exactly_one_batch() -> None:
 def test_every_acked_record_is_in_exactly_one_batch_in_many_lives() -> None:
     run_state_machine_as_test(
         JournalMachine,
-        settings=settings(max_examples=2000, stateful_step_count=80, deadline=None),
+        settings=settings(max_examples=2000, stateful_step_count=80),
     )

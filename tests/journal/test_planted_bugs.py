@@ -57,11 +57,11 @@ from tests.journal import (
     test_block,
     test_epochs,
     test_offsets,
+    test_quota,
     test_reader,
     test_replay,
     test_retention,
     test_retirer,
-    test_room,
     test_schema,
     test_skip,
     test_writer,
@@ -117,7 +117,6 @@ def the_model(_: Path) -> None:
         settings=settings(
             max_examples=200,
             stateful_step_count=40,
-            deadline=None,
             database=None,
             derandomize=True,
             phases=[Phase.generate],  # whether it is caught, not how briefly it can be told
@@ -459,7 +458,7 @@ def delete_what_is_only_retained(patch: Patch) -> None:
     patch.setattr(ConsumerEntry, "held", property(lambda self: (self.offsets,)))
 
 
-@caught_by(alone(test_room.test_of_several_receivers_about_the_same_part_is_given_up))
+@caught_by(alone(test_quota.test_of_several_receivers_about_the_same_part_is_given_up))
 def shorten_below_what_is_committed(patch: Patch) -> None:
     patch.setattr(shortening, "floor_of", lambda writer, held: None)
     patch.setattr(retirement, "floor_of", lambda writer, held: None)

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import DamagedBlockError, MissingBlockError
@@ -171,7 +171,6 @@ def offsets_of(slices: Iterable[BlockSlice]) -> list[int]:
     cut=st.integers(0, 40),
     max_tasks=st.integers(1, 12),
 )
-@settings(deadline=None)
 def test_tasks_share_all_slices_in_order(counts: list[int], cut: int, max_tasks: int) -> None:
     slices, at = [], 0
     for count in counts:

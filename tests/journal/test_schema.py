@@ -312,7 +312,7 @@ VALUES = st.recursive(
 
 
 @given(column=COLUMNS, nullable=st.booleans(), values=st.lists(VALUES, max_size=3))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_whatever_is_let_in_can_be_written_and_read(
     column: pa.DataType, nullable: bool, values: list[Any]
 ) -> None:

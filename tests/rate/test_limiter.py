@@ -15,7 +15,7 @@ from penstock.clock import SystemClock
 from penstock.errors import ConfigError
 from penstock.rate import RateLimiter
 from penstock.testing import ManualClock
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 BLOCK_MS = 200
 
@@ -75,7 +75,7 @@ def test_a_store_beyond_the_bucket_leaves_a_debt() -> None:
     assert times_ms(limiter, clock, [5000, 1]) == [BLOCK_MS, 5001]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     rate=st.floats(0.05, 1e6),
     stores=st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 3000)), max_size=40),
@@ -157,7 +157,7 @@ def test_a_stop_ends_the_wait_and_charges_nothing(stopped: threading.Event) -> N
     thread = threading.Thread(target=lambda: results.append(limiter.acquire(1, stopped)))
     thread.start()
     stopped.set()
-    thread.join(10)
+    thread.join(WAIT_S)
     assert results == [False]
     clock.advance(1_000_000)
     assert limiter.try_acquire(1) == 0
@@ -177,7 +177,7 @@ def test_a_new_rate_reaches_a_thread_that_waits(stopped: threading.Event) -> Non
         clock.advance(BLOCK_MS)
         return not thread.is_alive()
 
-    assert eventually(went, within_s=10)
+    assert eventually(went)
 
 
 def test_threads_keep_to_the_rate_together(stopped: threading.Event) -> None:
@@ -195,7 +195,7 @@ def test_threads_keep_to_the_rate_together(stopped: threading.Event) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(WAIT_S)
     took_ms = clock.time_ms() - begun_ms
     assert len(stored) == 400
     assert took_ms >= 400 / 2000 * 1000 - 50
@@ -242,7 +242,7 @@ def test_a_thread_that_waits_feels_a_pause_and_its_end() -> None:
     thread.start()
     assert not through.wait(0.05)
     limiter.set_paused(False)
-    assert through.wait(10)
+    assert through.wait(WAIT_S)
     thread.join()
 
 

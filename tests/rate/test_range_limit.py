@@ -110,7 +110,7 @@ PARTITIONS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 10**6),
 LIMITS = st.one_of(st.none(), st.floats(1e-3, 1e7))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     loads=st.lists(PARTITIONS, min_size=1, max_size=12),
     limit=LIMITS,

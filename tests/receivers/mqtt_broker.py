@@ -15,7 +15,7 @@ import paho.mqtt.client as paho
 import pytest
 
 from tests.free_port import free_port
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 __all__ = ["Broker", "needs_mosquitto", "publisher"]
 
@@ -58,7 +58,7 @@ class Broker:
         self._process = subprocess.Popen(
             [_MOSQUITTO, "-c", str(self._config)], stderr=subprocess.DEVNULL
         )
-        assert eventually(self._answers, 10.0), "mosquitto did not start"
+        assert eventually(self._answers), "mosquitto did not start"
 
     def stop(self) -> None:
         """End it in order: it writes its sessions and messages to disk."""
@@ -81,7 +81,7 @@ class Broker:
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(10)
+            self._process.wait(WAIT_S)
             self._process = None
 
     def _answers(self) -> bool:

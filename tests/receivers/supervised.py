@@ -18,11 +18,11 @@ from penstock.receivers import (
     newest_run,
     read_command,
 )
+from tests.waiting import WAIT_S
 
 RUN = f"{0:020d}-{1:032x}"
 COMMAND_FILE = f"r0.{RUN}.command.json"
 HASTY = ReceiverSettings(CommitPolicy(block_interval_ms=20), restart_delay_ms=10, poll_ms=10)
-_WAIT_S = 20.0
 
 
 def supervise(
@@ -52,7 +52,7 @@ def running(supervisor: ReceiverSupervisor) -> Iterator[list[BaseException]]:
     try:
         yield raised
     finally:
-        thread.join(_WAIT_S)
+        thread.join(WAIT_S)
         assert not thread.is_alive(), "the supervisor did not end"
 
 

@@ -28,7 +28,7 @@ from penstock.streaming.core.events import (
 )
 from penstock.streaming.receivers.events import ReceiverProgress
 from tests.receivers.supervised import HASTY, RUN, command_stop, supervise
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 SETTINGS = replace(HASTY, start_timeout_ms=200, stop_timeout_ms=200)
 
@@ -79,7 +79,7 @@ class Running:
         return self.wait()
 
     def wait(self) -> list[BaseException]:
-        self._thread.join(20)
+        self._thread.join(WAIT_S)
         assert not self._thread.is_alive(), "the supervisor did not end"
         return self.raised
 
@@ -91,7 +91,7 @@ class Running:
 
 def test_a_hung_start_is_reported_and_ends_the_task(tmp_path: Path) -> None:
     release = threading.Event()
-    running = Running(tmp_path, Acting(lambda n: release.wait(20)))
+    running = Running(tmp_path, Acting(lambda n: release.wait(WAIT_S)))
     (raised,) = running.wait()
     release.set()
     assert isinstance(raised, ReceiverError)
@@ -111,7 +111,7 @@ def test_a_stop_that_fails_or_hangs_is_reported_and_the_writer_sealed(
 
     def on_stop(n: int) -> None:
         if hangs:
-            release.wait(20)
+            release.wait(WAIT_S)
         raise OSError("no way to stop")
 
     receiver = Acting(on_stop=on_stop)

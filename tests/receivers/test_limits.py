@@ -17,7 +17,7 @@ from penstock.receivers import Command, Receiver, give_command
 from penstock.storage import open_storage
 from tests.journal.helpers import read_all
 from tests.receivers.supervised import RUN, commanded
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 SLOW = Command(rate=0.01)
 """One record in 100 s: what is let through, is let through at once."""
@@ -37,7 +37,7 @@ class Storing(Receiver):
         self.started.set()
 
     def onStop(self) -> None:
-        self._thread.join(10)
+        self._thread.join(WAIT_S)
 
     def _run(self) -> None:
         self._store(self)
@@ -59,7 +59,7 @@ def running(
     """Run a receiver under a command; in the end command it to stop."""
     receiver = Storing(store)
     with commanded(stream, receiver, command) as raised:
-        assert receiver.started.wait(10)
+        assert receiver.started.wait(WAIT_S)
         yield receiver
     assert not raised, raised
 

@@ -39,7 +39,7 @@ def subscriber(broker: Broker, **options: Any) -> MqttReceiver:
 
 
 def wait_subscribed(broker: Broker, times: int = 1) -> None:
-    assert eventually(lambda: broker.log().count("Sending SUBACK to") >= times, 10.0)
+    assert eventually(lambda: broker.log().count("Sending SUBACK to") >= times)
 
 
 def make_session(broker: Broker, *receivers: MqttReceiver) -> None:

@@ -158,7 +158,7 @@ class Session(RuleBasedStateMachine):
         assert set(self.stored) >= set(self.qos) - self.expired
 
 
-Session.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Session.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestSession = Session.TestCase
 
 

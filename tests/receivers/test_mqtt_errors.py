@@ -19,6 +19,7 @@ from penstock.errors import ConfigError, ReceiverError
 from penstock.receivers import MqttReceiver
 from penstock.receivers.mqtt import client, network
 from penstock.testing import RecordingHost
+from tests.waiting import WAIT_S
 
 CONNACK_3, CONNACK_5 = b"\x20\x02\x00\x00", b"\x20\x03\x00\x00\x00"
 SUBACK_3, SUBACK_5 = b"\x90\x03\x00\x01\x01", b"\x90\x04\x00\x01\x00\x01"
@@ -151,7 +152,7 @@ def test_a_broker_without_tls_is_told_from_one_that_is_away() -> None:
 )
 def test_the_client_id_holds_the_receivers_name(options: dict[str, str], client_id: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(10)
+        server.settimeout(WAIT_S)
         mqtt = MqttReceiver("127.0.0.1", server.getsockname()[1], "t", **options)  # type: ignore[arg-type]
         with RecordingHost(expect_errors=True).run(mqtt):
             connection, _ = server.accept()

@@ -17,7 +17,7 @@ from penstock.receivers import Command, Receiver, give_command, read_status
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage
 from tests.receivers.supervised import RUN, commanded
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 
 class Open(Receiver):
@@ -50,7 +50,7 @@ class Open(Receiver):
             raise OSError(call)
 
     def heard(self, *calls: str) -> None:
-        assert [self.calls.get(timeout=20) for _ in calls] == list(calls)
+        assert [self.calls.get(timeout=WAIT_S) for _ in calls] == list(calls)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_it_is_paused_and_resumed_and_stopped_once(storage: FaultyStorage) -> No
         break_writer(storage, receiver)
         receiver.heard("pause", "resume")
         receiver.store("kept", ack=acked.set)
-        assert acked.wait(20)
+        assert acked.wait(WAIT_S)
         break_writer(storage, receiver)
         receiver.heard("pause", "resume")
     receiver.heard("stop")

@@ -15,12 +15,13 @@ from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import FramedSocketReceiver, SocketReceiver
 from penstock.testing import RecordingHost
 from penstock.testing.recording_host import Report
+from tests.waiting import WAIT_S
 
 
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(10)
+        listening.settimeout(WAIT_S)
         yield listening
 
 
@@ -30,7 +31,7 @@ def receiver_for(server: socket.socket, **options: int) -> SocketReceiver:
 
 def accept(server: socket.socket) -> socket.socket:
     connection, _ = server.accept()
-    connection.settimeout(10)
+    connection.settimeout(WAIT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
@@ -120,7 +121,7 @@ def test_an_absent_server_is_found_when_it_comes() -> None:
     with host.run(SocketReceiver("127.0.0.1", port)):
         host.wait_until(lambda: len(host.errors) >= 2)
         with socket.create_server(("127.0.0.1", port)) as server:
-            server.settimeout(10)
+            server.settimeout(WAIT_S)
             with accept(server) as connection:
                 connection.sendall(b"here\n")
                 assert host.wait_for_records(1) == ["here"]
@@ -163,7 +164,7 @@ def test_a_slow_store_makes_the_sender_block(server: socket.socket) -> None:
                 sent += connection.send(line * 100)
         assert 0 < sent < most
         host.unblock_stores()
-        connection.settimeout(10)
+        connection.settimeout(WAIT_S)
         connection.sendall(line[sent % len(line) :] if sent % len(line) else b"")
         host.wait_for_records(-(-sent // len(line)))
     assert len(host.records) == -(-sent // len(line))

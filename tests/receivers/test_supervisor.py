@@ -34,9 +34,7 @@ from tests.receivers.supervised import (
     running,
     supervise,
 )
-from tests.waiting import eventually
-
-WAIT_S = 10.0
+from tests.waiting import WAIT_S, eventually
 
 
 class Scripted(Receiver):
@@ -175,7 +173,7 @@ def test_a_status_that_is_not_its_own_is_written_again(
             write_status(stream, "r0", stopped)
         else:
             stream.storage.delete("lines/control/r0.status.json")
-        assert eventually(lambda: says(stream, "r0-00000001"), WAIT_S)
+        assert eventually(lambda: says(stream, "r0-00000001"))
         give_command(stream, "r0", RUN, Command(stop=True))
 
 

@@ -23,6 +23,7 @@ from penstock.receivers.tail.positions import (
     position_from_marks,
 )
 from penstock.testing import RecordingHost
+from tests.waiting import WAIT_S
 
 
 def tail(*paths: Path | str, **options: Any) -> TailReceiver:
@@ -574,7 +575,7 @@ class TestTrouble:
         receiver = tail(log)
         with host.run(receiver):
             assert receiver._thread is not None
-            receiver._thread.join(10)
+            receiver._thread.join(WAIT_S)
             assert not receiver._thread.is_alive()
         assert (host.records, host.errors, host.restarts) == ([], [], [])
 

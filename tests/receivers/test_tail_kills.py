@@ -15,12 +15,12 @@ import pytest
 
 from tests.forked import forked
 from tests.receivers.tail_process import follow
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 NAMES = ["renamed.log", "copied.log", "dated-0.log"]
-TIMEOUT_S = 30
 
 
 def key_of(line: str) -> str:
@@ -49,7 +49,7 @@ class Ledger:
         return len(list(self.directory.glob("*.json")))
 
     def wait_for(self, lines: int) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + WAIT_S
         while self.update().total() < lines and time.monotonic() < deadline:
             time.sleep(0.01)
 
@@ -101,7 +101,7 @@ def kill_while_writing(tmp_path: Path, seed: int, kills: int) -> None:
             ledger.update()
             delete_what_is_stored(logs, ledger, chance)
             time.sleep(chance.choice([0, 0, 0.1]))
-        written, _ = writer.communicate(timeout=TIMEOUT_S)
+        written, _ = writer.communicate(timeout=WAIT_S)
 
     expected = Counter(f"{name} {i}" for name, n in json.loads(written).items() for i in range(n))
     expected.update(f"{name} first" for name in NAMES)

@@ -115,5 +115,5 @@ def test_state_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
     run_state_machine_as_test(
         StateMachine,
-        settings=settings(max_examples=15, stateful_step_count=30, deadline=None),
+        settings=settings(max_examples=15, stateful_step_count=30),
     )

@@ -14,6 +14,7 @@ import pytest
 from penstock.errors import MissingStateError, StateError, StateKeyError
 from penstock.state import State, local_copies
 from penstock.state.layers import FAN_IN
+from tests.waiting import WAIT_S
 
 from .helpers import Model, Runner, add_up
 
@@ -129,11 +130,11 @@ def test_a_copy_waits_for_its_lock(runner: Runner) -> None:
     def hold() -> None:
         with runner.partition.open(tip):
             holding.set()
-            let_go.wait(10)
+            let_go.wait(WAIT_S)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    holding.wait(10)
+    holding.wait(WAIT_S)
     threading.Timer(0.1, let_go.set).start()
     assert runner.state(tip) == {"a": 1}
     thread.join()

@@ -14,6 +14,7 @@ import pytest
 
 from penstock.errors import AlreadyExistsError, ConfigError, NotFoundError, StorageError
 from penstock.storage import Entry, Storage
+from tests.waiting import WAIT_S
 
 CONTENT = bytes(range(256)) * 40
 
@@ -89,7 +90,7 @@ def test_exactly_one_of_several_threads_creates_a_name(storage: Storage) -> None
     def race(racer: int) -> None:
         try:
             for number in range(rounds):
-                start.wait(timeout=30)
+                start.wait(WAIT_S)
                 try:
                     storage.create(f"race/{number}", b"%d" % racer)
                 except AlreadyExistsError:

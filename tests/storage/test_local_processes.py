@@ -17,6 +17,7 @@ import pytest
 from penstock.errors import AlreadyExistsError
 from penstock.storage import Entry
 from penstock.storage.local import LocalStorage
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ def test_exactly_one_of_several_processes_creates_a_name(tmp_path: Path) -> None
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    won = [json.loads(process.communicate(timeout=60)[0]) for process in racers]
+    won = [json.loads(process.communicate(timeout=WAIT_S)[0]) for process in racers]
 
     assert [process.returncode for process in racers] == [0] * RACERS
     assert sorted(number for numbers in won for number in numbers) == list(range(ROUNDS))
@@ -92,7 +93,7 @@ def traced(root: Path, how: str, options: Sequence[str]) -> subprocess.Completed
     command = [STRACE, "-f", *options]
     # -S -B: a start without site-packages and .pyc writing makes the same calls each time.
     program = [sys.executable, "-S", "-B", "-c", CREATOR, str(root), how]
-    return subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
+    return subprocess.run([*command, *program], capture_output=True, timeout=WAIT_S, check=False)
 
 
 def kill_points(root: Path, log: Path, how: str) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Programs stepped by a manual clock; none outlives its test."""
+"""Programs stepped by a manual clock."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,14 +7,6 @@ from pyspark import SparkContext
 
 from penstock.streaming import StreamingContext
 from penstock.testing import ManualClock
-
-
-@pytest.fixture(autouse=True)
-def no_active_program() -> Iterator[None]:
-    yield
-    active = StreamingContext.getActive()
-    if active is not None:
-        active.stop(stopSparkContext=False)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +62,15 @@ def ours(sc: SparkContext) -> Iterator[tuple[StreamingContext, Stepper]]:
 def theirs(sc: SparkContext, folder: Path) -> Iterator[TheirContext]:
     conf = sc._jsc.sc().conf()
     conf.set("spark.streaming.clock", "org.apache.spark.util.ManualClock")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # it says that DStreams are deprecated
-        ssc = TheirContext(sc, 1)
     try:
-        ssc.checkpoint(str(folder))
-        yield ssc
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # it says that DStreams are deprecated
+            ssc = TheirContext(sc, 1)
+        with ExitStack() as stack:
+            stack.callback(ssc.stop, stopSparkContext=False)
+            ssc.checkpoint(str(folder))
+            yield ssc
     finally:
-        ssc.stop(stopSparkContext=False)
         conf.remove("spark.streaming.clock")
 
 
@@ -82,4 +83,4 @@ def step_theirs(ssc: TheirContext, outputs: Outputs, batches: int) -> None:
         ssc.awaitTerminationOrTimeout(0)  # raises what a job raised
         return len(outputs["end"]) == wanted
 
-    assert eventually(ended, 60.0)
+    assert eventually(ended)

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark import RDD, SparkConf, SparkContext
 
 from penstock.streaming import StreamingContext
+from tests.waiting import WAIT_S
 
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -47,7 +48,7 @@ def stop(sc: SparkContext, kind: str) -> None:
 
     stream.foreachRDD(output)
     ssc.start()
-    assert reached.wait(120)
+    assert reached.wait(WAIT_S)
     while kind == "running" and not sc.statusTracker().getActiveStageIds():
         time.sleep(0.05)
     say("stopping")

@@ -22,8 +22,7 @@ from penstock.streaming.engine.jobs import Job, JobSet
 from penstock.streaming.engine.recurring_timer import RecurringTimer
 from penstock.streaming.receivers.slots import check_slots, task_slots
 from penstock.testing import ManualClock
-
-WAIT_S = 10.0
+from tests.waiting import WAIT_S
 
 
 def test_timer_calls_at_every_multiple_of_the_period_and_leaves_none_out() -> None:

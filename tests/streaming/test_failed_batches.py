@@ -20,7 +20,7 @@ from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.operations.outputs import ForEachBatch
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -53,12 +53,12 @@ def test_the_location_stays_locked_until_a_job_that_ignores_cancelling_ends(
 
     def write(df: Any, batch_id: int) -> None:
         running.set()
-        may_end.wait(120)
+        may_end.wait(WAIT_S)
 
     lines(ssc, tmp_path).foreachBatch(write)
     ssc.start()
     clock.advance(1000)
-    assert running.wait(60)
+    assert running.wait(WAIT_S)
     monkeypatch.setattr(JobScheduler, "stop", partialmethod(JobScheduler.stop, 0.2))
     try:
         ssc.stop(stopSparkContext=False)

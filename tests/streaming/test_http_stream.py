@@ -17,7 +17,7 @@ from penstock.streaming import StreamingContext
 from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -48,7 +48,7 @@ def test_posted_records_are_processed_once_also_over_a_restart(
     def post(url: str, key: str) -> Any:
         headers = {"content-type": "application/x-ndjson", "idempotency-key": key}
         body = b'{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n'
-        found = httpx.post(url, content=body, headers=headers, timeout=20)
+        found = httpx.post(url, content=body, headers=headers, timeout=WAIT_S)
         assert found.status_code == 200
         return found.json()
 

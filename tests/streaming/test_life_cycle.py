@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import threading
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +25,7 @@ from penstock.streaming import StreamingContext
 from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -80,7 +81,8 @@ def test_graceful_stop_does_what_is_planned_while_it_looks(
         return idle
 
     def plan(rdd: RDD[int]) -> RDD[int]:
-        looked.wait(60.0)  # so it finds nothing that runs, and three batches are not yet submitted
+        # So it finds nothing that runs, and three batches are not yet submitted.
+        looked.wait(WAIT_S)
         return rdd
 
     source = ssc.queueStream([[1], [2], [3]]).transform(plan)
@@ -197,13 +199,13 @@ def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
     def hold(time: datetime, rdd: Any) -> None:
         times.append(time)
         running.set()
-        assert go_on.wait(30)
+        assert go_on.wait(WAIT_S)
 
     ssc.queueStream([[1], [2]], oneAtATime=False).foreachRDD(hold)
     stepper = Stepper(ssc, clock)
     ssc.start()
     clock.advance(1000)
-    assert running.wait(30)
+    assert running.wait(WAIT_S)
     for _ in range(5):
         clock.advance(1000)
     assert eventually(lambda: ssc._engine._generator._due.next_ms == 1_006_000)  # type: ignore[union-attr]
@@ -228,7 +230,7 @@ def test_a_transform_that_raises_fails_its_batch_only(
     stepper = Stepper(ssc, clock)
     ssc.start()
     stepper.step()
-    with pytest.raises(BatchFailedError, match=r"batch 1 .* cannot be made") as caught:
+    with pytest.raises(BatchFailedError, match=r"batch 1 .* cannot be created") as caught:
         stepper.step()
     assert isinstance(caught.value.cause, KeyError)
     clock.advance(1000)
@@ -242,7 +244,7 @@ def test_no_output_without_columns(ssc: StreamingContext) -> None:
 
 @pytest.mark.parametrize("func", [None, 7])
 def test_output_that_is_no_function(ssc: StreamingContext, func: Any) -> None:
-    with pytest.raises(ConfigError, match="is no function"):
+    with pytest.raises(ConfigError, match="is not a function"):
         ssc.queueStream([[1]]).foreachRDD(func)
 
 
@@ -286,6 +288,18 @@ def test_a_temporary_journal_is_removed_at_stop(
     assert f"offsets, commits and journal are in {location}" in caplog.text
     ssc.stop(stopSparkContext=False)
     assert not journal.storage.exists("socket-0/stream.json")
+
+
+def test_a_temporary_location_retains_no_batches_to_go_back_to(
+    ssc: StreamingContext, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ssc.queueStream([[1]] * 20).foreachRDD(ignore)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    stepper.step(20)
+    for log in ("offsets", "commits"):  # what is cleaned up lags behind by a batch or two
+        assert 1 <= len(list(tmp_path.glob(f"penstock-run-*/{log}/[0-9]*"))) <= 6
 
 
 def test_receivers_that_leave_no_slot(ssc: StreamingContext) -> None:
@@ -337,14 +351,14 @@ def test_late_ticks_of_a_queue_of_one_rdd_each_are_kept(
 
     def hold(rdd: RDD[int]) -> None:
         running.set()
-        assert go_on.wait(30)
+        assert go_on.wait(WAIT_S)
         seen.append(rdd.collect())
 
     ssc.queueStream([[1], [2], [3]]).foreachRDD(hold)
     stepper = Stepper(ssc, clock)
     ssc.start()
     clock.advance(1000)
-    assert running.wait(30)
+    assert running.wait(WAIT_S)
     clock.advance(2000)
     go_on.set()
     stepper.wait_completed(3)

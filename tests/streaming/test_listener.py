@@ -16,7 +16,7 @@ from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
 from penstock.streaming.receivers.events import ReceiverProgress
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 
 class Names(StreamingListener):
@@ -137,7 +137,7 @@ def test_batches_of_concurrent_jobs_keep_their_events_in_order(
     ssc.addStreamingListener(listener)
     source = ssc.queueStream([[1]])
     for _ in range(4):
-        source.foreachRDD(lambda rdd: together.wait(30))
+        source.foreachRDD(lambda rdd: together.wait(WAIT_S))
     stepper = Stepper(ssc, clock)
     ssc.start()
     stepper.step(3)

@@ -34,7 +34,7 @@ from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.receivers.supervised import newest_command
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -252,13 +252,13 @@ def test_merged_ticks_count_as_delay_and_leave_the_limit_that_of_one_interval(
 
     def wait() -> None:
         began.set()
-        assert go_on.wait(30)
+        assert go_on.wait(WAIT_S)
 
     program.during = wait
     with program.running(BACKPRESSURE | {"spark.streaming.receiver.maxRate": "100"}) as stepper:
         program.wait_durable(300)
         program.clock.advance(1000)
-        assert began.wait(30)
+        assert began.wait(WAIT_S)
         for _ in range(3):  # one tick after the other, while the first batch runs
             program.clock.advance(1000)
         go_on.set()
@@ -509,7 +509,7 @@ class Sender(threading.Thread):
             for number in range(self._lines):
                 connection.sendall(b"%099d\n" % number)
                 self.sent = number + 1
-            self.close_now.wait(60)
+            self.close_now.wait(WAIT_S)
 
 
 def test_a_tcp_sender_is_slowed_down_and_nothing_is_lost(program: Program) -> None:

@@ -173,8 +173,8 @@ def test_a_constant_comes_back_after_a_kill(tmp_path: Path) -> None:
     for said, batches in (("created", 100), ("recovered", 3)):
         driver = Driver(PROGRAM, [str(location)], errors)
         try:
-            driver.wait_line(said, 90)
-            driver.wait_line(f"batch {batches} [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", 120)
+            driver.wait_line(said)
+            driver.wait_line(f"batch {batches} [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]")
             driver.kill()
         finally:
             driver.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,9 +25,10 @@ from penstock.journal import JournalStream
 from penstock.receivers import Receiver, read_status
 from penstock.storage import open_storage
 from penstock.streaming import DStream, StreamingContext
+from penstock.streaming.engine import engine
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -153,6 +155,25 @@ def test_stop_without_grace_leaves_the_rest_for_the_next_run(program: Program) -
     assert [row.value for row in program.rows] == ["a", "b", "c"]
 
 
+class Stuck(Numbers):
+    """Does not end when it is told to."""
+
+    def onStop(self) -> None:
+        time.sleep(600)
+
+
+def test_a_receiver_that_does_not_stop_is_ended_by_force_and_told_on_one_line(
+    program: Program, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine, "_RECEIVER_STOP_S", 0.5)
+    with program.running(Stuck(["a"])):
+        program.wait_durable(1)
+    (told,) = [r for r in caplog.records if "stopped by force" in r.getMessage()]
+    assert "did not stop within 0.5 s" in told.getMessage()
+    assert "\n" not in told.getMessage()
+    assert told.exc_info is None
+
+
 def test_many_restarts_keep_the_offsets_small(program: Program) -> None:
     for count in range(1, 6):
         with program.running(Numbers([str(n) for n in range(count)])) as stepper:
@@ -269,7 +290,7 @@ def test_socket_text_stream_over_a_union(sc: SparkContext) -> None:
         connection, _ = server.accept()
         with connection:
             connection.sendall(b"one two\nthree\n")
-            ended.wait(30)
+            ended.wait(WAIT_S)
 
     ended = threading.Event()
     thread = threading.Thread(target=serve)

@@ -23,7 +23,6 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("acking_program.py")
-START_S = 90.0
 
 
 def records(start: int, end: int) -> list[str]:
@@ -32,7 +31,7 @@ def records(start: int, end: int) -> list[str]:
 
 def wait_committed(driver: Driver, count: int) -> None:
     while count > 0:
-        count -= int(driver.wait_line("committed", START_S).split()[2])
+        count -= int(driver.wait_line("committed").split()[2])
 
 
 def in_journal(checkpoint: Path) -> int:
@@ -50,12 +49,12 @@ def test_a_killed_driver_recovers_step_by_step(tmp_path: Path) -> None:
         args = [str(checkpoint), str(source.port), str(sink)]
         first = Driver(PROGRAM, args, tmp_path / "errors")
         try:
-            assert first.wait_line("", START_S) == "created"
+            assert first.wait_line("") == "created"
             source.send(*records(0, 10))
             wait_committed(first, 10)
             (sink / "hang").touch()
             source.send(*records(10, 20))
-            hung = first.wait_line("hanging", START_S).split()[1]
+            hung = first.wait_line("hanging").split()[1]
             source.send(*records(20, 30))  # received and acked, and in no batch yet
             source.send(*late)  # received, and never stored
             assert eventually(lambda: source.unacked() == late)
@@ -67,13 +66,13 @@ def test_a_killed_driver_recovers_step_by_step(tmp_path: Path) -> None:
 
         second = Driver(PROGRAM, args, tmp_path / "errors")
         try:
-            assert second.wait_line("", START_S) == "started"  # nothing was created anew
+            assert second.wait_line("") == "started"  # nothing was created anew
             # Of the batch that hung the records before the kill, neither fewer nor more.
-            again = second.wait_line("committed", START_S).split()
+            again = second.wait_line("committed").split()
             assert again[1] == hung
             assert sorted((sink / hung).read_text().splitlines()) == records(10, 10 + int(again[2]))
             wait_committed(second, 30 + len(late) - 10 - int(again[2]))
-            second.finish(START_S)
+            second.finish()
         finally:
             second.end()
     assert source.unacked() == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,6 @@ RUNS: list[tuple[Script, int, Script]] = [
     ([[("h", b"h", 8.9)]], 6, []),
     ([[("i", b"i", 15.5)]], 0, []),
 ]
-
-
-WAIT_S = 180.0
 
 
 def total(values: Any, state: Any) -> Any:
@@ -98,13 +95,14 @@ def run_ours(sc: SparkContext, root: Path) -> None:
             ssc = StreamingContext(sc, 1, clock=clock)
             ssc.checkpoint(place)
             define(ssc, root / "in")
-        ssc.start()
-        for files in script:
-            put(root / "in", files)
-            clock.advance(1000)
-            wanted = clock.time_ms() / 1000
-            assert eventually(lambda wanted=wanted: last_time() == wanted, WAIT_S)  # type: ignore[misc]
-        ssc.stop(stopSparkContext=False)
+        with ExitStack() as stack:
+            stack.callback(ssc.stop, stopSparkContext=False)
+            ssc.start()
+            for files in script:
+                put(root / "in", files)
+                clock.advance(1000)
+                wanted = clock.time_ms() / 1000
+                assert eventually(lambda wanted=wanted: last_time() == wanted)  # type: ignore[misc]
         clock.advance(downtime_s * 1000)
         put(root / "in", meanwhile)
 
@@ -122,19 +120,18 @@ def run_theirs(sc: SparkContext, root: Path) -> None:
                 ssc = TheirContext(sc, 1)
                 ssc.checkpoint(str(place))
                 define(ssc, root / "in")
-        ssc.start()
         wanted = last_time() + downtime_s
-        try:
+        with ExitStack() as stack:
+            stack.callback(ssc.stop, stopSparkContext=False)
+            ssc.start()
             for files in script:
                 put(root / "in", files)
                 ssc._jssc.ssc().scheduler().clock().advance(1000)
                 wanted += 1
-                assert eventually(lambda wanted=wanted: last_time() == wanted, WAIT_S)  # type: ignore[misc]
+                assert eventually(lambda wanted=wanted: last_time() == wanted)  # type: ignore[misc]
             # Its jobs run before its checkpoint is written; one batch behind, all later differ.
             last_checkpoint = place / f"checkpoint-{int(wanted * 1000)}"
-            assert eventually(last_checkpoint.exists, WAIT_S)
-        finally:
-            ssc.stop(stopSparkContext=False)
+            assert eventually(last_checkpoint.exists)
         downtime_s = next_downtime_s
         put(root / "in", meanwhile)
 

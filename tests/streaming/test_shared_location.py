@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.driver import spark_environment
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -23,7 +24,7 @@ def test_executors_are_probed_at_start(tmp_path: Path) -> None:
         env=spark_environment(),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=WAIT_S,
         check=False,
     )
     said = run.stdout.splitlines()

@@ -14,7 +14,7 @@ from penstock.storage import open_storage
 from penstock.streaming import StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,7 @@ def test_records_over_two_connections_have_one_writer(
     )
     seen: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(30)
+        server.settimeout(WAIT_S)
         stream = ssc.socketStream(*server.getsockname(), lengthBytes=2, name="frames")
         stream.foreachRDD(lambda time, rdd: seen.extend(rdd.collect()))
         stepper = Stepper(ssc, clock)

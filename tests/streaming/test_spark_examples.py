@@ -1,29 +1,27 @@
 """Spark's own example programs run as they are, but for the import.
 
-They ship with pyspark. Each runs in a process of its own, against a real socket or directory.
+They ship with pyspark. Each is the main program of a process, against a real socket or directory.
 """
 
 from __future__ import annotations
 
-import inspect
-import os
+import json
 import re
 import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from penstock.streaming import DStream, StreamingContext
+from tests.faults.driver import Driver
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("examples")]
 
+PROGRAM = Path(__file__).with_name("examples_program.py")
 EXAMPLES = Path(pyspark.__file__).parent.joinpath("examples", "src", "main", "python", "streaming")
 TESTED = {
     "hdfs_wordcount",
@@ -34,17 +32,6 @@ TESTED = {
     "sql_network_wordcount",
     "stateful_network_wordcount",
 }
-SETTINGS = " ".join(
-    f"--conf {setting}"
-    for setting in (
-        "spark.master=local[2]",
-        "spark.default.parallelism=2",
-        "spark.sql.shuffle.partitions=1",
-        "spark.streaming.gracefulStopTimeout=2min",  # slow machines
-        "spark.ui.enabled=false",
-        "spark.ui.showConsoleProgress=false",
-    )
-)
 IMPORT = re.compile(r"^from pyspark\.streaming import", re.MULTILINE)
 
 
@@ -81,136 +68,144 @@ def server() -> Iterator[LineServer]:
 class Example:
     """A running example."""
 
-    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
-        self.process = process
+    def __init__(self, process: Driver, output: Path) -> None:
+        self._process = process
         self._output = output
 
     @property
     def printed(self) -> str:
-        return self._output.read_text(errors="replace")
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
 
     def wait_for(self, *texts: str) -> None:
-        assert eventually(
-            lambda: all(text in self.printed for text in texts) or self.process.poll() is not None,
-            within_s=120,
-        ), self.printed[-3000:]
-        assert all(text in self.printed for text in texts), self.printed[-3000:]
+        def is_printed() -> bool:
+            return all(text in self.printed for text in texts)
+
+        eventually(lambda: is_printed() or self._process.process.poll() is not None)
+        assert is_printed(), self.printed[-3000:] + self._process.log()[-3000:]
 
 
-@contextmanager
-def running(name: str, folder: Path, *args: str) -> Iterator[Example]:
-    source, changed = IMPORT.subn(
-        "from penstock.streaming import", (EXAMPLES / f"{name}.py").read_text()
-    )
-    assert changed == 1
-    (folder / f"{name}.py").write_text(source)
-    output = folder / f"{name}.out"
-    with output.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, f"{name}.py", *args],
-            cwd=folder,
-            env={
-                **os.environ,
-                "PYSPARK_SUBMIT_ARGS": f"{SETTINGS} pyspark-shell",
-                "PYTHONUNBUFFERED": "1",
-            },
-            stdout=file,
-            stderr=file,
+class Examples:
+    """A process that runs one example after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._process = Driver(PROGRAM, [str(folder)], folder / "errors")
+
+    def __enter__(self) -> Examples:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.end()
+
+    def start(self, name: str, *args: str) -> Example:
+        program, output = self.folder / f"{name}.py", self.folder / f"{name}.out"
+        source, changed = IMPORT.subn(
+            "from penstock.streaming import", (EXAMPLES / program.name).read_text()
         )
-    try:
-        yield Example(process, output)
-    finally:
-        process.kill()
-        process.wait()
+        assert changed == 1
+        program.write_text(source)
+        output.unlink(missing_ok=True)
+        self._tell(json.dumps([str(output), str(program), *args]))
+        return Example(self._process, output)
+
+    def stop(self) -> None:
+        """Stop the example's program, and see the example end by itself."""
+        self._tell("stop")
+        self.wait_ended()
+
+    def wait_ended(self) -> None:
+        """Wait until the example has ended without an error."""
+        self._process.wait_line("ended")
+
+    def _tell(self, line: str) -> None:
+        stdin = self._process.process.stdin
+        assert stdin is not None
+        stdin.write(f"{line}\n")
+        stdin.flush()
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examples]:
+    with Examples(tmp_path_factory.mktemp("examples")) as examples:
+        yield examples
 
 
 def test_no_example_is_left_out() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} - {"__init__"} == TESTED
 
 
-def test_network_wordcount(tmp_path: Path, server: LineServer) -> None:
+def test_network_wordcount(examples: Examples, server: LineServer) -> None:
     server.text = "to be or\nnot to be\n"
-    with running("network_wordcount", tmp_path, "127.0.0.1", server.port) as example:
-        example.wait_for("('to', 2)", "('be', 2)", "('or', 1)", "('not', 1)", "Time: ")
+    example = examples.start("network_wordcount", "127.0.0.1", server.port)
+    example.wait_for("('to', 2)", "('be', 2)", "('or', 1)", "('not', 1)", "Time: ")
+    examples.stop()
 
 
-def test_hdfs_wordcount(tmp_path: Path) -> None:
+def test_hdfs_wordcount(examples: Examples, tmp_path: Path) -> None:
     inbox = tmp_path / "in"
     inbox.mkdir()
     (inbox / "before").write_text("no no no")
-    with running("hdfs_wordcount", tmp_path, str(inbox)) as example:
-        example.wait_for("Time: ")
-        (tmp_path / "coming").write_text("file by file\n")
-        (tmp_path / "coming").touch()
-        (tmp_path / "coming").rename(inbox / "coming")
-        example.wait_for("('file', 2)", "('by', 1)")
-        assert "'no'" not in example.printed
+    example = examples.start("hdfs_wordcount", str(inbox))
+    example.wait_for("Time: ")
+    (tmp_path / "coming").write_text("file by file\n")
+    (tmp_path / "coming").touch()
+    (tmp_path / "coming").rename(inbox / "coming")
+    example.wait_for("('file', 2)", "('by', 1)")
+    assert "'no'" not in example.printed
+    examples.stop()
 
 
-def test_network_wordjoinsentiments(tmp_path: Path, server: LineServer) -> None:
+def test_network_wordjoinsentiments(examples: Examples, server: LineServer) -> None:
     # The list that ships has tabs where the example looks for blanks.
-    words = tmp_path / "data" / "streaming" / "AFINN-111.txt"
+    words = examples.folder / "data" / "streaming" / "AFINN-111.txt"
     words.parent.mkdir(parents=True)
     words.write_text("superb 5\nbad -3\n")
     server.text = "superb superb bad words\n"
-    with running("network_wordjoinsentiments", tmp_path, "127.0.0.1", server.port) as example:
-        example.wait_for("(2 total):\nsuperb (10 happiness)\nbad (-3 happiness)")
+    example = examples.start("network_wordjoinsentiments", "127.0.0.1", server.port)
+    example.wait_for("(2 total):\nsuperb (10 happiness)\nbad (-3 happiness)")
+    examples.stop()
 
 
-def test_queue_stream(tmp_path: Path) -> None:
-    with running("queue_stream", tmp_path) as example:
-        example.process.wait(120)
-        assert example.process.returncode == 0, example.printed[-3000:]
-        for digit in range(10):
-            assert example.printed.count(f"({digit}, 100)") == 5
+def test_queue_stream(examples: Examples) -> None:
+    example = examples.start("queue_stream")
+    examples.wait_ended()  # it stops by itself
+    for digit in range(10):
+        assert example.printed.count(f"({digit}, 100)") == 5
 
 
-def test_sql_network_wordcount(tmp_path: Path, server: LineServer) -> None:
+def test_sql_network_wordcount(examples: Examples, server: LineServer) -> None:
     server.text = "sql sql words\n"
-    with running("sql_network_wordcount", tmp_path, "127.0.0.1", server.port) as example:
-        example.wait_for("=========", "|  sql|    2|", "|words|    1|")
+    example = examples.start("sql_network_wordcount", "127.0.0.1", server.port)
+    example.wait_for("=========", "|  sql|    2|", "|words|    1|")
+    examples.stop()
 
 
-@pytest.mark.skipif(
-    not hasattr(DStream, "updateStateByKey"), reason="DStream.updateStateByKey is not there yet"
-)
-def test_stateful_network_wordcount(tmp_path: Path, server: LineServer) -> None:
+def test_stateful_network_wordcount(examples: Examples, server: LineServer) -> None:
     server.text = "hello hello you\n"
-    with running("stateful_network_wordcount", tmp_path, "127.0.0.1", server.port) as example:
-        example.wait_for("('hello', 3)", "('world', 1)", "('you', 1)")
-
-
-def start_recoverable(
-    tmp_path: Path, server: LineServer
-) -> Callable[[], AbstractContextManager[Example]]:
-    args = ("127.0.0.1", server.port, str(tmp_path / "checkpoint"), str(tmp_path / "counts"))
-    return lambda: running("recoverable_network_wordcount", tmp_path, *args)
+    example = examples.start("stateful_network_wordcount", "127.0.0.1", server.port)
+    example.wait_for("('hello', 3)", "('world', 1)", "('you', 1)")
+    examples.stop()
 
 
 def test_recoverable_network_wordcount(tmp_path: Path, server: LineServer) -> None:
+    """It is killed, and another process goes on with what the checkpoint location tells."""
+    counts, commits = tmp_path / "counts", tmp_path / "checkpoint" / "commits"
+
+    def committed() -> int:
+        return len(list(commits.glob("[0-9]*")))
+
+    args = ["127.0.0.1", server.port, str(tmp_path / "checkpoint"), str(counts)]
     server.text = "a word a day\n"
-    start = start_recoverable(tmp_path, server)
-    with start() as example:
+    with Examples(tmp_path) as examples:
+        example = examples.start("recoverable_network_wordcount", *args)
         example.wait_for("Creating new context", "Dropped 2 word(s) totally")
-        counts = (tmp_path / "counts").read_text()
-        assert "('word', 1)" in counts
-        assert "('a'" not in counts
-
-
-@pytest.mark.skipif(
-    "recover" not in inspect.signature(StreamingContext.getOrCreate).parameters,
-    reason="StreamingContext.getOrCreate does not read graph checkpoints yet",
-)
-def test_recoverable_network_wordcount_is_recovered(tmp_path: Path, server: LineServer) -> None:
-    start = start_recoverable(tmp_path, server)
-    server.text = "first\n"
-    with start() as example:
-        example.wait_for("Creating new context", "('first', 1)")
-        commits = tmp_path / "checkpoint" / "commits"
-        assert eventually(lambda: len(list(commits.glob("[0-9]*"))) > 1)
+        assert "('word', 1)" in counts.read_text()
+        assert "('a'" not in counts.read_text()
+        before = committed()
+        assert eventually(lambda: committed() > before)  # also the batch of these words
     server.text = "second\n"
-    with start() as example:
+    with Examples(tmp_path) as examples:
+        example = examples.start("recoverable_network_wordcount", *args)
         example.wait_for("('second', 1)")
         assert "Creating new context" not in example.printed
-    counts = (tmp_path / "counts").read_text()
-    assert counts.count("('first', 1)") == 1
+    assert counts.read_text().count("('word', 1)") == 1

@@ -12,6 +12,7 @@ import pytest
 from tests.faults.driver import Driver
 from tests.state.helpers import Model
 from tests.streaming.state_program import START_MS, TIMEOUT_S, records_of
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -35,12 +36,12 @@ def test_killed_is_uninterrupted(tmp_path: Path) -> None:
     for point, batch in KILLS:
         driver = Driver(PROGRAM, [*common, point, str(START_MS + 1000 * batch)], tmp_path / "log")
         try:
-            assert driver.process.wait(120) == -signal.SIGKILL
+            assert driver.process.wait(WAIT_S) == -signal.SIGKILL
         finally:
             driver.end()
     driver = Driver(PROGRAM, common, tmp_path / "log")
     try:
-        driver.wait_line("done", 120)
+        driver.wait_line("done")
     finally:
         driver.end()
     model = Model()

@@ -33,7 +33,7 @@ from penstock.streaming.core.listener import ListenerBus
 from penstock.streaming.receivers.tracker import ReceiverTracker
 from tests.journal.helpers import read_all
 from tests.receivers.supervised import HASTY, newest_command, override
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -177,6 +177,6 @@ def test_a_receiver_that_asked_for_its_end_is_not_started_again(place: Place) ->
 
     assert eventually(is_done)
     (runner,) = tracker._runners["lines"]
-    assert runner.join(20.0)
+    assert runner.join(WAIT_S)
     assert read_all(place.stream) == ["all there is"]
     assert errors == []

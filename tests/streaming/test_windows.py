@@ -20,7 +20,7 @@ from penstock.streaming.operations.window_times import Span, check_duration, ste
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.streaming.file_program import Program, run_batches
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 
 def test_a_window_moves_by_what_left_and_what_entered() -> None:
@@ -328,7 +328,7 @@ def test_ticks_that_come_while_a_batch_runs_are_kept_for_windows(ssc: StreamingC
 
     def hold(rdd: Any) -> None:
         running.set()
-        assert go_on.wait(30)
+        assert go_on.wait(WAIT_S)
         seen.append(sorted(rdd.collect()))
 
     ssc.queueStream([[1], [2], [3]]).window(2).foreachRDD(hold)
@@ -337,7 +337,7 @@ def test_ticks_that_come_while_a_batch_runs_are_kept_for_windows(ssc: StreamingC
     stepper = Stepper(ssc, clock)
     ssc.start()
     clock.advance(1000)
-    assert running.wait(30)
+    assert running.wait(WAIT_S)
     clock.advance(3000)
     go_on.set()
     stepper.wait_completed(4)

@@ -13,6 +13,7 @@ from penstock.errors import ConfigError, NotFoundError, StorageError, StorageFul
 from penstock.storage import open_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing import FaultyStorage, Operation
+from tests.waiting import WAIT_S
 
 
 @pytest.fixture
@@ -142,12 +143,12 @@ def test_a_hook_can_hold_a_thread_before_an_operation(storage: FaultyStorage) ->
     def hold(operation: Operation) -> None:
         if operation.kind == "create" and operation.path == "slow":
             reached.set()
-            go.wait(timeout=30)
+            go.wait(WAIT_S)
 
     storage.before = hold
     thread = threading.Thread(target=storage.create, args=("slow", b"x"))
     thread.start()
-    assert reached.wait(timeout=30)
+    assert reached.wait(WAIT_S)
 
     storage.create("quick", b"x")
     assert [entry.name for entry in storage.list()] == ["quick"]

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.receivers import Receiver
 from penstock.testing import RecordingHost
+from tests.waiting import WAIT_S
 
 
 class Idle(Receiver):
@@ -78,5 +79,5 @@ def test_blocked_stores_go_on_when_unblocked_or_stopped() -> None:
             storing.start()
             before = len(host.records)
             release()
-            storing.join(10)
+            storing.join(WAIT_S)
             assert len(host.records) == before + 1

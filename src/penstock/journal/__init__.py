@@ -2,11 +2,12 @@
 
 ``JournalWriter`` writes (group commit, fencing), ``read_batches`` and ``read_records`` read any
 offset range, ``penstock.journal.spark`` reads it on Spark, ``retire`` deletes what every consumer
-is past. The format is described byte for byte in docs/journal-format.md.
+is past. ``JournalSource`` reads a stream in batches for one consumer. The format is described byte
+for byte in docs/journal-format.md.
 """
 
 from penstock.journal.bounds.amounts import Amount, Bounds
-from penstock.journal.bounds.room import JournalRoom
+from penstock.journal.bounds.quota import WriterQuota
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.positions import DeferredPosition
 from penstock.journal.progress import StreamProgress
@@ -18,6 +19,7 @@ from penstock.journal.retention.consumer_files import (
 from penstock.journal.retention.registration import Consumer, register_consumer
 from penstock.journal.retention.retirement import remove_consumer, retire
 from penstock.journal.schema import RecordFormat
+from penstock.journal.source import JournalSource
 from penstock.journal.stream import JournalStream, stream_names
 from penstock.journal.verify import Verdict, verify_stream
 from penstock.journal.writer import JournalWriter
@@ -29,13 +31,14 @@ __all__ = [
     "CommitPolicy",
     "Consumer",
     "DeferredPosition",
-    "JournalRoom",
+    "JournalSource",
     "JournalStream",
     "JournalWriter",
     "RecordFormat",
     "StreamProgress",
     "Verdict",
     "WriterEnd",
+    "WriterQuota",
     "advance",
     "commit_consumer",
     "consumers",

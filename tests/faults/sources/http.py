@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from tests.faults.proxy import Proxy
-from tests.faults.sources.source import PLACES, Balance, ReceiverSpec, Source, exactly_once
+from tests.faults.sources.source import PAUSE_S, PLACES, Balance, ReceiverSpec, Source, exactly_once
 from tests.free_port import free_port
+from tests.waiting import WAIT_S
 
 _LINES_A_REQUEST = 20
 _TIMEOUT_S = 5.0
@@ -86,7 +87,7 @@ class _Client:
             yield
         finally:
             self._end.set()
-            thread.join(120)
+            thread.join(WAIT_S)
             assert not thread.is_alive(), f"{self.name} gets no ack: {self.answers}"
             if self._failure is not None:
                 raise self._failure
@@ -94,7 +95,7 @@ class _Client:
     def _run(self) -> None:
         try:
             for number in itertools.count():
-                if self._end.wait(0.01):
+                if self._end.wait(PAUSE_S):
                     return
                 self._deliver([f"{self.name}:{number}:{n}" for n in range(_LINES_A_REQUEST)])
         except BaseException as failure:

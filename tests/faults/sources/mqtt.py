@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.faults.proxy import Proxy
-from tests.faults.sources.source import PLACES, Balance, ReceiverSpec, Source, exactly_once
+from tests.faults.sources.source import PAUSE_S, PLACES, Balance, ReceiverSpec, Source, exactly_once
 from tests.receivers.mqtt_broker import Broker, Publisher, publisher
 from tests.waiting import eventually
 
@@ -57,7 +57,7 @@ class MqttSource(Source):
     def sending(self) -> Iterator[None]:
         # The broker keeps messages for those who subscribed once, so that has to come first.
         subscribed = [f"Sending SUBACK to {place}" for place in PLACES]
-        assert eventually(lambda: all(line in self._broker.log() for line in subscribed), 60.0)
+        assert eventually(lambda: all(line in self._broker.log() for line in subscribed))
         end = threading.Event()
         with publisher(self._broker) as client:
             thread = threading.Thread(target=self._publish, args=(client, end))
@@ -87,7 +87,7 @@ class MqttSource(Source):
 
     def _publish(self, client: Publisher, end: threading.Event) -> None:
         for number in itertools.count():
-            if end.wait(0.02):
+            if end.wait(PAUSE_S):
                 return
             for place in PLACES:
                 payloads = [f"{place}:{number}:{n}" for n in range(_A_BURST)]

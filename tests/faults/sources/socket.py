@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.faults.sources.source import Balance, ReceiverSpec, Source
+from tests.faults.sources.source import PAUSE_S, Balance, ReceiverSpec, Source
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, for 0 s: close() sends RST, what is queued is gone
 
@@ -98,7 +98,7 @@ class _Connection(threading.Thread):
     def run(self) -> None:
         self._client.settimeout(1)
         with self._client:
-            while not self._end.wait(0.01):
+            while not self._end.wait(PAUSE_S):
                 if self.reset.is_set():
                     self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                     self.failed = True

@@ -11,6 +11,8 @@ from typing import Any
 
 PLACES = ("spark", "ingest")
 """Where the two receivers of a site run: as a Spark task, and as `penstock ingest`."""
+PAUSE_S = 0.05
+"""Between two bursts of a client's, so that four sources leave the processors to the faults."""
 
 
 @dataclass(frozen=True, slots=True)

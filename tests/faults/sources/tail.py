@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.faults.ledger import LogWriter
-from tests.faults.sources.source import PLACES, Balance, ReceiverSpec, Source, exactly_once
+from tests.faults.sources.source import PAUSE_S, PLACES, Balance, ReceiverSpec, Source, exactly_once
 
 
 class TailSource(Source):
@@ -31,7 +31,7 @@ class TailSource(Source):
     def sending(self) -> Iterator[None]:
         with ExitStack() as stack:
             for writer in self._writers.values():
-                stack.enter_context(writer.running())
+                stack.enter_context(writer.running(pause_s=PAUSE_S))
             yield
 
     def cut(self) -> None:

@@ -21,7 +21,7 @@ from penstock.receivers import (
 from penstock.storage import Storage
 from tests.receivers.http_receiver.stream import journal_records, open_stream
 from tests.receivers.supervised import RUN, commanded
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 __all__ = ["JSON", "NDJSON", "TEXT", "Served", "serving"]
 
@@ -61,7 +61,7 @@ def serving(
     earlier = read_status(stream, "r0")
     with commanded(stream, receiver, settings=ReceiverSettings(commit, **timing)) as failures:
         url = _listening_at(stream, earlier)
-        with httpx.Client(base_url=url, timeout=20, verify=False) as client:
+        with httpx.Client(base_url=url, timeout=WAIT_S, verify=False) as client:
             yield Served(stream, url, client)
     assert not failures, failures
 
@@ -76,5 +76,5 @@ def _listening_at(stream: JournalStream, earlier: Status | None) -> str:
             found.extend(filter(None, [status.listening_at]))
         return bool(found)
 
-    assert eventually(is_known, 20), "the receiver did not start"
+    assert eventually(is_known), "the receiver did not start"
     return found[0]

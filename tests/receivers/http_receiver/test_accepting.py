@@ -17,7 +17,7 @@ from penstock.errors import ConfigError
 from penstock.receivers import HttpReceiver
 from penstock.receivers.http import acceptor, connection
 from tests.receivers.http_receiver.serving import Served, serving
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def tls(tmp_path: Path) -> HttpReceiver:
 
 
 def connect(served: Served) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", served.port), timeout=20)
+    return socket.create_connection(("127.0.0.1", served.port), timeout=WAIT_S)
 
 
 def is_closed(client: socket.socket) -> bool:
@@ -52,7 +52,7 @@ def test_connections_without_a_handshake_count(
             assert is_closed(one_more)
         for each in silent:
             each.close()
-        assert eventually(lambda: is_taken(served), 10)
+        assert eventually(lambda: is_taken(served))
 
 
 def test_a_handshake_has_a_time_limit(
@@ -97,7 +97,7 @@ def test_near_the_limit_of_descriptors_clients_wait(
             with pytest.raises(TimeoutError):
                 waiting.recv(1000)
             few_are_left.clear()
-            waiting.settimeout(20)
+            waiting.settimeout(WAIT_S)
             assert waiting.recv(1000).startswith(b"HTTP/1.1 200 ")
         assert served.post(b"x").status_code == 200
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigError
@@ -46,7 +46,6 @@ def refusal(schema: Any, kind: Kind, body: bytes) -> RefusedError:
     return caught.value
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\r", b"\xff", "é".encode()]), min_size=1))
 def test_text_is_split_as_every_other_source_splits_it(pieces: list[bytes]) -> None:
     body, splitter = b"".join(pieces), LineSplitter()
@@ -66,7 +65,6 @@ VALUES = [
 
 
 @pytest.mark.parametrize("padding", [b"", PADDING], ids=["small", "large"])
-@settings(deadline=None)
 @given(lines=st.lists(st.sampled_from([*VALUES, "", "  ", ' {"c": 1}\t']), min_size=1))
 def test_json_lines_stay_the_text_that_was_sent(padding: bytes, lines: list[str]) -> None:
     expected = [line.strip() for line in lines if line.strip()]
@@ -149,7 +147,6 @@ def test_rows_longer_than_a_block_of_the_parser_are_taken() -> None:
     assert records("string", "ndjson", body) == [json.dumps(row) for row in rows]
 
 
-@settings(deadline=None)
 @given(st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
@@ -192,7 +189,6 @@ def test_a_schema_that_no_body_fits_is_refused_at_construction(schema: Any) -> N
         BodyParser(schema)
 
 
-@settings(deadline=None)
 @given(
     items=st.lists(
         st.one_of(st.text(max_size=6), st.integers(), st.lists(st.text(max_size=2), max_size=2)),
@@ -253,7 +249,6 @@ def objects_outside_strings(text: bytes) -> int:
     return count
 
 
-@settings(deadline=None)
 @given(st.text('{}"\\a\n').map(str.encode), st.integers(1, 8))
 def test_objects_are_those_outside_strings(text: bytes, piece_bytes: int) -> None:
     count = objects_outside_strings(text)

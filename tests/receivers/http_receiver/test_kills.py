@@ -25,7 +25,7 @@ from penstock.model import OffsetRange
 from tests.forked import run_forked
 from tests.receivers.http_receiver.keyed_source import answer
 from tests.receivers.http_receiver.stream import journal_records, open_stream
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 REPOSITORY = Path(__file__).parents[3]
 REQUESTS = 3
@@ -93,7 +93,7 @@ def test_clients_that_repeat_until_answered_are_stored_once_through_kills(tmp_pa
     def client(number: int) -> list[str]:
         """Send requests one after the other, each until it is answered; return what was."""
         answered: list[str] = []
-        with httpx.Client(timeout=20) as http:
+        with httpx.Client(timeout=WAIT_S) as http:
             while not over.is_set():
                 name = f"{number}-{len(answered)}"
                 headers = {"content-type": "text/plain", "idempotency-key": name}

@@ -19,7 +19,7 @@ import pytest
 from penstock.receivers import HttpReceiver
 from penstock.receivers.http import application
 from tests.receivers.http_receiver.serving import JSON, NDJSON, TEXT, Served, serving
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 BINARY = {"content-type": "application/octet-stream"}
 
@@ -176,7 +176,7 @@ def request(body: bytes, *headers: str) -> bytes:
 
 
 def raw(served: Served) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", served.port), timeout=20)
+    return socket.create_connection(("127.0.0.1", served.port), timeout=WAIT_S)
 
 
 def answers(connection: socket.socket, count: int) -> list[bytes]:
@@ -220,7 +220,7 @@ def test_a_client_that_asks_first_is_told_to_send_only_what_is_taken(served: Ser
 def test_a_client_that_leaves_before_its_answer_is_stored_all_the_same(served: Served) -> None:
     with raw(served) as connection:
         connection.sendall(request(b"left early"))
-    assert eventually(lambda: "left early" in served.records(), 10)
+    assert eventually(lambda: "left early" in served.records())
 
 
 def test_a_client_that_leaves_in_its_body_is_not_stored(served: Served) -> None:
@@ -361,7 +361,7 @@ def test_more_than_the_backlog_holds_is_told_to_come_again(
     monkeypatch.setattr(application, "_MAX_BACKLOG_BYTES", 1000)
     with raw(served) as connection:
         connection.sendall(request(b"x" * 999)[:-1])  # is being received
-        assert eventually(lambda: served.client.get("/healthz").json()["unacked_bytes"] == 998, 10)
+        assert eventually(lambda: served.client.get("/healthz").json()["unacked_bytes"] == 998)
         response = refused(served, 429, b"too much")
         assert response.headers["retry-after"] == "1"
         connection.sendall(b"x")
@@ -387,7 +387,7 @@ def test_bodies_take_of_the_backlog_what_has_arrived(
         assert served.client.get("/healthz").json()["unacked_bytes"] == 0
         assert served.post(b"others are stored").status_code == 200
         first.sendall(b"x" * 600)
-        assert eventually(lambda: served.client.get("/healthz").json()["unacked_bytes"] == 600, 10)
+        assert eventually(lambda: served.client.get("/healthz").json()["unacked_bytes"] == 600)
         second.sendall(b"x" * 401)
         assert answers(second, 1)[0].startswith(b"429 ")
         first.sendall(b"x" * 300)

@@ -17,6 +17,7 @@ from penstock.errors import ConfigError
 from penstock.receivers import HttpReceiver
 from penstock.receivers.http.settings import read_token, tls_context
 from tests.receivers.http_receiver.serving import TEXT, serving
+from tests.waiting import WAIT_S
 
 TOKEN = "s3cret-token"
 
@@ -105,7 +106,7 @@ def test_receivers_are_imported_without_the_extra() -> None:
         "for name in ('uvicorn', 'httptools', 'uvloop', 'starlette'): sys.modules[name] = None\n"
         "import penstock.receivers\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=WAIT_S)
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from tests.faults.driver import Driver
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("recoverable_program.py")
-START_S = 90.0
 READY = "ready recoverable local[2] yes yes"
 
 
@@ -50,13 +49,13 @@ class Site:
 
 
 def first_line(driver: Driver) -> str:
-    return driver.wait_line("", START_S)
+    return driver.wait_line("")
 
 
 def wait_committed(driver: Driver, records: int) -> None:
     """Wait until batches of that many records in all are done."""
     while records > 0:
-        records -= int(driver.wait_line("committed", START_S).split()[2])
+        records -= int(driver.wait_line("committed").split()[2])
 
 
 def test_runs_that_are_killed_give_what_an_uninterrupted_one_gives(tmp_path: Path) -> None:
@@ -68,7 +67,7 @@ def test_runs_that_are_killed_give_what_an_uninterrupted_one_gives(tmp_path: Pat
         wait_committed(driver, records=2)
         (site.sink / "hang").touch()
         site.feed("that is")
-        hung = driver.wait_line("hanging", START_S).split()[1]
+        hung = driver.wait_line("hanging").split()[1]
         driver.kill()
     (site.sink / "hang").unlink()
     site.feed("the question")  # while it is down
@@ -76,7 +75,7 @@ def test_runs_that_are_killed_give_what_an_uninterrupted_one_gives(tmp_path: Pat
     with site.driver() as driver:
         assert first_line(driver) == READY
         # The batch that was running runs again, first, and with the same record.
-        assert driver.wait_line("committed", START_S) == f"committed {hung} 1"
+        assert driver.wait_line("committed") == f"committed {hung} 1"
         wait_committed(driver, records=1)
         site.feed("whether")
         driver.kill()  # at any moment of what that line sets off
@@ -85,5 +84,5 @@ def test_runs_that_are_killed_give_what_an_uninterrupted_one_gives(tmp_path: Pat
         assert first_line(driver) == READY
         site.feed("TO BE")
         wait_committed(driver, records=1)
-        driver.finish(START_S)
+        driver.finish()
     assert site.seen() == Counter(site.log.read_text().lower().split())

@@ -19,7 +19,7 @@ from penstock.streaming.recovery.pickling import pickle_graph
 from penstock.streaming.recovery.reader import CheckpointReader
 from penstock.streaming.recovery.writer import CheckpointWriter
 from penstock.testing.faulty_storage import FaultyStorage, Operation
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 GRAPH = pickle_graph(DStreamGraph(1000))
 
@@ -115,13 +115,13 @@ def test_those_that_wait_are_written_as_one(storage: Storage) -> None:
     def hold(operation: Operation) -> None:
         if operation.kind == "create":
             reached.set()
-            assert go_on.wait(30)
+            assert go_on.wait(WAIT_S)
 
     slow = FaultyStorage(storage)
     writing = Writing(slow)
     slow.before = hold
     writing.submit(1000, 1000)
-    assert reached.wait(30)
+    assert reached.wait(WAIT_S)
     writing.submit(1000, done=True)
     writing.submit(2000, 2000)
     writing.submit(2000, done=True)
@@ -243,14 +243,14 @@ def test_stop_gives_up_on_a_storage_that_hangs(
     def hang(operation: Operation) -> None:
         if operation.kind == "create":
             hanging.set()
-            assert go_on.wait(30)
+            assert go_on.wait(WAIT_S)
 
     slow = FaultyStorage(storage)
     writing = Writing(slow)
     slow.before = hang
     slow.fail("create")
     writing.submit(1000)
-    assert hanging.wait(30)
+    assert hanging.wait(WAIT_S)
     writing.writer.stop()
     assert any(m.startswith("CheckpointWriter executor terminated? false") for m in caplog.messages)
     go_on.set()

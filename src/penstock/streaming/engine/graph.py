@@ -36,8 +36,8 @@ class DStreamGraph:
         self.inputs: list[InputDStream] = []
         self.outputs: list[OutputOperation] = []
         self.operators = Operators()
-        self._remember_ms: int | None = None  # what the program asked for
-        self._batches: dict[int, Batch] = {}  # by time, ascending; those that are remembered
+        self._remember_ms: int | None = None  # requested by the program
+        self._batches: dict[int, Batch] = {}  # the remembered ones, by time, ascending
         self._rdds: RddCheckpoints | None = None
         self.is_kept = False
         """Whether the graph is read back after a restart, so inputs must not depend on memory."""
@@ -54,18 +54,18 @@ class DStreamGraph:
 
     @property
     def stored_state(self) -> list[StoredStateStream]:
-        """The streams that keep state on the checkpoint location, parents first."""
+        """The streams with state in the checkpoint location, parents first."""
         found = (stream.stored_state for stream in reversed(list(self.streams())))
         return [stream for stream in found if stream is not None]
 
     def add_input(self, stream: InputDStream) -> None:
-        """Add an input; its name must be its own."""
+        """Add an input; its name must be unique."""
         if any(known.name == stream.name for known in self.inputs):
             raise StreamingError(
                 f"two inputs are named {stream.name!r}",
                 operation="add input",
                 ids={"stream": stream.name},
-                hint="give each input a name of its own (name=)",
+                hint="give each input a different name (name=)",
             )
         self.inputs.append(stream)
 
@@ -82,7 +82,7 @@ class DStreamGraph:
         self.outputs.append(output)
 
     def validate(self) -> None:
-        """Check that there is something to run.
+        """Check that the graph has an output.
 
         Raises:
             StreamingError: no output operation was registered.
@@ -126,7 +126,7 @@ class DStreamGraph:
         self._remember_ms = duration_ms
 
     def initialize(self, zero_ms: int) -> None:
-        """Begin at that time: give every stream its zero time and how long it remembers."""
+        """Start at that time: set every stream's zero time and remember duration."""
         for stream in self.streams():
             stream.initialize(zero_ms)
             stream.remember(self._remember_ms or 0)
@@ -134,7 +134,7 @@ class DStreamGraph:
                 parent.remember(stream.parent_remember_ms)
 
     def attach(self, ssc: StreamingContext) -> None:
-        """Give a graph that was unpickled its context."""
+        """Set the context of an unpickled graph."""
         for stream in self.streams():
             stream.attach(ssc)
 
@@ -144,21 +144,21 @@ class DStreamGraph:
             stream.check_offset(start)
 
     def plan(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
-        """Return what the batch of that time could take of each input, all after ``starts``."""
+        """Return each input's available range for the batch of that time, after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(_up_to(start, i.latest_offset(start, time_ms)) for i, start in pairs)
 
     def plan_missed(
         self, time_ms: int, starts: tuple[SourceOffset, ...]
     ) -> tuple[SourceRange, ...]:
-        """Return what the batch of a tick takes that passed without one."""
+        """Return the ranges of the batch of a missed tick."""
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(_up_to(start, i.missed_offset(start, time_ms)) for i, start in pairs)
 
     def missed_ticks(self, starts: tuple[SourceOffset, ...], passed: range) -> list[int]:
-        """Return which of the ticks that passed without a batch need one.
+        """Return the missed ticks that need a batch.
 
-        ``starts`` is where the next batch begins. Batches before are those that are remembered.
+        ``starts`` are the start offsets of the next batch. Earlier batches are the remembered ones.
         """
         streams = list(self.streams())
         if not passed or not any(stream.needs_missed_ticks for stream in streams):
@@ -179,13 +179,13 @@ class DStreamGraph:
         return any(stream.has_records(source) for stream, source in pairs)
 
     def begin(self, batch: Batch) -> None:
-        """Tell every input which records the batch takes."""
+        """Set the batch's range of every input."""
         self._batches[batch.time_ms] = batch
         for stream, planned in zip(self.inputs, batch.sources, strict=True):
             stream.set_range(batch.time_ms, planned)
 
     def state_updates(self, batch: Batch) -> Callable[[], None] | None:
-        """Return what brings all state to that of the batch, None where it changes none."""
+        """Return the function that updates all state to that of the batch, None without state."""
         changing = [s for s in self.stored_state if s.get_or_compute(batch.time_ms) is not None]
 
         def update() -> None:
@@ -195,27 +195,27 @@ class DStreamGraph:
         return update if changing else None
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
-        """Tell every stream where RDD checkpoints are."""
+        """Set the location of RDD checkpoints for every stream."""
         self._rdds = place
         for stream in self.streams():
             stream.open_rdd_checkpoints(place)
 
     def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
-        """Have streams take up what a run before left.
+        """Load the RDD checkpoints and state of an earlier run.
 
         Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
 
         Raises:
-            CheckpointError: it cannot; says why.
+            CheckpointError: they cannot be used; the error has the reason.
         """
         for stream in self.streams():
             stream.restore_checkpoint_data(done_ms, planned_ms)
 
     def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
-        """Have batches see an earlier run's, as far as they look back from ``done_ms``.
+        """Recall the earlier run's batches that batches after ``done_ms`` need.
 
         Raises:
-            PenstockError: records that should be there are not.
+            PenstockError: records that should exist are missing.
         """
         needed = needed_after(self.streams(), done_ms)
         for batch in earlier:
@@ -248,18 +248,18 @@ class DStreamGraph:
         return min([done_ms, *needed_after(self.streams(), done_ms).values(), *recalled])
 
     def state_begins_at(self, done_ms: int) -> int:
-        """Return the time after which batches are needed to make state again."""
+        """Return the time after which batches are needed to recompute state."""
         needed = needed_after(self.streams(), done_ms)
         stateful = (stream for stream in self.streams() if stream.must_checkpoint)
         return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in stateful)])
 
     @property
     def oldest_id(self) -> int | None:
-        """The id of the oldest batch that is remembered."""
+        """The id of the oldest remembered batch."""
         return min((batch.id for batch in list(self._batches.values())), default=None)
 
     def input_infos(self, batch: Batch) -> dict[int, StreamInputInfo]:
-        """Return what the batch takes of each input that reports it, by the input's id."""
+        """Return the batch's range of each input that reports it, by the input's id."""
         pairs = zip(self.inputs, batch.sources, strict=True)
         return {
             stream.id: StreamInputInfo(
@@ -270,13 +270,13 @@ class DStreamGraph:
         }
 
     def find_damage(self, batch: Batch, error: str) -> PenstockError | None:
-        """Return what is damaged of the files of a batch that the text of an error names."""
+        """Return the damage of a batch's files that the text of an error names."""
         pairs = zip(self.inputs, batch.sources, strict=True)
         damages = (stream.find_damage(planned, error) for stream, planned in pairs)
         return next((damage for damage in damages if damage is not None), None)
 
     def update_checkpoint_data(self, batch: Batch) -> None:
-        """Make durable what a restart needs of a batch, which is to be committed.
+        """Make the data durable that a restart needs of a batch, before its commit.
 
         Raises:
             StorageError: it cannot be written.
@@ -296,15 +296,15 @@ class DStreamGraph:
         return all([_attempt(stream, what, call) for stream, call in calls])
 
     def forget(self, ended_ms: int) -> None:
-        """Forget the RDDs that no batch of this run needs when none up to that time runs."""
+        """Drop the RDDs that are not needed when no batch up to that time runs in this run."""
         needed = needed_after(self.streams(), ended_ms)
         for stream in self.streams():
             _clear(stream, partial(stream.clear_metadata, ended_ms, needed[stream]))
 
     def release(self, done_ms: int) -> None:
-        """Give up what no batch needs, in any run, when those up to that time are done.
+        """Release data that no batch of any run needs when those up to that time are done.
 
-        What cannot be deleted now is tried again with the next call.
+        The next call retries failed deletions.
         """
         needed = needed_after(self.streams(), done_ms)
         if self._rdds is not None:
@@ -323,21 +323,21 @@ class DStreamGraph:
 
 
 def _up_to(start: SourceOffset, end: SourceOffset) -> SourceRange:
-    """Return what lies between two offsets; None as the end says that there is nothing yet."""
+    """Return the range between two offsets; None as the end says that there is nothing yet."""
     return SourceRange(start, start if end is None else end)
 
 
 def _clear(stream: BaseDStream, clean_up: Callable[[], None]) -> None:
-    _attempt(stream, "delete what it no longer needs", clean_up)
+    _attempt(stream, "delete data that it no longer needs", clean_up)
 
 
 def _attempt(stream: BaseDStream, what: str, call: Callable[[], None]) -> bool:
-    """Call, and return whether it ended well; what fails is tried again after the next batch."""
+    """Call; return whether it succeeded. Failures are logged, and retried after the next batch."""
     try:
         call()
     except Exception as error:  # an input may be a user's own
         _log.warning(
-            "Stream %s cannot %s now; it is tried again when the next batch is done: %s",
+            "Stream %s cannot %s now; it is retried when the next batch is done: %s",
             getattr(stream, "name", type(stream).__name__),
             what,
             error,

@@ -1,7 +1,7 @@
-"""Output operations: what makes a job of each batch.
+"""Output operations: they create a job for each batch.
 
-An output has a name, its own in the program and the same in each run, by which a sink that writes
-exactly once knows its batches: location id, output name and batch id are an ``OutputBatch``.
+An output has a name that is unique in the program and the same in each run. A sink that writes
+exactly once identifies its batches by location id, output name and batch id: an ``OutputBatch``.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ class OutputOperation(ABC):
 
     kind: str
     exactly_once = False
-    """Whether its sink remembers the newest batch id, and leaves out batches up to it."""
+    """Whether its sink remembers the newest batch id, and skips batches up to it."""
 
     def __init__(self, parent: BaseDStream, func: Callable[..., Any], name: str | None) -> None:
         if not callable(func):
             raise ConfigError(
-                f"{func!r} is no function", operation=self.kind, hint="give a function of the batch"
+                f"{func!r} is not a function",
+                operation=self.kind,
+                hint="give a function of the batch",
             )
         same = sum(output.kind == self.kind for output in parent.ssc.graph.outputs)
         self.name = check_name("output", f"{self.kind}-{same}" if name is None else name)
@@ -66,7 +68,7 @@ class OutputOperation(ABC):
 
     @abstractmethod
     def job(self, batch: Batch) -> Callable[[], Any] | None:
-        """Return what to run for this batch, None when the stream has nothing at its time.
+        """Return the function to run for this batch, None if the stream has no RDD at its time.
 
         Called when the batch is planned; builds RDDs only.
         """
@@ -106,7 +108,7 @@ class ForEachBatch(OutputOperation):
             )
 
     def job(self, batch: Batch) -> Callable[[], Any] | None:
-        """Return the call of the user's function; the DataFrame is made when it runs."""
+        """Return the call of the user's function; the DataFrame is created when it runs."""
         if not self.parent.is_time_valid(batch.time_ms):
             return None
         return partial(self._run, batch)

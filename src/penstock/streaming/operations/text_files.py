@@ -43,10 +43,10 @@ def batch_folder(prefix: str, suffix: str | None, time: datetime) -> str:
 
 
 def save_as_text_files(time: datetime, rdd: RDD[Any], *, prefix: str, suffix: str | None) -> None:
-    """Write a batch's records, once however often the batch runs.
+    """Write a batch's records, only once even if the batch runs several times.
 
     Raises:
-        StreamingError: the folder was cut off by a program that did not rename it into place.
+        StreamingError: the folder is incomplete, from a program that did not rename it into place.
     """
     folder = BatchFolder(rdd.context, batch_folder(prefix, suffix, time))
     if folder.scheme not in _RENAMING:

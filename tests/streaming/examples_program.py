@@ -1,0 +1,56 @@
+"""Runs Spark's example programs one after the other, in a JVM that they share.
+
+    python examples_program.py FOLDER
+
+All run in FOLDER. A line of standard input is "stop", for the one that runs, or JSON: where to
+print to, the program and its arguments. Prints "ended" after each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import runpy
+import sys
+import threading
+from contextlib import redirect_stdout
+
+from penstock.streaming import StreamingContext
+
+SETTINGS = {
+    "spark.default.parallelism": "2",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.master": "local[2]",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.streaming.gracefulStopTimeout": "2min",  # slow machines
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def read(examples: queue.Queue[str]) -> None:
+    for line in sys.stdin:
+        active = StreamingContext.getActive()
+        if line != "stop\n":
+            examples.put(line)
+        elif active is not None:
+            active.stop()
+
+
+def main(folder: str) -> None:
+    os.chdir(folder)
+    conf = " ".join(f"--conf {name}={value}" for name, value in SETTINGS.items())
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{conf} pyspark-shell"
+    examples: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=read, args=(examples,), daemon=True).start()
+    while True:
+        output, *sys.argv = json.loads(examples.get())
+        with open(output, "w", buffering=1) as file, redirect_stdout(file):
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        print("ended", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
