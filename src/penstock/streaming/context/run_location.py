@@ -77,8 +77,8 @@ def _check_temporary_is_enough(
     dependent = next((stream for stream in graph.inputs if stream.needs_location), None)
     if dependent is not None:
         raise ConfigError(
-            f"no checkpoint location is set, and input {dependent.name!r} needs one: how far it has "
-            "read its source would be lost when the process ends",
+            f"no checkpoint location is set, and input {dependent.name!r} needs one: how far it "
+            "has read its source would be lost when the process ends",
             operation="start",
             ids={"stream": dependent.name},
             hint="call checkpoint(dir)",

@@ -4,8 +4,8 @@ The checkpoint location defines the allowed steps of a batch (penstock.checkpoin
 module expresses them in terms of batches: their ranges of each input, and their times.
 
 Each entry's conf holds the program's zero time, from which windows slide, so that they continue to
-slide after a restart, and the names of its inputs, stateful operators and outputs (penstock.streaming
-.recovery_match), by which a changed program finds its own.
+slide after a restart; the names of its inputs, stateful operators and outputs (recovery.match), by
+which a changed program finds its own; and up to which batch inputs were notified of commits.
 """
 
 from __future__ import annotations
