@@ -45,7 +45,7 @@ __all__ = ["StreamingContext"]
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE_S = 5.0
+_PATIENCE_S = 10.0
 """How long jobs may continue after Ctrl-C. Spark prints a long report for each cancelled one."""
 _Recover = Literal["graph", "program"]
 """The source of the graph after a restart: a graph checkpoint, or the program."""
