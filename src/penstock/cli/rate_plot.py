@@ -1,4 +1,4 @@
-"""Draws how rates went: limit, batch time and delay over time, a line for each name."""
+"""Draws rates: limit, batch time and delay over time, with a line for each name."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def draw_rates(
     Args:
         path: the file.
         lines: what to draw, by the name for the legend; batches in the order of their ends.
-        batch_interval_ms: marked among the batch times, when it is given.
+        batch_interval_ms: marked among the batch times, if given.
 
     Raises:
-        ConfigError: the file's kind is another, it cannot be written, or matplotlib is missing.
+        ConfigError: the file has another type, it cannot be written, or matplotlib is missing.
     """
     if Path(path).suffix not in _KINDS:
         raise _refused(path, "it is neither PNG nor SVG", "name a file that ends with .png or .svg")
@@ -43,7 +43,9 @@ def draw_rates(
     try:
         figure.savefig(path)
     except OSError as e:
-        raise _refused(path, "it cannot be written", "name a file in a folder of yours") from e
+        raise _refused(
+            path, "it cannot be written", "name a file in a folder that you can write to"
+        ) from e
 
 
 def _draw(

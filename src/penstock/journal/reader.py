@@ -1,4 +1,4 @@
-"""Reading ranges of a stream, as Arrow batches or Python records, verified whole block by block.
+"""Reads ranges of a stream as Arrow batches or Python records; verifies whole blocks.
 
 Runs in executors too: imports no Spark.
 """
@@ -48,9 +48,9 @@ _RESTORE = "restore the blocks from a copy (`penstock journal verify` finds all 
 def readable_ranges(
     stream: JournalStream, ranges: Iterable[OffsetRange], scan: StreamScan | None = None
 ) -> list[OffsetRange]:
-    """Return the ranges without what was given up; says so in the log, once.
+    """Return the ranges without skipped records; logs this once.
 
-    What that is stands in ``scan``; without one it is listed.
+    The skipped ranges are taken from ``scan``; without one they are listed.
     """
     lost = scan.lost if scan else lost_ranges(stream.storage, stream.name)
     readable: list[OffsetRange] = []
@@ -64,12 +64,12 @@ def readable_ranges(
 def slice_ranges(
     stream: JournalStream, ranges: Iterable[OffsetRange], scan: StreamScan | None = None
 ) -> list[BlockSlice]:
-    """Return the pieces of blocks that make up the ranges, by listing their writers' folders.
+    """Return the slices of blocks that make up the ranges, by listing their writers' folders.
 
-    What was given up is left out. Writers that ``scan`` has are not listed again.
+    Skipped records are left out. Writers that ``scan`` has are not listed again.
 
     Raises:
-        MissingBlockError: the journal does not hold a range from its start on.
+        MissingBlockError: the journal does not have a range from its start.
     """
     slices: list[BlockSlice] = []
     for wanted in readable_ranges(stream, ranges, scan):
@@ -87,7 +87,7 @@ def read_batches(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterat
     """Yield the records of the ranges, in order, as batches of the stream's schema.
 
     Raises:
-        MissingBlockError: a range is not (wholly) in the journal.
+        MissingBlockError: a range is not (completely) in the journal.
         DamagedBlockError: a block that it needs is damaged; records before it were yielded.
     """
     return read_slices(stream, slice_ranges(stream, ranges))
@@ -97,8 +97,8 @@ def read_records(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterat
     """Return the records of the ranges, in order, as Python values.
 
     Raises as ``read_batches``, and:
-        ConfigError: they are pickles, and may not be read back.
-        UnreadableRecordError: a record cannot be made a Python value.
+        ConfigError: they are pickles, and may not be unpickled. UnreadableRecordError: a record
+        cannot be converted to a Python value.
     """
     return slice_records(stream, slice_ranges(stream, ranges))
 
@@ -111,7 +111,7 @@ def read_slices(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator
 
 def slice_records(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[Any]:
     """Return the records of block slices as Python values. Raises as ``read_records``."""
-    # Lists, chained: a generator would run Python code for each record.
+    # Chained lists: a generator would run Python code for each record.
     return chain.from_iterable(_record_lists(stream, slices))
 
 
@@ -120,7 +120,7 @@ def numbered_pieces(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the records of a block slice with the offset of the first, some thousand at a time.
 
-    As Python values, a piece takes little enough memory that the next one uses it again. Raises as
+    As Python values, a piece is small enough that the next one reuses its memory. Raises as
     ``read_batches``.
     """
     offset = part.start_offset
@@ -131,9 +131,9 @@ def numbered_pieces(
 
 
 def unreadable_records(stream: JournalStream, part: BlockSlice) -> list[OffsetRange]:
-    """Return the sound records of a slice that cannot be made Python values, in order.
+    """Return the undamaged records of a slice that cannot be converted to Python values, in order.
 
-    Pickles are not tried: that would run them. Raises as ``read_batches``.
+    Pickles are not tried, as that would run code. Raises as ``read_batches``.
     """
     found: list[OffsetRange] = []
     if stream.format.kind == "pickle":
@@ -190,17 +190,18 @@ def _is_readable(stream: JournalStream, batch: pa.RecordBatch) -> bool:
 def _locate(
     stream: JournalStream, part: BlockSlice, offset: int, error: UnreadableRecordError
 ) -> None:
-    """Have an error say where its record is, and the way out."""
+    """Add the location of the record and the hint to an error."""
     error.path = stream.storage.uri(part.path)
     writer = part.path.split("/")[1]
     error.ids |= {"stream": stream.name, "writer": writer, "offset": offset}
     if stream.format.kind == "pickle":
-        error.hint = "make what it was pickled from importable again, or read the stream by parse"
+        error.hint = "make its class importable again, or read the stream with parse"
         return
     unreadable = unreadable_records(stream, part)[:_MOST_COMMANDS]
     commands = skip_commands(stream.storage, stream.name, unreadable)
     error.hint = (
-        "nothing was skipped; foreachBatch reads it, parse makes a bad record of it, or skip what "
+        "nothing was skipped; foreachBatch can read it, parse makes a bad record of it, or skip "
+        "what "
         f"cannot be read: {commands}"
     )
 
@@ -221,7 +222,7 @@ def _read_slice(stream: JournalStream, part: BlockSlice) -> Iterator[pa.RecordBa
 
 @contextmanager
 def _explained(stream: JournalStream, part: BlockSlice) -> Iterator[None]:
-    """Say of a block that cannot be read which records are missed with it, and the way out."""
+    """Add the records of an unreadable block and the hint to its error."""
     try:
         yield
     except NewerBlockError:
@@ -242,7 +243,7 @@ def _gone(stream: JournalStream, part: BlockSlice) -> PenstockError:
     end = part.block_end or part.end_offset
     error = MissingBlockError(
         f"records [{part.start_offset}, {part.end_offset}) are not in the journal: "
-        "their block is gone",
+        "their block is missing",
         operation="read range",
         path=stream.storage.uri(part.path),
         ids={"stream": stream.name, "writer": writer, "start": part.block_start, "end": end},
@@ -251,7 +252,7 @@ def _gone(stream: JournalStream, part: BlockSlice) -> PenstockError:
 
 
 def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
-    """Return where a writer's newest block ends: as its footer says, else as far as is known."""
+    """Return the end of a writer's newest block: from its footer, otherwise the known minimum."""
     try:
         return read_footer(stream.read_tail(part.path), part.path).end_offset
     except PenstockError:
@@ -261,9 +262,9 @@ def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
 def with_command(
     stream: JournalStream, error: PenstockError, restore: str = _RESTORE
 ) -> PenstockError:
-    """Give an error with the ids of the records the hint that fixes it; ``restore`` comes first."""
+    """Add the hint with the fix to an error with the ids of the records."""
     records = OffsetRange(error.ids["writer"], error.ids["start"], error.ids["end"])
     left = without_lost([records], lost_ranges(stream.storage, stream.name))
     commands = skip_commands(stream.storage, stream.name, left)
-    error.hint = f"nothing was skipped; {restore}, or give records up: {commands}"
+    error.hint = f"nothing was skipped; {restore}, or skip the records: {commands}"
     return error
