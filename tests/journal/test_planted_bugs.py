@@ -37,7 +37,7 @@ from penstock.journal.bad_records import dead_letters
 from penstock.journal.bad_records.replayed_records import ReplayedRecords
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
-from penstock.journal.losses import skipped
+from penstock.journal.losses import given_up
 from penstock.journal.retention import registration, retirement, retirer, shortening
 from penstock.journal.retention.consumer_files import ConsumerEntry
 from penstock.journal.retention.retirement import Doomed
@@ -284,7 +284,7 @@ def look_for_the_position_in_one_epoch_alone(patch: Patch) -> None:
     def near(stream: JournalStream, writer: str, blocks: Any) -> Iterator[tuple[str, int]]:
         return ((writer, block.start_offset) for block in reversed(blocks))
 
-    patch.setattr(skipped, "_backwards", near)
+    patch.setattr(given_up, "_backwards", near)
 
 
 @caught_by(with_stream(test_epochs.test_a_takeover_that_fails_leaves_no_epoch))
