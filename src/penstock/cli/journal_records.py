@@ -1,4 +1,4 @@
-"""Records as text and as JSON, for people to look at."""
+"""Records as text and as JSON, for people to read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["as_json", "as_text", "behind_holes", "records"]
 def records(stream: JournalStream, wanted: OffsetRange) -> Iterator[tuple[int, Any]]:
     """Yield offsets and records of a range, a batch at a time.
 
-    Pickled objects are read back only if they are plain data; see ``_plain_data``.
+    Pickled objects are unpickled only if they are plain data; see ``_plain_data``.
     """
     values = _values_of(stream.format.kind)
     for part in slice_ranges(stream, [wanted]):
@@ -81,7 +81,7 @@ def _values_of(kind: str) -> Callable[[pa.RecordBatch], Iterator[Any]]:
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Return the rows as dicts; text for what Python has no object for, such as a year 10000."""
+    """Return the rows as dicts; text for values such as a year 10000, unknown to Python."""
     try:
         return iter(batch.to_pylist())
     except Exception:  # of Python, pandas, or the time zone's library
@@ -97,14 +97,14 @@ def _value(column: pa.Array) -> Any:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads numbers, text, lists, dicts and the like; imports nothing, so runs nobody's code."""
+    """Reads numbers, text, lists, dicts and similar; imports nothing, so it runs no other code."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name}")
 
 
 class _Unread:
-    """Stands for a pickled object that is not read back."""
+    """Replaces a pickled object that is not unpickled."""
 
     def __init__(self, size_bytes: int, needs: str) -> None:
         self._text = f"<pickle of {size_bytes} bytes: {needs}>"
@@ -114,7 +114,7 @@ class _Unread:
 
 
 def _plain_data(data: bytes) -> Any:
-    """Return the object in a pickle when that takes no code to be run, else what it is."""
+    """Return the object in a pickle if that runs no code, otherwise its description."""
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except pickle.UnpicklingError as e:
