@@ -7,7 +7,8 @@ Invariants:
    before a hole that a retirement has left. So what it begins at stays until it commits past it,
    and is whole; ``retirement``, invariants 4 and 5, have both sides.
 2. Where it began is durable before it takes anything, and never changes: a first batch that runs
-   again, after whatever crash, takes the same records.
+   again, after whatever crash, takes the same records. A caller that keeps it elsewhere, too
+   (``settle``), makes it durable there first, while everything is held back.
 3. A name belongs to one owner, and its file to one process. A second owner is refused, as each
    would give free what the other has yet to read.
 
@@ -17,13 +18,12 @@ owner goes on with.
 
 from __future__ import annotations
 
-import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from penstock.errors import AlreadyExistsError, ConfigError, DamagedBlockError, NotFoundError
+from penstock.errors import AlreadyExistsError, ConfigError
 from penstock.journal.layout import WriterId, consumer_path, consumers_folder
 from penstock.journal.offsets import WriterEnd, begin_at
 from penstock.journal.progress import StreamProgress
@@ -37,8 +37,9 @@ from penstock.journal.retention.consumer_files import (
     swept_epochs,
     write_consumer,
 )
+from penstock.journal.retention.holes import first_whole
 from penstock.journal.retention.retirement import retired_before
-from penstock.journal.stream import BlockEntry, JournalStream
+from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 
 __all__ = ["Consumer", "StartingOffsets", "register_consumer"]
@@ -111,6 +112,7 @@ def register_consumer(
     begun: bool = False,
     take_over: bool = False,
     location: str | None = None,
+    settle: Callable[[Callable[[], Offsets]], Offsets] = lambda resolve: resolve(),
 ) -> Consumer:
     """Register a consumer, or return it as it was registered by the same owner before.
 
@@ -123,6 +125,8 @@ def register_consumer(
             when its registration is gone.
         take_over: whether a registration of that name is its own, whoever the owner was.
         location: the program's checkpoint location, to be shown to people.
+        settle: makes it durable elsewhere, too, where it begins: returns what is recorded there, or
+            else what the function that it is given returns. Called while all is held back.
 
     Raises:
         ConfigError: another owner has that name, or it was registered for another kind of records.
@@ -154,17 +158,25 @@ def register_consumer(
             "with a new checkpoint location and another consumer name",
         )
     entry = replace(entry, kind=kind, program=program)
-    if entry.begin is not None and entry.owner == owner:
-        return Consumer(stream, name, owner, entry.begin, location)
-    if begun:  # by an earlier release, or its registration was removed
-        begin: Offsets = {}
-        write_consumer(stream, name, replace(entry, owner=owner, begin=begin))
-        return Consumer(stream, name, owner, begin, location)
-    if entry.offsets:  # its predecessor gave free what is to be held back from now on
-        entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
-        write_consumer(stream, name, entry)
-    begin = _earliest(stream) if starting == "earliest" else _latest(stream)
-    write_consumer(stream, name, replace(entry, offsets=begin, owner=owner, begin=begin))
+    known = entry.begin if entry.owner == owner else None
+    is_new = False
+
+    def resolve() -> Offsets:
+        nonlocal entry, is_new
+        if known is not None:
+            return known
+        if begun:  # by an earlier release, or its registration was removed
+            return {}
+        if entry.offsets:  # its predecessor released what is to be held back from now on
+            entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
+            write_consumer(stream, name, entry)
+        is_new = True
+        return _earliest(stream) if starting == "earliest" else _latest(stream)
+
+    begin = settle(resolve)
+    if begin != known:
+        offsets = begin if is_new else entry.offsets
+        write_consumer(stream, name, replace(entry, offsets=offsets, owner=owner, begin=begin))
     return Consumer(stream, name, owner, begin, location)
 
 
@@ -188,37 +200,8 @@ def _earliest(stream: JournalStream) -> dict[str, int]:
         announced = retiring.get(str(writer), 0)
         if blocks := [b for b in stream.blocks(writer) if b.start_offset >= announced]:
             gone = retired_before(writer, entries, retiring)
-            starts[writer] = _first_whole(stream, writer, blocks, gone)
+            starts[writer] = first_whole(stream, writer, blocks, gone)
     return begin_at(starts, ends)
-
-
-def _first_whole(
-    stream: JournalStream, writer: WriterId, blocks: Sequence[BlockEntry], gone: int | None
-) -> int:
-    """Return the oldest start of a block behind which no retired one is missing.
-
-    Reads the footers of the blocks before ``gone``, where any may be: few, unless nobody retires.
-    A block that is missing later is damage, for the reader to find.
-    """
-    first = blocks[0].start_offset
-    for block, following in itertools.pairwise(blocks):
-        if gone is not None and following.start_offset > gone:
-            break
-        if _ends_early(stream, writer, block, following):
-            first = following.start_offset
-    return first
-
-
-def _ends_early(
-    stream: JournalStream, writer: WriterId, block: BlockEntry, following: BlockEntry
-) -> bool:
-    try:
-        footer = stream.footer(writer, block.start_offset, block.size)
-    except NotFoundError:  # deleted just now
-        return True
-    except DamagedBlockError:
-        return False
-    return footer.end_offset < following.start_offset
 
 
 def _latest(stream: JournalStream) -> dict[str, int]:

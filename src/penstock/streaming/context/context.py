@@ -385,8 +385,8 @@ def _check_outputs(outputs: Sequence[OutputOperation], settings: StreamingSettin
     else:
         return
     raise ConfigError(
-        f"{exactly_once.name} writes each batch exactly once by the newest batch id that its "
-        "sink holds, so a failed batch would never be written once a later one is written",
+        f"output {exactly_once.name!r} writes each batch exactly once by the newest batch id that "
+        "its sink holds, so a failed batch would never be written once a later one is written",
         operation="start",
         hint=hint,
     )

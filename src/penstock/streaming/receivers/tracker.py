@@ -23,7 +23,7 @@ from penstock.errors import ReceiverError
 from penstock.rate import ReceiveLimit
 from penstock.receivers import ReceiverSettings, receiver_bounds
 from penstock.streaming.core.listener import ListenerBus
-from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
+from penstock.streaming.inputs.input import InputDStream, ReceiverFeed
 from penstock.streaming.receivers.events import ReceiverWatch
 from penstock.streaming.receivers.placement import ReceiverPlacement, live_executors
 from penstock.streaming.receivers.runner import ReceiverRun, ReceiverRunner, command_of
@@ -43,17 +43,19 @@ class ReceiverTracker:
     def __init__(
         self,
         sc: SparkContext,
-        inputs: Sequence[ReceiverInputDStream],
+        inputs: Sequence[InputDStream],
         settings: ReceiverSettings,
         bus: ListenerBus,
         on_error: Callable[[BaseException], None],
         limit_of: Callable[[str], ReceiveLimit],
     ) -> None:
-        count = sum(len(i.receivers) for i in inputs)
+        self._feeds = [(i, feed) for i in inputs if (feed := i.feed) is not None]
+        count = sum(len(feed.receivers) for _, feed in self._feeds)
         master, conf = str(sc.master), dict(sc.getConf().getAll())
         check_slots(count, task_slots(master, conf, os.cpu_count() or 1))
-        self._inputs = inputs
-        self._settings = {i.name: _divided(settings, len(i.receivers)) for i in inputs}
+        self._settings = {
+            i.name: _divided(settings, len(feed.receivers)) for i, feed in self._feeds
+        }
         self._watch = ReceiverWatch(bus, settings.poll_ms)
         # One alone may run anywhere; several are kept apart.
         placement = ReceiverPlacement(
@@ -74,8 +76,8 @@ class ReceiverTracker:
             StorageError: the journal cannot be reached.
             DamagedBlockError: the end of a writer that has to be sealed is unknown.
         """
-        for stream in self._inputs:
-            self._runners[stream.name] = self._make_runners(stream, self._limit_of(stream.name))
+        for stream, feed in self._feeds:
+            self._runners[stream.name] = self._make_runners(stream, feed)
         if self._runners:
             self._watch.start()
         for runner in self._all():
@@ -110,12 +112,11 @@ class ReceiverTracker:
                 hint="their onStop hangs or their executor is gone; nothing acked is lost",
             )
 
-    def _make_runners(
-        self, stream: ReceiverInputDStream, limit: ReceiveLimit
-    ) -> list[ReceiverRunner]:
+    def _make_runners(self, stream: InputDStream, feed: ReceiverFeed) -> list[ReceiverRunner]:
+        limit = self._limit_of(stream.name)
         tasks = take_over(
-            stream.journal,
-            stream.receivers,
+            feed.journal,
+            feed.receivers,
             self._run.id,
             command_of(limit),
             self._settings[stream.name],
