@@ -31,7 +31,11 @@ from penstock.checkpoint.tools.checks.log_entries import (
     spark_checks,
 )
 from penstock.checkpoint.tools.checks.source_logs import check_file_source, first_needed
-from penstock.checkpoint.tools.checks.state import check_empty_files, check_operator
+from penstock.checkpoint.tools.checks.state import (
+    check_checkpoint_ids,
+    check_empty_files,
+    check_operator,
+)
 from penstock.checkpoint.tools.findings import Finding, Severity, worst
 from penstock.checkpoint.tools.next_batch import NextBatch, next_of_penstock, next_of_spark
 from penstock.checkpoint.tools.offsets import log_offset
@@ -241,6 +245,12 @@ def _check_file_sources(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Findi
 
 
 def _check_state(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
-    for state, info in checkpoint.operators(facts.contents):
+    operators = checkpoint.operators(facts.contents)
+    version = facts.next.first
+    for state, info in operators:
         yield from check_empty_files(state)
-        yield from check_operator(state, info, facts.next.first)
+        yield from check_operator(state, info, version)
+    before = next((each for each in facts.batches if each.batch_id == version - 1), None)
+    if before is not None and before.commit is not None:
+        ids = before.commit.metadata.get("stateUniqueIds")
+        yield from check_checkpoint_ids([state for state, _ in operators], ids, version)
