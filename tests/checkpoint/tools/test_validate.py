@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -302,3 +304,31 @@ def test_entries_that_a_driver_of_penstock_ignores_are_not_missed(tmp_path: Path
 
     assert found(place) == []
     assert inspect(place).next == NextBatch(6)
+
+
+def test_a_driver_at_work_is_no_damage(tmp_path: Path) -> None:
+    place, stopped = tmp_path / "own", threading.Event()
+
+    def drive() -> None:
+        driver = CheckpointLocation(place)
+        driver.acquire(min_batches_to_retain=3)
+        for batch_id in itertools.count():
+            driver.plan(batch_id, OffsetSeq(1000 + batch_id, sources=("0",)))
+            driver.commit(batch_id)
+            driver.confirm()
+            driver.release_batches()
+            driver.retire()
+            if stopped.is_set():
+                return driver.release()
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    try:
+        while not (place / "commits/3").exists():
+            assert thread.is_alive()
+        for _ in range(20):
+            assert [each for each in found(place) if each[0] != "note"] == []
+            inspect(place)
+    finally:
+        stopped.set()
+        thread.join()
