@@ -6,17 +6,12 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.checkpoint.tools import inspect, validate
 
-from .conftest import count
 from .queries import write_query
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 DOC = Path(__file__).parents[3] / "docs/checkpoints.md"
 RECIPES = dict(re.findall(r"^### (.*?)\n.*?^```sh\n(.*?)^```", DOC.read_text(), re.M | re.S))
@@ -51,32 +46,6 @@ def test_a_recipe_leaves_a_sound_location(tmp_path: Path, recipe: str) -> None:
     assert validate(query).findings == ()
     assert inspect(query).next.problem is None
     assert inspect(query).next.first in (12, 13)
-
-
-@pytest.mark.spark
-def test_spark_goes_on_after_a_disk_was_full(
-    sc: SparkContext, counted: Path, location: Path
-) -> None:
-    """It refuses the torn entry, and after the recipe does all that was left to do."""
-    from pyspark.errors import StreamingQueryException
-    from pyspark.sql import SparkSession
-
-    session, inputs = SparkSession(sc), counted.parent / "in"
-    (location / "offsets/5").write_bytes(b"")
-    for name in ("5", ".5.crc"):
-        (location / "commits" / name).unlink()
-    assert [each.path for each in validate(location).findings] == ["offsets/5"]
-    with pytest.raises(StreamingQueryException):
-        count(session, inputs, location)
-
-    recipe = RECIPES["A disk was full, and the newest entry of the offset log is torn"]
-    command = recipe.replace("/data/words", str(location)).replace("12", "5")
-    subprocess.run(["bash", "-e", "-c", command], check=True)
-    assert inspect(location).next.first == 5
-    count(session, inputs, location)
-
-    assert validate(location).findings == ()
-    assert inspect(location).batches[-1].committed
 
 
 def test_a_torn_entry_of_a_committed_batch_is_left_alone(tmp_path: Path) -> None:
