@@ -81,8 +81,8 @@ def test_into_another_stream(tmp_path: Path, stream: JournalStream) -> None:
     ("arguments", "said"),
     [
         (["lines"], "no stream of dead letters"),
-        (["none-dead"], "there is no stream 'none-dead'"),
-        (["lines-dead", "--to", "none"], "there is no stream 'none'"),
+        (["none-dead"], "stream 'none-dead' does not exist"),
+        (["lines-dead", "--to", "none"], "stream 'none' does not exist"),
     ],
 )
 def test_wrong_streams_are_named(tmp_path: Path, arguments: list[str], said: str) -> None:
