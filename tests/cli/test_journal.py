@@ -287,6 +287,15 @@ def test_cat_starts_with_what_is_not_retired(
     assert isinstance(fail("cat", journal, "lines", "--from", "0"), MissingBlockError)
 
 
+def test_cat_begins_behind_what_a_retirement_that_was_cut_off_has_left(
+    lines: JournalStream, journal: str, writer: WriterId
+) -> None:
+    commit_consumer(lines, "job", {str(writer): 200})
+    lines.storage.delete(path_of(lines, writer, 100))
+    assert succeed("cat", journal, "lines").splitlines()[0] == "line 200"
+    assert "all sound" in succeed("verify", journal)
+
+
 def test_offsets_of_several_writers_need_a_name(
     lines: JournalStream, writer: WriterId, journal: str
 ) -> None:

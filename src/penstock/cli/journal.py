@@ -32,7 +32,7 @@ from penstock.cli.journal_places import (
     open_stream,
     open_streams,
 )
-from penstock.cli.journal_records import as_json, as_text, records
+from penstock.cli.journal_records import as_json, as_text, behind_holes, records
 from penstock.cli.journal_replay import replay_dead_letters
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
@@ -91,6 +91,8 @@ def print_records(
     """Print a stream's records, one a line, sorted by writer and offset; --json shows both."""
     found = open_stream(open_journal(path), stream)
     ranges = _ranges(list(read_writer_facts(found).values()), writer, start, end)
+    if start is None:
+        ranges = [behind_holes(found, each) for each in ranges]
     for partition, offset, record in itertools.islice(_read(found, ranges), limit):
         if as_json_lines:
             typer.echo(as_json(partition, offset, record))

@@ -7,17 +7,24 @@ import io
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.errors import LogFormatError
 from penstock.journal import JournalStream
+from penstock.journal.layout import parse_writer
 from penstock.journal.python_values import shown
 from penstock.journal.reader import slice_ranges
 from penstock.journal.record_reader import numbered_pieces
+from penstock.journal.retention.consumer_files import read_consumers, retiring_offsets
+from penstock.journal.retention.holes import first_whole
+from penstock.journal.retention.retirement import retired_before
 from penstock.model import OffsetRange
 
-__all__ = ["as_json", "as_text", "records"]
+__all__ = ["as_json", "as_text", "behind_holes", "records"]
 
 
 def records(stream: JournalStream, wanted: OffsetRange) -> Iterator[tuple[int, Any]]:
@@ -29,6 +36,19 @@ def records(stream: JournalStream, wanted: OffsetRange) -> Iterator[tuple[int, A
     for part in slice_ranges(stream, [wanted]):
         for offset, piece in numbered_pieces(stream, part):
             yield from enumerate(values(piece), offset)
+
+
+def behind_holes(stream: JournalStream, wanted: OffsetRange) -> OffsetRange:
+    """Return a range without what a retirement that was cut off has left."""
+    writer = parse_writer(wanted.partition)
+    if writer is None or not (blocks := stream.blocks(writer)):
+        return wanted
+    with suppress(LogFormatError):  # of a consumer's file, which `verify` shows
+        entries = read_consumers(stream).values()
+        gone = retired_before(writer, entries, retiring_offsets(stream))
+        first = max(wanted.start_offset, first_whole(stream, writer, blocks, gone))
+        return replace(wanted, start_offset=min(first, wanted.end_offset))
+    return wanted
 
 
 def as_text(record: Any, kind: str) -> str:
