@@ -138,7 +138,7 @@ def register_consumer(
     entry = read_consumer(stream, name) or _claim(stream, name, owner, program)
     if entry.owner != owner and not take_over:
         raise ConfigError(
-            f"consumer {name!r} of the stream belongs to somebody else",
+            f"consumer {name!r} of the stream has another owner",
             operation="register consumer",
             path=stream.storage.uri(consumer_path(stream.name, name)),
             ids={"stream": stream.name, "consumer": name},
@@ -154,7 +154,7 @@ def register_consumer(
             operation="register consumer",
             path=stream.storage.uri(consumer_path(stream.name, name)),
             ids={"stream": stream.name, "consumer": name},
-            hint="if someone changed stream.json, restore it; if the stream was made anew, begin "
+            hint="if stream.json was altered, restore it; if the stream was created again, start "
             "with a new checkpoint location and another consumer name",
         )
     entry = replace(entry, kind=kind, program=program)
