@@ -114,7 +114,7 @@ class Feeder:
 def main() -> None:
     """Feed as the command line says; the end of standard input allows the rotation.
 
-    Ends with BrokenPipeError when no one listens any more.
+    Ends with BrokenPipeError when the reader is gone.
     """
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--folder", type=Path, required=True)

@@ -9,7 +9,7 @@ __all__ = ["parse", "say"]
 
 
 def say(event: str, **facts: Any) -> None:
-    """Print an event; raises BrokenPipeError when no one listens any more."""
+    """Print an event; raises BrokenPipeError when the reader is gone."""
     print(json.dumps({"event": event, **facts}), flush=True)
 
 
