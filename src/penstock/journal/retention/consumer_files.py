@@ -1,7 +1,7 @@
 """The files of a stream's consumers: their format, and nothing of what follows from it.
 
     consumers/<name>.json            a consumer: how far it is, and what it is about to delete
-    consumers/<16 hex>.retiring      what somebody is about to delete who is no consumer
+    consumers/<16 hex>.retiring      announcement of a deletion by a process that is no consumer
 
 Each is replaced as a whole, by one owner. See docs/journal-format.md.
 """
@@ -145,7 +145,7 @@ def swept_epochs(entries: Mapping[str, ConsumerEntry]) -> dict[str, int]:
 
 
 def create_consumer(stream: JournalStream, consumer: str, entry: ConsumerEntry) -> None:
-    """Take a name; raises AlreadyExistsError when somebody has it."""
+    """Take a name; raises AlreadyExistsError if it is taken."""
     stream.storage.create(consumer_path(stream.name, consumer), _encode(entry))
 
 
@@ -217,7 +217,7 @@ def remove_notice(stream: JournalStream, name: str) -> None:
 
 
 def retiring_offsets(stream: JournalStream) -> dict[str, int]:
-    """Return up to where somebody may be deleting blocks just now, by writer.
+    """Return the offsets up to which blocks may be being deleted now, by writer.
 
     Raises:
         LogFormatError: a consumer's file, or an announcement, is damaged.

@@ -42,7 +42,7 @@ _NOTHING_DONE = -1
 
 
 class Retirer:
-    """Commits for one consumer, and retires what nobody needs then. Not thread-safe."""
+    """Commits for one consumer, and retires blocks that no consumer needs. Not thread-safe."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -69,7 +69,7 @@ class Retirer:
 
         Raises:
             LogFormatError: a consumer's file is damaged.
-            StorageError: a file could not be read, written or deleted; the next call goes on.
+            StorageError: a file could not be read, written or deleted; the next call continues.
         """
         name = self._consumer.name
         seen = read_consumers(self._stream) if self._seen is None else self._seen

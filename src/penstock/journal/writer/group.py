@@ -36,7 +36,7 @@ class Group:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to publish, and nobody to ack to.
+        """Whether there is nothing to publish, and no ack to call.
 
         A position alone is no reason to publish: it waits for the next records, or the seal.
         """
@@ -44,7 +44,7 @@ class Group:
 
     @property
     def has_waiter(self) -> bool:
-        """Whether somebody waits for this group to become durable."""
+        """Whether a caller waits for this group to become durable."""
         return self._first_waiter_s is not None
 
     def add(self, store: Store) -> None:
@@ -67,7 +67,7 @@ class Group:
             self.note_waiter()
 
     def note_waiter(self) -> None:
-        """Note that somebody waits for this group to become durable."""
+        """Note that a caller waits for this group to become durable."""
         if self._first_waiter_s is None:
             self._first_waiter_s = time.monotonic()
 

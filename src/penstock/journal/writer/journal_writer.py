@@ -5,7 +5,8 @@ Invariants:
 1. Opening seals all earlier epochs of the receiver: their records are final, none is lost.
 2. What becomes durable keeps the order of the stores; see ``publisher`` for what is acked when, and
    ``buffer`` for how much may wait.
-3. After a failure nothing more becomes durable through this writer: a new one seals it and goes on.
+3. After a failure nothing more becomes durable through this writer: a new one seals it and
+   continues.
 """
 
 from __future__ import annotations

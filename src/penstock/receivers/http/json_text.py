@@ -255,7 +255,7 @@ class _Window:
         return _Window(self._body, self._byte(at))
 
     def ends(self, at: int) -> bool:
-        """Whether the array's end is there, and nothing after it."""
+        """Whether the array's end has been read, with nothing after it."""
         if not self.text.startswith("]", at):
             return False
         return not self._body[self._byte(at + 1) :].strip(_SPACE)

@@ -37,7 +37,7 @@ _GOODBYE_S = 2.0
 
 
 class Network:
-    """Keeps one client connected until it is closed. Calls ``buffer.fail`` when it cannot go on.
+    """Keeps one client connected until it is closed. Calls ``buffer.fail`` when it cannot continue.
 
     Args:
         options: where to connect and what to subscribe to.

@@ -60,8 +60,8 @@ class ReceiverSupervisor:
 
     Args:
         task: the receiver to run.
-        parent: tells the process that this one works for; when it changes, nobody waits for the
-            receiver any more, and it ends.
+        parent: returns the parent process; when it changes, no process waits for the receiver any
+            more, and it ends.
     """
 
     def __init__(self, task: ReceiverTask, parent: Callable[[], int] = os.getppid) -> None:
