@@ -30,6 +30,7 @@ from penstock.receivers import (
 )
 from penstock.storage import open_storage
 from penstock.streaming.core.listener import ListenerBus
+from penstock.streaming.inputs.input import ReceiverFeed
 from penstock.streaming.receivers.tracker import ReceiverTracker
 from tests.journal.helpers import read_all
 from tests.receivers.supervised import HASTY, newest_command, override
@@ -59,9 +60,10 @@ class Place:
         """Start a driver's tracker; return it, and the errors it ends the program with."""
         errors: list[BaseException] = []
         source = receiver or TailReceiver(str(self.log))
-        inputs = SimpleNamespace(name="lines", id=0, journal=self.stream, receivers={"r0": source})
+        feed = ReceiverFeed({"r0": source}, self.stream)
+        lines = SimpleNamespace(name="lines", id=0, feed=feed)
         tracker = ReceiverTracker(
-            self.sc, [cast(Any, inputs)], HASTY, ListenerBus(), errors.append, lambda name: LIMIT
+            self.sc, [cast(Any, lines)], HASTY, ListenerBus(), errors.append, lambda name: LIMIT
         )
         self._stack.callback(tracker.stop, 20.0)
         tracker.start()
