@@ -117,7 +117,7 @@ def _find(checkpoint: Checkpoint) -> list[Finding]:
             *check_sources(facts.batches),
             *_check_file_sources(checkpoint, facts),
             *_check_state(checkpoint, facts),
-            *check_names(checkpoint.files.keys()),
+            *check_names(checkpoint.files.keys(), is_penstock=facts.is_penstock),
         )
     )
 
