@@ -248,6 +248,10 @@ class BadRecordError(StreamingError):
 class BatchFailedError(StreamingError):
     """A batch's job raised; the batch stays uncommitted and runs again after a restart."""
 
+    def _causes(self) -> list[str]:
+        """See PenstockError; what Spark raises is a trace, of which the message has the root."""
+        return [] if "\n" in str(self.cause) else super()._causes()
+
 
 class SourceChangedError(StreamingError):
     """A file that a batch takes was changed or removed before the batch was done."""

@@ -1,9 +1,9 @@
-"""What DStream operations do to the records of one partition. Runs on executors; imports little.
+"""The record-level functions of DStream operations, for one partition. Runs on executors.
 
-These are generators, because a ``StopIteration`` that a user's function lets out must not end a
-partition early: in a generator Python turns it into an error. PySpark's own ``RDD.map`` and the
-like wrap the function in another one for that, which costs more than most functions do: a word
-count is twice as fast this way.
+These are generators, because a ``StopIteration`` from a user's function must not end a partition
+early: in a generator Python turns it into an error. PySpark's own ``RDD.map`` and similar methods
+wrap the function in another one for that, which costs more than most functions: a word count is
+twice as fast with generators.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _LOOK_RECORDS = 10_000
-"""How many records are combined between two looks at the memory in use."""
+"""The number of records that are combined between two checks of the memory use."""
 
 
 def mapped(records: Iterable[Any], *, func: Callable[[Any], Any]) -> Iterator[Any]:
@@ -37,12 +37,12 @@ def mapped(records: Iterable[Any], *, func: Callable[[Any], Any]) -> Iterator[An
 
 
 def filtered(records: Iterable[Any], *, func: Callable[[Any], bool]) -> Iterator[Any]:
-    """Keep the records that a function is true of."""
+    """Keep the records for which a function is true."""
     return (record for record in records if func(record))
 
 
 def flat_mapped(records: Iterable[Any], *, func: Callable[[Any], Iterable[Any]]) -> Iterator[Any]:
-    """Yield all that a function gives for each record."""
+    """Yield all results of a function for each record."""
     return chain.from_iterable(func(record) for record in records)
 
 
@@ -54,7 +54,7 @@ def mapped_values(pairs: Iterable[Any], *, func: Callable[[Any], Any]) -> Iterat
 def flat_mapped_values(
     pairs: Iterable[Any], *, func: Callable[[Any], Iterable[Any]]
 ) -> Iterator[Any]:
-    """Yield a pair of the key and each value that a function gives for a pair's value."""
+    """Yield a pair of the key and each result of a function for a pair's value."""
     return ((pair[0], value) for pair in pairs for value in func(pair[1]))
 
 
@@ -65,10 +65,10 @@ def combined(
     add_value: Callable[[Any, Any], Any],
     limit_mb: float,
 ) -> Iterator[tuple[Any, Any]]:
-    """Combine the values of each key, before a shuffle merges what the partitions found.
+    """Combine the values of each key, before a shuffle merges the partitions' results.
 
-    When this process uses more than ``limit_mb``, what was found is yielded, and a key may come
-    again: the shuffle brings the two together.
+    When this process uses more than ``limit_mb``, the results so far are yielded, and a key may
+    occur again: the shuffle merges them.
     """
     remaining = iter(pairs)
     found: dict[Any, Any] = {}
@@ -84,14 +84,14 @@ def combined(
 def merged(
     pairs: Iterable[Any], *, merge: Callable[[Any, Any], Any], limit_mb: float
 ) -> Iterator[tuple[Any, Any]]:
-    """Merge what the partitions found for each key, on disk where ``limit_mb`` is not enough."""
+    """Merge the partitions' results for each key, on disk if ``limit_mb`` is not enough."""
     merger: ExternalMerger[Any, Any, Any] = ExternalMerger(Aggregator(same, merge, merge), limit_mb)
     merger.mergeCombiners(pairs)
     yield from merger.items()
 
 
 def reduced(records: Iterable[Any], *, func: Callable[[Any, Any], Any]) -> Iterator[Any]:
-    """Merge all records into one; none of none."""
+    """Merge all records into one; yields none without records."""
     remaining = iter(records)
     for first in remaining:
         yield reduce(func, remaining, first)

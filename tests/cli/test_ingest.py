@@ -102,6 +102,14 @@ def test_a_port_that_is_taken_ends_the_first_start(tmp_path: Path, journal: Path
     assert newest_run(open_stream(journal), "ingest") is None
 
 
+def test_a_password_that_cannot_be_read_ends_the_first_start(tmp_path: Path, journal: Path) -> None:
+    secret = ["--username", "u", "--password-file", str(tmp_path / "none")]
+    with ingest(tmp_path, "one", "mqtt", "t", "--host", "h", *secret, *to(journal)) as process:
+        assert process.wait() == 1
+    (line,) = process.log().splitlines()
+    assert "the password file cannot be read" in line
+
+
 def test_a_port_that_its_predecessor_has_is_waited_for(tmp_path: Path, journal: Path) -> None:
     port = free_port()
     command = ["http", "--port", str(port), *to(journal)]

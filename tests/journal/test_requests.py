@@ -1,7 +1,7 @@
 """What a batch costs on an object store: the requests of its journal input.
 
 Counted are the operations of the storage, from the planning of a batch to its release; each is one
-request of S3 (tests/storage/test_s3.py). tests/streaming/test_requests.py has all of a program's.
+request of S3 (tests/storage/test_s3.py).
 
     idle            lists the stream, its open writer, the consumers
     5 new blocks    the same, and: reads 5 footers, lists the writer to retire, replaces the
@@ -21,14 +21,12 @@ from penstock.journal import (
     JournalWriter,
     RecordFormat,
     StreamProgress,
-    advance,
     ranges_between,
 )
-from penstock.journal.layout import parse_writer
 from penstock.journal.losses.loss_log import Loss, create_loss
 from penstock.journal.reader import readable_ranges, slice_footer, slice_ranges
 from penstock.journal.retention.registration import register_consumer
-from penstock.journal.retention.retirer import Retirer
+from penstock.journal.source import JournalSource
 from penstock.model import OffsetRange, Offsets
 from penstock.testing import FaultyStorage
 from tests.journal.helpers import memory_stream
@@ -43,22 +41,19 @@ class Program:
     def __init__(self) -> None:
         self._storage = FaultyStorage(memory_stream().storage)
         self.stream = JournalStream.create(self._storage, "numbers", RecordFormat("string"))
-        self._consumer = register_consumer(self.stream, "program", "me")
-        self._progress = StreamProgress(self.stream)
-        self._retirer = Retirer(self._consumer)
-        self.at: Offsets = self._consumer.begin
+        self._source = JournalSource(register_consumer(self.stream, "program", "me"))
+        self.at: Offsets = self._source.begin
 
     def batch(self) -> Counter[str]:
         """Plan, read and release a batch; return its requests."""
         self._storage.operations.clear()
-        begin, end = self.at, advance(self.at, self._progress.ends(self.at))
-        ranges, scan = ranges_between(begin, end), self._progress.scan
-        readable_ranges(self.stream, [], scan)  # what the rate manager leaves waiting
-        readable_ranges(self.stream, ranges, scan)  # what the listeners are told
-        for part in slice_ranges(self.stream, ranges, scan):
-            slice_footer(self.stream, part, scan)
-        writers = map(parse_writer, begin.keys() | end.keys())
-        self._retirer.commit(end, [w for w in writers if w], begin)
+        source, begin, end = self._source, self.at, self._source.latest(self.at)
+        ranges = ranges_between(begin, end)
+        source.count([])  # what the rate manager leaves waiting
+        source.count(ranges)  # what the listeners are told
+        for part in slice_ranges(self.stream, ranges, source.scan):  # as for a DataFrame
+            slice_footer(self.stream, part, source.scan)
+        source.commit(begin, end, begin)
         self.at = end
         return Counter(done.kind for done in self._storage.operations)
 

@@ -109,6 +109,25 @@ def test_one_durable_file_a_batch_and_one_look() -> None:
     assert kinds == {"list": 2, "create": 1, "delete": 1}
 
 
+def test_a_commit_that_says_nothing_new_is_not_written_but_by_another_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inner, stream, storage = watched()
+    writer = write_blocks(inner, BLOCKS, close=False)
+
+    def creates(times: int) -> int:
+        retirer = Retirer(register_consumer(stream, "driver", "me", location="file:///there"))
+        before = len(storage.operations)
+        for _ in range(times):
+            retirer.commit({str(writer): 0}, [writer])
+        return sum(done.kind == "create" for done in storage.operations[before:])
+
+    assert creates(3) == 1
+    assert creates(3) == 0
+    monkeypatch.setattr("os.getpid", lambda: 12345)
+    assert creates(3) == 1
+
+
 @pytest.mark.parametrize("kind", ["create", "list", "read", "delete"])
 def test_after_a_failed_step_the_next_commit_goes_on(kind: str) -> None:
     inner, stream, storage = watched()

@@ -88,5 +88,5 @@ def test_a_full_local_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_local_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "executor").mkdir(mode=0o500)
-    with pytest.raises(LocalCopyError, match="cannot be made"):
+    with pytest.raises(LocalCopyError, match="cannot be created"):
         Runner(tmp_path).batch(None, [("a", 1)], 1)

@@ -174,7 +174,7 @@ def test_a_file_that_two_batches_share_goes_with_the_second(place: Place) -> Non
 
 def test_state_of_another_kind_is_refused(place: Place) -> None:
     Run(place)
-    with pytest.raises(RecoveryMismatchError, match="made by updateStateByKey"):
+    with pytest.raises(RecoveryMismatchError, match="belongs to updateStateByKey"):
         Run(place, operator=Operator("counts", "reduceByKeyAndWindow"))
 
 
@@ -201,7 +201,7 @@ def test_a_graph_checkpoint_holds_the_operator_alone(place: Place) -> None:
     run.batch(2000)
     copy = pickle.loads(pickle.dumps(run.data))
     assert copy.currentCheckpointFiles == {}
-    with pytest.raises(StreamingError, match="no place"):
+    with pytest.raises(StreamingError, match="no location"):
         copy.restore(2000, 2000, is_aligned=bool, initial=lambda: None)
     copy.open(place)
     assert copy.restore(2000, 2000, is_aligned=bool, initial=lambda: None) == (

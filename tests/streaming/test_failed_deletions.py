@@ -98,5 +98,5 @@ def test_what_cannot_be_deleted_is_warned_of_and_tried_again(
     assert eventually(all_deleted), refusals.paths
     assert eventually(seen_all), seen
     ssc.stop(stopSparkContext=False)
-    assert "Old log entries cannot be deleted now, and are tried again" in caplog.text
+    assert "Old log entries cannot be deleted now; the deletion will be retried" in caplog.text
     assert caplog.text.count("as ordered") >= len(KINDS) * FAILURES

@@ -203,7 +203,7 @@ def test_wrong_record_length(sc: SparkContext, length: Any) -> None:
 
 
 def test_wrong_filter(sc: SparkContext) -> None:
-    with pytest.raises(ConfigError, match="is no function"):
+    with pytest.raises(ConfigError, match="is not a function"):
         StreamingContext(sc, 1).fileStream("/in", filter="*.csv")  # type: ignore[arg-type]
 
 

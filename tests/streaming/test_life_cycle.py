@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import threading
 from datetime import datetime
 from pathlib import Path
@@ -229,7 +230,7 @@ def test_a_transform_that_raises_fails_its_batch_only(
     stepper = Stepper(ssc, clock)
     ssc.start()
     stepper.step()
-    with pytest.raises(BatchFailedError, match=r"batch 1 .* cannot be made") as caught:
+    with pytest.raises(BatchFailedError, match=r"batch 1 .* cannot be created") as caught:
         stepper.step()
     assert isinstance(caught.value.cause, KeyError)
     clock.advance(1000)
@@ -243,7 +244,7 @@ def test_no_output_without_columns(ssc: StreamingContext) -> None:
 
 @pytest.mark.parametrize("func", [None, 7])
 def test_output_that_is_no_function(ssc: StreamingContext, func: Any) -> None:
-    with pytest.raises(ConfigError, match="is no function"):
+    with pytest.raises(ConfigError, match="is not a function"):
         ssc.queueStream([[1]]).foreachRDD(func)
 
 
@@ -287,6 +288,18 @@ def test_a_temporary_journal_is_removed_at_stop(
     assert f"offsets, commits and journal are in {location}" in caplog.text
     ssc.stop(stopSparkContext=False)
     assert not journal.storage.exists("socket-0/stream.json")
+
+
+def test_a_temporary_location_retains_no_batches_to_go_back_to(
+    ssc: StreamingContext, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ssc.queueStream([[1]] * 20).foreachRDD(ignore)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    stepper.step(20)
+    for log in ("offsets", "commits"):  # what is cleaned up lags behind by a batch or two
+        assert 1 <= len(list(tmp_path.glob(f"penstock-run-*/{log}/[0-9]*"))) <= 6
 
 
 def test_receivers_that_leave_no_slot(ssc: StreamingContext) -> None:

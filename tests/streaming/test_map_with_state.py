@@ -359,7 +359,7 @@ def test_state_of_an_earlier_time_than_the_commits(program: Program) -> None:
     program.stop()
     newest = max(program.place.glob("state/*/versions/*"))
     newest.unlink()
-    with pytest.raises(MissingStateError, match="is missing, though that batch is committed"):
+    with pytest.raises(MissingStateError, match="is missing, although that batch is committed"):
         program.start(batches, define)
 
 

@@ -202,7 +202,7 @@ def test_wrong_arguments_fail_at_construction(ssc: StreamingContext) -> None:
     source = ssc.receiverStream(Numbers([]), name="numbers")
     with pytest.raises(ConfigError, match="bad_records is 'skip'"):
         source.parse(int, "skip")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="is no function"):
+    with pytest.raises(ConfigError, match="is not a function"):
         source.parse(None)  # type: ignore[arg-type]
     long = ssc.receiverStream(Numbers([]), name="n" * 125)
     with pytest.raises(ConfigError, match="stream name"):

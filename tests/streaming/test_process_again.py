@@ -144,7 +144,7 @@ def test_batches_are_processed_again(program: Program) -> None:
 def test_keyed_state_does_not_go_back(program: Program, state: str) -> None:
     """Nothing is written then, and the copy of the commit log undoes it."""
     program.state = state
-    program.add(program.start(), *"01")
+    program.add(program.start(), *"012")
     stop()
     before, first = list(program.ran), program.ran[1]
     program.run(COPY)
@@ -158,6 +158,6 @@ def test_keyed_state_does_not_go_back(program: Program, state: str) -> None:
     assert program.ran == before
     for file in (program.location / "commits.before").iterdir():
         (program.location / "commits" / file.name).write_bytes(file.read_bytes())
-    program.add(program.start(), "2")
+    program.add(program.start(), "3")
     assert program.ran == [*before, program.ran[-1]]
-    assert program.totals == {"lines": 3}
+    assert program.totals == {"lines": 4}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from penstock.journal import JournalStream
 from penstock.receivers import Receiver, read_status
 from penstock.storage import open_storage
 from penstock.streaming import DStream, StreamingContext
+from penstock.streaming.engine import engine
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.waiting import WAIT_S, eventually
@@ -151,6 +153,25 @@ def test_stop_without_grace_leaves_the_rest_for_the_next_run(program: Program) -
         program.wait_durable(3)
         stepper.step()
     assert [row.value for row in program.rows] == ["a", "b", "c"]
+
+
+class Stuck(Numbers):
+    """Does not end when it is told to."""
+
+    def onStop(self) -> None:
+        time.sleep(600)
+
+
+def test_a_receiver_that_does_not_stop_is_ended_by_force_and_told_on_one_line(
+    program: Program, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine, "_RECEIVER_STOP_S", 0.5)
+    with program.running(Stuck(["a"])):
+        program.wait_durable(1)
+    (told,) = [r for r in caplog.records if "stopped by force" in r.getMessage()]
+    assert "did not stop within 0.5 s" in told.getMessage()
+    assert "\n" not in told.getMessage()
+    assert told.exc_info is None
 
 
 def test_many_restarts_keep_the_offsets_small(program: Program) -> None:

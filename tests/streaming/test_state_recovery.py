@@ -323,7 +323,7 @@ def test_a_setting_by_which_spark_would_delete_state(sc: SparkContext, tmp_path:
 def test_wrong_arguments(sc: SparkContext) -> None:
     ssc = StreamingContext(sc, 1)
     try:
-        with pytest.raises(ConfigError, match="no function"):
+        with pytest.raises(ConfigError, match="not a function"):
             ssc.queueStream([]).updateStateByKey(None)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="name"):
             ssc.queueStream([]).updateStateByKey(keep_list, name="a/b")

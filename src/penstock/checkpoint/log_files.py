@@ -61,7 +61,7 @@ class CommitFile:
 
     version: int
     metadata: Mapping[str, Any]
-    """The JSON object of the second line, empty when there is none."""
+    """The JSON object of the second line, empty when there is no second line."""
 
 
 def parse_offset_file(data: bytes) -> OffsetFile:
@@ -85,8 +85,7 @@ def parse_commit_file(data: bytes) -> CommitFile:
         MalformedLogError: Spark could not read it either.
     """
     version, lines = parse_log(data)
-    first = lines[0] if lines else ""
-    return CommitFile(version, parse_fields(first) if first.strip() else {})
+    return CommitFile(version, parse_fields(lines[0]) if lines else {})
 
 
 def _parse_placed(line: str) -> SourceLine:

@@ -119,7 +119,7 @@ def parse_fields(line: str) -> dict[str, Any]:
     """
     try:
         value, _ = _DECODER.raw_decode(line.lstrip())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedLogError(f"Log file was malformed: not JSON ({error})") from error
     if not isinstance(value, dict):
         raise MalformedLogError(f"Log file was malformed: {line} is no JSON object")

@@ -93,7 +93,7 @@ class MetadataLog(ABC, Generic[T]):
         """
         path = self._path(batch_id)
         try:
-            return self._parse(self._files.read(path))
+            return self.parse(self._files.read(path))
         except NotFoundError:
             return None
         except MalformedLogError as error:
@@ -180,7 +180,11 @@ class MetadataLog(ABC, Generic[T]):
             )
         return f"{self._folder}/{batch_id}"
 
-    def _parse(self, data: bytes) -> T:
+    def parse(self, data: bytes) -> T:
+        """Return the entry in a file's bytes.
+
+        Raises MalformedLogError when they are not just what Spark would write for it.
+        """
         entry = self.decode(data)
         if encode_log(self.version, self.encode(entry)) != data:
             raise MalformedLogError(

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.checkpoint.tools import inspect
-from penstock.cli.checkpoint_text import batch_lines, inspection_lines
+from penstock.checkpoint.tools import diff_batches, diff_locations, inspect, validate
+from penstock.cli.checkpoint_plot import draw_progress
+from penstock.cli.checkpoint_text import (
+    batch_diff_lines,
+    batch_lines,
+    inspection_lines,
+    location_diff_lines,
+    validation_lines,
+)
 from penstock.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -29,35 +36,78 @@ _Location = Annotated[
 ]
 
 
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_EXIT_STATUS = {"warning": 1, "error": 2}
+"""By the worst finding; notes are harmless."""
+
+
 @app.command("inspect")
 def inspect_location(
     location: _Location,
     batch: Annotated[int | None, typer.Option(min=0, help="All about this batch.")] = None,
     last: Annotated[int, typer.Option(min=1, help="Show so many of the newest batches.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all batches.")] = False,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw all batches to this .png or .svg file.")
+    ] = None,
 ) -> None:
     """Show where a query stands: batches, offsets, what runs next, state."""
     if batch is not None:
         found = inspect(location, batch_ids=[batch])
     else:
-        found = inspect(location, last=None if as_json else last)
-    if as_json:
-        typer.echo(_json(found))
-    elif batch is not None:
-        _print(batch_lines(found.batches[0], found.problems))
+        found = inspect(location, last=None if as_json or plot is not None else last)
+    if plot is not None:
+        draw_progress(plot, found.batches)
+        typer.echo(f"drawn to {plot}")
+        return
+    if batch is not None:
+        lines = batch_lines(found.batches[0], found.problems)
     else:
-        _print(inspection_lines(found, now_ms=SystemClock().time_ms()))
+        lines = inspection_lines(found, now_ms=SystemClock().time_ms())
+    _show(found, lines, as_json=as_json)
 
 
-def _json(found: DataclassInstance) -> str:
-    return json.dumps(found, default=_fields)
+@app.command("diff")
+def diff(
+    location: _Location,
+    others: Annotated[
+        list[str],
+        typer.Argument(metavar="A B | OTHER", help="Two batch ids, or another location."),
+    ],
+    as_json: _Json = False,
+) -> None:
+    """Show what changed between two batches, or differs between two locations."""
+    if len(others) == 1:
+        locations = diff_locations(location, others[0])
+        _show(locations, location_diff_lines(locations), as_json=as_json)
+    elif len(others) == 2 and all(map(str.isdecimal, others)):
+        batches = diff_batches(location, int(others[0]), int(others[1]))
+        _show(batches, batch_diff_lines(batches), as_json=as_json)
+    else:
+        raise typer.BadParameter("give two batch ids, or one other location", param_hint="A B")
+
+
+@app.command("validate")
+def validate_location(
+    location: _Location,
+    as_json: _Json = False,
+) -> None:
+    """Find what is damaged or missing; exit status 1 with warnings, 2 with errors."""
+    found = validate(location)
+    _show(found, validation_lines(found), as_json=as_json)
+    if status := _EXIT_STATUS.get(found.severity or "note"):
+        raise typer.Exit(status)
+
+
+def _show(found: DataclassInstance, lines: Iterable[str], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(found, default=_fields))
+        return
+    for line in lines:  # names of files may be no UTF-8
+        typer.echo(line.encode(errors="backslashreplace").decode())
 
 
 def _fields(value: DataclassInstance) -> dict[str, object]:
     """Return a plain value's fields; unlike asdict, without copies of all that is in them."""
     return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        typer.echo(line)

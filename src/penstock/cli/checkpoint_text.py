@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 from rich.filesize import decimal
 
-from penstock.checkpoint.tools import BatchFacts, Inspection, OperatorFacts, Problem, iso_time
-from penstock.cli.offsets_text import describe_offset, moved, partition_rows
+from penstock.checkpoint.tools import (
+    BatchDiff,
+    BatchFacts,
+    Inspection,
+    LocationDiff,
+    OperatorFacts,
+    Problem,
+    Validation,
+    iso_time,
+)
+from penstock.cli.offsets_text import describe_move, describe_offset, part_rows
 from penstock.cli.tables import table_lines
 
-__all__ = ["batch_lines", "inspection_lines"]
+__all__ = [
+    "batch_diff_lines",
+    "batch_lines",
+    "inspection_lines",
+    "location_diff_lines",
+    "validation_lines",
+]
 
 _SOURCE_TITLES = ("source", "files", "size", "newest log")
 _OPERATOR_TITLES = (
@@ -60,13 +76,71 @@ def batch_lines(batch: BatchFacts, problems: Sequence[Problem]) -> Iterator[str]
     rows = [
         (source, *row)
         for source, end in batch.offsets.items()
-        for row in partition_rows(batch.start_offsets.get(source), end)
+        for row in part_rows(batch.start_offsets.get(source), end)
     ]
     yield from table_lines(("source", "partition", "start", "end", "moved"), rows)
     if batch.conf:
         yield ""
         yield from table_lines(("conf", "value"), sorted(batch.conf.items()))
     yield from _problem_lines(problems)
+
+
+def validation_lines(found: Validation) -> Iterator[str]:
+    """Yield what was found, the worst first, and a line that sums it up."""
+    for each in found.findings:
+        yield f"{each.severity.upper()} {each.path}"
+        yield f"  {each.what}"
+        yield f"  this means: {each.meaning}"
+        yield f"  to fix: {each.fix}"
+    counts = Counter(finding.severity for finding in found.findings)
+    parts = [f"{number} {severity}s" for severity, number in counts.items()]
+    yield f"{found.location}: {found.files} files, {', '.join(parts) or 'sound'}"
+
+
+def batch_diff_lines(found: BatchDiff) -> Iterator[str]:
+    """Yield what is not the same in two batches."""
+    changes = [
+        *((f"source {each.name}", each) for each in found.offsets),
+        *((each.name, each) for each in found.metadata),
+        *((f"conf {each.name}", each) for each in found.conf),
+    ]
+    if not changes:
+        yield f"batches {found.left} and {found.right} are the same"
+        return
+    rows = [
+        (name, _value(each.left), _value(each.right), "" if each.moved is None else each.moved)
+        for name, each in changes
+    ]
+    titles = ("", f"batch {found.left}", f"batch {found.right}", "moved")
+    yield from table_lines(titles, rows, right=("moved",))
+
+
+def location_diff_lines(found: LocationDiff) -> Iterator[str]:
+    """Yield what is not the same in two locations."""
+    yield f"left   {found.left}"
+    yield f"right  {found.right}"
+    for what, batch_ids in (
+        ("only in left", found.left_only),
+        ("only in right", found.right_only),
+        ("in both, with other entries", found.differing),
+    ):
+        if batch_ids:
+            yield f"{what}: batches {_short_list(batch_ids)}"
+    if found.newest is not None:
+        yield ""
+        yield "the newest batches:"
+        yield from batch_diff_lines(found.newest)
+
+
+def _value(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+def _short_list(batch_ids: Sequence[int]) -> str:
+    """Return ids in a few words: where they begin and end, and how many there are."""
+    if len(batch_ids) <= _FEW:
+        return ", ".join(map(str, batch_ids))
+    return f"{batch_ids[0]} to {batch_ids[-1]} ({len(batch_ids)} batches)"
 
 
 def _problem_lines(problems: Sequence[Problem]) -> Iterator[str]:
@@ -112,8 +186,8 @@ def _batch_table(batches: Sequence[BatchFacts]) -> Iterator[str]:
 
 def _offset(source: str, batch: BatchFacts) -> str:
     end = batch.offsets.get(source)
-    step = moved(batch.start_offsets.get(source), end)
-    return describe_offset(end) if step is None else f"{describe_offset(end)} ({step:+,})"
+    step = describe_move(batch.start_offsets.get(source), end)
+    return f"{describe_offset(end)} ({step})" if step else describe_offset(end)
 
 
 def _state(batch: BatchFacts) -> str:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConfigError
+from penstock.cli.plots import write_plot
 from penstock.rate import RateDecision
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draw_rates"]
-
-_KINDS = (".png", ".svg")
 
 
 def draw_rates(
@@ -32,18 +31,7 @@ def draw_rates(
     Raises:
         ConfigError: the file's kind is another, it cannot be written, or matplotlib is missing.
     """
-    if Path(path).suffix not in _KINDS:
-        raise _refused(path, "it is neither PNG nor SVG", "name a file that ends with .png or .svg")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as e:
-        raise _refused(path, "matplotlib is not installed", "pip install 'penstock[plot]'") from e
-    figure = Figure(figsize=(8, 6))
-    _draw(figure, lines, batch_interval_ms)
-    try:
-        figure.savefig(path)
-    except OSError as e:
-        raise _refused(path, "it cannot be written", "name a file in a folder of yours") from e
+    write_plot(path, partial(_draw, lines=lines, batch_interval_ms=batch_interval_ms))
 
 
 def _draw(
@@ -68,10 +56,3 @@ def _draw(
         axes.set_ylim(bottom=0)
     if lines:
         rates.legend(loc="best", frameon=False)
-    figure.tight_layout()
-
-
-def _refused(path: str | Path, why: str, hint: str) -> ConfigError:
-    return ConfigError(
-        f"the plot cannot be drawn: {why}", operation="draw plot", path=str(path), hint=hint
-    )

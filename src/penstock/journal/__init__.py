@@ -2,7 +2,8 @@
 
 ``JournalWriter`` writes (group commit, fencing), ``read_batches`` and ``read_records`` read any
 offset range, ``penstock.journal.spark`` reads it on Spark, ``retire`` deletes what every consumer
-is past. The format is described byte for byte in docs/journal-format.md.
+is past. ``JournalSource`` reads a stream in batches for one consumer. The format is described byte
+for byte in docs/journal-format.md.
 """
 
 from penstock.journal.bounds.amounts import Amount, Bounds
@@ -18,6 +19,7 @@ from penstock.journal.retention.consumer_files import (
 from penstock.journal.retention.registration import Consumer, register_consumer
 from penstock.journal.retention.retirement import remove_consumer, retire
 from penstock.journal.schema import RecordFormat
+from penstock.journal.source import JournalSource
 from penstock.journal.stream import JournalStream, stream_names
 from penstock.journal.verify import Verdict, verify_stream
 from penstock.journal.writer import JournalWriter
@@ -30,6 +32,7 @@ __all__ = [
     "Consumer",
     "DeferredPosition",
     "JournalRoom",
+    "JournalSource",
     "JournalStream",
     "JournalWriter",
     "RecordFormat",

@@ -107,9 +107,9 @@ class Receiver(ABC):
         """End all threads that ``onStart`` began and free what they hold."""
 
     def checkStart(self) -> None:  # noqa: B027 - most receivers have nothing to check
-        """Raise ConfigError when ``onStart`` would fail on this host however often it is tried.
+        """Raise a PenstockError if the receiver would fail on this host however often it is tried.
 
-        As for a port that another process has. Leaves nothing open.
+        For example because another process has its port. Best a ConfigError. Leaves nothing open.
         """
 
     def onPause(self, error: PenstockError) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.checkpoint.tools import Checkpoint, NextBatch, inspect
+from penstock.checkpoint.tools import Checkpoint, NextBatch, inspect, last_state
 from penstock.errors import ConfigError
 from tests.cli.commands import Commands
 
@@ -102,6 +102,14 @@ def test_json_holds_all_batches(own: Path) -> None:
     assert printed["batches"][0]["time"] == "2020-09-13T12:26:40.000Z"
 
 
+@pytest.mark.parametrize(("kind", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_progress_is_drawn(own: Path, tmp_path: Path, kind: str, begin: bytes) -> None:
+    path = tmp_path / f"progress.{kind}"
+    assert _INSPECT.succeed(str(own), "--plot", str(path)) == f"drawn to {path}\n"
+    assert path.read_bytes().startswith(begin)
+    assert "neither PNG nor SVG" in str(_INSPECT.fail(str(own), "--plot", "progress.pdf"))
+
+
 def test_damage_hides_nothing_else(own: Path) -> None:
     (own / "offsets/1").write_bytes(b"v1\n{")
     (own / "commits/0").write_bytes(b"")
@@ -173,6 +181,32 @@ def test_an_object_store_is_asked_for_each_file_once(requests: list[str]) -> Non
 
     assert len(found.batches) == 40
     assert len(requests) <= 1.2 * (2 * 40 + 1)
+
+
+def test_the_last_state_costs_five_requests(requests: list[str]) -> None:
+    url = f"memory://{uuid.uuid4().hex}/location"
+    with CheckpointLocation(url) as driver:
+        for batch_id in range(40):
+            driver.plan(batch_id, OffsetSeq(batch_id, sources=(str(batch_id),)))
+            driver.commit(batch_id)
+        driver.plan(40, OffsetSeq(40, sources=("40",)))
+    requests.clear()
+
+    found = last_state(url)
+
+    assert len(requests) <= 5
+    assert found.id == inspect(url).id
+    assert found.newest is not None
+    assert found.newest.end_offsets == {"0": 40}
+    assert (found.committed, found.next) == (39, NextBatch(41, rerun=(40,)))
+
+
+def test_the_last_state_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no checkpoint location"):
+        last_state(tmp_path)
+    with CheckpointLocation(tmp_path / "new"):
+        pass
+    assert last_state(tmp_path / "new").next == NextBatch(0)
 
 
 def test_files_that_are_retired_meanwhile_are_left_out(own: Path) -> None:

@@ -292,7 +292,7 @@ def test_no_checkpoint_to_recreate_a_context_from(tmp_path: Path, exists: bool) 
     directory = tmp_path / "ck"
     if exists:
         directory.mkdir()
-    with pytest.raises(CheckpointError, match="no graph checkpoint in directory"):
+    with pytest.raises(CheckpointError, match="no graph checkpoint exists in directory"):
         StreamingContext(str(directory))
     assert directory.exists() == exists
 

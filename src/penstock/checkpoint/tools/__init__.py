@@ -6,6 +6,14 @@ running or not, need no permission to write there, and change nothing.
 
 from penstock.checkpoint.tools.batches import Problem
 from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.differences import (
+    BatchDiff,
+    Change,
+    LocationDiff,
+    diff_batches,
+    diff_locations,
+)
+from penstock.checkpoint.tools.findings import Finding, Severity
 from penstock.checkpoint.tools.inspection import (
     BatchFacts,
     Inspection,
@@ -14,16 +22,29 @@ from penstock.checkpoint.tools.inspection import (
     inspect,
     iso_time,
 )
+from penstock.checkpoint.tools.last_state import LastState, last_state
 from penstock.checkpoint.tools.next_batch import NextBatch
+from penstock.checkpoint.tools.validation import Validation, validate
 
 __all__ = [
+    "BatchDiff",
     "BatchFacts",
+    "Change",
     "Checkpoint",
+    "Finding",
     "Inspection",
+    "LastState",
+    "LocationDiff",
     "NextBatch",
     "OperatorFacts",
     "Problem",
+    "Severity",
     "SourceFacts",
+    "Validation",
+    "diff_batches",
+    "diff_locations",
     "inspect",
     "iso_time",
+    "last_state",
+    "validate",
 ]

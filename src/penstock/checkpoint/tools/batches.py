@@ -67,6 +67,12 @@ class Batch:
         return self._time("batchWatermarkMs")
 
     @property
+    def next_watermark_ms(self) -> int | None:
+        """The watermark from the next batch on, as the commit says."""
+        value = self.commit.metadata.get("nextBatchWatermarkMs") if self.commit else None
+        return value if is_time_ms(value) else None
+
+    @property
     def took_ms(self) -> int | None:
         """From the planning to the commit by the times of the two files; None where not known.
 

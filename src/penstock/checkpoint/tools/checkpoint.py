@@ -10,7 +10,7 @@ one for each file that is read, many at a time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
@@ -22,9 +22,10 @@ from penstock.checkpoint.tools.state_files import OperatorState, group_state
 from penstock.errors import ConfigError
 from penstock.storage import FileInfo, Storage, open_existing
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "is_of_penstock", "nothing_there", "open_location", "parse_id"]
 
 _METADATA = "metadata"
+_LOGS = ("offsets/", "commits/")
 _RUN = "spark.penstock.run"
 _OPERATION = "open checkpoint location"
 _HINT = "give the directory that the query has as checkpointLocation, or the program's checkpoint()"
@@ -33,9 +34,11 @@ _HINT = "give the directory that the query has as checkpointLocation, or the pro
 class Checkpoint:
     """What a location held when it was listed; nothing is judged, and nothing written."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage.without_sync()
+    def __init__(self, storage: Storage, files: Mapping[str, FileInfo]) -> None:
+        self.storage = storage
         self.url = storage.url
+        self.files = files
+        """The files at the root and in Spark's folders, by path."""
 
     @classmethod
     def open(cls, place: str | os.PathLike[str]) -> Checkpoint:
@@ -45,27 +48,15 @@ class Checkpoint:
             ConfigError: the URL is not understood, or there is nothing that a query has left.
             StorageError: it cannot be listed.
         """
-        path = os.fspath(place)
-        checkpoint = cls(open_existing(path, operation=_OPERATION, hint=_HINT))
-        if not any(
-            each.startswith(("metadata", "offsets/", "commits/")) for each in checkpoint.files
-        ):
-            raise ConfigError(
-                "this is no checkpoint location, or no query has used it yet",
-                operation=_OPERATION,
-                path=path,
-                hint=_HINT,
-            )
-        return checkpoint
-
-    @cached_property
-    def files(self) -> dict[str, FileInfo]:
-        """The files at the root and in Spark's folders, by path."""
-        return list_files(self._storage)
+        storage = open_location(place)
+        files = list_files(storage)
+        if not any(each == _METADATA or each.startswith(_LOGS) for each in files):
+            raise nothing_there(place)
+        return cls(storage, files)
 
     def read(self, paths: Iterable[str]) -> dict[str, Content]:
         """Return what files hold, without those that were retired since; one request for each."""
-        return read_files(self._storage, paths)
+        return read_files(self.storage, paths)
 
     @cached_property
     def planned(self) -> tuple[int, ...]:
@@ -88,24 +79,49 @@ class Checkpoint:
 
     def read_id(self) -> str | None:
         """Return the id in the metadata file; None when there is none, or it cannot be read."""
-        content = self.read([_METADATA]).get(_METADATA)
-        try:
-            found = parse_fields(content.decode()).get("id") if isinstance(content, bytes) else None
-        except (MalformedLogError, UnicodeDecodeError):
-            return None
-        return found if isinstance(found, str) else None
+        return parse_id(self.read([_METADATA]).get(_METADATA))
 
-    def operators(self) -> tuple[tuple[OperatorState, OperatorInfo | None], ...]:
-        """Return the stateful operators, each with what it says of itself, as far as it does."""
-        states = group_state(self.files)
+    def operators(
+        self, contents: Mapping[str, Content] | None = None
+    ) -> tuple[tuple[OperatorState, OperatorInfo | None], ...]:
+        """Return the stateful operators, each with what it says of itself, as far as it does.
+
+        ``contents`` are files that were read before.
+        """
         paths = newest_infos(self.files)
-        contents = self.read(paths.values())
-        return tuple((each, _info(contents.get(paths.get(each.operator, "")))) for each in states)
+        known = self.read(paths.values()) if contents is None else contents
+        states = group_state(self.files)
+        return tuple((each, _info(known.get(paths.get(each.operator, "")))) for each in states)
 
     def next_batch(self, newest: Batch | None) -> NextBatch:
         """Return what a start does first; ``newest`` is the newest planned batch."""
         decide = next_of_penstock if is_of_penstock(newest) else next_of_spark
         return decide(self.planned, self.committed)
+
+
+def open_location(place: str | os.PathLike[str]) -> Storage:
+    """Open a location for reading; raises ConfigError when there is no such folder."""
+    storage = open_existing(os.fspath(place), operation=_OPERATION, hint=_HINT)
+    return storage.without_sync()  # a listing is durable for drivers, who build on it
+
+
+def nothing_there(place: str | os.PathLike[str]) -> ConfigError:
+    """Return the error of a folder in which no query has left anything."""
+    return ConfigError(
+        "this is no checkpoint location, or no query has used it yet",
+        operation=_OPERATION,
+        path=os.fspath(place),
+        hint=_HINT,
+    )
+
+
+def parse_id(content: Content | None) -> str | None:
+    """Return the id in the metadata file's content; None when there is none."""
+    try:
+        found = parse_fields(content.decode()).get("id") if isinstance(content, bytes) else None
+    except (MalformedLogError, UnicodeDecodeError):
+        return None
+    return found if isinstance(found, str) else None
 
 
 def is_of_penstock(batch: Batch | None) -> bool:

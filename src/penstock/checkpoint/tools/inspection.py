@@ -146,7 +146,6 @@ def iso_time(time_ms: int | None) -> str | None:
 
 
 def _batch_facts(batch: Batch, ends: Mapping[int, dict[str, Any]]) -> BatchFacts:
-    commit = batch.commit.metadata if batch.commit else {}
     return BatchFacts(
         batch_id=batch.batch_id,
         planned=batch.planned,
@@ -154,7 +153,7 @@ def _batch_facts(batch: Batch, ends: Mapping[int, dict[str, Any]]) -> BatchFacts
         time=iso_time(batch.time_ms),
         time_ms=batch.time_ms,
         watermark_ms=batch.watermark_ms,
-        next_watermark_ms=commit.get("nextBatchWatermarkMs"),
+        next_watermark_ms=batch.next_watermark_ms,
         took_ms=batch.took_ms,
         start_offsets=ends.get(batch.batch_id - 1, {}),
         offsets=ends[batch.batch_id],

@@ -7,14 +7,14 @@ that is gone when it is read was retired since it was listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from penstock.errors import NotFoundError, StorageError
 from penstock.storage import FileInfo, Storage, local_root
 
-__all__ = ["FOLDERS", "Content", "list_files", "read_files"]
+__all__ = ["FOLDERS", "Content", "list_files", "list_folders", "read_files"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,9 +39,17 @@ def list_files(storage: Storage) -> dict[str, FileInfo]:
     entries = storage.list()
     found = {e.name: FileInfo(e.name, e.size) for e in entries if not e.is_folder}
     folders = [entry.name for entry in entries if entry.is_folder and entry.name in FOLDERS]
-    for files in _at_once(storage, storage.walk, folders):
-        found.update((each.path, each) for each in files)
-    return found
+    return {**found, **list_folders(storage, folders)}
+
+
+def list_folders(storage: Storage, folders: Sequence[str]) -> dict[str, FileInfo]:
+    """Return the files in folders and below, by path; one request for each where it can be.
+
+    Raises:
+        StorageError: a folder cannot be listed.
+    """
+    listings = _at_once(storage, storage.walk, folders)
+    return {each.path: each for files in listings for each in files}
 
 
 def read_files(storage: Storage, paths: Iterable[str]) -> dict[str, Content]:
@@ -66,9 +74,3 @@ def _at_once(storage: Storage, call: Callable[[T], R], arguments: Sequence[T]) -
         return [call(argument) for argument in arguments]
     with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE, len(arguments))) as pool:
         return list(pool.map(call, arguments))
-
-
-def in_folder(files: Mapping[str, FileInfo], folder: str) -> dict[str, FileInfo]:
-    """Return the files directly in a folder, by name."""
-    found = ((path.rpartition("/"), info) for path, info in files.items())
-    return {name: info for (parent, _, name), info in found if parent == folder}

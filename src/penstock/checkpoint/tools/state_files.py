@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from penstock.checkpoint.batch_ids import find_gaps
 from penstock.storage import FileInfo
 
 __all__ = ["OperatorState", "StateFile", "StateStore", "group_state", "missing_files"]
@@ -79,16 +80,17 @@ def group_state(files: Mapping[str, FileInfo]) -> tuple[OperatorState, ...]:
     return tuple(_operator(name, below[name]) for name in sorted(below, key=_number_first))
 
 
-def missing_files(store: StateStore, version: int) -> tuple[str, ...]:
-    """Return the names of the files without which a version cannot be loaded; none if it can."""
-    if version == 0:
-        return ()
+def missing_files(store: StateStore, version: int) -> str | None:
+    """Name the files without which a version cannot be loaded; None if it can."""
     usable = [each for each in store.files if each.version <= version]
     first = max((each.version for each in usable if each.kind in _WHOLE), default=0)
-    steps = {each.version for each in usable if each.kind not in _WHOLE}
+    steps = {each.version for each in usable if each.version > first}
+    gaps = find_gaps({first, *steps, version + 1})
+    if not gaps:
+        return None
     suffix = _step_suffix(store.files)
-    missing = [n for n in range(first + 1, version + 1) if n not in steps]
-    return tuple(f"{number}.{suffix}" for number in missing)
+    begin, end = gaps[0][0], gaps[-1][-1]
+    return f"{begin}.{suffix}" if begin == end else f"{begin}.{suffix} to {end}.{suffix}"
 
 
 def _step_suffix(files: Iterable[StateFile]) -> str:

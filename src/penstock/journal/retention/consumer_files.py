@@ -51,8 +51,8 @@ class Program:
     host: str
     pid: int
     """The process that last wrote the consumer's file, on that host."""
-    committed_ms: int | None = None
-    """When it last committed, ms since the epoch; None before the first time."""
+    committed_ms: int | None = field(default=None, compare=False)
+    """When it last committed something new, ms since the epoch; None before the first time."""
 
     @staticmethod
     def of_this_process(location: str, *, commits: bool = False) -> Program:

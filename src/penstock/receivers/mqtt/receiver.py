@@ -109,6 +109,15 @@ class MqttReceiver(ThreadedReceiver):
         options = self._options
         return f"MqttReceiver({options.host}:{options.port}, {', '.join(options.filters)})"
 
+    def checkStart(self) -> None:
+        """Read the password file and the certificates.
+
+        Raises:
+            ReceiverError: one of them cannot be used.
+        """
+        self._options.password()
+        self._options.tls_context()
+
     def receive(self) -> None:
         """Store what comes until the receiver shall end; then acknowledge what is durable."""
         from penstock.receivers.mqtt.network import Network  # needs paho

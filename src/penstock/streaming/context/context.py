@@ -46,9 +46,9 @@ __all__ = ["StreamingContext"]
 _log = logging.getLogger(__name__)
 
 _PATIENCE_S = 5.0
-"""How long jobs may run on after Ctrl-C. Spark reports each one that is cancelled at length."""
+"""How long jobs may continue after Ctrl-C. Spark prints a long report for each cancelled one."""
 _Recover = Literal["graph", "program"]
-"""Where the graph comes from after a restart: read back, or built by the program again."""
+"""The source of the graph after a restart: a graph checkpoint, or the program."""
 
 
 class StreamingContext(StreamSources, RateControl):
@@ -96,7 +96,9 @@ class StreamingContext(StreamSources, RateControl):
             _log.warning("The setting %s has no effect: %s", name, hint)
         self.graph = graph
         if self._settings.rate.backpressure_enabled:
-            RateEstimator.create(conf, graph.batch_interval_ms)  # refuses what cannot be made
+            RateEstimator.create(
+                conf, graph.batch_interval_ms
+            )  # refuses an estimator that cannot be created
         self._bus = ListenerBus()
         self._checkpoint_dir: str | None = None
         self._recover: _Recover = "graph"
@@ -111,7 +113,8 @@ class StreamingContext(StreamSources, RateControl):
     def _recreate(self, checkpoint: Checkpoint, directory: str, clock: Clock | None) -> None:
         graph = checkpoint.graph.load()
         self._set_up(restore_spark_context(checkpoint.conf), graph, clock)
-        # Where it was found, not where it was written: offsets lie beside it, also in a copy.
+        # The location where it was found, not where it was written: offsets are beside it, also in
+        # a copy.
         self._checkpoint_dir = self._recreated_from = str(directory)
         graph.attach(self)
 
@@ -165,17 +168,17 @@ class StreamingContext(StreamSources, RateControl):
         setupFunc: Callable[[], StreamingContext],
         recover: _Recover = "graph",
     ) -> StreamingContext:
-        """Return the context that goes on from what the checkpoint location holds.
+        """Return the context that continues from the checkpoint location.
 
-        Inputs continue at their offsets, and batches that were cut off run again, in both modes.
+        Inputs continue at their offsets, and interrupted batches run again, in both modes.
 
         Args:
             checkpointPath: the checkpoint location: a path or an fsspec URL.
-            setupFunc: makes the program: its context and streams.
-            recover: where the graph comes from. "graph", as in Spark: from the newest graph
-                checkpoint, with the SparkContext's settings; ``setupFunc`` is called only when
-                there is none. "program": from ``setupFunc``, called each time, so that the code may
-                change; inputs and stateful operators are found by their names.
+            setupFunc: creates the program: its context and streams.
+            recover: the source of the graph. "graph", as in Spark: the newest graph checkpoint,
+                with the SparkContext's settings; ``setupFunc`` is called only if none exists.
+                "program": ``setupFunc``, which is called each time, so that the code may change;
+                inputs and stateful operators are found by their names.
 
         Raises:
             CheckpointError: there are graph checkpoints, and none can be read.
@@ -196,7 +199,7 @@ class StreamingContext(StreamSources, RateControl):
             raise ConfigError(
                 f"setupFunc returned {ssc!r}",
                 operation="getOrCreate",
-                hint="end it with 'return ssc', the StreamingContext that it makes",
+                hint="end it with 'return ssc', the StreamingContext that it creates",
             )
         ssc.checkpoint(checkpointPath)
         ssc._recover = recover
@@ -205,12 +208,12 @@ class StreamingContext(StreamSources, RateControl):
     # -- set-up --
 
     def remember(self, duration: float) -> None:
-        """Keep every stream's RDDs, and the records behind them, for that many seconds at least.
+        """Keep every stream's RDDs and their records for at least that many seconds.
 
-        They can be looked at with ``DStream.slice``. What windows need is kept in any case.
+        ``DStream.slice`` returns them. RDDs that windows need are always kept.
 
         Raises:
-            ConfigError: the duration is no positive number.
+            ConfigError: the duration is not a positive number.
             StreamingError: it was set before, or the context was started.
         """
         self.check_changeable("set how long to remember")
@@ -229,7 +232,7 @@ class StreamingContext(StreamSources, RateControl):
         self._checkpoint_dir = str(directory)
 
     def addStreamingListener(self, streamingListener: StreamingListener) -> None:
-        """Have the listener told of batches and receivers."""
+        """Add a listener for events of batches and receivers."""
         self._bus.add(streamingListener)
 
     def check_changeable(self, what: str) -> None:
@@ -237,15 +240,16 @@ class StreamingContext(StreamSources, RateControl):
         self._life.check_changeable(what)
 
     def check_extensible(self, what: str) -> None:
-        """Raise StreamingError when inputs, streams and outputs are given by a graph checkpoint."""
+        """Raise StreamingError if a graph checkpoint defines inputs, streams and outputs."""
         self.check_changeable(what)
         if self._recreated_from is not None:
             raise StreamingError(
                 f"cannot {what}: the graph was read from the graph checkpoint in "
                 f"{self._recreated_from}",
                 operation=what,
-                hint="make all streams in the function given to getOrCreate; to change a program, "
-                "give getOrCreate recover='program'",
+                hint="create all streams in the function passed to getOrCreate; to change a "
+                "program, "
+                "call getOrCreate with recover='program'",
             )
 
     # -- life cycle --
@@ -261,8 +265,8 @@ class StreamingContext(StreamSources, RateControl):
                 with its operation); or others can write the checkpoint location.
             UnsharedPathError: an executor does not see the driver's files there.
             ConcurrentDriverError: another driver uses the checkpoint location.
-            RecoveryMismatchError: the checkpoint location was made by a program with an input or
-                stateful operator that this one lacks, or has otherwise.
+            RecoveryMismatchError: the checkpoint location belongs to a program with an input or
+                stateful operator that this one lacks, or that is different in this one.
         """
         with self._start_lock, StreamingContext._active_lock:
             self._life.check_startable()
@@ -283,7 +287,7 @@ class StreamingContext(StreamSources, RateControl):
 
         Args:
             stopSparkContext: stop the SparkContext, too.
-            stopGraceFully: first process all that was received.
+            stopGraceFully: first process all received records.
         """
         self._stop(stopGraceFully)
         if stopSparkContext:
@@ -306,10 +310,10 @@ class StreamingContext(StreamSources, RateControl):
         """Wait until the program is stopped, at most ``timeout`` seconds.
 
         Raises:
-            BatchFailedError: a batch's job raised; its cause is what it raised. The program is
+            BatchFailedError: a batch's job raised; the cause is its exception. The program is
                 stopped by then, unless ``spark.penstock.onBatchFailure`` is ``continue``.
             ConcurrentDriverError: another driver has taken over; the program is stopped.
-            PenstockError: the engine cannot go on.
+            PenstockError: the engine cannot continue.
         """
         self.awaitTerminationOrTimeout(timeout)
 
@@ -351,7 +355,7 @@ class StreamingContext(StreamSources, RateControl):
         )
 
     def _end(self, error: BaseException) -> None:
-        """Stop for an error, in a thread of its own: the one that found it is stopped as well."""
+        """Stop because of an error, in a separate thread: the calling thread is also stopped."""
         if self._life.begin_end(error):
             threading.Thread(target=self._stop_after_error, name="penstock-end").start()
 
@@ -359,7 +363,7 @@ class StreamingContext(StreamSources, RateControl):
         try:
             self.stop(stopSparkContext=False)
         except Exception:
-            _log.exception("The program could not be stopped in order")
+            _log.exception("The program could not be stopped cleanly")
 
     def __getstate__(self) -> NoReturn:
         raise StreamingError(
@@ -370,7 +374,7 @@ class StreamingContext(StreamSources, RateControl):
 
 
 def _check_outputs(outputs: Sequence[OutputOperation], settings: StreamingSettings) -> None:
-    """Refuse to let batches overtake a failed one with outputs that would then never write it."""
+    """Refuse outputs that would never write a failed batch once later batches overtake it."""
     exactly_once = next((output for output in outputs if output.exactly_once), None)
     if exactly_once is None:
         return
@@ -382,7 +386,7 @@ def _check_outputs(outputs: Sequence[OutputOperation], settings: StreamingSettin
         return
     raise ConfigError(
         f"{exactly_once.name} writes each batch exactly once by the newest batch id that its "
-        "sink holds, so a failed batch that later ones overtake would never be written",
+        "sink holds, so a failed batch would never be written once a later one is written",
         operation="start",
         hint=hint,
     )
@@ -398,7 +402,7 @@ def _check_no_other_is_active() -> None:
 
 
 def _check_spark_context(sc: object) -> None:
-    """Refuse what batches cannot run on, sessions of Spark Connect above all."""
+    """Refuse objects that cannot run batches, such as sessions of Spark Connect."""
     if isinstance(sc, SparkContext):
         return
     kind = f"{type(sc).__module__}.{type(sc).__qualname__}"
@@ -416,7 +420,7 @@ def _check_spark_context(sc: object) -> None:
 
 
 def _use_this_python(sc: SparkContext) -> None:
-    """Have local workers run this interpreter; PySpark would take the first python3 on PATH."""
+    """Set the workers' interpreter to this one; PySpark would take the first python3 on PATH."""
     if str(sc.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         sc.pythonExec = sys.executable
 

@@ -1,4 +1,4 @@
-"""Where a program is between its making and its end, and what ended it."""
+"""The state of a program from its creation to its end, and the error that ended it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["LifeCycle", "State"]
 
 
 _STOP_S = 60.0
-"""A stop without grace takes less; it is waited for no longer than that."""
+"""A stop that is not graceful takes less; the longest wait for one."""
 
 
 class State(enum.Enum):
@@ -37,7 +37,7 @@ class LifeCycle:
             raise StreamingError(
                 f"cannot {what}: the context was already started or stopped",
                 operation=what,
-                hint="set everything up before start(), or make a new StreamingContext",
+                hint="set everything up before start(), or create a new StreamingContext",
             )
 
     def check_startable(self) -> None:
@@ -46,25 +46,25 @@ class LifeCycle:
             raise StreamingError(
                 f"the context is {self._state.value} and cannot be started",
                 operation="start",
-                hint="make a new StreamingContext",
+                hint="create a new StreamingContext",
             )
 
     def enter(self, state: State) -> None:
-        """Be in that state from now on, and tell those who wait."""
+        """Set the state, and wake waiting threads."""
         with self._changed:
             self._state = state
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Keep the first error for those who wait; it does not stop the program."""
+        """Keep the first error for waiting threads; it does not stop the program."""
         with self._changed:
             self._error = self._error or error
             self._changed.notify_all()
 
     def begin_end(self, error: BaseException) -> bool:
-        """Keep an error that ends the program; return whether it is the first, so stop is called.
+        """Keep an error that ends the program; return whether it is the first one.
 
-        Those who wait are told when the program is stopped.
+        Waiting threads get it when the program is stopped.
         """
         with self._changed:
             first, self._ends = not self._ends, True
@@ -72,9 +72,9 @@ class LifeCycle:
         return first
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait for the end; return whether it came in time. Raises what the program failed with.
+        """Wait for the end; return whether it came in time. Raises the program's error.
 
-        That is when it was stopped, if it ends for that error: receivers end in order.
+        If the error ends the program, it is raised after the stop: receivers end in order.
         """
         with self._changed:
             self._changed.wait_for(

@@ -1,4 +1,4 @@
-"""Where a run keeps offsets, commits and journal: the checkpoint location, or a temporary one."""
+"""The location of a run: the checkpoint location, or a temporary one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class RunLocation:
     """The location of one program.
 
     Args:
-        directory: the checkpoint location that it was given; None for a temporary one, which goes
-            with the process: what is in it has to survive neither that nor a power cut.
+        directory: the program's checkpoint location; None for a temporary one, which is deleted
+            with the process: its data survives neither the process nor a power cut.
     """
 
     def __init__(self, directory: str | None) -> None:
@@ -32,7 +32,7 @@ class RunLocation:
         """Return the path or URL.
 
         Raises:
-            ConfigError: there is no checkpoint location, and this program cannot do without one.
+            ConfigError: no checkpoint location is set, and this program requires one.
         """
         if self._directory is not None:
             if graph.has_queue():
@@ -41,21 +41,22 @@ class RunLocation:
         _check_temporary_is_enough(master, graph, settings)
         self._temporary = make_temporary_location()
         _log.info(
-            "There is no checkpoint location: offsets, commits and journal are in %s, and go when "
+            "No checkpoint location is set: offsets, commits and journal are in %s and are deleted "
+            "when "
             "the program stops",
             self._temporary,
         )
         return self._temporary
 
     def in_force(self, settings: StreamingSettings) -> StreamingSettings:
-        """Return the settings that count here."""
+        """Return the effective settings."""
         if self._directory is not None:
             return settings
-        # Nobody can go back in a location that is removed when the program stops.
+        # A location that is removed when the program stops needs no retention.
         return replace(settings, write_ahead_log=False, min_batches_to_retain=1)
 
     def remove_temporary(self) -> None:
-        """Remove what goes with the process."""
+        """Remove the temporary location."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
@@ -65,22 +66,22 @@ def _check_temporary_is_enough(
 ) -> None:
     if not master.startswith("local"):
         raise ConfigError(
-            f"there is no checkpoint location, and master {master} is a cluster",
+            f"no checkpoint location is set, and master {master} is a cluster",
             operation="start",
             hint="call checkpoint(dir) with a path that driver and executors share",
         )
     if shared := graph.shared_journals:
         raise ConfigError(
-            f"there is no checkpoint location, and {shared[0].name!r} is a stream of "
-            "somebody else's journal: its place there would be forgotten, and what it has "
-            "not read kept for ever",
+            f"no checkpoint location is set, and {shared[0].name!r} reads a journal of another "
+            f"program: the offsets in it would be lost, and blocks that are not read would be kept "
+            f"for ever",
             operation="start",
             ids={"stream": shared[0].name},
             hint="call checkpoint(dir)",
         )
     if settings.write_ahead_log:
         raise ConfigError(
-            f"there is no checkpoint location, and {WRITE_AHEAD_LOG} is true",
+            f"no checkpoint location is set, and {WRITE_AHEAD_LOG} is true",
             operation="start",
-            hint="call checkpoint(dir): it is where received records are kept",
+            hint="call checkpoint(dir): received records are kept there",
         )

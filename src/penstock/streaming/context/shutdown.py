@@ -1,10 +1,10 @@
-"""Stops a program in order when its process is told to end: by a signal, or at its normal exit.
+"""Stops a program cleanly when its process ends: by a signal, or at its normal exit.
 
     SIGINT (Ctrl-C)    always, unless the program has a handler of its own or is a shell; status 130
     SIGTERM, exit      with spark.streaming.stopGracefullyOnShutdown; status 143 after SIGTERM
 
-With that setting the stop is graceful: what was received is processed first. Without it batches are
-cut off, and run again after a restart.
+With that setting the stop is graceful: received records are processed first. Without it, batches
+are interrupted, and run again after a restart.
 
 A signal handler may run in the middle of anything that the main thread does, so it only starts a
 thread that stops the program. When that is done the main thread ends by ``SystemExit``, as a
@@ -33,8 +33,8 @@ __all__ = ["Shutdown"]
 
 _log = logging.getLogger(__name__)
 _IMPATIENT_S = 1.0
-"""Another SIGINT ends the process at once, but not one that came with the first, as from a wrapper
-that passes on what its process group got as well."""
+"""Another SIGINT ends the process at once, unless it came together with the first one, as from a
+wrapper that forwards the signals of its process group."""
 
 
 class InterruptedProgram(SystemExit, KeyboardInterrupt):
@@ -42,12 +42,12 @@ class InterruptedProgram(SystemExit, KeyboardInterrupt):
 
 
 class Shutdown:
-    """Calls ``stop`` once when the process shall end, and then lets it end.
+    """Calls ``stop`` once when the process has to end, and then lets it end.
 
     Args:
         stop: stops the program.
-        graceful: whether ``stop`` first has all that was received processed; then SIGTERM and the
-            interpreter's exit are watched, too.
+        graceful: whether ``stop`` first processes all received records; then SIGTERM and the
+            interpreter's exit are also handled.
     """
 
     def __init__(self, stop: Callable[[], None], *, graceful: bool) -> None:
@@ -61,7 +61,7 @@ class Shutdown:
         self._exiting = False
 
     def install(self) -> None:
-        """Begin to watch."""
+        """Install the handlers."""
         if self._graceful:
             atexit.register(self._stop)
         if not _in_main_thread():
@@ -78,14 +78,14 @@ class Shutdown:
             self._earlier[number] = signal.signal(number, self._on_signal)
 
     def remove(self) -> None:
-        """Watch no more; called when the program is stopped, by whom ever."""
+        """Remove the handlers; called when the program is stopped for any reason."""
         atexit.unregister(self._stop)
         if self._stopper is None and _in_main_thread():
             while self._earlier:
                 signal.signal(*self._earlier.popitem())
 
     def leave(self) -> None:
-        """End the main thread if the program was stopped for that; called after a wait for it."""
+        """End the main thread if the program was stopped by a signal; called after a wait."""
         if self._stopper is not None and _in_main_thread():
             self._stopper.join()
             self._exit()
@@ -107,13 +107,13 @@ class Shutdown:
             _log.warning("SIGTERM: a graceful stop is under way; SIGKILL ends it now")
 
     def _work(self) -> None:
-        atexit.unregister(self._stop)  # once is enough, also when it fails
+        atexit.unregister(self._stop)  # once is enough, even if it fails
         how = "stopping gracefully" if self._graceful else _STOPPING
         _log.warning("%s: %s", self._signal.name, how)
         try:
             self._stop()
         except Exception:
-            _log.exception("The stop failed; what is unfinished runs after a restart")
+            _log.exception("The stop failed; unfinished batches run again after a restart")
         self._stopped = True
         if threading.main_thread().is_alive():
             os.kill(os.getpid(), self._signal)
@@ -122,25 +122,25 @@ class Shutdown:
         decides = self._decides()
         if callable(decides) or decides is signal.SIG_IGN:
             return
-        # Only once, and not into the interpreter's own ending.
+        # Only once, and not during the interpreter's exit.
         if not self._exiting and threading.main_thread().is_alive():
             self._exiting = True
             kind = InterruptedProgram if self._signal == signal.SIGINT else SystemExit
             raise kind(_status(self._signal))
 
     def _decides(self) -> Any:
-        """Return the handler that was there before and ends the process, or not, after the stop."""
+        """Return the previous handler, which may end the process after the stop."""
         is_replaced = self._signal == signal.SIGINT
         return signal.SIG_DFL if is_replaced else self._earlier[self._signal]
 
 
 _STOPPING = (
-    "stopping. What was received is kept, and batches that are not done run again at the next start"
+    "stopping. Received records are kept, and unfinished batches run again at the next start"
 )
 
 
 def _is_free(handler: Any) -> bool:
-    """Whether SIGINT is handled by no code of the program's own, and does not go to a shell."""
+    """Whether the program has no SIGINT handler of its own, and is not a shell."""
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return False
     module = getattr(handler, "__module__", None) or ""

@@ -1,11 +1,11 @@
-"""The location of a program that was given none: a folder that goes with its process.
+"""The location of a program without a checkpoint location: a folder for one process.
 
-A process that is killed leaves it, as nobody else knows that it is worth nothing; so the next one
-that makes such a folder removes what it finds of them.
+A killed process leaves its folder, so the next process that creates such a folder removes the old
+ones.
 
-Invariant: a folder goes only when it is this user's and nobody drives it, which its driver lock
-tells, wherever that process runs. A lock file that is younger than a minute may be one that its
-driver has made and not yet locked: its folder stays for the next time.
+Invariant: a folder is removed only if it belongs to this user and its driver lock is free, which
+shows that no driver uses it. A driver may have created a lock file younger than a minute and not
+locked it yet: its folder is kept until the next time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STARTING_S = 60.0
 
 
 def make_temporary_location() -> str:
-    """Make a new folder, and remove those of processes that were killed; return its path."""
+    """Create a new folder, and remove those of killed processes; return its path."""
     for path in _abandoned(tempfile.gettempdir()):
         _remove(path)
     return tempfile.mkdtemp(prefix=_PREFIX)
@@ -40,7 +40,9 @@ def _abandoned(parent: str) -> Iterator[str]:
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
-                with suppress(OSError):  # it goes, or its driver has not come so far
+                with suppress(
+                    OSError
+                ):  # it is being removed, or its driver has not created the file yet
                     locked = os.lstat(os.path.join(entry.path, LOCK_NAME))
                     is_mine = entry.stat(follow_symlinks=False).st_uid == os.getuid()
                     if is_mine and time.time() - locked.st_mtime > _STARTING_S:
@@ -52,9 +54,9 @@ def _remove(path: str) -> None:
     try:
         lock.acquire()
     except (OSError, PenstockError):
-        return  # it is driven, or goes
+        return  # it is in use, or being removed
     try:
         shutil.rmtree(path, ignore_errors=True)
-        _log.info("Removed %s: the program that it belonged to was killed", path)
+        _log.info("Removed %s: its program was killed", path)
     finally:
         lock.release()

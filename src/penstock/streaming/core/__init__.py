@@ -1,1 +1,1 @@
-"""What every stream and batch is made of, below inputs, operations and state."""
+"""The base of all streams and batches, below inputs, operations and state."""

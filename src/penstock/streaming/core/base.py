@@ -1,13 +1,14 @@
-"""What every stream is to the engine: one RDD for each batch, kept for as long as one may need it.
+"""A stream as the engine uses it: one RDD for each batch, kept for as long as it may be needed.
 
 Invariants:
 
-1. Asked twice for one batch, a stream gives the same RDD.
-2. A stream's RDD of time t goes only when batches up to ``t + remember_ms`` are committed. Parents
-   remember at least as long as what is computed from them, and longer by the width of a window.
-3. Only batches that were planned have RDDs: looking back never reads what no batch took.
-4. An RDD that is written to the checkpoint location is the stream's own, made for that batch: its
-   files go with it, and its lineage is cut, so it must not be one that a program still uses.
+1. For one batch, a stream always returns the same RDD.
+2. A stream's RDD of time t is dropped only when batches up to ``t + remember_ms`` are committed.
+   Parents remember at least as long as their children, and longer by the width of a window.
+3. Only planned batches have RDDs: no operation reads records that no batch took.
+4. An RDD that is written to the checkpoint location belongs to the stream and was created for that
+   batch: its files are deleted with it, and its lineage is cut, so the program must not use it
+   otherwise.
 
 Source: ``org.apache.spark.streaming.dstream.DStream``.
 """
@@ -32,17 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["BaseDStream"]
 
 _LEAST_CHECKPOINT_MS = 10_000
-"""How far apart RDD checkpoints are at least, unless a program says otherwise; as in Spark."""
+"""The default minimum time between RDD checkpoints; as in Spark."""
 
 _computing = threading.RLock()
-"""Guards the RDDs of all streams: one program runs in a process, planning and ``slice`` meet."""
+"""Guards the RDDs of all streams, which planning and ``slice`` use concurrently."""
 
 
 class BaseDStream(ABC):
-    """A stream as the engine sees it; ``DStream`` adds what users call."""
+    """A stream as the engine uses it; ``DStream`` adds the users' methods."""
 
     must_checkpoint = False
-    """Whether each RDD is made of the one before it, so that lineage grows unless it is cut.
+    """Whether each RDD is derived from the previous one, so that lineage grows unless it is cut.
 
     Such a stream is a ``RddStateDStream``, whose RDD checkpoints a restart needs.
     """
@@ -60,15 +61,15 @@ class BaseDStream(ABC):
         self._persisted: set[int] = set()
         self._zero_ms: int | None = None
         self.storage_level: StorageLevel | None = None
-        """At which level this stream's RDDs are persisted, None for not at all."""
+        """The storage level of this stream's RDDs, None if they are not persisted."""
         self.checkpoint_ms: int | None = None
-        """How far apart the RDDs are that are written to the checkpoint location, None for none."""
+        """The time between RDDs that are written to the checkpoint location, None for none."""
         self.checkpoint_data: DStreamCheckpointData | None = None
-        """Which RDDs were written to the checkpoint location, None where none are."""
+        """The RDDs that were written to the checkpoint location, None if none are."""
         self.remember_ms = 0
-        """How long an RDD is kept after its batch's time."""
+        """The time for which an RDD is kept after its batch's time."""
 
-    # -- what a kind of stream implements --
+    # -- implemented by each kind of stream --
 
     @property
     @abstractmethod
@@ -77,16 +78,16 @@ class BaseDStream(ABC):
 
     @abstractmethod
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Return this stream's RDD for the batch of that time; None when there is none."""
+        """Return this stream's RDD for the batch of that time; None without one."""
 
     @property
     def slide_ms(self) -> int:
-        """How far apart this stream's RDDs are."""
+        """The time between this stream's RDDs."""
         return self.parents[0].slide_ms
 
     @property
     def parent_remember_ms(self) -> int:
-        """How long this stream needs its parents to keep their RDDs."""
+        """The time for which this stream needs its parents to keep their RDDs."""
         return self.remember_ms
 
     def compute_dataframe(self, time_ms: int) -> DataFrame:
@@ -113,54 +114,55 @@ class BaseDStream(ABC):
         """The context that this stream belongs to."""
         if self._ssc is None:
             raise StreamingError(
-                "this stream was read from a graph checkpoint and belongs to no context yet",
+                "this stream was read from a graph checkpoint and is not attached to a context yet",
                 operation="use stream",
                 hint="attach the graph to a StreamingContext first",
             )
         return self._ssc
 
     def attach(self, ssc: StreamingContext) -> None:
-        """Give a stream that was unpickled its context."""
+        """Set the context of an unpickled stream."""
         self._ssc = ssc
 
-    # -- how far batches look back --
+    # -- retention --
 
     def needed_after(self, done_ms: int) -> int:
-        """Return the time after which this stream's RDDs may be asked for again.
+        """Return the time after which this stream's RDDs may be needed again.
 
-        That is when batches up to ``done_ms`` are done, and as far as this stream knows.
+        This applies when batches up to ``done_ms`` are done, and considers this stream only.
         """
         return done_ms - self.remember_ms if self.remember_ms > self.slide_ms else done_ms
 
     def restarts_from(self, after_ms: int, done_ms: int) -> int:
-        """Return from which of its times a restart makes this stream again, for those after."""
+        """Return the time from which a restart recomputes this stream."""
         return after_ms
 
     def parents_needed_after(self, after_ms: int, done_ms: int) -> int:
-        """Return what ``needed_after`` is for parents, where it is ``after_ms`` for this stream."""
+        """Return ``needed_after`` of the parents, if it is ``after_ms`` for this stream."""
         return self.restarts_from(after_ms, done_ms)
 
     def times_with_records(self, parents_ms: Sequence[int], until_ms: int) -> Sequence[int]:
         """Return the times, up to ``until_ms``, at which this stream has records; ascending.
 
-        Parents have records at ``parents_ms``; for an input that is when it takes some.
+        Parents have records at ``parents_ms``; for an input these are the times at which it takes
+        records.
         """
         return parents_ms
 
     # -- durations --
 
     def initialize(self, zero_ms: int) -> None:
-        """Begin: this stream's RDDs lie at multiples of its slide after ``zero_ms``."""
+        """Start: this stream's RDDs are at multiples of its slide after ``zero_ms``."""
         self._zero_ms = zero_ms
         if self.must_checkpoint and self.checkpoint_ms is None:
             slides = -(-_LEAST_CHECKPOINT_MS // self.slide_ms)
             self.checkpoint_ms = slides * self.slide_ms
-        # Two checkpoints, so that the older one goes when nothing is made of it any more.
+        # Two checkpoints, so that the older one can be deleted when nothing depends on it any more.
         checkpoints_ms = 0 if self.must_checkpoint else 2 * (self.checkpoint_ms or 0)
         self.remember(max(self.slide_ms, checkpoints_ms))
 
     def remember(self, duration_ms: int) -> None:
-        """Keep RDDs for that long, or for longer if that was said before."""
+        """Keep RDDs for that time, or longer if a longer time was set before."""
         self.remember_ms = max(self.remember_ms, duration_ms)
 
     def is_time_valid(self, time_ms: int) -> bool:
@@ -170,8 +172,8 @@ class BaseDStream(ABC):
             StreamingError: the context was not started, or no output depends on this stream.
         """
         zero_ms = self._initialized_at()
-        # Every batch is one of a stream as fast as the batches, also one that was planned under
-        # another batch interval and runs again.
+        # A stream without windows has every batch, also one that was planned under another batch
+        # interval and runs again.
         if self.slide_ms == self.ssc.graph.batch_interval_ms:
             return True
         return (time_ms - zero_ms) % self.slide_ms == 0
@@ -179,7 +181,7 @@ class BaseDStream(ABC):
     # -- RDDs --
 
     def get_or_compute(self, time_ms: int) -> RDD[Any] | None:
-        """Return the RDD for the batch of that time, the same one each time it is asked for."""
+        """Return the RDD for the batch of that time; always the same one."""
         with _computing:
             if time_ms not in self._generated:
                 rdd = self.compute(time_ms) if self.is_time_valid(time_ms) else None
@@ -211,16 +213,16 @@ class BaseDStream(ABC):
         return self.rdds_between(aligned_ms - 1, end_ms)
 
     def clear_metadata(self, ended_ms: int) -> None:
-        """Forget what is not to be remembered when no batch up to that time runs in this run."""
+        """Drop the RDDs that are not needed when no batch up to that time runs in this run."""
         self._forget(ended_ms - self.remember_ms)
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
-        """Learn where RDD checkpoints are; called before the stream is asked for anything."""
+        """Set the location of RDD checkpoints; called before the stream is used."""
         if self.checkpoint_data is not None:
             self.checkpoint_data.open(place)
 
     def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
-        """Take up the RDD checkpoints that a run before left.
+        """Load the RDD checkpoints of an earlier run.
 
         Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
         """
@@ -228,9 +230,9 @@ class BaseDStream(ABC):
             self._generated.update(self.checkpoint_data.restore_all())
 
     def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
-        """Delete what no run needs when batches up to ``done_ms`` are done; raises PenstockError.
+        """Delete data that is not needed when batches up to ``done_ms`` are done.
 
-        RDD checkpoints after ``needed_after_ms`` stay, because something looks back to them.
+        RDD checkpoints after ``needed_after_ms`` are kept, because they are still needed.
         """
         if self.checkpoint_data is not None:
             until_ms = min(needed_after_ms, done_ms - self.remember_ms)
@@ -263,12 +265,12 @@ class BaseDStream(ABC):
         self._generated[time_ms] = rdd
 
     def _own(self, rdd: RDD[Any]) -> RDD[Any]:
-        """Return an RDD of the same records that no one else holds."""
-        # A lambda, because executors get it by value: they never import penstock.streaming.
+        """Return a new RDD of the same records."""
+        # A lambda, because it is sent to executors by value: they never import penstock.streaming.
         return rdd.mapPartitions(lambda records: records, preservesPartitioning=True)
 
     def _release(self, time_ms: int, rdd: RDD[Any]) -> None:
-        if time_ms in self._persisted:  # what the program itself cached stays
+        if time_ms in self._persisted:  # RDDs that the program cached stay cached
             self._persisted.remove(time_ms)
             if self.ssc.settings.unpersist:
                 rdd.unpersist()

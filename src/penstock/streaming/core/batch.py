@@ -1,4 +1,4 @@
-"""A batch: an id, a time, and for each input the offsets between which its records lie."""
+"""A batch: an id, a time, and the offset range of each input."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 __all__ = ["Batch", "InputLimit", "SourceOffset", "SourceRange"]
 
 SourceOffset = Any
-"""How far an input has been read: a JSON object such as ``{"<stream>": {"<writer>": end}}``.
+"""The offset of an input: a JSON object such as ``{"<stream>": {"<writer>": end}}``.
 
 Only the input knows its meaning. None stands for the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """What a batch takes of one input: everything after ``start`` up to ``end``."""
+    """The range that a batch takes from one input: after ``start`` up to ``end``."""
 
     start: SourceOffset
     end: SourceOffset
@@ -23,17 +23,17 @@ class SourceRange:
 
 @dataclass(frozen=True, slots=True)
 class InputLimit:
-    """How much a batch was allowed to take of one input."""
+    """The limit of a batch for one input."""
 
     records: float | None
-    """At most so many records, fractions included; None for no limit."""
+    """The limit in records, including fractions; None for no limit."""
     reason: str
-    """Why, in the estimator's words."""
+    """The estimator's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One run of the graph. ``sources`` stand in the order of the program's inputs."""
+    """One run of the graph. ``sources`` are in the order of the program's inputs."""
 
     id: int
     time_ms: int

@@ -1,4 +1,4 @@
-"""Where in a user's program an operation was called."""
+"""The location of an operation's call in a user's program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """An operation and its place: ``short`` for tables, ``long`` with all calls that led there."""
+    """An operation and its location: ``short`` for tables, ``long`` with the call stack."""
 
     operation: str
     short: str
@@ -21,7 +21,7 @@ class CallSite:
 
 
 def user_call_site() -> CallSite:
-    """Return which operation of this package the program called, and where.
+    """Return the operation of this package that the program called, and the location.
 
     Source: ``org.apache.spark.util.CallSite``.
     """

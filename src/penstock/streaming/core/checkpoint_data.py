@@ -1,18 +1,19 @@
-"""Which RDD checkpoints a stream has, as any stream has them that is told to ``checkpoint``.
+"""The RDD checkpoints of a stream on which the program called ``checkpoint``.
 
     the RDD of a batch is marked for a checkpoint -> a job has Spark write it -> made durable
-      -> mark -> commits/N -> when nothing looks back to it any more: ``cleanup``
+      -> mark -> commits/N -> when nothing needs it any more: ``cleanup``
 
-Invariants, whatever is killed where:
+Invariants, which hold at any kill:
 
-1. A restart uses an RDD checkpoint by its mark alone, which is made when its files are durable.
-2. Its files go when neither a running job nor a batch to come can be made of them. So what is
-   written is an RDD of the stream's own (``BaseDStream``), which no one else holds.
-3. Nothing is deleted before this run has fenced off all earlier ones (``RddCheckpoints``). What
-   cannot be deleted is tried again with the next.
+1. A restart uses an RDD checkpoint only if it has a mark, which is written when its files are
+   durable.
+2. Its files are deleted when neither a running job nor a later batch can depend on them. So only an
+   RDD that belongs to the stream (``BaseDStream``) is written, which nothing else holds.
+3. Nothing is deleted before this run has fenced all earlier ones (``RddCheckpoints``). A failed
+   deletion is retried with the next one.
 
-A stream without state can be made again of its ranges, so it needs none of its marks; what keeps
-state does (penstock.streaming.state.state_checkpoint_data).
+A stream without state can be recomputed from its ranges, so it does not depend on its marks; a
+stream with state does (penstock.streaming.state.state_checkpoint_data).
 
 Source: ``org.apache.spark.streaming.dstream.DStreamCheckpointData``.
 """
@@ -41,12 +42,12 @@ class DStreamCheckpointData:
     """The RDD checkpoints of one stream. The graph's thread and jobs' threads may use it at once.
 
     Args:
-        operator: whose RDDs they are; they are found again by the operator's name.
-        shape: what must be as it was for them to be used again.
+        operator: the owner of the RDDs; they are found again by the operator's name.
+        shape: the parameters that must not change for them to be used again.
     """
 
     must_write = False
-    """Whether an RDD that is due is written even if no job of its batch needed it."""
+    """Whether an RDD that is due is written even if no job of its batch computed it."""
 
     def __init__(self, operator: Operator, shape: Mapping[str, int]) -> None:
         self._operator = operator
@@ -55,15 +56,17 @@ class DStreamCheckpointData:
         self._updating = threading.Lock()
         self._marks: dict[int, RddMark] = {}
         self._expected: dict[int, RDD[Any]] = {}  # marked for a checkpoint, without a mark yet
-        self._old: dict[int, str | None] = {}  # to be deleted: times, and files unless others' too
+        self._old: dict[
+            int, str | None
+        ] = {}  # to be deleted: times, and files unless others use them
 
     @property
     def operator(self) -> Operator:
-        """Whose RDDs they are."""
+        """The owner of the RDDs."""
         return self._operator
 
     def open(self, place: RddCheckpoints) -> None:
-        """Learn where the RDD checkpoints are."""
+        """Set the location of the RDD checkpoints."""
         self._place = place
 
     @property
@@ -73,7 +76,7 @@ class DStreamCheckpointData:
         return {time_ms: mark.file for time_ms, mark in marks if mark.file is not None}
 
     def restore_all(self) -> dict[int, RDD[Any]]:
-        """Return the RDDs that a run before left, by time; the damaged ones are left out."""
+        """Return the RDDs of an earlier run, by time; damaged ones are left out."""
         place, name = self._open_place(), self._operator.name
         restored = {}
         for time_ms in place.marks.times_ms(name):
@@ -96,15 +99,15 @@ class DStreamCheckpointData:
         return (time_ms - zero_ms) // interval_ms > (newest_ms - zero_ms) // interval_ms
 
     def expect(self, time_ms: int, rdd: RDD[Any]) -> None:
-        """Learn of an RDD that is marked for a checkpoint."""
+        """Record an RDD that is marked for a checkpoint."""
         self._expected[time_ms] = rdd
 
     def update(self, time_ms: int, newest_planned_ms: Callable[[], int]) -> None:
-        """Make durable what was marked for a checkpoint up to that time.
+        """Make the RDDs durable that were marked for a checkpoint up to that time.
 
         Raises:
-            StorageError: it cannot be made durable. The files are not used: the next RDD is
-                written instead (a failed fsync must not be tried again).
+            StorageError: it cannot be made durable. The files are not used: the next RDD is written
+                instead (a failed fsync must not be retried).
         """
         with self._updating:
             waiting = sorted(dict(self._expected).items(), key=itemgetter(0))
@@ -121,7 +124,7 @@ class DStreamCheckpointData:
         """Delete the RDD checkpoints up to that time."""
         with self._updating:
             for time_ms in [t for t in list(self._expected) if t <= until_ms]:
-                rdd = self._expected.pop(time_ms)  # no job of a batch that was committed needed it
+                rdd = self._expected.pop(time_ms)  # no job of a committed batch computed it
                 if rdd.isCheckpointed():
                     self._old[time_ms] = self._open_place().file_of(rdd)
         self._discard(t for t in list(self._marks) if t <= until_ms)
@@ -132,12 +135,12 @@ class DStreamCheckpointData:
         return self.must_write or bool(rdd.isCheckpointed())
 
     def _settle(self, time_ms: int, newest_planned_ms: Callable[[], int]) -> None:
-        """Learn that the mark of that time is durable."""
+        """Record that the mark of that time is durable."""
 
     def _open_place(self) -> RddCheckpoints:
         if self._place is None:
             raise StreamingError(
-                "the stream has no place for RDD checkpoints before the context starts",
+                "the stream has no location for RDD checkpoints before the context starts",
                 operation="open RDD checkpoints",
                 ids={"operator": self._operator.name},
                 hint="call start() first",
@@ -153,13 +156,13 @@ class DStreamCheckpointData:
         self._note(time_ms, self._open_place().write(rdd, self._operator.kind, self._shape))
 
     def _note(self, time_ms: int, mark: RddMark) -> None:
-        if time_ms in self._old:  # of a program that had other windows
+        if time_ms in self._old:  # of a program with other windows
             self._delete_mark(time_ms)
         self._open_place().marks.add(self._operator.name, time_ms, mark)
         self._marks[time_ms] = mark
 
     def _discard(self, times: Iterable[int]) -> None:
-        """Use the marks of those times no more, and delete what was not deleted yet."""
+        """Drop the marks of those times, and retry failed deletions."""
         for time_ms in sorted(times):
             file = self._marks.pop(time_ms).file
             shared = file in self.currentCheckpointFiles.values()
@@ -178,7 +181,7 @@ class DStreamCheckpointData:
             self._open_place().marks.delete(self._operator.name, time_ms)
             if file is not None:
                 self._open_place().delete(file)
-        except Exception:  # of whichever of two storages; the next time may do
+        except Exception:  # of either storage; retried the next time
             _log.warning(
                 "Error deleting old checkpoint file '%s' for time %d ms",
                 file,
@@ -192,8 +195,8 @@ class DStreamCheckpointData:
 
     def _delete_mark(self, time_ms: int) -> None:
         self._open_place().marks.delete(self._operator.name, time_ms)
-        del self._old[time_ms]  # its files are no mark's now: the next start deletes them
+        del self._old[time_ms]  # no mark names its files now: the next start deletes them
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A graph checkpoint holds what the stream is; its RDDs are found by the operator's name.
+        # A graph checkpoint holds the stream only; its RDDs are found by the operator's name.
         return (type(self), (self._operator, self._shape))

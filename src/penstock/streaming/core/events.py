@@ -1,8 +1,8 @@
-"""What listeners are told, as plain values, with the methods that Spark's Java objects have.
+"""The events of listeners: plain values, with the methods of Spark's Java objects.
 
 A listener written for ``pyspark.streaming`` calls methods, ``batchInfo().processingDelay()``, which
-answer in Spark's units and with -1 for what is not known yet. The fields beside them say the same
-in Python's way: with their unit in the name, and None for what is not known.
+return values in Spark's units, and -1 for unknown values. The fields have the same values in
+Python's form: with the unit in the name, and None for unknown values.
 
 Source: ``org.apache.spark.streaming.api.java.JavaStreamingListener`` and the classes beside it.
 """
@@ -51,39 +51,39 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class StreamInputInfo:
-    """What a batch takes of one input."""
+    """The range that a batch takes from one input."""
 
     stream_id: int
-    """The input's place among the program's inputs, from 0."""
+    """The input's index among the program's inputs, from 0."""
     stream_name: str
     num_records: int
-    """0 also when the input does not know before it reads."""
+    """0 also if the input does not know the number before it reads."""
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def inputStreamId(self) -> int:
-        """Return the input's place among the program's inputs, from 0."""
+        """Return the input's index among the program's inputs, from 0."""
         return self.stream_id
 
     def numRecords(self) -> int:
-        """Return the number of records, 0 when the input does not know it before it reads."""
+        """Return the number of records, 0 if the input does not know it before it reads."""
         return self.num_records
 
     def metadata(self) -> Mapping[str, Any]:
-        """Return what the input says of the batch; the files of a file stream."""
+        """Return the input's metadata of the batch, such as the files of a file stream."""
         return self.details
 
     def metadataDescription(self) -> str | None:
-        """Return that for people to read, None when there is nothing."""
+        """Return the description for people to read, None without one."""
         return self.details.get(_DESCRIPTION)
 
 
 @dataclass(frozen=True, slots=True)
 class OutputOperationInfo:
-    """How far one output operation of a batch has come."""
+    """The progress of one output operation of a batch."""
 
     batch_time_ms: int
     output_id: int
-    """The operation's place among the program's outputs, from 0."""
+    """The operation's index among the program's outputs, from 0."""
     output_name: str
     call_site: str
     start_time_ms: int | None = None
@@ -95,15 +95,15 @@ class OutputOperationInfo:
         return Time(self.batch_time_ms)
 
     def id(self) -> int:
-        """Return the operation's place among the program's outputs, from 0."""
+        """Return the operation's index among the program's outputs, from 0."""
         return self.output_id
 
     def name(self) -> str:
-        """Return the operation and where the program calls it: ``pprint at job.py:12``."""
+        """Return the operation and its location in the program: ``pprint at job.py:12``."""
         return self.output_name
 
     def description(self) -> str:
-        """Return the calls that led to it."""
+        """Return its call stack."""
         return self.call_site
 
     def startTime(self) -> int:
@@ -121,7 +121,7 @@ class OutputOperationInfo:
 
 @dataclass(frozen=True, slots=True)
 class BatchInfo:
-    """How far a batch has come. Times are milliseconds since the epoch, delays milliseconds."""
+    """The progress of a batch. Times are milliseconds since the epoch, delays milliseconds."""
 
     batch_id: int
     batch_time_ms: int
@@ -133,22 +133,22 @@ class BatchInfo:
     failed: bool = False
     """Whether a job failed or the batch could not be committed: it runs again after a restart."""
     limits: Mapping[str, InputLimit] = field(default_factory=dict)
-    """How much it was allowed to take of each input, and why, by the inputs' names."""
+    """Its limit for each input, and the reason, by the inputs' names."""
 
     @property
     def num_records(self) -> int:
-        """How many records it takes of all inputs."""
+        """The number of its records from all inputs."""
         return sum(taken.num_records for taken in self.inputs.values())
 
     @property
     def scheduling_delay_ms(self) -> int | None:
-        """How long the batch waited for its first job, None while it waits."""
+        """The time that the batch waited for its first job, None while it waits."""
         start = self.processing_start_time_ms
         return None if start is None else start - self.submission_time_ms
 
     @property
     def processing_delay_ms(self) -> int | None:
-        """How long its jobs took, None while they run."""
+        """The duration of its jobs, None while they run."""
         start, end = self.processing_start_time_ms, self.processing_end_time_ms
         return None if start is None or end is None else end - start
 
@@ -163,7 +163,7 @@ class BatchInfo:
         return Time(self.batch_time_ms)
 
     def streamIdToInputInfo(self) -> Mapping[int, StreamInputInfo]:
-        """Return what it takes of each input that reports it, by the input's id.
+        """Return its range of each input that reports it, by the input's id.
 
         As in Spark a ``queueStream`` and a ``ConstantInputDStream`` report nothing.
         """
@@ -182,29 +182,29 @@ class BatchInfo:
         return _or_unknown(self.processing_end_time_ms)
 
     def schedulingDelay(self) -> int:
-        """Return how long it waited for its first job."""
+        """Return the time that it waited for its first job."""
         return _or_unknown(self.scheduling_delay_ms)
 
     def processingDelay(self) -> int:
-        """Return how long its jobs took."""
+        """Return the duration of its jobs."""
         return _or_unknown(self.processing_delay_ms)
 
     def totalDelay(self) -> int:
-        """Return how long it took from its submission to its end."""
+        """Return the time from its submission to its end."""
         return _or_unknown(self.total_delay_ms)
 
     def numRecords(self) -> int:
-        """Return how many records it takes of all inputs."""
+        """Return the number of its records from all inputs."""
         return self.num_records
 
     def outputOperationInfos(self) -> Mapping[int, OutputOperationInfo]:
-        """Return how far its output operations are, by their ids."""
+        """Return the progress of its output operations, by their ids."""
         return self.outputs
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverInfo:
-    """A receiver as the driver knows it."""
+    """A receiver, as known to the driver."""
 
     stream_id: int
     receiver_name: str
@@ -215,7 +215,7 @@ class ReceiverInfo:
     last_error_time_ms: int | None = None
 
     def streamId(self) -> int:
-        """Return its stream's place among the program's inputs, from 0."""
+        """Return its stream's index among the program's inputs, from 0."""
         return self.stream_id
 
     def name(self) -> str:
@@ -226,7 +226,7 @@ class ReceiverInfo:
         return self.receiver_name
 
     def active(self) -> bool:
-        """Whether it receives."""
+        """Whether it is receiving."""
         return self.is_active
 
     def location(self) -> str:
@@ -271,15 +271,15 @@ class _OfReceiver:
 
 
 class StreamingListenerReceiverStarted(_OfReceiver):
-    """A receiver receives."""
+    """A receiver started to receive."""
 
 
 class StreamingListenerReceiverError(_OfReceiver):
-    """A receiver had an error; if it ended by it, it is started again."""
+    """A receiver had an error; if it ended, it is restarted."""
 
 
 class StreamingListenerReceiverStopped(_OfReceiver):
-    """A receiver receives no more, for now or for good."""
+    """A receiver stopped receiving, for now or for good."""
 
 
 @dataclass(frozen=True, slots=True)

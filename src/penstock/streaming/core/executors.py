@@ -1,4 +1,4 @@
-"""Where tasks run."""
+"""The location of tasks."""
 
 from __future__ import annotations
 

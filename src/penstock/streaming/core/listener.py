@@ -1,4 +1,4 @@
-"""What a program can learn of its batches and receivers while they run."""
+"""Listeners: events of a program's batches and receivers at run time."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _log = logging.getLogger(__name__)
 
 
 class StreamingListener:
-    """Subclass it, and give it to ``StreamingContext.addStreamingListener``.
+    """Subclass it, and pass an instance to ``StreamingContext.addStreamingListener``.
 
-    Of one batch the order is: submitted, started, each output operation's start and end, completed.
-    Calls come from engine threads, one at a time, and hold the engine up: they must be quick. What
-    they raise is logged.
+    The order for one batch is: submitted, started, each output operation's start and end,
+    completed. Engine threads make the calls, one at a time, and wait for them: they must be fast.
+    Exceptions are logged.
 
     Source: ``pyspark.streaming.StreamingListener``.
     """
 
     def onStreamingStarted(self, streamingStarted: StreamingListenerStreamingStarted) -> None:
-        """Called when the program is started, before all else."""
+        """Called when the program is started, before all other calls."""
 
     def onReceiverStarted(self, receiverStarted: StreamingListenerReceiverStarted) -> None:
-        """Called when a receiver receives, also after it was started again."""
+        """Called when a receiver starts to receive, also after a restart."""
 
     def onReceiverError(self, receiverError: StreamingListenerReceiverError) -> None:
-        """Called when a receiver had an error; if it ended by it, it is started again."""
+        """Called when a receiver had an error; if it ended, it is restarted."""
 
     def onReceiverStopped(self, receiverStopped: StreamingListenerReceiverStopped) -> None:
-        """Called when a receiver receives no more, for now or for good."""
+        """Called when a receiver stopped receiving, for now or for good."""
 
     def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
         """Called when a batch is planned and its jobs wait."""
@@ -66,7 +66,7 @@ class StreamingListener:
 
 
 class ListenerBus:
-    """Hands events to all listeners, in the order in which they were put."""
+    """Delivers events to all listeners, in the order in which they were put."""
 
     def __init__(self) -> None:
         self._listeners: list[StreamingListener] = []
@@ -75,7 +75,7 @@ class ListenerBus:
 
     @property
     def has_listeners(self) -> bool:
-        """Whether anyone listens."""
+        """Whether any listener is registered."""
         return bool(self._listeners)
 
     def add(self, listener: StreamingListener) -> None:
@@ -84,11 +84,11 @@ class ListenerBus:
             self._listeners.append(listener)
 
     def put(self, event: object) -> None:
-        """Queue an event; quick, so that it can be called under the lock that gives the order."""
+        """Queue an event; fast, so that it can be called under the lock that defines the order."""
         self._events.append(event)
 
     def deliver(self) -> None:
-        """Call listeners for all that is queued; when it returns, all put before was delivered."""
+        """Call listeners for all queued events; they are delivered when it returns."""
         with self._delivering:
             while self._events:
                 event = self._events.popleft()
@@ -100,6 +100,6 @@ class ListenerBus:
                         _log.exception("Listener %r failed in %s", listener, method)
 
     def post(self, event: object) -> None:
-        """Have listeners called for an event, and wait for it."""
+        """Call listeners for an event, and wait for them."""
         self.put(event)
         self.deliver()

@@ -3,24 +3,23 @@
 A downtime does, a clock that jumped, a process that was stopped, and batches that take longer than
 the interval.
 
-A window ends at each of its slides, whether or not a driver runs then. So that each record is in
-every window that its batch's time puts it in, the batches of slide ends that passed are made
-later, if their windows hold records:
+A window ends at each of its slides, whether or not a driver is running. So that each record is in
+every window of its batch's time, the batches of missed slide ends are run later, if their windows
+hold records:
 
     batches      1  2  3  |  killed                            |  16
     ticks        1  2  3  |  4  5  6  7  8  9 10 11 12 13 14 15|  16
     window(4, 2)    x     |  x     x                           |   x     ends with a batch
 
-- A window that holds no record has no batch, so a long downtime makes no more batches than records
-  before it (and files in it) have windows.
-- A window with an inverse function has one more: the first that is empty, whose keys say so.
+- A window without records has no batch, so a long downtime creates no more batches than the records
+  before it (and the files during it) have windows.
+- A window with an inverse function has one more: the first empty one, in which its keys change.
 - A stream that keeps state has records where its parent has.
-- A queue of one RDD for each tick has its next ones at the first ticks that passed.
-- What a window looks at has a batch of its own where it has records, since windows hold records by
-  their batches' times.
+- A parent of a window has its own batch where it has records, since windows hold records by their
+  batches' times.
 
-The batches that are made depend on the logs and on what inputs find, not on what was made before:
-a driver that is killed meanwhile goes on with the rest of them.
+These batches depend on the logs and on the inputs' data, not on earlier batches of this kind: a
+driver that is killed meanwhile continues with the rest of them.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ def missed_ticks(
 
     Args:
         streams: all streams of a graph, each before its parents.
-        taken: for each input, the times of batches that take records of it: those that were made
-            and that windows may reach back to, and ticks that passed.
+        taken: for each input, the times of batches that take its records: existing batches that
+            windows may need, and missed ticks.
         passed: the ticks without batches, at least one.
     """
     times: dict[BaseDStream, Sequence[int]] = {}

@@ -1,4 +1,4 @@
-"""Names of the operators that keep state, by which it is found again after a restart."""
+"""Names of the operators with state; a restart finds the state by them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Operator", "Operators"]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator that keeps state in the checkpoint location.
+    """An operator with state in the checkpoint location.
 
-    ``kind`` is the operation's name. ``schema`` holds what must not change while its state is kept
-    (JSON values, such as the number of partitions).
+    ``kind`` is the operation's name. ``schema`` holds the parameters that must not change while its
+    state is kept (JSON values, such as the number of partitions).
     """
 
     name: str
@@ -26,7 +26,7 @@ class Operator:
 
 
 class Operators:
-    """The stateful operators of one graph, in the order in which the program makes them."""
+    """The stateful operators of one graph, in the order in which the program creates them."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Operator] = {}
@@ -34,10 +34,10 @@ class Operators:
         self._unnamed = 0
 
     def add(self, kind: str, name: str | None, schema: Mapping[str, object]) -> Operator:
-        """Register an operator; without a name it is called by its kind and place.
+        """Register an operator; without a name it is named after its kind and index.
 
         Raises:
-            ConfigError: the name cannot be a file's.
+            ConfigError: the name is not a valid file name.
             StreamingError: another operator has it.
         """
         usual = f"{kind}-{sum(known.kind == kind for known in self._by_name.values())}"
@@ -47,23 +47,23 @@ class Operators:
                 f"two operators are named {operator.name!r}",
                 operation=kind,
                 ids={"operator": operator.name},
-                hint="give each stateful operator a name of its own (name=)",
+                hint="give each stateful operator a different name (name=)",
             )
         self._by_name[operator.name] = operator
         return operator
 
     def unnamed(self, kind: str) -> Operator:
-        """Return an operator that only this graph finds again, when it is read back.
+        """Return an operator that only this graph finds again when it is read back.
 
-        A program that makes its graph anew does not: its code may have changed.
+        A program that creates its graph anew does not find it, because its code may have changed.
         """
         self._unnamed += 1
-        return Operator(f"_{self._token}-{self._unnamed}", kind)  # no name that ``add`` takes
+        return Operator(f"_{self._token}-{self._unnamed}", kind)  # not a name that ``add`` accepts
 
     def is_abandoned(self, name: str) -> bool:
         """Whether that is the name of an unnamed operator of another graph."""
         return name.startswith("_") and not name.startswith(f"_{self._token}-")
 
     def all(self) -> list[Operator]:
-        """Return all that have names, in the order in which they were made."""
+        """Return all named operators, in the order in which they were created."""
         return list(self._by_name.values())

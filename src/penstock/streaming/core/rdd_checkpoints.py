@@ -1,11 +1,11 @@
-"""RDD checkpoints: RDDs that Spark wrote out, so that what is made of them has a short lineage.
+"""RDD checkpoints: RDDs that Spark wrote to storage, so that later RDDs have a short lineage.
 
-Each run writes to a folder of its own, ``rdds/<run>`` in the checkpoint location. What a restart
-may use outlives its run, by its mark (``penstock.checkpoint.rdd_marks``, whose invariants hold).
+Each run writes to its own folder, ``rdds/<run>`` in the checkpoint location. RDD checkpoints with a
+mark outlive their run, for restarts (see the invariants of ``penstock.checkpoint.rdd_marks``).
 
-Invariant: a run deletes nothing before a batch that it planned itself is committed. By then it has
-fenced off every run that was there when it began, and those are what it sweeps: files that no mark
-names, of runs that were killed. A run that began later is not its business.
+Invariant: a run deletes nothing before it has committed a batch that it planned itself. By then it
+has fenced every run that existed when it began, and it deletes only files of those runs that no
+mark names. It does not touch files of later runs.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ _CLEANER = "spark.cleaner.referenceTracking.cleanCheckpoints"
 
 
 class RddCheckpoints:
-    """The RDD checkpoints of one checkpoint location. Has Spark write this run's there.
+    """The RDD checkpoints of one checkpoint location. Spark writes those of this run.
 
     Args:
-        sc: what Spark writes them with.
+        sc: the SparkContext that writes them.
         storage: the checkpoint location.
         last_ms: the time of the newest batch that was planned before this run, -1 without one.
 
     Raises:
-        ConfigError: Spark cannot write there, or would delete files that are needed; or others than
-            this user can write there, and what is there is unpickled.
+        ConfigError: Spark cannot write there, or would delete files that are needed; or other users
+            can write there, and the files are unpickled.
         LogFormatError: a mark cannot be read.
     """
 
     def __init__(self, sc: SparkContext, storage: Storage, last_ms: int = -1) -> None:
         self.marks = RddMarks(storage, f"{_FOLDER}/{_MARKS}")
         self.may_delete = False
-        """Whether every earlier run is fenced off, so that what it left may be deleted."""
+        """Whether every earlier run is fenced, so that its files may be deleted."""
         self._last_ms = last_ms
         self._sc = sc
         self._storage = storage
         _check_cleaner(sc)
         url = storage.uri(_FOLDER)
         if local_path(storage, _FOLDER) is not None:
-            # Spark's files carry the JVM's umask: no one else gets into the folder above them.
+            # Spark's files have the JVM's umask: the folder above them denies access to others.
             open_storage(url, private=True)
             check_trusted(url)
         self._earlier = [run for run in self._folders(_FOLDER) if run != _MARKS]
@@ -73,18 +73,18 @@ class RddCheckpoints:
                 hint="state, windows with an inverse function and DStream.checkpoint need a "
                 "location that Hadoop's file systems can write, such as a local path or s3a://",
             ) from error
-        # As Spark spells it, so that the names of files that it gives can be compared.
+        # In Spark's form, so that Spark's file names can be compared.
         self._base, _, self._run = str(sc.getCheckpointDir()).rpartition("/")
 
     def write(self, rdd: RDD[Any], kind: str, shape: dict[str, int]) -> RddMark:
-        """Have an RDD that is marked for it written, if no job did so; return the mark to add.
+        """Write an RDD that is marked for a checkpoint, if no job did so; return the mark to add.
 
         Raises:
             StorageError: the files cannot be written or made durable.
             StreamingError: the program set another checkpoint folder.
         """
         try:
-            rdd._jrdd.rdd().doCheckpoint()  # what a job does when it ends; does nothing twice
+            rdd._jrdd.rdd().doCheckpoint()  # as a job does when it ends; a second call does nothing
         except Py4JJavaError as error:
             raise StorageError(
                 "an RDD checkpoint cannot be written",
@@ -106,7 +106,7 @@ class RddCheckpoints:
         return RddMark(kind, shape, file, sizes)
 
     def load(self, mark: RddMark) -> RDD[Any]:
-        """Return the RDD that a mark with a file stands for.
+        """Return the RDD of a mark with a file.
 
         Raises:
             CheckpointError: files of it are missing or have another size.
@@ -126,7 +126,7 @@ class RddCheckpoints:
         return self._sc._checkpointFile(self._url(mark.file), self._sc.serializer)  # type: ignore[arg-type]
 
     def delete(self, file: str) -> None:
-        """Delete the files of a mark that is gone; raises StorageError when that fails."""
+        """Delete the files of a deleted mark; raises StorageError if that fails."""
         url = self._url(file)
         assert self._sc._jvm is not None  # a running context has one
         path = self._sc._jvm.org.apache.hadoop.fs.Path(url)
@@ -141,18 +141,19 @@ class RddCheckpoints:
                 "files of an RDD checkpoint cannot be deleted",
                 operation="delete RDD checkpoint",
                 path=url,
-                hint="nothing needs them; deleting them is tried again after the next batch",
+                hint="nothing needs them; the deletion is retried after the next batch",
             ) from failed
 
     def sweep(self, committed_ms: int, is_abandoned: Callable[[str], bool]) -> None:
-        """Delete what no mark names of the runs before this one, once they are fenced off.
+        """Delete files of earlier runs that no mark names, once those runs are fenced.
 
-        Called when the batch of ``committed_ms`` is committed. What cannot be deleted is tried
-        again by the next call.
+        Called when the batch of ``committed_ms`` is committed. The next call retries failed
+        deletions.
 
         Args:
             committed_ms: the batch's time.
-            is_abandoned: tells which operators no program goes on with, so that their marks go.
+            is_abandoned: whether no program continues with an operator, so that its marks are
+                deleted.
         """
         self.may_delete = self.may_delete or committed_ms > self._last_ms
         if not (self.may_delete and self._earlier):
@@ -163,7 +164,7 @@ class RddCheckpoints:
             for run in tuple(self._earlier):
                 self._sweep_run(run, named)
                 self._earlier.remove(run)
-        except Exception:  # of whichever of two storages; the next batch may be luckier
+        except Exception:  # of either storage; retried after the next batch
             _log.warning("Error deleting RDD checkpoints of earlier runs", exc_info=True)
 
     def _delete_marks(self, is_abandoned: Callable[[str], bool]) -> None:
@@ -212,7 +213,7 @@ class RddCheckpoints:
         return file
 
     def _make_durable(self, file: str) -> None:
-        """Make files that Spark wrote survive a power cut; object stores do so by themselves."""
+        """Make files that Spark wrote survive a power cut; object stores need nothing."""
         path = local_path(self._storage, f"{_FOLDER}/{file}")
         if path is None:
             return

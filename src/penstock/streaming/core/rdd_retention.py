@@ -1,7 +1,7 @@
-"""How far back batches reach: what inputs must keep, for this run and for a restart. Pure.
+"""Retention of RDDs: the data that inputs must keep, for this run and for a restart. Pure.
 
-A window reaches back by its width, a stateful stream to the RDD checkpoint that it is made again
-from, and what they are made of reaches as far, up to the inputs.
+A window needs its width, a stateful stream needs everything since the RDD checkpoint from which it
+is recomputed, and their parents need the same, up to the inputs.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ __all__ = ["needed_after"]
 
 
 def needed_after(streams: Iterable[BaseDStream], done_ms: int) -> dict[BaseDStream, int]:
-    """Return, for each stream, the time after which its RDDs may be asked for.
+    """Return, for each stream, the time after which its RDDs may be needed.
 
     Args:
         streams: all streams of a graph, each before its parents.
-        done_ms: batches up to that time are committed; it is what a stream gets that nothing looks
-            back to.
+        done_ms: batches up to that time are committed; the result for a stream whose earlier RDDs
+            nothing needs.
     """
     needed: dict[BaseDStream, int] = {}
     for stream in streams:

@@ -1,4 +1,4 @@
-"""What DStream operations do to each batch's RDDs, as module-level functions.
+"""The functions of DStream operations on each batch's RDDs, at module level.
 
 They are bound to a user's functions with ``functools.partial``, so a graph pickles them by name and
 the user's functions can be found in it by keyword.
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def batch_time(time_ms: int) -> datetime:
-    """Return a batch's time as PySpark hands it to users: local, without a zone."""
+    """Return a batch's time as PySpark passes it to users: local, without a zone."""
     return datetime.fromtimestamp(time_ms / 1000)  # noqa: DTZ006 (drop-in for pyspark.streaming)
 
 
@@ -59,12 +59,12 @@ def to_time_ms(time: datetime | float) -> int:
 
 
 def takes_time(func: Callable[..., Any], rdds: int = 1) -> bool:
-    """Whether a user's function of ``rdds`` RDDs takes the batch time before them."""
+    """Whether a user's function of ``rdds`` RDDs takes the batch time as its first argument."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = inspect.signature(func).parameters.values()
     except ValueError:
-        return False  # a built-in that does not tell
+        return False  # a built-in without a signature
     needed = [p for p in parameters if p.kind in kinds and p.default is p.empty]
     return len(needed) > rdds
 
@@ -84,7 +84,7 @@ def flat_map(
 
 
 def filter_records(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], bool]) -> RDD[Any]:
-    """Keep the records that the function is true of."""
+    """Keep the records for which the function is true."""
     return rdd.mapPartitions(partial(records.filtered, func=func), preservesPartitioning=True)
 
 
@@ -112,12 +112,12 @@ def glom(time_ms: int, rdd: RDD[Any]) -> RDD[list[Any]]:
 
 
 def repartition(time_ms: int, rdd: RDD[Any], *, partitions: int) -> RDD[Any]:
-    """Spread the records over that many partitions."""
+    """Distribute the records over that many partitions."""
     return rdd.repartition(partitions)
 
 
 def reduce_records(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any, Any], Any]) -> RDD[Any]:
-    """Merge all records into one, without a job of its own; into none when there are none."""
+    """Merge all records into one, without a separate job; returns none without records."""
     reduced = partial(records.reduced, func=func)
     keyed = rdd.mapPartitions(lambda part: ((None, found) for found in reduced(part)))
     return reduce_by_key(time_ms, keyed, func=func, partitions=1).values()
@@ -161,9 +161,9 @@ def combine_by_key(
     merge: Callable[[Any, Any], Any],
     partitions: int | None,
 ) -> RDD[Any]:
-    """Combine the values of each key into something of another type.
+    """Combine the values of each key into a value of another type.
 
-    As ``RDD.combineByKey`` does it, with a quicker first half.
+    Like ``RDD.combineByKey``, with a faster first half.
     """
     limit_mb = 0.9 * rdd._memory_limit()
     locally = partial(records.combined, create=create, add_value=add_value, limit_mb=limit_mb)
@@ -174,21 +174,21 @@ def combine_by_key(
 
 
 def group_by_key(time_ms: int, rdd: RDD[Any], *, partitions: int | None) -> RDD[Any]:
-    """Put the values of each key together."""
+    """Group the values of each key."""
     return rdd.groupByKey(_parallelism(rdd, partitions))
 
 
 def partition_by(
     time_ms: int, rdd: RDD[Any], *, partitions: int, func: Callable[[Any], int]
 ) -> RDD[Any]:
-    """Place each pair by its key."""
+    """Partition the pairs by key."""
     return rdd.partitionBy(partitions, func)
 
 
 def pair_up(
     time_ms: int, left: RDD[Any], right: RDD[Any], *, method: str, partitions: int | None
 ) -> RDD[Any]:
-    """Bring the pairs of two RDDs together by the RDD method of that name: a join or cogroup."""
+    """Combine the pairs of two RDDs with the RDD method of that name: a join or cogroup."""
     paired: RDD[Any] = getattr(left, method)(right, _parallelism(left, partitions))
     return paired
 
@@ -207,25 +207,25 @@ def subtract_by_key(
     inverse: Callable[[Any, Any], Any],
     partitions: int | None,
 ) -> RDD[Any]:
-    """Take the values of ``right`` out of those of ``left``."""
+    """Remove the values of ``right`` from those of ``left``."""
     joined = left.leftOuterJoin(right, _parallelism(left, partitions))
     return joined.mapValues(lambda both: both[0] if both[1] is None else inverse(*both))
 
 
 def count(time_ms: int, rdd: RDD[Any]) -> RDD[int]:
-    """Return an RDD of one number, or of none when the batch has no partitions."""
-    # Lambdas, because executors get them by value: they never import penstock.streaming.
+    """Return an RDD of one number, or an empty one if the batch has no partitions."""
+    # Lambdas, because they are sent to executors by value: these never import penstock.streaming.
     counted = rdd.mapPartitions(lambda records: [(None, sum(1 for _ in records))])
     return counted.reduceByKey(add, 1).values()
 
 
 def union(time_ms: int, *rdds: RDD[Any]) -> RDD[Any]:
-    """Put the batches of several streams together."""
+    """Unite the batches of several streams."""
     return unite(rdds)
 
 
 def unite(rdds: Sequence[RDD[Any]]) -> RDD[Any]:
-    """Return one RDD with the records of all; there must be one at least."""
+    """Return one RDD with the records of all; at least one is required."""
     return rdds[0] if len(rdds) == 1 else rdds[0].context.union(list(rdds))
 
 

@@ -1,10 +1,10 @@
 """Batches on the checkpoint location: planned in ``offsets/N``, done in ``commits/N``.
 
-What a batch may do when is the checkpoint location's to say (penstock.checkpoint.batch_life); here
-its steps are told in terms of batches: what they take of which input, and at what time.
+The checkpoint location defines the allowed steps of a batch (penstock.checkpoint.batch_life). This
+module expresses them in terms of batches: their ranges of each input, and their times.
 
-Each entry's conf holds the program's zero time, from which windows slide, so that they slide on
-after a restart, and the names of its inputs and stateful operators (penstock.streaming
+Each entry's conf holds the program's zero time, from which windows slide, so that they continue to
+slide after a restart, and the names of its inputs and stateful operators (penstock.streaming
 .recovery_match), by which a changed program finds its own.
 """
 
@@ -40,11 +40,11 @@ class BatchLog:
         location: where the logs are.
         recovery: what ``acquire`` returned.
         inputs: the names of the program's inputs, in its order.
-        operators: what keeps state in the program.
+        operators: the operators with state in the program.
 
     Raises:
         RecoveryMismatchError: the newest batch was planned by a program with an input or operator
-            that this one lacks, or has otherwise.
+            that this one lacks, or that is different in this one.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class BatchLog:
         self._batches: dict[int, Batch] = {}  # planned, and not released
         self._inputs = inputs
         self._conf = describe_program(inputs, operators)
-        # Of the run before: read once, since each look at an object store takes tens of ms.
+        # Of the previous run: read once, since each request to an object store takes tens of ms.
         self._left = location.offsets.get(next_batch_id - 1) if next_batch_id else None
         if self._left is not None:
             check_operators(self._left.conf, operators)
         self._ends = self._read_ends(next_batch_id - 1)
-        # Of the runs before only the oldest: from there on all is retained until it is deleted.
+        # Of earlier runs only the oldest: everything after it is retained until it is deleted.
         self._kept = deque([self._oldest_of_earlier_runs()])
         known = self.newest_conf(_ZERO_TIME)
         self._zero_ms = None if known is None else int(known)
@@ -80,14 +80,14 @@ class BatchLog:
     def oldest_ends(self) -> tuple[SourceOffset, ...]:
         """Where the oldest batches that can be processed again begin, for each input.
 
-        That is where the oldest entry in the log ends; None for an input's very beginning. Costs
-        no read.
+        That is the end of the oldest entry in the log; None for the beginning of an input. Needs no
+        read.
         """
         return self._kept[0][1]
 
     @property
     def last_time_ms(self) -> int:
-        """The time of the newest batch that the run before planned, -1 when there is none."""
+        """The time of the newest batch that the previous run planned, -1 without one."""
         return -1 if self._left is None else self._left.batch_timestamp_ms
 
     @property
@@ -97,7 +97,7 @@ class BatchLog:
 
     @property
     def newest_committed_ms(self) -> int | None:
-        """The time of the newest batch that the runs before committed, None without one."""
+        """The time of the newest batch that earlier runs committed, None without one."""
         newest = next((n for n in reversed(self._before) if n not in self._recovery.rerun), None)
         entry = None if newest is None else self._location.offsets.get(newest)
         return None if entry is None else entry.batch_timestamp_ms
@@ -112,7 +112,7 @@ class BatchLog:
         return self._zero_ms
 
     def read_since(self, after_ms: int) -> tuple[list[Batch], bool]:
-        """Return all batches later than that time, in order, and whether none is gone."""
+        """Return all batches later than that time, in order, and whether none is missing."""
         found: list[Batch] = []
         for batch_id in reversed(self._before):
             try:
@@ -135,7 +135,7 @@ class BatchLog:
         return Batch(batch_id, planned.batch_timestamp_ms, tuple(map(SourceRange, starts, ends)))
 
     def newest_conf(self, name: str) -> str | None:
-        """Return what the run before left in its newest batch's conf under a name, or None."""
+        """Return a value in the conf of the previous run's newest batch, or None."""
         return None if self._left is None else self._left.conf.get(name)
 
     @property
@@ -145,7 +145,7 @@ class BatchLog:
     # -- the steps of a batch --
 
     def take_up(self) -> list[Batch]:
-        """Return the batches to run again, as the runs before planned them, oldest first.
+        """Return the batches to run again, as earlier runs planned them, oldest first.
 
         Raises as ``read``.
         """
@@ -181,19 +181,19 @@ class BatchLog:
         return batch
 
     def run(self, batch: Batch) -> None:
-        """Take note that the batch's jobs may write from now on."""
+        """Record that the batch's jobs may write from now on."""
         self._location.run(batch.id)
 
     def commit(self, batch: Batch) -> None:
-        """Make it durable that the batch is done."""
+        """Record durably that the batch is done."""
         self._location.commit(batch.id)
 
     def fail(self, batch: Batch) -> None:
-        """Take note that a job of the batch failed: it runs again in the next run."""
+        """Record that a job of the batch failed: it runs again in the next run."""
         self._location.fail(batch.id)
 
     def check_sole(self, max_age_s: float) -> None:
-        """See that no other driver has taken over, if that was seen longer ago.
+        """Check that no other driver has taken over, unless that was checked recently.
 
         Raises:
             ConcurrentDriverError: another driver has.
@@ -206,7 +206,7 @@ class BatchLog:
         return tuple(batch.time_ms for batch in batches)
 
     def newest_ended(self) -> Batch | None:
-        """Return the newest batch up to which none will run any more in this run."""
+        """Return the newest batch up to which no batch will run in this run."""
         return self._batches.get(self._location.ended_until())
 
     def release(self) -> Batch | None:
@@ -220,22 +220,24 @@ class BatchLog:
         return released
 
     def retire(self) -> None:
-        """Delete log entries that are not to be retained; one that cannot go is tried again."""
+        """Delete log entries that are not retained; a failed deletion is retried."""
         try:
             oldest_id = self._location.retire()
         except StorageError as error:
-            _log.warning("Old log entries cannot be deleted now, and are tried again: %s", error)
+            _log.warning(
+                "Old log entries cannot be deleted now; the deletion will be retried: %s", error
+            )
             return
         while oldest_id > 0 and len(self._kept) > 1 and self._kept[1][0] <= oldest_id:
             self._kept.popleft()
 
     def _oldest_of_earlier_runs(self) -> tuple[int, tuple[SourceOffset, ...]]:
-        """Return the oldest entry that tells where the batch after it begins, and its ends.
+        """Return the oldest entry that can be read, and the offsets at which it ends.
 
         Before batch 0 where there is none, or none that can be read for this program's inputs.
         """
         oldest_id = min(self._location.offsets.batch_ids(), default=0) if self._before else 0
-        if oldest_id > 0:  # what batch 0 took began at the very beginning
+        if oldest_id > 0:  # batch 0 began at the beginning of its inputs
             with suppress(CheckpointError):
                 return oldest_id, self._read_ends(oldest_id)
         return -1, self._read_ends(-1)

@@ -1,4 +1,4 @@
-"""The engine of one started program: generator, scheduler and receivers, wired and run together."""
+"""The engine of one started program: connects and runs generator, scheduler and receivers."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ _LISTED_WITHIN_S = 2.0
 
 
 class Engine:
-    """Runs a graph on a checkpoint location, which it drives until it is stopped.
+    """Runs a graph on a checkpoint location until it is stopped.
 
     Args:
-        on_error: told of errors that the program survives.
-        on_end: told of the error that ends it: stop the engine, in a thread of its own.
-        graph_checkpoints: keeps the graph there, or not: the engine starts and stops it.
+        on_error: called with errors that the program survives.
+        on_end: called with the error that ends the program; must stop the engine, in a separate
+            thread.
+        graph_checkpoints: writes graph checkpoints or not; the engine starts and stops it.
 
     Raises:
         ConcurrentDriverError: another driver uses the location.
@@ -152,7 +153,7 @@ class Engine:
         self._graph_checkpoints = graph_checkpoints
 
     def start(self) -> None:
-        """Run what was cut off, then start receivers and batches."""
+        """Run interrupted batches again, then start receivers and batches."""
         self._bus.post(StreamingListenerStreamingStarted(self._clock.time_ms()))
         self._graph_checkpoints.start(self._location.storage, self._generator.checkpoint_written)
         self._generator.start()
@@ -164,9 +165,9 @@ class Engine:
         self._rates.override(stream, change)
 
     def stop(self, *, graceful: bool, patience_s: float = 0.0) -> None:
-        """Stop receivers, planning and jobs, in that order; graceful lets received data through.
+        """Stop receivers, planning and jobs, in that order; graceful processes received data first.
 
-        Jobs that run may take ``patience_s`` before they are cancelled.
+        Running jobs may take ``patience_s`` before they are cancelled.
         """
         deadline_s = time.monotonic() + self._graceful_timeout_s
         self._rates.stop()
@@ -190,13 +191,13 @@ class Engine:
         self._graph_checkpoints.stop()
         try:
             self._generator.close()
-        except Exception as error:  # the next run releases what this one does not
-            _log.warning("What the last batches no longer need is kept: %s", error)
+        except Exception as error:  # the next run releases the data that this one does not
+            _log.warning("Data that the last batches no longer need is kept: %s", error)
         finally:
             self._release_location(running)
 
     def _release_location(self, running: list[threading.Thread]) -> None:
-        """Let another driver in when the last job has ended: until then it may write."""
+        """Release the driver lock when the last job has ended: until then the job may write."""
         if not running:
             self._location.release()
             return
@@ -216,7 +217,7 @@ class Engine:
         threading.Thread(target=wait, name="penstock-release", daemon=True).start()
 
     def _end(self, error: BaseException) -> None:
-        """End the program for an error: plan and run nothing more, and be stopped."""
+        """End the program because of an error: plan and run nothing more, and request a stop."""
         self._generator.halt()
         self._scheduler.halt()
         self._on_end(error)

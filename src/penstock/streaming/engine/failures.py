@@ -1,7 +1,7 @@
 """The message for a failed batch: the error, the records and the fix, on one line.
 
-What Spark raises for an error in a task is the task's traceback inside the JVM's, some hundred
-lines. Where the reason is the batch's own input, it is found and told first.
+For an error in a task Spark raises the task's traceback inside the JVM's, about a hundred lines. If
+the batch's own input is the cause, the message begins with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNREADABLE = re.compile(
     r"\[FAILED_READ_FILE|java\.io\.FileNotFoundException|InvalidInputException"
     rf"|{BadRecordError.__module__}\.(?:Damaged|Missing|Newer)BlockError"
 )
-"""Of Spark's readers and of penstock's own: not what a user's function raises."""
+"""Errors of Spark's and penstock's readers, not of a user's function."""
 _BAD_RECORD = re.compile(
     rf"^{BadRecordError.__module__}\.(?:(BadRecord)|UnreadableRecord)Error: (.+)$", re.MULTILINE
 )
@@ -37,14 +37,14 @@ _RUNS_AGAIN = (
 def reason_of(
     error: BaseException, find_damage: Callable[[str], PenstockError | None]
 ) -> BaseException:
-    """Return what is behind an error of a job: a record, a block, or else the error itself.
+    """Return the cause of a job's error: a record, a block, or otherwise the error itself.
 
-    ``find_damage`` examines the files of the batch that a text names; it is called where a file
-    could not be read.
+    ``find_damage`` examines the files of the batch that a text names; it is called if a file could
+    not be read.
     """
     text = str(error)
     reason: PenstockError | None = None
-    if told := _BAD_RECORD.search(text):  # on one line: whatever is in the record is escaped
+    if told := _BAD_RECORD.search(text):  # on one line: the content of the record is escaped
         reason = BadRecordError(told[2]) if told[1] else UnreadableRecordError(told[2])
     elif _UNREADABLE.search(text):
         reason = find_damage(text)
@@ -59,7 +59,7 @@ def batch_failed(
 ) -> BatchFailedError:
     """Return the error of a batch that failed for a reason; ``what`` begins its message.
 
-    The message has the root cause, on one line; the whole trace is with the error's cause.
+    The message has the root cause on one line; the error's cause has the whole trace.
     """
     if not isinstance(reason, PenstockError):
         what = f"{what}: {root_cause(reason)}"

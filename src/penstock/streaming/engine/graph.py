@@ -40,8 +40,8 @@ class DStreamGraph:
         self.inputs: list[InputDStream] = []
         self.outputs: list[OutputOperation] = []
         self.operators = Operators()
-        self._remember_ms: int | None = None  # what the program asked for
-        self._batches: dict[int, Batch] = {}  # by time, ascending; those that are remembered
+        self._remember_ms: int | None = None  # requested by the program
+        self._batches: dict[int, Batch] = {}  # the remembered ones, by time, ascending
         self._rdds: RddCheckpoints | None = None
         self.is_kept = False
         """Whether the graph is read back after a restart, so inputs must not depend on memory."""
@@ -59,17 +59,17 @@ class DStreamGraph:
 
     @property
     def receiver_inputs(self) -> list[ReceiverInputDStream]:
-        """The inputs that the program's own receivers feed."""
+        """The inputs of the program's own receivers."""
         return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
 
     @property
     def shared_journals(self) -> list[SharedJournalDStream]:
-        """The inputs that read journals of others."""
+        """The inputs that read journals of other programs."""
         return [i for i in self.inputs if isinstance(i, SharedJournalDStream)]
 
     @property
     def stored_state(self) -> list[StoredStateStream]:
-        """The streams that keep state on the checkpoint location, parents first."""
+        """The streams with state in the checkpoint location, parents first."""
         return [s for s in reversed(list(self.streams())) if isinstance(s, StoredStateStream)]
 
     def has_queue(self) -> bool:
@@ -77,13 +77,13 @@ class DStreamGraph:
         return any(isinstance(stream, QueueInputDStream) for stream in self.inputs)
 
     def add_input(self, stream: InputDStream) -> None:
-        """Add an input; its name must be its own."""
+        """Add an input; its name must be unique."""
         if any(known.name == stream.name for known in self.inputs):
             raise StreamingError(
                 f"two inputs are named {stream.name!r}",
                 operation="add input",
                 ids={"stream": stream.name},
-                hint="give each input a name of its own (name=)",
+                hint="give each input a different name (name=)",
             )
         self.inputs.append(stream)
 
@@ -93,7 +93,7 @@ class DStreamGraph:
         self.outputs.append(output)
 
     def validate(self) -> None:
-        """Check that there is something to run.
+        """Check that the graph has an output.
 
         Raises:
             StreamingError: no output operation was registered.
@@ -137,7 +137,7 @@ class DStreamGraph:
         self._remember_ms = duration_ms
 
     def initialize(self, zero_ms: int) -> None:
-        """Begin at that time: give every stream its zero time and how long it remembers."""
+        """Start at that time: set every stream's zero time and remember duration."""
         for stream in self.streams():
             stream.initialize(zero_ms)
             stream.remember(self._remember_ms or 0)
@@ -145,7 +145,7 @@ class DStreamGraph:
                 parent.remember(stream.parent_remember_ms)
 
     def attach(self, ssc: StreamingContext) -> None:
-        """Give a graph that was unpickled its context."""
+        """Set the context of an unpickled graph."""
         for stream in self.streams():
             stream.attach(ssc)
 
@@ -155,27 +155,27 @@ class DStreamGraph:
             stream.check_offset(start)
 
     def open_journals(self, place: JournalPlace, starts: tuple[SourceOffset, ...]) -> None:
-        """Have every input that reads a journal open it; raises as JournalInputDStream does."""
+        """Open the journals of all inputs; raises as JournalInputDStream does."""
         for stream, start in zip(self.inputs, starts, strict=True):
             if isinstance(stream, JournalInputDStream):
                 stream.open_journal(place, start)
 
     def plan(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
-        """Return what the batch of that time could take of each input, all after ``starts``."""
+        """Return each input's available range for the batch of that time, after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(SourceRange(start, i.latest_offset(start, time_ms)) for i, start in pairs)
 
     def plan_missed(
         self, time_ms: int, starts: tuple[SourceOffset, ...]
     ) -> tuple[SourceRange, ...]:
-        """Return what the batch of a tick takes that passed without one."""
+        """Return the ranges of the batch of a missed tick."""
         pairs = zip(self.inputs, starts, strict=True)
         return tuple(SourceRange(start, i.missed_offset(start, time_ms)) for i, start in pairs)
 
     def missed_ticks(self, starts: tuple[SourceOffset, ...], passed: range) -> list[int]:
-        """Return which of the ticks that passed without a batch need one.
+        """Return the missed ticks that need a batch.
 
-        ``starts`` is where the next batch begins. Batches before are those that are remembered.
+        ``starts`` are the start offsets of the next batch. Earlier batches are the remembered ones.
         """
         streams = list(self.streams())
         if not passed or not any(stream.needs_missed_ticks for stream in streams):
@@ -196,13 +196,13 @@ class DStreamGraph:
         return any(stream.has_records(source) for stream, source in pairs)
 
     def begin(self, batch: Batch) -> None:
-        """Tell every input which records the batch takes."""
+        """Set the batch's range of every input."""
         self._batches[batch.time_ms] = batch
         for stream, planned in zip(self.inputs, batch.sources, strict=True):
             stream.set_range(batch.time_ms, planned)
 
     def state_updates(self, batch: Batch) -> Callable[[], None] | None:
-        """Return what brings all state to that of the batch, None where it changes none."""
+        """Return the function that updates all state to that of the batch, None without state."""
         changing = [s for s in self.stored_state if s.get_or_compute(batch.time_ms) is not None]
 
         def update() -> None:
@@ -212,27 +212,27 @@ class DStreamGraph:
         return update if changing else None
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
-        """Tell every stream where RDD checkpoints are."""
+        """Set the location of RDD checkpoints for every stream."""
         self._rdds = place
         for stream in self.streams():
             stream.open_rdd_checkpoints(place)
 
     def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
-        """Have streams take up what a run before left.
+        """Load the RDD checkpoints and state of an earlier run.
 
         Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
 
         Raises:
-            CheckpointError: it cannot; says why.
+            CheckpointError: they cannot be used; the error has the reason.
         """
         for stream in self.streams():
             stream.restore_checkpoint_data(done_ms, planned_ms)
 
     def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
-        """Have batches see an earlier run's, as far as they look back from ``done_ms``.
+        """Recall the earlier run's batches that batches after ``done_ms`` need.
 
         Raises:
-            PenstockError: records that should be there are not.
+            PenstockError: records that should exist are missing.
         """
         needed = needed_after(self.streams(), done_ms)
         for batch in earlier:
@@ -265,17 +265,17 @@ class DStreamGraph:
         return min([done_ms, *needed_after(self.streams(), done_ms).values(), *recalled])
 
     def state_begins_at(self, done_ms: int) -> int:
-        """Return the time after which batches are needed to make state again."""
+        """Return the time after which batches are needed to recompute state."""
         needed = needed_after(self.streams(), done_ms)
         return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in self._rdd_states())])
 
     @property
     def oldest_id(self) -> int | None:
-        """The id of the oldest batch that is remembered."""
+        """The id of the oldest remembered batch."""
         return min((batch.id for batch in list(self._batches.values())), default=None)
 
     def input_infos(self, batch: Batch) -> dict[int, StreamInputInfo]:
-        """Return what the batch takes of each input that reports it, by the input's id."""
+        """Return the batch's range of each input that reports it, by the input's id."""
         pairs = zip(self.inputs, batch.sources, strict=True)
         return {
             stream.id: StreamInputInfo(
@@ -286,13 +286,13 @@ class DStreamGraph:
         }
 
     def find_damage(self, batch: Batch, error: str) -> PenstockError | None:
-        """Return what is damaged of the files of a batch that the text of an error names."""
+        """Return the damage of a batch's files that the text of an error names."""
         pairs = zip(self.inputs, batch.sources, strict=True)
         damages = (stream.find_damage(planned, error) for stream, planned in pairs)
         return next((damage for damage in damages if damage is not None), None)
 
     def update_checkpoint_data(self, batch: Batch) -> None:
-        """Make durable what a restart needs of a batch, which is to be committed.
+        """Make the data durable that a restart needs of a batch, before its commit.
 
         Raises:
             StorageError: it cannot be written.
@@ -302,7 +302,7 @@ class DStreamGraph:
                 stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
 
     def forget(self, ended_ms: int) -> None:
-        """Forget the RDDs that no batch of this run needs when none up to that time runs."""
+        """Drop the RDDs that are not needed when no batch up to that time runs in this run."""
         needed = needed_after(self.streams(), ended_ms)
         for stream in self.streams():
             _attempt(stream, partial(stream.clear_metadata, ended_ms))
@@ -310,9 +310,9 @@ class DStreamGraph:
             stateful.forget_rdds(needed[stateful])
 
     def release(self, done_ms: int) -> None:
-        """Give up what no batch needs, in any run, when those up to that time are done.
+        """Release data that no batch of any run needs when those up to that time are done.
 
-        What cannot be deleted now is tried again with the next call.
+        The next call retries failed deletions.
         """
         needed = needed_after(self.streams(), done_ms)
         if self._rdds is not None:
@@ -334,12 +334,12 @@ class DStreamGraph:
 
 
 def _attempt(stream: BaseDStream, clean_up: Callable[[], None]) -> None:
-    """Clean up for a stream; what fails is told, and tried again when the next batch is done."""
+    """Clean up for a stream; failures are logged, and retried when the next batch is done."""
     try:
         clean_up()
     except PenstockError as error:
         _log.warning(
-            "Something that stream %s no longer needs cannot be deleted now: %s",
+            "Data that stream %s no longer needs cannot be deleted now: %s",
             getattr(stream, "name", type(stream).__name__),
             error,
         )

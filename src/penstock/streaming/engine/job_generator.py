@@ -1,14 +1,14 @@
-"""The JobGenerator: plans a batch at each tick of the batch interval and makes its jobs.
+"""The JobGenerator: plans a batch at each tick of the batch interval and creates its jobs.
 
-A batch is planned when it can run, not before. While the batches before it still run, ticks that
-come are merged into the latest one, so a program that falls behind takes larger batches from the
-journal instead of queueing late ones, and a restart has few batches to run again
-(docs/adr/0001-batches-are-planned-when-they-can-run.md). Of the ticks that passed without a batch,
-for whatever reason, those have one that windows need (docs/adr/0007-missed-slides.md).
+A batch is planned only when it can run. While earlier batches run, new ticks are merged into the
+latest one, so a program that falls behind takes larger batches from the journal instead of queueing
+late ones, and a restart has few batches to run again
+(docs/adr/0001-batches-are-planned-when-they-can-run.md). Missed ticks have a batch if windows need
+them (docs/adr/0007-missed-slides.md).
 
-One thread (the event loop) does all planning and all clearing up, in the order of the events, so
-nothing of a batch's bookkeeping needs a lock. The order within a tick is the protocol's: see how
-far every input can go and may go, write offsets/N, then make the jobs and submit them.
+One thread (the event loop) does all planning and all clean-up, in the order of the events, so the
+bookkeeping of batches needs no lock. The protocol defines the order within a tick: get every
+input's latest offset, apply its limit, write offsets/N, create the jobs and submit them.
 
 Source: ``org.apache.spark.streaming.scheduler.JobGenerator``.
 """
@@ -44,19 +44,19 @@ class JobGenerator:
     """Drives a graph.
 
     Args:
-        submit: takes the job set of each planned batch; ``batch_done`` is called for it when it
-            ended well, ``batch_failed`` when it did not, and then ``batch_ended``.
-        rates: bounds what each batch takes.
+        submit: takes the job set of each planned batch; ``batch_done`` is called when the batch
+            succeeded, ``batch_failed`` when it failed, and then ``batch_ended``.
+        rates: limits the ranges of each batch.
         clock: gives batches their times.
-        steady: tells how late they are.
-        concurrent: how many batches may run at once.
+        steady: measures how late they are.
+        concurrent: the number of batches that may run at once.
         checkpoint_graph: may have a graph checkpoint written, at the start, when a batch was
             planned and again when it is done; called with its time in ms, the times of all batches
             that are not done, and whether it is.
         supersede_graph: has graph checkpoints of another graph replaced; called when a batch was
             planned, before its jobs are made, with its time in ms and the times as above.
-        on_batch_error: told when the jobs of a batch cannot be made.
-        on_error: told when planning failed; no batch is planned after that.
+        on_batch_error: called when the jobs of a batch cannot be created.
+        on_error: called when planning failed; no batch is planned after that.
     """
 
     def __init__(
@@ -102,10 +102,10 @@ class JobGenerator:
         )
 
     def start(self) -> None:
-        """Run the batches again that were cut off, then plan a new one at each interval.
+        """Run interrupted batches again, then plan a new batch at each interval.
 
         Raises:
-            RecoveryMismatchError: what was planned does not fit the program's inputs.
+            RecoveryMismatchError: a planned batch does not match the program's inputs.
         """
         again = self._log.take_up()
         first_ms = self._first_tick()
@@ -117,11 +117,11 @@ class JobGenerator:
         begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
         for stream in self._graph.stored_state:
             stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms)
-        # Before any batch, but after all that a graph which is read back finds in the location.
+        # Before any batch, but after everything that a recovered graph needs from the location.
         self._do_checkpoint(first_ms - self._graph.batch_interval_ms, done=False)
         for batch in again:
             _log.warning(
-                "Batch %d (%s) runs again: it was planned, and nothing says that it was done "
+                "Batch %d (%s) runs again: it was planned, and its commit is missing "
                 "(there is no commits/%d)",
                 batch.id,
                 iso_time(batch.time_ms),
@@ -133,13 +133,13 @@ class JobGenerator:
         self._timer.start(first_ms)
 
     def batch_done(self, job_set: JobSet) -> None:
-        """Commit a batch whose jobs all ended well; called by the thread of its last job."""
+        """Commit a batch after all its jobs succeeded; called by the thread of its last job."""
         self._graph.update_checkpoint_data(job_set.batch)
         self._log.commit(job_set.batch)
         self._events.put(partial(self._do_checkpoint, job_set.batch.time_ms, done=True))
 
     def batch_failed(self, job_set: JobSet) -> None:
-        """Take note of a batch that is not committed, because a job or the commit failed."""
+        """Record a batch that is not committed, because a job or the commit failed."""
         self._log.fail(job_set.batch)
 
     def halt(self) -> None:
@@ -147,26 +147,27 @@ class JobGenerator:
         self._halted = True
 
     def checkpoint_written(self, time_ms: int, clear_checkpoint_data_later: bool) -> None:
-        """Learn that a graph checkpoint is durable; called by its writer's thread.
+        """Handle a durable graph checkpoint; called by its writer's thread.
 
-        Spark clears now what only older checkpoints needed. Here nothing waits for that: what
-        batches need is told by the logs, which are written before.
+        At this point Spark clears data that only older checkpoints needed. In penstock nothing
+        waits for that: the logs, which are written earlier, determine what batches need.
         """
         if clear_checkpoint_data_later:
             _log.debug("Batch of %s is done, and its graph checkpoint durable", iso_time(time_ms))
 
     def batch_ended(self) -> None:
-        """Make room for the next batch; called when all jobs of a batch ended, well or not."""
+        """Allow the next batch; called when all jobs of a batch have ended."""
         self._events.put(self._forget)
         self._events.put(self._make_room)
 
     def stop(self, wait_idle: Callable[[], bool] | None) -> bool:
-        """Stop planning. With ``wait_idle``, first plan all that is received, and let it be done.
+        """Stop planning. With ``wait_idle``, first plan all received records, and wait for them.
 
         That is batch after batch where limits cut them, as long as ``wait_idle`` returns True.
 
         Returns:
-            Whether all of it was done (``wait_idle`` says so), True without ``wait_idle``.
+            Whether all of them were processed (according to ``wait_idle``), True without
+            ``wait_idle``.
         """
         next_ms = self._timer.stop()
         done = True
@@ -175,30 +176,33 @@ class JobGenerator:
             rest = True
             while done and rest:
                 rest = self._plans_rest(next_ms)
-                done = wait_idle()  # also without a rest: ticks that were due were planned
+                done = (
+                    wait_idle()
+                )  # also without remaining records: ticks that were due were planned
                 next_ms += self._graph.batch_interval_ms
         else:
             self._halted = True
         self._events.put(None)
-        if self._loop.ident is not None:  # None: the program failed before it came to that
+        if self._loop.ident is not None:  # None: the program failed before this step
             self._loop.join()
         return done
 
     def close(self) -> None:
-        """Release what is done, when all jobs have ended; no other driver may have taken over."""
+        """Release done batches, when all jobs have ended; no other driver may have taken over."""
         self._log.check_sole(0.0)
         self._release()
 
     def _first_tick(self) -> int:
-        """Return the time of the first batch: after the run before, whatever the clock says."""
+        """Return the time of the first batch: after the previous run, regardless of the clock."""
         now_ms, interval_ms = self._clock.time_ms(), self._graph.batch_interval_ms
         after_ms = max(now_ms, self._newest_ms)
         first_ms = self._timer.first_tick_after(after_ms, self._log.zero_ms or 0)
         if first_ms - now_ms > interval_ms:
             _log.warning(
                 "The newest batch is of %s, %.0f s ahead of the clock of this machine, which "
-                "was ahead once, or is behind now. Batches go on after that one, one each %g s, "
-                "with times ahead of the clock; windows and timeouts of state go by them",
+                "was ahead once, or is behind now. Batches continue after that one, one every %g "
+                "s, "
+                "with times ahead of the clock; windows and timeouts of state use these times",
                 iso_time(self._newest_ms),
                 (self._newest_ms - now_ms) / 1000,
                 interval_ms / 1000,
@@ -206,7 +210,7 @@ class JobGenerator:
         return first_ms
 
     def _restore(self, again: Sequence[Batch]) -> None:
-        """Take up the run before: its state, what is committed already, what is looked back to."""
+        """Continue the previous run: its state, its commits, and the batches still needed."""
         for batch in again:
             self._graph.begin(batch)
         done_ms = again[0].time_ms - 1 if again else max(self._newest_ms, 0)
@@ -220,9 +224,9 @@ class JobGenerator:
         self._graph.restore([batch for batch in earlier if batch not in again], done_ms)
 
     def _missed_before(self, next_ms: int) -> list[DueTick]:
-        """Return which ticks between the newest batch and ``next_ms`` need batches of their own.
+        """Return the ticks between the newest batch and ``next_ms`` that need their own batches.
 
-        docs/adr/0007-missed-slides.md says which do, and why.
+        See docs/adr/0007-missed-slides.md.
         """
         interval_ms = self._graph.batch_interval_ms
         first_ms = next_ms - (next_ms - self._newest_ms - 1) // interval_ms * interval_ms
@@ -230,7 +234,7 @@ class JobGenerator:
         missed = self._graph.missed_ticks(self._log.ends, passed) if passed else []
         if missed:
             _log.info(
-                "%d batches are made for windows that ended between %s and %s, while no "
+                "%d batches are run for windows that ended between %s and %s, while no "
                 "batches were planned",
                 len(missed),
                 iso_time(self._newest_ms),
@@ -240,7 +244,7 @@ class JobGenerator:
         return [DueTick(time_ms, now_ms, is_missed=True) for time_ms in missed]
 
     def _note_gone(self, first_ms: int, done_ms: int) -> None:
-        """Say that batches before ``first_ms`` are needed and gone; raise when state is."""
+        """Warn that needed batches before ``first_ms`` are missing; raise if state needs them."""
         if (state_ms := self._graph.state_begins_at(done_ms)) < first_ms:
             raise LogGapError(
                 f"state was kept at {iso_time(state_ms)}, and the batches after it, before "
@@ -250,8 +254,8 @@ class JobGenerator:
                 "location",
             )
         _log.warning(
-            "Windows reach back to %s, and the batches before %s are no longer in the "
-            "offset log; windows that reach back to them lack their records",
+            "Windows need batches since %s, and the batches before %s are no longer in the "
+            "offset log; windows that need them lack their records",
             iso_time(self._graph.batches_needed_after(done_ms)),
             iso_time(first_ms),
         )
@@ -266,9 +270,10 @@ class JobGenerator:
                 _log.exception("Error generating jobs")
                 self._on_batch_error(e)
             except Exception as e:
-                # What cannot be planned or made durable now must not be passed over: plan no more.
+                # A batch that cannot be planned or made durable now must not be skipped: plan no
+                # more.
                 self._halted = True
-                _log.exception("The job generator failed, and plans no more batches")
+                _log.exception("The job generator failed and plans no more batches")
                 self._on_error(e)
 
     def _tick(self, time_ms: int) -> None:
@@ -278,8 +283,9 @@ class JobGenerator:
             self._say_late_from_ms = now_ms + _SAY_LATE_EVERY_MS
             _log.warning(
                 "The next batch has waited for %.1f s, since %s: the batches before it take longer "
-                "than the batch interval of %g s. What is received meanwhile is kept for the next "
-                "batches. If this goes on, give the program more cores or a longer batch interval, "
+                "than the batch interval of %g s. Records received meanwhile are kept for the next "
+                "batches. If this continues, give the program more cores or a longer batch "
+                "interval, "
                 "or limit its rate (spark.streaming.backpressure.enabled)",
                 (now_ms - late_since_ms) / 1000,
                 iso_time(late_since_ms),
@@ -325,7 +331,7 @@ class JobGenerator:
         self._release()
 
     def _generate_rest(self, time_ms: int) -> None:
-        """Plan what is due, and one more batch if an input has more than the last one took."""
+        """Plan due batches, and one more if an input has more records than the last one took."""
         while (tick := self._take_due()) is not None:
             self._generate(tick)
         plan = self._plan(time_ms)
@@ -344,21 +350,21 @@ class JobGenerator:
             if (update := self._graph.state_updates(batch)) is not None:
                 jobs = jobs_after(update, batch, jobs)
             inputs = self._graph.input_infos(batch)
-        except Exception as e:  # a user's function of RDDs runs in here
+        except Exception as e:  # a user's function of RDDs runs here
             self._log.fail(batch)
-            what = f"the jobs of batch {batch.id} ({iso_time(batch.time_ms)}) cannot be made"
+            what = f"the jobs of batch {batch.id} ({iso_time(batch.time_ms)}) cannot be created"
             raise batch_failed(what, batch, e, "make jobs") from e
         self._log.run(batch)
         self._submit(JobSet(batch, jobs, inputs, due_ms, self._steady.time_ms(), limits))
         self._room -= 1
 
     def _forget(self) -> None:
-        """Forget the RDDs that no batch of this run needs any more."""
+        """Drop the RDDs that no batch of this run needs any more."""
         if (newest := self._log.newest_ended()) is not None:
             self._graph.forget(newest.time_ms)
 
     def _release(self) -> None:
-        """Retire what no batch of this run or another needs any more."""
+        """Retire data that no batch of any run needs any more."""
         if (newest := self._log.release()) is not None:
             self._graph.release(newest.time_ms)
             self._log.retire()
@@ -367,14 +373,14 @@ class JobGenerator:
         self._checkpoint_graph(time_ms, self._log.unfinished_ms(), done)
 
     def _plans_rest(self, time_ms: int) -> bool:
-        """Have the loop plan one of the last batches; return whether there was one to plan."""
+        """Let the loop plan one of the last batches; return whether there was one to plan."""
         self._rest_planned = False
         self._events.put(partial(self._generate_rest, time_ms))
         self._sync()
         return self._rest_planned
 
     def _sync(self) -> None:
-        """Wait until the loop has done all that was put before."""
+        """Wait until the loop has processed all earlier events."""
         reached = threading.Event()
         self._events.put(reached.set)
         reached.wait()

@@ -1,8 +1,8 @@
 """The JobScheduler: runs the jobs of planned batches on Spark, in order, and commits each batch.
 
-A batch is committed when all its jobs ended well. A job that raises leaves its batch uncommitted,
-to run again after a restart. What becomes of the batches after it is for ``on_batch_error`` to say,
-which may ``halt`` the scheduler.
+A batch is committed when all its jobs succeeded. A job that raises leaves its batch uncommitted, to
+run again after a restart. ``on_batch_error`` decides about later batches, and may ``halt`` the
+scheduler.
 
 Source: ``org.apache.spark.streaming.scheduler.JobScheduler``.
 """
@@ -39,7 +39,7 @@ __all__ = ["JobScheduler"]
 _log = logging.getLogger(__name__)
 _CANCEL_EVERY_S = 0.1
 _STORAGE_PATIENCE_S = 60.0
-"""For how long a batch waits to run while the storage cannot tell whether another driver does."""
+"""How long a batch waits to run while the storage cannot show whether another driver runs."""
 _ASK_AGAIN_S = 1.0
 
 
@@ -48,11 +48,11 @@ class JobScheduler:
 
     Args:
         check_sole: called before a batch runs; raises when another driver has taken over.
-        on_success: called after the last job of a batch ended well; commits it.
+        on_success: called when all jobs of a batch have succeeded; commits it.
         on_failure: called when all jobs of a batch ended and it is not committed.
         on_end: called after either.
-        on_batch_error: told of every job that raised, and of a batch that cannot be committed.
-        on_fenced: told that another driver has taken over.
+        on_batch_error: called for every job that raised, and for a batch that cannot be committed.
+        on_fenced: called when another driver has taken over.
         find_damage: examines the files of a failed batch that the text of its error names.
     """
 
@@ -109,26 +109,26 @@ class JobScheduler:
             self._queue.put((job_set, job))
 
     def wait_idle(self, timeout_s: float) -> bool:
-        """Wait until all submitted batches ended; return whether they did in time."""
+        """Wait until all submitted batches have ended; return whether they ended in time."""
         with self._idle:
             return self._idle.wait_for(lambda: self._running == 0, timeout_s)
 
     def halt(self) -> None:
-        """Run no more jobs; those that run go on."""
+        """Run no more jobs; running jobs continue."""
         self._stopped = True
 
     def stop(
-        self, *, patience_s: float = 0.0, cancel_timeout_s: float = 10.0
+        self, cancel_timeout_s: float = 10.0, *, patience_s: float = 0.0
     ) -> list[threading.Thread]:
         """Run no more jobs, cancel those on Spark, and wait for the threads to end.
 
         Args:
-            patience_s: how long those that run may take before they are cancelled.
             cancel_timeout_s: how long to wait after that.
+            patience_s: how long running jobs may take before they are cancelled.
 
         Returns:
-            The threads that still run a job: one that does not end when it is cancelled, or the
-            one that stops its own program.
+            The threads that still run a job: a job that ignores its cancellation, or one that stops
+            its own program.
         """
         self.halt()
         for _ in self._threads:
@@ -184,7 +184,7 @@ class JobScheduler:
             self._settle(job_set)
 
     def _wait_for_check(self) -> None:
-        """Check that no other driver took over; wait while the storage fails: nothing ran yet."""
+        """Check that no other driver took over; wait while the storage fails: no job ran yet."""
         deadline_s = time.monotonic() + _STORAGE_PATIENCE_S
         while True:
             try:
@@ -198,7 +198,7 @@ class JobScheduler:
                 return
 
     def _drop(self, job_set: JobSet, job: Job) -> None:
-        """Leave a job out that is not to run any more."""
+        """Skip a job that must not run any more."""
         with self._idle:
             ended = job_set.drop(self._clock.time_ms())
             if ended and job_set.started_ms is None:
@@ -208,7 +208,7 @@ class JobScheduler:
             self._settle(job_set)
 
     def _settle(self, job_set: JobSet) -> None:
-        """Commit a batch that ended well, and make room for the next."""
+        """Commit a batch that succeeded, and allow the next one."""
         try:
             if not job_set.failed:
                 self._on_success(job_set)
@@ -219,7 +219,7 @@ class JobScheduler:
             job_set.failed = True
             self._on_batch_error(e)
         if job_set.failed:
-            with suppress(PenstockError):  # it is told already that this driver is fenced
+            with suppress(PenstockError):  # the fencing of this driver is reported already
                 self._on_failure(job_set)
         self._bus.post(StreamingListenerBatchCompleted(job_set.info()))
         self._on_end()
@@ -231,7 +231,7 @@ class JobScheduler:
         if isinstance(error, ConcurrentDriverError):
             self._on_fenced(error)
             return
-        if self._cancelling:  # what a cancelled job raises is what was asked for
+        if self._cancelling:  # a cancelled job raises as requested
             _log.info("Job %s was cancelled by stop(); it runs again after a restart", job)
             return
         reason = reason_of(error, partial(self._find_damage, job.batch))

@@ -1,4 +1,4 @@
-"""Jobs of a batch, and how far they have come. Plain state; the JobScheduler guards it."""
+"""The jobs of a batch and their progress. Plain state; the JobScheduler guards it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.streaming.core.events import BatchInfo, OutputOperationInfo, Strea
 __all__ = ["Job", "JobSet", "jobs_after"]
 
 _UPDATE = CallSite("mapWithState", "update of state", "")
-"""The job of a batch that no output asks for, and whose state moves on."""
+"""The job of a batch that no output uses, but that updates state."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class JobSet:
     """When it should have started."""
     submitted_ms: int
     limits: Mapping[str, InputLimit] = field(default_factory=dict)
-    """What the batch was allowed to take, by input; those of a batch that runs again are gone."""
+    """The limits of the batch by input; unknown for a batch that runs again."""
     started_ms: int | None = None
     ended_ms: int | None = None
     failed: bool = False
@@ -70,15 +70,15 @@ class JobSet:
         return first
 
     def skip(self, now_ms: int) -> None:
-        """Note that there was nothing to run."""
+        """Note that the batch has no jobs."""
         self.started_ms = self.ended_ms = now_ms
 
     def start(self, job: Job, now_ms: int) -> OutputOperationInfo:
-        """Note that a job starts; return how far it is."""
+        """Note that a job starts; return its progress."""
         return self._update(job, start_time_ms=now_ms)
 
     def finish(self, job: Job, now_ms: int, error: BaseException | None) -> OutputOperationInfo:
-        """Note that a job ended, ``unfinished`` counts those that did not; return how far it is."""
+        """Note that a job ended; ``unfinished`` counts the others. Return its progress."""
         self.unfinished -= 1
         self.failed = self.failed or error is not None
         if self.unfinished == 0:
@@ -87,7 +87,7 @@ class JobSet:
         return self._update(job, end_time_ms=now_ms, failure=reason)
 
     def drop(self, now_ms: int) -> bool:
-        """Note that a job is left out, so the batch fails; return whether it was the last one."""
+        """Note that a job is skipped, so the batch fails; return whether it was the last one."""
         self.unfinished -= 1
         self.failed = True
         if self.unfinished == 0:
@@ -95,7 +95,7 @@ class JobSet:
         return self.unfinished == 0
 
     def info(self) -> BatchInfo:
-        """Return what listeners are told."""
+        """Return the information for listeners."""
         return BatchInfo(
             batch_id=self.batch.id,
             batch_time_ms=self.batch.time_ms,
@@ -114,10 +114,10 @@ class JobSet:
 
 
 def jobs_after(first: Callable[[], None], batch: Batch, jobs: list[Job]) -> list[Job]:
-    """Return the jobs, each of which sees to it that ``first`` is done before it runs.
+    """Return the jobs, each of which calls ``first`` before it runs.
 
-    Whichever job comes first does it; it must be one that can be called repeatedly, by several
-    threads. A batch without outputs gets a job for it alone.
+    The function must allow repeated calls, by several threads. A batch without outputs gets a job
+    for it alone.
     """
 
     def run(job: Job) -> None:

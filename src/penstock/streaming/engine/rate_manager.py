@@ -162,7 +162,7 @@ class RateManager:
         return BatchPlan(sources, limits)
 
     def plan_missed(self, available: Sequence[SourceRange]) -> BatchPlan:
-        """Return what a batch takes whose time passed without one: limits are no part of it."""
+        """Return the plan of a missed tick's batch: limits do not apply."""
         pairs = zip(self._entries.values(), available, strict=True)
         sources = (
             SourceRange(there.start, there.start) if entry.rate.override.paused else there
@@ -171,7 +171,7 @@ class RateManager:
         return BatchPlan(tuple(sources), {})
 
     def conf(self) -> dict[str, str]:
-        """Return what the next entry of the offset log keeps of the rates; each batch once."""
+        """Return the rates for the next entry of the offset log; each batch once."""
         with self._lock:
             kept = {
                 name: KeptRates(entry.controller_state, tuple(entry.ended))
@@ -192,7 +192,7 @@ class RateManager:
     # -- batches that ended (threads of jobs) --
 
     def batch_done(self, job_set: JobSet) -> None:
-        """Take in a batch that ended well. One that failed tells nothing of what batches cost."""
+        """Process a batch that succeeded. A failed batch says nothing about the cost of batches."""
         start_ms, end_ms = job_set.started_ms, job_set.ended_ms
         if start_ms is None or end_ms is None:
             return
@@ -211,8 +211,8 @@ class RateManager:
                         late_ms,
                     ),
                 )
-            except Exception:  # an estimator or a controller may be a user's own
-                _log.exception("The rate of stream %s stays as it is", name)
+            except Exception:  # estimator and controller may be custom
+                _log.exception("The rate of stream %s does not change: its controller failed", name)
         self._wake.set()
 
     def _learn(self, entry: _Entry, job_set: JobSet, batch: tuple[int, int, int, int]) -> None:
@@ -236,7 +236,7 @@ class RateManager:
         while not self._stopped:
             self._wake.wait(max(0.0, due_s - time.monotonic()))
             self._wake.clear()
-            # Each batch wakes this up to send; a poll is a request of an object store.
+            # Each batch wakes this up to send; a poll is a request to an object store.
             is_due = time.monotonic() >= due_s
             if is_due:
                 due_s = time.monotonic() + self._poll_s
@@ -303,7 +303,7 @@ def _make_controller(
 
 
 def _restorable(kept: str | None) -> dict[str, KeptRates]:
-    """Return the rates that a run before kept; without them inputs start at their initial rates."""
+    """Return the rates of an earlier run; without them inputs start at their initial rates."""
     if kept is None:
         return {}
     try:

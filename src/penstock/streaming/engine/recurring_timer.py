@@ -1,14 +1,14 @@
-"""Calls back once each period, whatever happens to the wall clock.
+"""Calls back once in each period, regardless of changes to the wall clock.
 
 Invariants:
 
-1. Times of calls only grow, by a period or a multiple of it. They lie on the wall clock's multiples
-   of the period after an origin, while that clock does.
-2. A call comes when the wall clock reaches its time, but no later than a period after the one
-   before, by the monotonic clock. So a clock that was set back, or that stands far behind the first
-   time, holds nothing up: times of calls are ahead of it from then on.
-3. A call that is late does not shift the ones after it: every period that passed gets its call. A
-   clock that was set forward passes no periods: the latest time that it jumps over gets a call.
+1. Times of calls only grow, by a period or a multiple of it. They are multiples of the period after
+   an origin on the wall clock, as long as that clock is not changed.
+2. A call comes when the wall clock reaches its time, but no later than a period after the previous
+   call, by the monotonic clock. So a clock that was set back, or that is far behind the first time,
+   causes no delay: the times of calls are ahead of it from then on.
+3. A late call does not shift later ones: every elapsed period gets its call. If the clock was set
+   forward, only the latest time that it jumped over gets a call.
 
 Source: ``org.apache.spark.streaming.util.RecurringTimer``, which waits for the wall clock.
 """
@@ -25,7 +25,7 @@ __all__ = ["RecurringTimer"]
 
 _log = logging.getLogger(__name__)
 _LONGEST_WAIT_MS = 1000
-"""After that long at most the timer notices that the wall clock was set."""
+"""The longest time until the timer detects a change of the wall clock."""
 
 
 class RecurringTimer:
@@ -39,7 +39,7 @@ class RecurringTimer:
         self._callback = callback
         self._stopped = threading.Event()
         self._next_ms = 0
-        self._no_later_ms = 0  # monotonic: the next call comes by then
+        self._no_later_ms = 0  # monotonic: the next call is due by then
         self._ahead_ms = 0  # of the monotonic clock
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -48,14 +48,14 @@ class RecurringTimer:
         return time_ms + self._period_ms - (time_ms - origin_ms) % self._period_ms
 
     def start(self, first_ms: int) -> None:
-        """Begin; the first call is for ``first_ms``."""
+        """Start; the first call is for ``first_ms``."""
         self._next_ms = first_ms
         self._no_later_ms = self._clock.monotonic_ms() + self._period_ms
         self._ahead_ms = self._wall_ahead_ms()
         self._thread.start()
 
     def stop(self) -> int:
-        """Call back no more; return the time that the next call would have been for."""
+        """Stop calling back; return the time of the next call that would have been due."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -69,7 +69,7 @@ class RecurringTimer:
             self._no_later_ms = passed_ms + self._period_ms
 
     def _wait(self) -> bool:
-        """Wait for the next call; return False when there is none."""
+        """Wait for the next call; return False if there is none."""
         while not self._stopped.is_set():
             self._follow_jumps()
             now_ms = self._clock.monotonic_ms()
@@ -84,8 +84,9 @@ class RecurringTimer:
         jump_ms, self._ahead_ms = ahead_ms - self._ahead_ms, ahead_ms
         if jump_ms <= -self._period_ms:
             _log.warning(
-                "The clock of this machine was set back by %.1f s. Batches go on, one each %g s, "
-                "with times ahead of the clock; windows and timeouts of state go by them",
+                "The clock of this machine was set back by %.1f s. Batches continue, one every %g "
+                "s, "
+                "with times ahead of the clock; windows and timeouts of state use these times",
                 -jump_ms / 1000,
                 self._period_ms / 1000,
             )
@@ -94,8 +95,8 @@ class RecurringTimer:
             latest_ms = now_ms - (now_ms - self._next_ms) % self._period_ms
             self._next_ms = max(self._next_ms, latest_ms)
             _log.warning(
-                "The clock of this machine went forward by %.1f s at once. The next batch is of "
-                "%s; of the times before it those have batches at which windows end that hold "
+                "The clock of this machine was set forward by %.1f s. The next batch is of "
+                "%s; times before it have batches only where windows end that hold "
                 "records",
                 jump_ms / 1000,
                 iso_time(self._next_ms),

@@ -1,4 +1,4 @@
-"""Tries out, at start, that every executor shares the checkpoint location with the driver."""
+"""Tests at start that every executor shares the checkpoint location with the driver."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _log = logging.getLogger(__name__)
 
 
 def check_shared(sc: SparkContext, storage: Storage) -> None:
-    """Have a task on each executor that is there look for the driver's files, and leave one.
+    """Run a task on each executor that checks for the driver's files and creates one.
 
-    Executors that come later are not probed: what they write is looked for when it is published.
+    Executors that are added later are not probed: their files are checked when they are published.
 
     Raises:
-        UnsharedPathError: an executor does not share the location; names the hosts.
+        UnsharedPathError: an executor does not share the location; the error names the hosts.
         StorageError: the driver cannot write there.
     """
     sc.parallelize([0], 1).count()  # waits for the first executor
@@ -35,4 +35,4 @@ def check_shared(sc: SparkContext, storage: Storage) -> None:
         try:
             probe.end(len(executors))
         except StorageError:
-            _log.warning("Files of the probe of %s are left", storage.url, exc_info=True)
+            _log.warning("Files of the probe of %s cannot be removed", storage.url, exc_info=True)

@@ -243,8 +243,6 @@ class QueueInputDStream(InputDStream):
         super().__init__(ssc)
         self._queue = rdds
         self._one_at_a_time = one_at_a_time
-        # Each tick has its RDD, also one that passed; all of them at once leave none to wait.
-        self.needs_missed_ticks = one_at_a_time
         self._default = default
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
@@ -252,16 +250,6 @@ class QueueInputDStream(InputDStream):
         taken = self.partitions(start).get("rdds", 0)
         step = 1 if self._one_at_a_time else len(self._queue)
         return {self.name: {"rdds": max(taken, min(taken + step, len(self._queue)))}}
-
-    def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
-        """Return the number of RDDs taken: one more where each tick has one."""
-        return self.latest_offset(start, time_ms) if self._one_at_a_time else start
-
-    def missed_times(self, start: SourceOffset, ticks: range) -> Collection[int]:
-        """Return the first of those ticks, one for each RDD that is left."""
-        if start is None or not self._one_at_a_time:
-            return ()
-        return ticks[: max(0, len(self._queue) - self.partitions(start).get("rdds", 0))]
 
     def can_read_again(self, wanted: SourceRange) -> bool:
         """Whether the program's list still has them."""

@@ -10,30 +10,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import (
-    MissingBlockError,
-    PenstockError,
-    RecoveryMismatchError,
-    StreamingError,
-)
-from penstock.journal import (
-    JournalStream,
-    RecordFormat,
-    StreamProgress,
-    advance,
-    ranges_between,
-)
-from penstock.journal.layout import parse_writer
-from penstock.journal.named_damage import find_named_damage
-from penstock.journal.offsets import is_finished
-from penstock.journal.reader import readable_ranges, slice_ranges, with_command
-from penstock.journal.retention.consumer_files import consumers
+from penstock.errors import PenstockError, RecoveryMismatchError, StreamingError
+from penstock.journal import JournalStream, RecordFormat, ranges_between
 from penstock.journal.retention.registration import Consumer
-from penstock.journal.retention.retirer import Retirer
 from penstock.journal.scan import StreamScan
+from penstock.journal.source import JournalSource, lane_of
 from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
 from penstock.model import OffsetRange, Offsets
-from penstock.rate import Carry, Lane, RangeLimits, cut_range
+from penstock.rate import Carry, RangeLimits, cut_range
 from penstock.storage import Storage
 from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputDStream
@@ -80,17 +64,17 @@ class JournalInputDStream(InputDStream):
     @property
     def journal(self) -> JournalStream:
         """The journal's stream."""
-        return self._open.stream
+        return self._open.source.stream
 
     @property
     def scan(self) -> StreamScan | None:
         """What planning the newest batch has listed; None before this run planned one."""
-        return self._open.progress.scan
+        return self._open.source.scan
 
     @property
     def consumer_name(self) -> str:
         """The name under which the program is registered as a consumer of the stream."""
-        return self._open.consumer.name
+        return self._open.source.consumer
 
     @property
     def _open(self) -> _Opened:
@@ -123,13 +107,7 @@ class JournalInputDStream(InputDStream):
         stream = self.open_stream(place)
         check_spark_schema(stream)
         consumer = self.register(stream, place, begun=start is not None)
-        self._opened = _Opened(
-            stream,
-            consumer,
-            StreamProgress(stream),
-            Retirer(consumer),
-            lambda: place.oldest_ends()[self.id],
-        )
+        self._opened = _Opened(JournalSource(consumer), lambda: place.oldest_ends()[self.id])
 
     def has_columns(self) -> bool:
         """Pickled objects have no columns; everything else has."""
@@ -156,18 +134,14 @@ class JournalInputDStream(InputDStream):
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of all that is durable now."""
-        committed = self._at(start)
-        try:
-            return {self.name: advance(committed, self._open.progress.ends(committed))}
-        except MissingBlockError as e:
-            raise with_command(self.journal, e, restore=str(e.hint)) from None
+        return {self.name: self._open.source.latest(self._at(start))}
 
     def cut(
         self, wanted: SourceRange, limits: RangeLimits, carry: Carry
     ) -> tuple[SourceRange, Carry]:
         """Return as many records as the limits allow; each receiver's in their order."""
         start, end = self._at(wanted.start), self._at(wanted.end)
-        cut = cut_range(start, end, limits, carry, _lane)
+        cut = cut_range(start, end, limits, carry, lane_of)
         return SourceRange(wanted.start, {self.name: cut.end}), cut.carry
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
@@ -183,12 +157,11 @@ class JournalInputDStream(InputDStream):
 
     def record_count(self, wanted: SourceRange) -> int:
         """Return how many records the range holds."""
-        ranges = self.ranges(wanted)
-        return sum(r.count for r in readable_ranges(self.journal, ranges, self.scan))
+        return self._open.source.count(self.ranges(wanted))
 
     def find_damage(self, wanted: SourceRange, error: str) -> PenstockError | None:
         """Read the blocks of the range that the error names; return what is wrong with them."""
-        return find_named_damage(self.journal, self.ranges(wanted), error)
+        return self._open.source.find_damage(self.ranges(wanted), error)
 
     def can_read_again(self, wanted: SourceRange) -> bool:
         """Whether the blocks are still there; False when they were retired as no longer needed.
@@ -196,14 +169,7 @@ class JournalInputDStream(InputDStream):
         Raises:
             MissingBlockError: they are gone, and were not given free.
         """
-        for part in self.ranges(wanted):
-            try:
-                slice_ranges(self.journal, [part])
-            except MissingBlockError:
-                if not self._is_given_free(part):
-                    raise
-                return False
-        return True
+        return self._open.source.has_blocks(self.ranges(wanted))
 
     def on_released(self, done: SourceRange) -> None:
         """Tell the journal, and retire the blocks that no consumer needs.
@@ -211,9 +177,7 @@ class JournalInputDStream(InputDStream):
         Blocks that the offset log's entries name stay: whoever goes back within it finds the data.
         """
         start, end = self._at(done.start), self._at(done.end)
-        # A writer leaves the offsets in the batch after its last one, so look at both ends.
-        writers = map(parse_writer, start.keys() | end.keys())
-        self._open.retirer.commit(end, filter(None, writers), self._retained())
+        self._open.source.commit(start, end, self._retained())
 
     def ranges(self, wanted: SourceRange) -> list[OffsetRange]:
         """Return the offset ranges of the journal between two offsets of this input."""
@@ -221,20 +185,14 @@ class JournalInputDStream(InputDStream):
 
     def _at(self, place: SourceOffset) -> Offsets:
         """Return the offsets of a place; the beginning is where the consumer began."""
-        return self._open.consumer.begin if place is None else self.partitions(place)
+        return self._open.source.begin if place is None else self.partitions(place)
 
     def _retained(self) -> Offsets:
         """Return from where on blocks stay, so that batches can be processed again."""
         try:
             return self._at(self._open.oldest_end())
         except RecoveryMismatchError:  # of a run whose inputs had other places
-            return self._open.consumer.begin
-
-    def _is_given_free(self, part: OffsetRange) -> bool:
-        committed = consumers(self.journal).get(self._open.consumer.name, {})
-        writer = parse_writer(part.partition)
-        finished = writer is not None and is_finished(writer, committed)
-        return finished or committed.get(part.partition, 0) > part.start_offset
+            return self._open.source.begin
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_opened": None}
@@ -244,15 +202,6 @@ class JournalInputDStream(InputDStream):
 class _Opened:
     """What an input works with while its program runs."""
 
-    stream: JournalStream
-    consumer: Consumer
-    progress: StreamProgress
-    retirer: Retirer
+    source: JournalSource
     oldest_end: Callable[[], SourceOffset]
     """Returns where the oldest batch begins that may be processed again."""
-
-
-def _lane(writer: str) -> Lane:
-    """Return the receiver of a writer, whose epochs are read one after the other."""
-    parsed = parse_writer(writer)
-    return (writer, 0) if parsed is None else (parsed.receiver, parsed.epoch)

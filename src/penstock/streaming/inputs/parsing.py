@@ -50,7 +50,7 @@ class ParsedDStream(DStream):
     Records go from the journal to the parser without passing the JVM, and their offsets are known.
 
     Raises:
-        ConfigError: the parser is no function, ``bad_records`` is none of its values, or the
+        ConfigError: the parser is not a function, ``bad_records`` is none of its values, or the
             stream's name leaves no room for that of its dead letters.
     """
 
@@ -142,7 +142,7 @@ class ParsedDStream(DStream):
 def _check(stream: str, parser: object, bad_records: object) -> None:
     if not callable(parser):
         raise ConfigError(
-            f"{parser!r} is no function",
+            f"{parser!r} is not a function",
             operation="parse",
             ids={"stream": stream},
             hint="give a function of one record that returns a value, or raises",

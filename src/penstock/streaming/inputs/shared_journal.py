@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
-from penstock.journal import JournalStream, RecordFormat, stream_names
+from penstock.journal import JournalStream, RecordFormat
+from penstock.journal.existing import open_existing
 from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
 from penstock.journal.schema import pickles_refused
 from penstock.model import check_name
-from penstock.storage import open_storage
-from penstock.storage.urls import local_root
 from penstock.streaming.inputs.journal_input import JournalInputDStream, JournalPlace
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ class SharedJournalDStream(JournalInputDStream):
             )
         if consumer is not None:
             check_name("consumer", consumer)
-        found = _open_existing(journal, stream, allow_pickle)
+        found = open_existing(journal, stream, allow_pickle)
         if found.format.kind == "pickle" and not allow_pickle:
             raise pickles_refused(path=found.storage.uri(stream), ids={"stream": stream})
         super().__init__(ssc, stream if name is None else name)
@@ -64,7 +62,7 @@ class SharedJournalDStream(JournalInputDStream):
         Raises:
             ConfigError: it is gone, or holds records of another schema.
         """
-        found = _open_existing(self._url, self._stream, self._allow_pickle)
+        found = open_existing(self._url, self._stream, self._allow_pickle)
         if found.format != self.format:
             raise ConfigError(
                 f"stream {self._stream!r} holds records of {found.format!r}, and was one of "
@@ -88,35 +86,3 @@ class SharedJournalDStream(JournalInputDStream):
             begun=begun,
             location=place.location_url,
         )
-
-
-def _open_existing(journal: str, stream: str, allow_pickle: bool) -> JournalStream:
-    """Return a stream that is there already.
-
-    Raises:
-        ConfigError: there is no such journal or stream, or it holds pickles and others than this
-            user can write it.
-    """
-    root = local_root(journal)
-    if root is not None and not os.path.isdir(root):  # opening would make it
-        raise _no_stream(journal, stream, f"there is no folder {root}")
-    storage = open_storage(journal)
-    names = stream_names(storage)
-    if stream not in names:
-        raise _no_stream(storage.url, stream, f"the journal holds {_listed(names)}")
-    return JournalStream.open(storage, stream, allow_pickle=allow_pickle)
-
-
-def _listed(names: list[str]) -> str:
-    return f"only {', '.join(map(repr, names))}" if names else "no streams"
-
-
-def _no_stream(journal: str, stream: str, why: str) -> ConfigError:
-    return ConfigError(
-        f"there is no stream {stream!r}: {why}",
-        operation="open stream",
-        path=journal,
-        ids={"stream": stream},
-        hint="start what writes it first (`penstock ingest`, or the program with its receivers); "
-        "the journal of a checkpoint location is its folder 'journal'",
-    )

@@ -1,1 +1,1 @@
-"""What programs do with streams: DStream, its operations, windows and outputs."""
+"""DStream, its operations, windows and outputs."""

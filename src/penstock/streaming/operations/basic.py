@@ -28,7 +28,7 @@ _Self = TypeVar("_Self", bound="BasicOperations")
 
 
 class BasicOperations(BaseDStream):
-    """What can be done with a stream of any records. Names and meaning: ``pyspark.streaming``."""
+    """Operations on a stream of any records. Names and meaning: ``pyspark.streaming``."""
 
     @abstractmethod
     def _derive(
@@ -55,11 +55,11 @@ class BasicOperations(BaseDStream):
     def flatMap(
         self, f: Callable[[Any], Iterable[Any]], preservesPartitioning: bool = False
     ) -> DStream:
-        """Return a stream with all records that ``f`` gives for each record."""
+        """Return a stream with all results of ``f`` for each record."""
         return self._derive("flatMap", transforms.flat_map, func=f, keeps=preservesPartitioning)
 
     def filter(self, f: Callable[[Any], bool]) -> DStream:
-        """Return a stream of the records that ``f`` is true of."""
+        """Return a stream of the records for which ``f`` is true."""
         return self._derive("filter", transforms.filter_records, func=f)
 
     def mapPartitions(
@@ -92,7 +92,7 @@ class BasicOperations(BaseDStream):
     # -- whole batches --
 
     def reduce(self, func: Callable[[Any, Any], Any]) -> DStream:
-        """Return a stream with each batch's records merged into one; none of an empty batch."""
+        """Return a stream with each batch's records merged into one; none for an empty batch."""
         return self._derive("reduce", transforms.reduce_records, func=func)
 
     def count(self) -> DStream:
@@ -104,7 +104,7 @@ class BasicOperations(BaseDStream):
         return self._derive("countByValue", transforms.count_by_value)
 
     def transform(self, func: Callable[..., RDD[Any]]) -> DStream:
-        """Return a stream of ``func(rdd)``, or ``func(time, rdd)`` when it takes two arguments."""
+        """Return a stream of ``func(rdd)``, or ``func(time, rdd)`` if it takes two arguments."""
         return self._transformed("transform", func)
 
     def transformWith(
@@ -112,7 +112,8 @@ class BasicOperations(BaseDStream):
     ) -> DStream:
         """Return a stream of ``func(rdd, other_rdd)``, with the time first when it takes three.
 
-        ``keepSerializer`` is taken for compatibility and has no effect: RDDs know their own.
+        ``keepSerializer`` exists for compatibility and has no effect: each RDD knows its
+        serializer.
 
         Raises:
             ConfigError: the two have different slide durations or contexts.
@@ -122,15 +123,15 @@ class BasicOperations(BaseDStream):
     def slice(self, begin: datetime | float, end: datetime | float) -> list[RDD[Any]]:
         """Return the RDDs of the batches from ``begin`` to ``end``, both included.
 
-        Times are local datetimes or seconds since the epoch; one between two batches means the
-        earlier. Only what is remembered is there: see ``StreamingContext.remember``.
+        Times are local datetimes or seconds since the epoch; a time between two batches means the
+        earlier one. Only remembered RDDs are returned: see ``StreamingContext.remember``.
 
         Raises:
             StreamingError: the context was not started, or no output depends on this stream.
         """
         return self.slice_rdds(transforms.to_time_ms(begin), transforms.to_time_ms(end))
 
-    # -- how RDDs are kept --
+    # -- persistence of RDDs --
 
     def cache(self: _Self) -> _Self:
         """Persist this stream's RDDs in memory for as long as they are remembered."""
@@ -143,10 +144,10 @@ class BasicOperations(BaseDStream):
         return self
 
     def checkpoint(self: _Self, interval: float) -> _Self:
-        """Write the RDD of each ``interval`` seconds to the checkpoint location; cuts lineage.
+        """Write an RDD to the checkpoint location every ``interval`` seconds; cuts lineage.
 
-        A restart whose graph is read from a graph checkpoint reads those that windows or state look
-        back to, instead of computing them again.
+        A restart with a graph checkpoint reads the RDDs that windows or state need, instead of
+        computing them again.
 
         Raises:
             ConfigError: the interval is not a multiple of the slide duration.
@@ -171,8 +172,8 @@ class BasicOperations(BaseDStream):
         """Call ``func(df, batch_id)`` for each batch, with the records as a DataFrame.
 
         The records stay in Parquet and in the JVM; nothing passes through Python unless ``func``
-        does so. After a failure the same batch comes again with the same id and the same records,
-        so a sink that replaces what it wrote under that id has each record exactly once.
+        does so. After a failure the same batch runs again with the same id and the same records, so
+        a sink that replaces its output of that id has each record exactly once.
 
         Raises:
             ConfigError: this stream has no columns (it holds Python objects).
@@ -186,7 +187,7 @@ class BasicOperations(BaseDStream):
     def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
         """Write each batch's records, as text, to the folder ``prefix-TIME_IN_MS[.suffix]``.
 
-        A batch that runs again writes its folder once: a complete one stays, one that was cut off
-        is written anew.
+        A batch that runs again writes its folder once: a complete folder is kept, and an incomplete
+        one is rewritten.
         """
         self.foreachRDD(partial(save_as_text_files, prefix=prefix, suffix=suffix))

@@ -1,7 +1,7 @@
 """DStream: a sequence of RDDs, one for each batch, and the kinds of streams made from others.
 
-A DStream knows its parents and what it does to their RDDs; it holds no SparkContext, so the graph
-of all DStreams of a program can be pickled. Names and meaning are those of ``pyspark.streaming``.
+A DStream holds its parents and its function on their RDDs, but no SparkContext, so the graph of all
+DStreams of a program can be pickled. Names and meaning are those of ``pyspark.streaming``.
 
     BaseDStream <- BasicOperations <- PairOperations <- WindowOperations <- DStream
     (the engine's side)                                                       |
@@ -43,10 +43,10 @@ __all__ = [
 
 
 class DStream(WindowOperations):
-    """A stream of RDDs, one for each batch. Made by a StreamingContext or by another DStream."""
+    """A stream of RDDs, one for each batch. Created by a StreamingContext or another DStream."""
 
     def __class_getitem__(cls, record: Any) -> GenericAlias:
-        """Take ``DStream[str]`` in annotations that are run, as ``pyspark.streaming`` does."""
+        """Accept ``DStream[str]`` in annotations at run time, as ``pyspark.streaming`` does."""
         return GenericAlias(cls, record)
 
     @property
@@ -63,7 +63,7 @@ class DStream(WindowOperations):
         return UnionDStream(self.ssc, (self, other))
 
     def _mapped_with_state(self, spec: StateSpec, name: str | None) -> MapWithStateDStream:
-        # Imported here because it is a DStream, too.
+        # Imported here because it is also a DStream.
         from penstock.streaming.state.map_with_state import MapWithStateDStream
 
         return MapWithStateDStream(self, spec, name)
@@ -86,12 +86,12 @@ class DStream(WindowOperations):
     ) -> DStream:
         from penstock.streaming.state.reduced_window import (
             ReducedWindowDStream,
-        )  # is a DStream itself
+        )  # a DStream itself
 
         return ReducedWindowDStream(self, operator, window_ms, slide_ms, **functions)
 
     def _with_state(self, operator: Operator, **functions: Any) -> DStream:
-        from penstock.streaming.state.state_dstream import StateDStream  # is a DStream itself
+        from penstock.streaming.state.state_dstream import StateDStream  # a DStream itself
 
         return StateDStream(self, operator, **functions)
 
@@ -122,13 +122,13 @@ class TransformedDStream(DStream):
         return self._parents
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Return the function of the parents' RDDs; None when one of them has none."""
+        """Return the function of the parents' RDDs; None if one of them has none."""
         rdds = [parent.get_or_compute(time_ms) for parent in self._parents]
         return None if any(rdd is None for rdd in rdds) else self._function(time_ms, *rdds)
 
 
 class UnionDStream(TransformedDStream):
-    """All records of several streams; has columns when each of them has."""
+    """All records of several streams; has columns if each of them has."""
 
     def __init__(self, ssc: StreamingContext, parents: tuple[DStream, ...]) -> None:
         super().__init__(ssc, "union", parents, transforms.union)
@@ -159,11 +159,11 @@ class WindowedDStream(SlidingWindows, DStream):
 
     @property
     def parents(self) -> tuple[DStream, ...]:
-        """The stream that the windows lie over."""
+        """The parent stream of the windows."""
         return (self._parent,)
 
     def parents_needed_after(self, after_ms: int, done_ms: int) -> int:
-        """Return the begin of the oldest window."""
+        """Return the beginning of the oldest window."""
         return after_ms - self._window_ms
 
     def persist(self, storageLevel: StorageLevel) -> WindowedDStream:
@@ -195,7 +195,7 @@ def transformed(
     """Return the stream of a user's function of RDDs, with the batch time first if it takes it."""
     if not callable(func):
         raise ConfigError(
-            f"{func!r} is no function",
+            f"{func!r} is not a function",
             operation=operation,
             hint="give a function of the RDDs, or of the batch time and the RDDs",
         )
@@ -209,7 +209,7 @@ def _check_match(ssc: StreamingContext, operation: str, parents: tuple[DStream, 
         raise ConfigError(
             f"{operation} got streams of different contexts",
             operation=operation,
-            hint="make all streams with one StreamingContext",
+            hint="create all streams with one StreamingContext",
         )
     slides = sorted({parent.slide_ms for parent in parents})
     if len(slides) > 1:

@@ -1,4 +1,4 @@
-"""Output operations: what makes a job of each batch."""
+"""Output operations: they create a job for each batch."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ class OutputOperation(ABC):
 
     name: str
     exactly_once = False
-    """Whether its sink remembers the newest batch id, and leaves out batches up to it."""
+    """Whether its sink remembers the newest batch id, and skips batches up to it."""
 
     def __init__(self, parent: BaseDStream, func: Callable[..., Any]) -> None:
         if not callable(func):
             raise ConfigError(
-                f"{func!r} is no function", operation=self.name, hint="give a function of the batch"
+                f"{func!r} is not a function",
+                operation=self.name,
+                hint="give a function of the batch",
             )
         self.parent = parent
         self.func = func
@@ -38,7 +40,7 @@ class OutputOperation(ABC):
 
     @abstractmethod
     def job(self, batch: Batch) -> Callable[[], Any] | None:
-        """Return what to run for this batch, None when the stream has nothing at its time.
+        """Return the function to run for this batch, None if the stream has no RDD at its time.
 
         Called when the batch is planned; builds RDDs only.
         """
@@ -75,7 +77,7 @@ class ForEachBatch(OutputOperation):
             )
 
     def job(self, batch: Batch) -> Callable[[], Any] | None:
-        """Return the call of the user's function; the DataFrame is made when it runs."""
+        """Return the call of the user's function; the DataFrame is created when it runs."""
         if not self.parent.is_time_valid(batch.time_ms):
             return None
         return partial(self._run, batch)

@@ -23,10 +23,10 @@ __all__ = ["PairOperations"]
 
 
 class PairOperations(BasicOperations):
-    """What can be done with a stream of pairs. Names and meaning: ``pyspark.streaming``.
+    """Operations on a stream of pairs. Names and meaning: ``pyspark.streaming``.
 
-    ``numPartitions`` is how many partitions the RDDs of the result have; by default as many as
-    Spark's default parallelism.
+    ``numPartitions`` is the number of partitions of the resulting RDDs; the default is Spark's
+    default parallelism.
     """
 
     def mapValues(self, f: Callable[[Any], Any]) -> DStream:
@@ -34,7 +34,7 @@ class PairOperations(BasicOperations):
         return self._derive("mapValues", transforms.map_values, func=f)
 
     def flatMapValues(self, f: Callable[[Any], Iterable[Any]]) -> DStream:
-        """Return a stream with a pair of the key and each value that ``f`` gives for a value."""
+        """Return a stream with a pair of the key and each result of ``f`` for a value."""
         return self._derive("flatMapValues", transforms.flat_map_values, func=f)
 
     def reduceByKey(
@@ -52,7 +52,7 @@ class PairOperations(BasicOperations):
         mergeCombiners: Callable[[Any, Any], Any],
         numPartitions: int | None = None,
     ) -> DStream:
-        """Return a stream of pairs with each batch's values of a key combined, as RDDs do it."""
+        """Return a stream of pairs with each batch's values of a key combined, as with RDDs."""
         return self._derive(
             "combineByKey",
             transforms.combine_by_key,
@@ -69,29 +69,29 @@ class PairOperations(BasicOperations):
     def partitionBy(
         self, numPartitions: int, partitionFunc: Callable[[Any], int] = portable_hash
     ) -> DStream:
-        """Return a stream of the same pairs, each in the partition that its key belongs to."""
+        """Return a stream of the same pairs, partitioned by key."""
         return self._derive(
             "partitionBy", transforms.partition_by, partitions=numPartitions, func=partitionFunc
         )
 
     def cogroup(self, other: DStream, numPartitions: int | None = None) -> DStream:
-        """Return a stream of ``(key, (values here, values in other))`` of each batch."""
+        """Return a stream of ``(key, (values of this, values of other))`` of each batch."""
         return self._pair_up("cogroup", other, numPartitions)
 
     def join(self, other: DStream, numPartitions: int | None = None) -> DStream:
-        """Return a stream of ``(key, (value, other value))`` for keys that are in both."""
+        """Return a stream of ``(key, (value, other value))`` for keys that occur in both."""
         return self._pair_up("join", other, numPartitions)
 
     def leftOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
-        """Return a stream as of ``join``, with None for what ``other`` lacks."""
+        """Return a stream as from ``join``, with None for keys that ``other`` lacks."""
         return self._pair_up("leftOuterJoin", other, numPartitions)
 
     def rightOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
-        """Return a stream as of ``join``, with None for what this stream lacks."""
+        """Return a stream as from ``join``, with None for keys that this stream lacks."""
         return self._pair_up("rightOuterJoin", other, numPartitions)
 
     def fullOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
-        """Return a stream as of ``join``, with None for what either stream lacks."""
+        """Return a stream as from ``join``, with None for keys that either stream lacks."""
         return self._pair_up("fullOuterJoin", other, numPartitions)
 
     @abstractmethod
@@ -112,27 +112,27 @@ class PairOperations(BasicOperations):
         initialRDD: RDD[tuple[Any, Any]] | Iterable[tuple[Any, Any]] | None = None,
         name: str | None = None,
     ) -> DStream:
-        """Return a stream of pairs of each key and its state, which every batch updates.
+        """Return a stream of pairs of each key and its state; every batch updates the state.
 
-        State goes on after a restart, and after a change of the code.
+        State continues after a restart, and after a change of the code.
 
         Args:
             updateFunc: called in each batch with ``(new values, state)`` for every key that has
                 values or a state; the state is None at first. Returns the new state; None removes
-                the key. It may change the state that it is given.
+                the key. It may modify the given state.
             numPartitions: partitions of each RDD; Spark's default parallelism by default.
-            initialRDD: pairs of keys and states to begin with, an RDD or a list. It is written to
-                the checkpoint location before the first batch; after a restart it is not looked at.
-            name: by which the state is found again after a restart; give one to keep it when the
-                program's operators change order.
+            initialRDD: initial pairs of keys and states, an RDD or a list. It is written to the
+                checkpoint location before the first batch; after a restart it is ignored.
+            name: identifies the state after a restart; set it to keep the state when the program's
+                operators change order.
 
         Raises:
-            ConfigError: ``updateFunc`` is no function, or the name cannot be a file's.
+            ConfigError: ``updateFunc`` is not a function, or the name is not a valid file name.
             StreamingError: another operator has the name.
         """
         if not callable(updateFunc):
             raise ConfigError(
-                f"{updateFunc!r} is no function",
+                f"{updateFunc!r} is not a function",
                 operation="updateStateByKey",
                 hint="give a function of the list of new values and the state",
             )
@@ -153,21 +153,21 @@ class PairOperations(BasicOperations):
         timeout: float | None = None,
         name: str | None = None,
     ) -> MapWithStateDStream:
-        """Return a stream of what a function of each record and its key's state returns.
+        """Return a stream of the results of a function of each record and its key's state.
 
-        The state is kept in versions on the checkpoint location, and what a batch costs follows
-        its records, not the keys that there are (docs/state.md).
+        The state is kept in versions in the checkpoint location, and the cost of a batch depends on
+        its records, not on the number of keys (docs/state.md).
 
         Args:
             spec: ``f(key, value, state)``, ``f(time, key, value, state)``, or a StateSpec, which
-                says the three after it as well.
+                includes the next three arguments.
             initialState: see ``StateSpec.initialState``.
             numPartitions: see ``StateSpec.numPartitions``.
             timeout: seconds; see ``StateSpec.timeout``.
-            name: by which the state is found again after a restart and a change of the program.
+            name: identifies the state after a restart and a change of the program.
 
         Raises:
-            ConfigError: an argument is wrong.
+            ConfigError: an argument is invalid.
             StreamingError: another operator has the name.
         """
         if not isinstance(spec, StateSpec):

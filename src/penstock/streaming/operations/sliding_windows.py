@@ -1,4 +1,4 @@
-"""What streams over windows of their parent have in common, however they compute them."""
+"""The common part of streams over windows of their parent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["SlidingWindows"]
 
 
 class SlidingWindows(BaseDStream):
-    """The part of such a stream that knows how wide its windows are and how far apart."""
+    """The part of such a stream that holds the width and the slide of its windows."""
 
     needs_missed_ticks = True
     _window_ms: int
@@ -19,21 +19,21 @@ class SlidingWindows(BaseDStream):
 
     @property
     def slide_ms(self) -> int:
-        """How far apart windows are."""
+        """The time between windows."""
         return self._slide_ms
 
     @property
     def parent_remember_ms(self) -> int:
-        """Longer by a window than this stream itself is remembered."""
+        """One window longer than the retention of this stream."""
         return self.remember_ms + self._window_ms
 
     @property
     def records_last_ms(self) -> int:
-        """For how long a record of the parent makes a difference to windows."""
+        """The time for which a record of the parent affects windows."""
         return self._window_ms
 
     def times_with_records(self, parents_ms: Sequence[int], until_ms: int) -> Sequence[int]:
-        """Return when the windows end that hold records of the parent."""
+        """Return the ends of the windows that hold records of the parent."""
         return window_ends(
             parents_ms,
             window_ms=self.records_last_ms,

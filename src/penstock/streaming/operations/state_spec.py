@@ -1,4 +1,4 @@
-"""StateSpec: what mapWithState does with each record, and how the state is kept.
+"""StateSpec: the function of mapWithState, and the parameters of its state.
 
 Source: ``org.apache.spark.streaming.StateSpec``.
 """
@@ -19,14 +19,14 @@ __all__ = ["StateSpec"]
 
 
 class StateSpec:
-    """How ``mapWithState`` works: ``StateSpec.function(f).initialState(pairs).timeout(60)``.
+    """Configures ``mapWithState``: ``StateSpec.function(f).initialState(pairs).timeout(60)``.
 
     As in Spark, every method changes the spec and returns it.
     """
 
     def __init__(self, func: Callable[..., Any]) -> None:
         if not callable(func):
-            raise _refusal(f"{func!r} is no function", "give f(key, value, state)")
+            raise _refusal(f"{func!r} is not a function", "give f(key, value, state)")
         self._func = func
         self._initial: RDD[Any] | list[tuple[Any, Any]] | None = None
         self._initial_lost = False
@@ -37,18 +37,18 @@ class StateSpec:
     def function(mappingFunction: Callable[..., Any]) -> StateSpec:
         """Return a spec for ``f(key, value, state)``, or ``f(time, key, value, state)``.
 
-        It is called for each record, in the order in which they came; what it returns is a record
-        of the resulting stream, None is none. For a key that times out, ``value`` is None.
+        It is called for each record, in order; its result is a record of the resulting stream,
+        unless it is None. For a key that times out, ``value`` is None.
 
         Raises:
-            ConfigError: it is no function.
+            ConfigError: it is not a function.
         """
         return StateSpec(mappingFunction)
 
     def initialState(self, initial: RDD[Any] | Iterable[tuple[Any, Any]]) -> StateSpec:
-        """Begin with this state, an RDD or an iterable of pairs; of equal keys the last counts.
+        """Set the initial state, an RDD or an iterable of pairs; if keys are equal the last counts.
 
-        It goes in once, when the program is first started on its checkpoint location.
+        It is loaded once, when the program is first started on its checkpoint location.
 
         Raises:
             ConfigError: it is neither.
@@ -59,17 +59,18 @@ class StateSpec:
             self._initial = list(initial)
         else:
             raise _refusal(
-                f"initial state {initial!r:.200} is no RDD and no iterable", "give pairs of it"
+                f"initial state {initial!r:.200} is neither an RDD nor an iterable",
+                "give pairs of key and state",
             )
         return self
 
     def numPartitions(self, numPartitions: int) -> StateSpec:
-        """Keep the state in so many partitions; by default Spark's default parallelism.
+        """Set the number of partitions of the state; by default Spark's default parallelism.
 
-        The number stays as it was when the state began.
+        The number cannot change after the state was created.
 
         Raises:
-            ConfigError: it is no number of 1 or more.
+            ConfigError: it is not a number of 1 or more.
         """
         if type(numPartitions) is not int or numPartitions < 1:
             raise _refusal(f"numPartitions is {numPartitions!r}", "give a number of 1 or more")
@@ -77,12 +78,12 @@ class StateSpec:
         return self
 
     def timeout(self, idleDuration: float) -> StateSpec:
-        """Remove a key's state after so many seconds of batch time without a record of it.
+        """Remove a key's state after that many seconds of batch time without a record of the key.
 
         The function is called a last time then, with None for the value.
 
         Raises:
-            ConfigError: it is no positive number of seconds.
+            ConfigError: it is not a positive number of seconds.
         """
         is_time = isinstance(idleDuration, int | float) and math.isfinite(idleDuration)
         if not is_time or idleDuration < 0.001:
@@ -94,16 +95,16 @@ class StateSpec:
 
     @property
     def partitions(self) -> int | None:
-        """How many partitions the program asks for."""
+        """The number of partitions that the program requests."""
         return self._partitions
 
     @property
     def timeout_ms(self) -> int | None:
-        """How long a key may be idle."""
+        """The time for which a key may be idle."""
         return self._timeout_ms
 
     def function_at(self, time_ms: int) -> Callable[[Any, Any, Any], Any]:
-        """Return the function for a batch, of key, value and state."""
+        """Return a batch's function of key, value and state."""
         if takes_time(self._func, rdds=3):
             return partial(self._func, batch_time(time_ms))
         return self._func

@@ -18,10 +18,10 @@ def batch_folder(prefix: str, suffix: str | None, time: datetime) -> str:
 
 
 def save_as_text_files(time: datetime, rdd: RDD[Any], *, prefix: str, suffix: str | None) -> None:
-    """Write a batch's records, once however often the batch runs.
+    """Write a batch's records, only once even if the batch runs several times.
 
-    A folder that is there and complete is the batch's, from a run that was cut off before its
-    commit. One with Hadoop's folder of unfinished tasks was cut off itself, and is written again.
+    An existing complete folder belongs to the batch, from a run that was interrupted before its
+    commit. A folder with Hadoop's folder of unfinished tasks is incomplete, and is written again.
     """
     path = batch_folder(prefix, suffix, time)
     try:
@@ -34,7 +34,7 @@ def save_as_text_files(time: datetime, rdd: RDD[Any], *, prefix: str, suffix: st
 
 
 def _delete_unfinished(rdd: RDD[Any], folder: str) -> bool:
-    """Delete the folder if its writing was cut off; return whether it was."""
+    """Delete the folder if it is incomplete; return whether it was."""
     sc = rdd.context
     assert sc._jvm is not None  # a running context has one
     path = sc._jvm.org.apache.hadoop.fs.Path(folder)

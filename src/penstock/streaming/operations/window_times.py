@@ -1,4 +1,4 @@
-"""Which batches a window holds, enters and leaves. Pure; all spans are ``(after, until]`` in ms.
+"""The batches that a window holds, gains and loses. Pure; all spans are ``(after, until]`` in ms.
 
 |<------- previous window ------->|
 .          |<--------- current window -------->|
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Span(NamedTuple):
-    """The times after ``after_ms``, up to and with ``until_ms``."""
+    """The times after ``after_ms`` up to ``until_ms``, inclusive."""
 
     after_ms: int
     until_ms: int
@@ -38,9 +38,9 @@ class WindowStep(NamedTuple):
 
 
 def step_window(previous_ms: int, time_ms: int, window_ms: int) -> WindowStep:
-    """Return what the window at ``time_ms`` lost and won since the one at ``previous_ms``.
+    """Return the spans that the window at ``time_ms`` lost and gained since ``previous_ms``.
 
-    While no program ran, no windows ended, so the one before may be any number of slides away.
+    No windows ended while no program ran, so the previous one may be any number of slides away.
     """
     begin_ms = time_ms - window_ms
     return WindowStep(
@@ -52,7 +52,7 @@ def step_window(previous_ms: int, time_ms: int, window_ms: int) -> WindowStep:
 def window_ends(
     times_ms: Iterable[int], *, window_ms: int, slide_ms: int, zero_ms: int, until_ms: int
 ) -> list[int]:
-    """Return when the windows end that hold any of these times, ascending, up to ``until_ms``.
+    """Return the ends of windows that hold any of these times, ascending, up to ``until_ms``.
 
     Windows end at multiples of their slide after ``zero_ms``; ``times_ms`` must be ascending.
     """
@@ -65,7 +65,7 @@ def window_ends(
 
 
 def is_worth_inverting(window_ms: int, slide_ms: int) -> bool:
-    """Whether to take what left from the window before; a small window is made anew, as in Spark.
+    """Whether to derive a window from the previous one; small ones are recomputed, as in Spark.
 
     Source: ``org.apache.spark.streaming.api.python.PythonReducedWindowedDStream``.
     """

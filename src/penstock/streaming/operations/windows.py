@@ -2,9 +2,9 @@
 
 A window of a batch at time t holds the records of all batches in ``(t - windowDuration, t]``. The
 durations are seconds and multiples of this stream's own slide (the batch interval, unless it is the
-result of another window). Records count in the batch that took them: after the driver was down, or
-when batches fall behind, that is a later batch than the one that was due when they arrived. Windows
-that ended while the driver was down are made at the next start if they hold records
+result of another window). Records count in the batch that took them: after a downtime, or when
+batches fall behind, that is a later batch than the one that was due when they arrived. Windows that
+ended while the driver was down are processed at the next start if they hold records
 (docs/adr/0007-missed-slides.md).
 """
 
@@ -30,7 +30,7 @@ _Reduce = Callable[[Any, Any], Any]
 
 
 class WindowOperations(PairOperations):
-    """What can be done with windows of a stream. Names and meaning: ``pyspark.streaming``.
+    """Operations on windows of a stream. Names and meaning: ``pyspark.streaming``.
 
     All raise ConfigError for a duration that is not a positive multiple of this stream's slide.
     """
@@ -51,7 +51,7 @@ class WindowOperations(PairOperations):
         keep: Callable[[Any], bool] | None,
         partitions: int | None,
     ) -> DStream:
-        """Return the stream of each window's values by key, made from the one before it."""
+        """Return the stream of each window's values by key, derived from the previous window."""
 
     def window(self, windowDuration: float, slideDuration: float | None = None) -> DStream:
         """Return a stream of all records in a window that ends at each slide."""
@@ -69,9 +69,9 @@ class WindowOperations(PairOperations):
 
         Args:
             reduceFunc: merges two records; associative and commutative.
-            invReduceFunc: takes a record out again; see ``reduceByKeyAndWindow``.
+            invReduceFunc: removes a record; see ``reduceByKeyAndWindow``.
             windowDuration: width of the window, in seconds.
-            slideDuration: how far apart windows are, in seconds.
+            slideDuration: time between windows, in seconds.
             name: see ``reduceByKeyAndWindow``.
         """
         keyed = self.map(lambda record: (1, record))
@@ -112,8 +112,8 @@ class WindowOperations(PairOperations):
     ) -> DStream:
         """Return a stream of pairs of a key and an iterable of its values in the window.
 
-        Windows are put together from their batches, without an inverse function: unlike in
-        PySpark, a key whose values have all left the window is not in the result.
+        Windows are computed from their batches, without an inverse function: unlike in PySpark, a
+        key is not in the result if all of its values have left the window.
         """
         lists = self.mapValues(lambda value: [value])
         grouped = lists.reduceByKeyAndWindow(
@@ -140,18 +140,18 @@ class WindowOperations(PairOperations):
         Args:
             func: merges two values; associative and commutative.
             invFunc: ``invFunc(func(x, y), y) == x``. With it a window of five slides or more is
-                made from the one before it: what entered is merged, what left is taken out. A key
-                that has left stays, also over restarts, with what ``invFunc`` makes of it, unless
-                ``filterFunc`` drops it.
+                derived from the previous one: new values are merged, and values that left are
+                removed. A key without values stays, also across restarts, with the result of
+                ``invFunc``, unless ``filterFunc`` drops it.
             windowDuration: width of the window, in seconds.
-            slideDuration: how far apart windows are, in seconds; this stream's slide by default.
+            slideDuration: time between windows, in seconds; this stream's slide by default.
             numPartitions: partitions of each RDD; Spark's default parallelism by default.
-            filterFunc: which pairs are kept; used with ``invFunc`` only, as in PySpark.
-            name: by which the windows with ``invFunc`` are found again after a restart; give one
-                to keep them when the program's operators change order.
+            filterFunc: selects the pairs to keep; used with ``invFunc`` only, as in PySpark.
+            name: identifies the windows with ``invFunc`` after a restart; set it to keep them when
+                the program's operators change order.
 
         Raises:
-            ConfigError: a duration is wrong, or the name cannot be a file's.
+            ConfigError: a duration is invalid, or the name is not a valid file name.
             StreamingError: another operator has the name.
         """
         window_ms, slide_ms = self._durations(windowDuration, slideDuration)

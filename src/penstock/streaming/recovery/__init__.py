@@ -1,1 +1,1 @@
-"""What a restart needs beside the logs: the graph checkpoint, and a changed program's match."""
+"""Recovery besides the logs: the graph checkpoint, and the match with a changed program."""

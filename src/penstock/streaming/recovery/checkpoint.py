@@ -1,8 +1,8 @@
-"""Checkpoint: all that a program is made of, at a batch's time.
+"""Checkpoint: a program's graph and settings, at a batch's time.
 
-Invariant: nothing that changes while a program runs is in its graph only. Where inputs stand, which
-batches are done, rates and state have durable files of their own, which a program that is rebuilt
-from its code finds as well. So a graph is pickled once, at start, and recovering from an older
+Invariant: nothing that changes while a program runs is in its graph only. The offsets of inputs,
+the completed batches, rates and state have their own durable files, which a program that is rebuilt
+from its code also finds. So a graph is pickled once, at start, and recovery from an older
 checkpoint gives the same results as from the newest.
 
 Source: ``org.apache.spark.streaming.Checkpoint``.
@@ -30,13 +30,13 @@ _PYTHON = ".".join(platform.python_version_tuple()[:2])
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A graph with what surrounds it.
+    """A graph with its settings.
 
-    A restart takes ``graph`` and ``conf`` from it. The other fields are informational, for Spark's
-    class has them: ``framework`` is the application's name, ``pending_times`` are the batches that
-    were planned and not done. Master and jars come back with the settings, the batch interval with
-    the graph; the directory is where the file was found, and the logs tell which batches run again.
-    Times and intervals are milliseconds.
+    A restart uses ``graph`` and ``conf``. The other fields are informative, because Spark's class
+    has them: ``framework`` is the application's name, ``pending_times`` are the batches that were
+    planned and not done. Master and jars come back with the settings, the batch interval with the
+    graph; the directory is the one where the file was found, and the logs determine which batches
+    run again. Times and intervals are milliseconds.
     """
 
     master: str
@@ -50,10 +50,10 @@ class Checkpoint:
     conf: ConfPairs
 
     def validate(self) -> None:
-        """Check that what a program needs is there.
+        """Check that all required fields exist.
 
         Raises:
-            MalformedCheckpointError: it is not.
+            MalformedCheckpointError: one is missing.
         """
         for name in ("master", "framework", "graph", "checkpoint_time_ms"):
             if getattr(self, name) is None:
@@ -69,12 +69,12 @@ class Checkpoint:
     def deserialize(data: bytes) -> Checkpoint:
         """Return the checkpoint in a file's content, its graph unpickled and validated.
 
-        Unpickling runs code that the content names: see ``trust``.
+        Unpickling runs code that the content names: see penstock.storage.trust.
 
         Raises:
             MalformedCheckpointError: the content is damaged.
             CheckpointError: another version of Python wrote it.
-            Exception: whatever unpickling raises, such as ImportError for a module that is gone.
+            Exception: any error of unpickling, such as ImportError for a missing module.
         """
         line, _, pickled = decode(data).partition(b"\n")
         plain = json.loads(line)
@@ -101,7 +101,7 @@ def _build(plain: Mapping[str, Any], graph: PickledGraph) -> Checkpoint:
 
 
 def _check_python(version: str | None) -> None:
-    """Refuse functions that another Python compiled: its bytecode means something else here."""
+    """Refuse functions that another Python compiled: its bytecode is different."""
     if version != _PYTHON:
         raise CheckpointError(
             f"Python {version} wrote it, and this is Python {_PYTHON}",

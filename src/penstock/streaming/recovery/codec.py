@@ -1,12 +1,11 @@
-"""The bytes of a graph checkpoint file: a header that shows damage, and a compressed payload.
+"""The bytes of a graph checkpoint file: a header with a checksum, and a compressed payload.
 
     penstock-graph-checkpoint v1 lz4 <bytes of the payload> <CRC-32 in hex>
     the payload, compressed
 
-The header is one line. The CRC-32 is over the header before it and the compressed payload, so a
-file that was torn or altered anywhere is told from a whole one before any of it is unpickled. The
-codec stands in the file: one that was written under another ``spark.io.compression.codec`` stays
-readable.
+The header is one line. The CRC-32 covers the header before it and the compressed payload, so a torn
+or altered file is detected before any of it is unpickled. The file names its codec, so it stays
+readable under another ``spark.io.compression.codec``.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ _HEADER = re.compile(rb"(penstock-graph-checkpoint v1 ([a-z0-9]+) ([0-9]{1,12}) 
 
 
 class MalformedCheckpointError(ValueError):
-    """Bytes are no whole graph checkpoint; the message says why."""
+    """Bytes are not a complete graph checkpoint; the message has the reason."""
 
 
 def codec_from_conf(conf: Mapping[str, str]) -> str:
-    """Return the codec that ``spark.io.compression.codec`` means, by short name or class name.
+    """Return the codec of ``spark.io.compression.codec``, by short name or class name.
 
     Raises:
-        ConfigError: it is not known, or not to be had here (lzf exists in the JVM only).
+        ConfigError: it is unknown, or not available in Python (lzf exists in the JVM only).
     """
     text = conf.get(_SETTING, _DEFAULT)
     codec = _CLASSES.get(text.lower(), text.lower())
     if codec not in _CODECS:
         raise ConfigError(
-            f"setting {_SETTING} is {text!r}, in which graph checkpoints cannot be written",
+            f"setting {_SETTING} is {text!r}, a codec that graph checkpoints cannot use",
             operation="read settings",
             ids={"setting": _SETTING},
             hint=f"give one of {', '.join(_CODECS)}, or the name of their Spark class",
@@ -70,7 +69,7 @@ def decode(data: bytes) -> bytes:
     """
     match = _HEADER.match(data)
     if match is None:
-        raise MalformedCheckpointError("it does not begin as a graph checkpoint of this version")
+        raise MalformedCheckpointError("it does not begin like a graph checkpoint of this version")
     packed = data[match.end() :]
     if _checksum(match[1], packed) != int(match[4], 16):
         raise MalformedCheckpointError("it does not match its checksum: it is torn or was altered")

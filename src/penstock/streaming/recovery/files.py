@@ -29,9 +29,9 @@ class CheckpointFile:
 
 
 def get_checkpoint_files(storage: Storage) -> list[CheckpointFile]:
-    """Return the files in a checkpoint location, by time, a backup before the file it belongs to.
+    """Return the files in a checkpoint location, by time, a backup before its file.
 
-    Anything else that only looks like one is left out. Source: ``Checkpoint.getCheckpointFiles``.
+    Files with similar names are left out. Source: ``Checkpoint.getCheckpointFiles``.
     """
     found = [_parse(entry.name) for entry in storage.list() if not entry.is_folder]
     return sorted((f for f in found if f is not None), key=lambda f: (f.time_ms, not f.is_backup))

@@ -1,18 +1,17 @@
-"""Does a program still fit what its checkpoint location holds? Pure: recorded and present names.
+"""Checks whether a program matches its checkpoint location. Pure: recorded and present names.
 
 Each entry of the offset log records, in its conf, the names of the inputs in the order of their
-offsets, and the operators that keep state. A program that was changed finds its offsets by these
-names:
+offsets, and the operators with state. A changed program finds its offsets by these names:
 
     recorded     in the program   what happens
     -----------  ---------------  ----------------------------------------------------------------
-    input        yes              goes on at its offset, wherever it stands in the program now
-    input        no               refused: its records would be dropped in silence
-    -            input            begins at its beginning
-    operator     yes, the same    goes on with its state
+    input        yes              continues at its offset, at any index in the program
+    input        no               refused: its records would be dropped silently
+    -            input            starts at its beginning
+    operator     yes, the same    continues with its state
     operator     yes, changed     refused: its state has another meaning
-    operator     no               refused: its state would be dropped in silence
-    -            operator         begins without state
+    operator     no               refused: its state would be dropped silently
+    -            operator         starts without state
 
 Entries of releases that did not record names are taken by position.
 """
@@ -33,7 +32,7 @@ _OPERATORS = "spark.penstock.operators"
 
 
 def describe_program(inputs: Iterable[str], operators: Iterable[Operator]) -> dict[str, str]:
-    """Return what is recorded of a program in the conf of its batches."""
+    """Return the entries that record a program in the conf of its batches."""
     plain = [{"name": o.name, "kind": o.kind, "schema": dict(o.schema)} for o in operators]
     return {_INPUTS: _to_text(list(inputs)), _OPERATORS: _to_text(plain)}
 
@@ -45,7 +44,7 @@ def recorded_inputs(conf: Mapping[str, str]) -> list[str] | None:
 
 
 def places_of_inputs(recorded: Sequence[str], inputs: Sequence[str]) -> tuple[int | None, ...]:
-    """Return, for each input of the program, where its offset stands; None for a new one.
+    """Return, for each input of the program, the index of its offset; None for a new one.
 
     Raises:
         RecoveryMismatchError: the program lacks an input.
@@ -57,8 +56,9 @@ def places_of_inputs(recorded: Sequence[str], inputs: Sequence[str]) -> tuple[in
             f"program (its inputs: {', '.join(map(repr, inputs)) or 'none'})",
             operation="recover",
             ids={"stream": missing[0]},
-            hint=f"give the input that goes on from there name={missing[0]!r}; to end it, let the "
-            "program without it begin with a new checkpoint location",
+            hint=f"give the input that continues from there name={missing[0]!r}; to end it, start "
+            f"the "
+            "program without it with a new checkpoint location",
         )
     return tuple(recorded.index(name) if name in recorded else None for name in inputs)
 
@@ -67,7 +67,7 @@ def check_operators(conf: Mapping[str, str], operators: Iterable[Operator]) -> N
     """Check that the program has every operator that was recorded, unchanged.
 
     Raises:
-        RecoveryMismatchError: it lacks one, or one's kind or schema is another.
+        RecoveryMismatchError: one is missing, or has another kind or schema.
     """
     present = {operator.name: operator for operator in operators}
     for recorded in json.loads(conf.get(_OPERATORS, "[]")):
@@ -77,20 +77,20 @@ def check_operators(conf: Mapping[str, str], operators: Iterable[Operator]) -> N
                 name,
                 f"the checkpoint location holds the state of {kind} {name!r}, which is not in the "
                 f"program (its stateful operators: {', '.join(map(repr, present)) or 'none'})",
-                f"give the operator that goes on with this state name={name!r}",
+                f"give the operator that continues with this state name={name!r}",
             )
         operator = present[name]
         if operator.kind != kind:
             raise _refusal(
                 name,
                 f"operator {name!r} is a {operator.kind} now, and its state is that of a {kind}",
-                f"give the {operator.kind} a name of its own (name=), and keep the {kind}",
+                f"give the {operator.kind} a different name (name=), and keep the {kind}",
             )
         if _to_text(dict(operator.schema)) != _to_text(schema):
             raise _refusal(
                 name,
                 f"{kind} {name!r} has changed: {_differences(schema, operator.schema)}",
-                "change it back; or give it another name (name=), under which it begins without "
+                "change it back; or give it another name (name=), under which it starts without "
                 "state, and keep one with the old name",
             )
 
@@ -107,7 +107,7 @@ def _refusal(name: str, message: str, fix: str) -> RecoveryMismatchError:
         message,
         operation="recover",
         ids={"operator": name},
-        hint=f"{fix}; to drop the state, begin with a new checkpoint location",
+        hint=f"{fix}; to drop the state, start with a new checkpoint location",
     )
 
 

@@ -1,7 +1,7 @@
-"""Finds what in a graph cannot be pickled, and says it in the words of the user's program.
+"""Finds the object in a graph that cannot be pickled, and names it in terms of the program.
 
-Only asked when pickling failed: it walks from an operation to its functions, and from those to what
-they hold, always into the part that fails, until no part of a part fails.
+Used only after pickling failed: it descends from an operation to its functions, and from those to
+the objects they hold, always into the part that fails, until no smaller part fails.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _Part = tuple[str, Any]
 _CanPickle = Callable[[object], bool]
 
 _WHOLE = (Accumulator, Broadcast, DataFrame, RDD, SparkContext, SparkSession, StreamSources)
-"""Of these the user knows the name, and not what is inside."""
+"""Classes that the user knows by name; their internals are not reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class PickleDiagnosis:
-    """``operation``: such as map. ``variable``: the way to it. ``kind``: what it is."""
+    """``operation``: such as map. ``variable``: the path to the object. ``kind``: its type."""
 
     operation: str
     variable: str
@@ -41,7 +41,7 @@ class PickleDiagnosis:
 
 
 def diagnose_pickling(graph: DStreamGraph, can_pickle: _CanPickle) -> PickleDiagnosis | None:
-    """Return the first thing in a graph that ``can_pickle`` is false of, None without any."""
+    """Return the first object in a graph for which ``can_pickle`` is false, None without one."""
     for operation, owner in _operations(graph):
         for name, value in owner.items():
             if not can_pickle(value):
@@ -50,7 +50,7 @@ def diagnose_pickling(graph: DStreamGraph, can_pickle: _CanPickle) -> PickleDiag
 
 
 def _operations(graph: DStreamGraph) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each operation's name with what it holds besides other streams."""
+    """Yield each operation's name with the objects it holds besides other streams."""
     for stream in reversed(list(graph.streams())):
         name = getattr(stream, "name", None)
         operation = getattr(stream, "operation", None) or type(stream).__name__
@@ -61,7 +61,7 @@ def _operations(graph: DStreamGraph) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _first_step(attribute: str, value: object) -> list[str]:
-    """Return how to speak of what a stream holds: functions have names of their own."""
+    """Return the first part of the path to an object: functions have their own names."""
     return [] if callable(value) else [attribute.strip("_")]
 
 
@@ -95,7 +95,7 @@ def _kind(value: Any) -> str:
     return f"{'the class' if kind is value else 'a'} {kind.__module__}.{kind.__qualname__}"
 
 
-# -- the parts of a value, each with its name; no name where the user has none for it --
+# -- the parts of a value, each with its name; an empty name if the user has none for it --
 
 
 def _parts(value: Any) -> Iterable[_Part]:
@@ -136,7 +136,7 @@ def _parts_of_function(func: types.FunctionType) -> Iterator[_Part]:
 
 
 def _global_names(code: types.CodeType) -> set[str]:
-    """Return the globals that a function's code, and that of functions inside it, reads."""
+    """Return the globals that a function's code, including nested functions, reads."""
     own = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
     inner = (c for c in code.co_consts if isinstance(c, types.CodeType))
     return own.union(*map(_global_names, inner))

@@ -1,4 +1,4 @@
-"""The graph of a program as bytes, with the user's functions in it by value (cloudpickle)."""
+"""The graph of a program as bytes, with the user's functions by value (cloudpickle)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["PickledGraph", "pickle_graph"]
 
 _HINT = (
-    "make it inside the function, when it runs (rdd.context and df.sparkSession are at hand there);"
+    "create it inside the function, when it runs (use rdd.context or df.sparkSession);"
     " or rebuild the graph from the program, which pickles none: "
     "StreamingContext.getOrCreate(dir, create, recover='program')"
 )
 
 
 class PickledGraph:
-    """A graph as it was pickled."""
+    """A pickled graph."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -38,10 +38,10 @@ class PickledGraph:
         return graph
 
     def load(self) -> DStreamGraph:
-        """Return the graph, the same one each time; it belongs to no context yet.
+        """Return the graph, always the same one; it is not attached to a context yet.
 
         Raises:
-            Exception: whatever unpickling raises.
+            Exception: any error of unpickling.
         """
         return self._graph
 
@@ -50,10 +50,10 @@ def pickle_graph(graph: DStreamGraph) -> PickledGraph:
     """Pickle a graph.
 
     Raises:
-        ConfigError: something in it cannot be pickled; names the operation and the variable.
+        ConfigError: an object in it cannot be pickled; the error names operation and variable.
     """
-    # Parents first: a stream that comes before what is made of it does not nest in it, so that a
-    # long chain of operations does not exhaust the stack.
+    # Parents first: a stream that precedes its children is not nested in them, so that a long chain
+    # of operations does not exhaust the stack.
     streams = list(graph.streams())[::-1]
     try:
         return PickledGraph(_dumps((streams, graph)))
@@ -63,7 +63,7 @@ def pickle_graph(graph: DStreamGraph) -> PickledGraph:
 
 
 class _GraphPickler(CloudPickler):
-    """Refuses what pickles, but means nothing in another process."""
+    """Refuses objects that can be pickled, but are meaningless in another process."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Accumulator | Broadcast):
@@ -72,7 +72,7 @@ class _GraphPickler(CloudPickler):
 
 
 class _PartPickler(_GraphPickler):
-    """Pickles one stream's own part, without the streams that it refers to."""
+    """Pickles one stream without the streams that it refers to."""
 
     def persistent_id(self, obj: Any) -> Any:
         return id(obj) if isinstance(obj, BaseDStream) else None
@@ -93,7 +93,7 @@ def _can_pickle(value: object) -> bool:
 
 
 def _refusal(diagnosis: PickleDiagnosis | None) -> ConfigError:
-    if diagnosis is None:  # a part alone pickles, the whole does not
+    if diagnosis is None:  # each part can be pickled, the whole cannot
         return ConfigError(
             "the graph cannot be pickled for its checkpoint", operation="start", hint=_HINT
         )

@@ -1,8 +1,8 @@
-"""Files that no one but this user can write, because to read a pickle is to run what it says.
+"""Files that only this user can write, because reading a pickle runs code in it.
 
-On a local file system a graph checkpoint is only read where no other user could have put it
-(penstock.storage.trust); its files are this user's alone, whatever the umask. On remote stores the
-store's own access rules have to say who may write.
+On a local file system a graph checkpoint is read only if no other user could have created it
+(penstock.storage.trust); only this user can access its files, regardless of the umask. On remote
+stores the store's access rules decide who may write.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REBUILD = (
 
 
 def open_location(place: str) -> Storage:
-    """Open a checkpoint location; folders that are made for it get writable by this user only.
+    """Open a checkpoint location; folders created for it are writable by this user only.
 
     Raises:
         ConfigError: as ``open_storage``.
@@ -34,7 +34,7 @@ def open_location(place: str) -> Storage:
 
 
 def check_private_folder(url: str) -> None:
-    """Check that no one else can put files into a checkpoint location; remote ones pass.
+    """Check that no other user can create files in a checkpoint location; remote ones pass.
 
     Raises:
         ConfigError: it belongs to another user, or others can write it.
@@ -43,7 +43,7 @@ def check_private_folder(url: str) -> None:
 
 
 def check_private_file(storage: Storage, name: str) -> None:
-    """Check that no one else can have written a file; remote ones pass.
+    """Check that no other user can have written a file; remote ones pass.
 
     Raises:
         ConfigError: it belongs to another user, or others can write it.

@@ -1,4 +1,4 @@
-"""CheckpointReader: finds the newest graph checkpoint that can be read.
+"""CheckpointReader: finds the newest readable graph checkpoint.
 
 Source: ``org.apache.spark.streaming.CheckpointReader``.
 """
@@ -28,14 +28,14 @@ class CheckpointReader:
         self._storage = storage.private()
 
     def read(self, *, ignore_read_error: bool = False) -> Checkpoint | None:
-        """Return the newest graph checkpoint that can be read, None when there is none at all.
+        """Return the newest readable graph checkpoint, None if none exists.
 
-        One that is damaged is passed over for the one before it, which gives the same results.
+        If one is damaged, the previous one is used, which gives the same results.
 
         Raises:
-            CheckpointError: there are some and none can be read (its cause: the newest one's
-                error); None is returned instead when ``ignore_read_error``.
-            ConfigError: others than this user could have written them.
+            CheckpointError: some exist and none can be read (its cause is the newest one's error);
+                with ``ignore_read_error`` None is returned instead.
+            ConfigError: other users could have written them.
         """
         names = [file.name for file in reversed(get_checkpoint_files(self._storage))]
         if not names:
@@ -47,7 +47,7 @@ class CheckpointReader:
             check_private_file(self._storage, name)
             try:
                 return self._load(name)
-            except Exception as error:  # unpickling raises whatever the program's modules raise
+            except Exception as error:  # unpickling raises any error of the program's modules
                 _log.warning(
                     "Error reading checkpoint from file %s", self._storage.uri(name), exc_info=True
                 )
@@ -58,9 +58,9 @@ class CheckpointReader:
             f"Failed to read checkpoint from directory {self._storage.url}",
             operation="read graph checkpoint",
             path=self._storage.url,
-            hint="the log names each file and what is wrong with it; offsets and state are kept "
-            "apart from these: StreamingContext.getOrCreate(dir, create, recover='program') "
-            "rebuilds the graph from the program and goes on from them",
+            hint="the log names each file and its error; offsets and state are stored "
+            "separately: StreamingContext.getOrCreate(dir, create, recover='program') "
+            "rebuilds the graph from the program and continues from them",
         ) from newest_error
 
     def _load(self, name: str) -> Checkpoint:

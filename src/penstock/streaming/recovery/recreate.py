@@ -1,4 +1,4 @@
-"""What a StreamingContext is recreated from: the newest graph checkpoint and a SparkContext."""
+"""The sources of a recreated StreamingContext: a graph checkpoint and a SparkContext."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ __all__ = ["find_checkpoint", "require_checkpoint", "restore_spark_context"]
 
 
 def find_checkpoint(directory: str) -> Checkpoint | None:
-    """Return the newest graph checkpoint of a location that can be read, None when there is none.
+    """Return the newest readable graph checkpoint of a location, None if none exists.
 
     Raises:
-        CheckpointError: there are some, and none can be read.
-        ConfigError: the location cannot be used, or others can write it.
+        CheckpointError: some exist, and none can be read.
+        ConfigError: the location cannot be used, or other users can write to it.
     """
     root = local_root(directory)
     if root is not None and not os.path.exists(root):
-        return None  # opening would make it
+        return None  # opening would create it
     return CheckpointReader(open_location(directory)).read()
 
 
 def require_checkpoint(directory: str) -> Checkpoint:
-    """Return what ``find_checkpoint`` does; raises CheckpointError where it returns None, too."""
+    """Like ``find_checkpoint``, but raises CheckpointError instead of returning None."""
     checkpoint = find_checkpoint(directory)
     if checkpoint is None:
         raise CheckpointError(
-            f"there is no graph checkpoint in directory {directory}",
+            f"no graph checkpoint exists in directory {directory}",
             operation="recreate context",
             path=directory,
-            hint="StreamingContext.getOrCreate(dir, create) makes the first one",
+            hint="StreamingContext.getOrCreate(dir, create) creates the first one",
         )
     return checkpoint
 
 
 def restore_spark_context(saved: ConfPairs) -> SparkContext:
-    """Return the running SparkContext, or start one with the settings of the run before."""
+    """Return the running SparkContext, or start one with the settings of the previous run."""
     if SparkContext._active_spark_context is not None:
         return SparkContext._active_spark_context
     submitted = _submitted_settings()
@@ -52,10 +52,10 @@ def restore_spark_context(saved: ConfPairs) -> SparkContext:
 
 
 def _submitted_settings() -> dict[str, str]:
-    """Return what ``spark-submit`` started this process with; nothing for a plain Python process.
+    """Return the settings of ``spark-submit`` for this process; none in a plain Python process.
 
-    There the JVM is not running yet, and starts with the restored settings, so that those which
-    only count when a JVM starts (memory, Java options) come back as well.
+    In a plain process the JVM is not running yet, and starts with the restored settings, so that
+    settings which take effect only when a JVM starts (memory, Java options) come back as well.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}

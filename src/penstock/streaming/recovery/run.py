@@ -1,9 +1,9 @@
-"""The graph checkpoints of one run of a program: written, or left out, and removed when stale.
+"""The graph checkpoints of one run of a program: written or not, and removed when stale.
 
-Invariant: jobs of a batch that a run planned are made only when what is read back is of that run's
-graph, or nothing is. Until then the location may belong to another run, whose graph stays there to
-be read. A run whose graph was built by its program, in a location with graph checkpoints of another
-graph, goes through these steps; a kill leaves to be read:
+Invariant: jobs of a batch that a run planned are created only when a reader would find that run's
+graph, or no graph. Until then the location may belong to another run, and its graph stays readable.
+A run whose graph was built by its program, in a location with graph checkpoints of another graph,
+goes through these steps; after a kill a reader finds:
 
     step                                          what a reader finds
     --------------------------------------------  ------------------------------------------------
@@ -15,12 +15,11 @@ graph, goes through these steps; a kill leaves to be read:
     others removed                                the own graph; nothing, if it is not kept: then
                                                   the next start builds it by the program, too
 
-By the second step every earlier run is fenced off, so none lives whose files are removed. In a
-location without graph checkpoints, or when the graph is read back from there, nothing has to wait:
-the graph is written at the start.
+In the second step every earlier run is fenced, so no files of a live run are removed. In a location
+without graph checkpoints, or if the graph was read from there, the graph is written at start.
 
-A failure in the last two steps is a WARN and does not hold up batches, nor does a storage that
-takes longer than 10 s to write: it is tried again, and until then the other graph may be read.
+A failure in the last two steps is a WARN and does not delay batches, nor does a storage that takes
+longer than 10 s to write: the step is retried, and until then a reader may find the other graph.
 """
 
 from __future__ import annotations
@@ -52,17 +51,17 @@ _log = logging.getLogger(__name__)
 
 
 class NoGraphCheckpoints:
-    """For a program whose graph is rebuilt by its code at each start."""
+    """For a program that rebuilds its graph at each start."""
 
     def __init__(self) -> None:
         self._stale: Storage | None = None
 
     def start(self, storage: Storage, on_completion: OnCompletion) -> None:
-        """Take note of the location; nothing there is touched before ``supersede``."""
+        """Set the location; nothing there is changed before ``supersede``."""
         self._stale = storage
 
     def supersede(self, time_ms: int, pending_times: tuple[int, ...]) -> None:
-        """Remove what is there; this run has planned the batch of ``time_ms``, and is alone."""
+        """Remove existing files; this run has planned the batch of ``time_ms``, and is alone."""
         if self._stale is None:
             return
         try:
@@ -83,13 +82,13 @@ class GraphCheckpoints:
     """For a program whose graph is read back.
 
     The graph does not change while the program runs, so it is written when the program starts, and
-    then so seldom that it costs nothing.
+    then so rarely that the cost is negligible.
 
     Args:
-        template: all that is kept, but for the time and the pending times.
+        template: the checkpoint without the time and the pending times.
         codec: how files are compressed.
-        interval_ms: how far apart two checkpoints are at least, in batches' times; 0: each batch
-            has two, when it is planned and when it is done.
+        interval_ms: the least time between two checkpoints, in batches' times; 0: each batch has
+            two, when it is planned and when it is done.
         is_read_back: whether the graph comes from a graph checkpoint of this location.
     """
 
@@ -105,7 +104,7 @@ class GraphCheckpoints:
         self._make_replacing: Callable[[], CheckpointWriter] | None = None
 
     def start(self, storage: Storage, on_completion: OnCompletion) -> None:
-        """Begin to write, unless there are checkpoints of another graph: see ``supersede``.
+        """Start to write, unless checkpoints of another graph exist: see ``supersede``.
 
         Raises:
             StorageError: the location cannot be listed.
@@ -117,7 +116,7 @@ class GraphCheckpoints:
             self._make_replacing = partial(make, replaces=True)
 
     def supersede(self, time_ms: int, pending_times: tuple[int, ...]) -> None:
-        """Write the graph in place of another one that is there; return when done, in 10 s at most.
+        """Write the graph in place of another one; return when done, after 10 s at most.
 
         This run has planned the batch of ``time_ms``, and is alone.
         """
@@ -133,10 +132,10 @@ class GraphCheckpoints:
         self._writer.wait_written()
 
     def write(self, time_ms: int, pending_times: tuple[int, ...], done: bool) -> None:
-        """Have the graph written as that of a batch's time, if it is due; ``done``: the batch is.
+        """Write the graph under a batch's time, if it is due; ``done``: whether the batch is done.
 
-        The first one is due, and the one after a write that was given up; none is while another
-        graph's are there.
+        The first one is due, and the one after a failed write; none is due while those of another
+        graph exist.
         """
         if self._writer is None or not (self._writer.failed or self._is_due(time_ms)):
             return
@@ -147,7 +146,7 @@ class GraphCheckpoints:
         self._writer.write(checkpoint, clear_checkpoint_data_later=done)
 
     def stop(self) -> None:
-        """Write what is left, for 10 s at most."""
+        """Write the pending checkpoint, for 10 s at most."""
         if self._writer is not None:
             self._writer.stop()
 
@@ -160,8 +159,8 @@ RunCheckpoints = GraphCheckpoints | NoGraphCheckpoints
 
 def _warn_of_other_graph(error: StorageError) -> None:
     _log.warning(
-        "The graph checkpoints of another graph stay until the next batch, when removing them is "
-        "tried again; until then a restart may read that graph: %s",
+        "The graph checkpoints of another graph stay until the next batch, when their removal is "
+        "retried; until then a restart may read that graph: %s",
         error,
     )
 
@@ -174,11 +173,11 @@ def keep_graph(
     interval_ms: int,
     is_read_back: bool,
 ) -> GraphCheckpoints:
-    """Return what keeps a graph in a checkpoint location.
+    """Return the object that stores a graph in a checkpoint location.
 
     Raises:
-        ConfigError: something in the graph cannot be pickled (it is named), others than this user
-            can write the location, or a setting is wrong.
+        ConfigError: an object in the graph cannot be pickled (the error names it), other users can
+            write to the location, or a setting is invalid.
     """
     check_private_folder(directory)
     graph.is_kept = True

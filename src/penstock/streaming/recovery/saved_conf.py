@@ -1,4 +1,4 @@
-"""Which Spark settings a graph checkpoint keeps, and which of them come back. Pure.
+"""The Spark settings that a graph checkpoint stores, and those that come back. Pure.
 
 Source: ``org.apache.spark.streaming.Checkpoint.createSparkConf``.
 """
@@ -56,10 +56,10 @@ _SECRET = r"(?i)secret|password|token|access[.]?key"  # Spark's default
 
 
 def settings_to_save(pairs: Iterable[tuple[str, str]]) -> ConfPairs:
-    """Return the settings without secrets, which are what ``spark.redaction.regex`` matches.
+    """Return the settings without secrets: those that ``spark.redaction.regex`` matches.
 
     Raises:
-        ConfigError: that setting is no regular expression.
+        ConfigError: that setting is not a regular expression.
     """
     pairs = tuple(pairs)
     pattern = dict(pairs).get(_REDACTION, _SECRET)
@@ -70,18 +70,18 @@ def settings_to_save(pairs: Iterable[tuple[str, str]]) -> ConfPairs:
             f"setting {_REDACTION} is {pattern!r}",
             operation="read settings",
             ids={"setting": _REDACTION},
-            hint="give a regular expression that Python understands, too",
+            hint="set a regular expression that is also valid in Python",
         ) from error
     return tuple((k, v) for k, v in pairs if not secret.search(k) and not secret.search(v))
 
 
 def restored_settings(saved: ConfPairs, submitted: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a new run: what was saved, less what belonged to the old one.
+    """Return the settings of a new run: the saved ones without those specific to the old run.
 
     Args:
-        saved: what the graph checkpoint holds.
-        submitted: what ``spark-submit`` gave to this process; nothing when it was not submitted.
-            Its master, addresses, ids and credentials win.
+        saved: the settings in the graph checkpoint.
+        submitted: the settings from ``spark-submit``; none if the process was not submitted. Their
+            master, addresses, ids and credentials take precedence.
     """
     restored = {k: v for k, v in saved if k not in _ADDRESSES | _ONE_RUN}
     return restored | {

@@ -1,19 +1,19 @@
-"""CheckpointWriter: writes graph checkpoints on a thread of its own.
+"""CheckpointWriter: writes graph checkpoints on a separate thread.
 
 Invariants:
 
-1. From the first write that completed on, there is a whole file, at every moment, that is as new as
-   the newest write that completed, or newer. A kill at any step leaves that one to be read.
-2. The file that is read back is the one that was written last: a batch that is done later than
-   newer ones were planned writes under the newest time.
-3. A generator is told of a checkpoint only when it is durable.
-4. No error ends the thread, whatever pickling, the codec or the storage raises: the graph is the
-   same in every checkpoint, so one that was not written costs nothing but the next one's turn.
+1. After the first complete write, a complete file exists at every moment that is as new as the
+   newest complete write, or newer. After a kill at any step, a reader finds it.
+2. A reader finds the file that was written last: a batch that is done after newer ones were planned
+   writes under the newest time.
+3. The generator is notified of a checkpoint only when it is durable.
+4. No error of pickling, the codec or the storage ends the thread: the graph is the same in every
+   checkpoint, so a failed write only waits for the next one.
 
 Steps, on storage whose ``create`` is atomic and durable also when it overwrites (storage.base): the
 content is created as ``checkpoint-<ms>.bk``, then as ``checkpoint-<ms>``, and then the backup is
-deleted: the rename of a store that has none. A kill before the second step leaves the file of an
-earlier write, or the backup alone, which a reader takes for it.
+deleted: this replaces the rename on stores without one. A kill before the second step leaves the
+file of an earlier write, or only the backup, which a reader then uses.
 
 Source: ``org.apache.spark.streaming.CheckpointWriter``.
 """
@@ -38,12 +38,12 @@ _MAX_FILES = 10
 _PATIENCE_S = 10.0
 
 OnCompletion = Callable[[int, bool], None]
-"""Called with a checkpoint's time in ms, and whether what older ones needed can be cleared."""
+"""Called with a checkpoint's time in ms, and whether data for older ones can be cleared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A checkpoint, and what its batch's generator is told when it is durable."""
+    """A checkpoint, and the notification for the generator when it is durable."""
 
     checkpoint: Checkpoint
     clear_checkpoint_data_later: bool
@@ -57,14 +57,15 @@ class Write:
 class CheckpointWriter:
     """Takes checkpoints at the pace of batches, and writes at the pace of the storage.
 
-    Those that come while one is written wait, and only the newest of them is written, for it holds
-    all that the others did; each of them counts as completed with it.
+    Checkpoints that come during a write wait, and only the newest of them is written, because it
+    contains the others' content; each of them counts as completed with it.
 
     Args:
         storage: the checkpoint location.
         codec: how files are compressed.
         on_completion: called on this writer's thread after each durable write.
-        replaces: whether what is there is of another graph, and goes when the first is written.
+        replaces: whether existing files belong to another graph, and are deleted after the first
+            write.
 
     Raises:
         StorageError: the location cannot be listed.
@@ -85,7 +86,7 @@ class CheckpointWriter:
         self._thread.start()
 
     def write(self, checkpoint: Checkpoint, *, clear_checkpoint_data_later: bool) -> None:
-        """Have a checkpoint written; returns before it is."""
+        """Submit a checkpoint; returns before it is written."""
         write = Write(checkpoint, clear_checkpoint_data_later)
         with self._changed:
             if self._stopped:
@@ -101,12 +102,12 @@ class CheckpointWriter:
         return self._handler.failed
 
     def wait_written(self) -> None:
-        """Wait until what was submitted is written, or given up, for 10 s at most."""
+        """Wait until submitted checkpoints are written or have failed, for 10 s at most."""
         with self._changed:
             self._changed.wait_for(lambda: not (self._waiting or self._writing), _PATIENCE_S)
 
     def stop(self) -> None:
-        """Write what was submitted, for 10 s at most; then give up what is left."""
+        """Write submitted checkpoints, for 10 s at most; then drop the rest."""
         with self._changed:
             if self._stopped:
                 return
@@ -149,7 +150,7 @@ class CheckpointWriteHandler:
         self._storage = storage
         self._codec = codec
         self._on_completion = on_completion
-        # Listed once: this run alone writes here. What may be there counts as there.
+        # Listed once: only this run writes here. A file that may exist counts as existing.
         self._files = set(get_checkpoint_files(storage))
         self._replaced = set(self._files) if replaces else set()
         self._latest_ms = max((file.time_ms for file in self._files), default=0)
@@ -159,7 +160,7 @@ class CheckpointWriteHandler:
         """Whether the newest write was given up."""
 
     def run(self, writes: list[Write]) -> None:
-        """Write the last one, in three attempts at most, and report all as completed with it.
+        """Write the last one, with three attempts at most, and report all as completed with it.
 
         Raises nothing.
         """
@@ -202,9 +203,9 @@ class CheckpointWriteHandler:
         )
 
     def _delete_old(self) -> None:
-        """Delete backups and what is replaced, the newest file being whole by now, and old files.
+        """Delete backups, replaced files and old files; the newest file is complete by now.
 
-        What cannot be deleted is tried again after the next write.
+        A failed deletion is retried after the next write.
         """
         own = self._files - self._replaced
         whole = sorted((f for f in own if not f.is_backup), key=lambda f: f.time_ms)

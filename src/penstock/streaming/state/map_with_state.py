@@ -1,17 +1,17 @@
-"""mapWithState: streams whose state is kept in versions on the checkpoint location.
+"""mapWithState: streams with state in versions in the checkpoint location.
 
-A batch's update is a Spark job of its own, which the batch's other jobs wait for: it takes the
-state from the version before to the batch's, and the driver publishes that version. The RDDs of
-this stream only read what the update left (penstock.state.partition says why that never differs),
-so they can be computed any number of times, in later runs, too.
+A batch's update is a separate Spark job that the batch's other jobs wait for: it updates the state
+from the previous version to the batch's version, and the driver publishes that version. The RDDs of
+this stream only read the result of the update (penstock.state.partition explains why it never
+differs), so they can be computed any number of times, also in later runs.
 
 Invariants:
 
-1. Updates run in the order of their batches, each once: one that failed is tried again before the
-   next, and one whose version is there already is not run at all.
-2. Every batch of this stream has its update, whether or not an output asks for the batch.
-3. A batch is committed after its update, so version N is there for every committed batch N.
-4. Versions are kept as long as this stream's RDDs, and the newest committed one in any case.
+1. Updates run in the order of their batches, each once: a failed update is retried before the next
+   one, and an update whose version already exists is not run.
+2. Every batch of this stream has an update, whether or not an output uses the batch.
+3. A batch is committed after its update, so version N exists for every committed batch N.
+4. Versions are kept as long as this stream's RDDs, and the newest committed one is always kept.
 
 Source: ``org.apache.spark.streaming.dstream.MapWithStateDStream``.
 """
@@ -58,18 +58,18 @@ _log = logging.getLogger(__name__)
 
 
 class MapWithStateDStream(DStream, StoredStateStream):
-    """The records that a function of each record and its key's state returns.
+    """The results of a function of each record and its key's state.
 
     Raises:
         StreamingError: another operator has the name.
-        ConfigError: the name cannot be a file's.
+        ConfigError: the name is not a valid file name.
     """
 
     def __init__(self, parent: DStream, spec: StateSpec, name: str | None) -> None:
         super().__init__(parent.ssc)
         self._parent = parent
         self._spec = spec
-        # Its versions tell the number of partitions; it is checked against them (_Run.begin).
+        # Its versions have the number of partitions; it is checked against them (_Run.begin).
         self.operator = parent.ssc.graph.operators.add("mapWithState", name, {})
         self._run: _Run | None = None
 
@@ -83,7 +83,7 @@ class MapWithStateDStream(DStream, StoredStateStream):
         return _StateSnapshots(self)
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Return what the update of that batch gives; the update is run when the batch is."""
+        """Return the result of that batch's update; the update runs with the batch."""
         run = self._running()
         if not run.has_update(time_ms):
             if time_ms < run.first_ms:
@@ -100,20 +100,20 @@ class MapWithStateDStream(DStream, StoredStateStream):
         return run.rdd(SnapshotTask(run.place, time_ms))
 
     def open_state(self, storage: Storage) -> None:
-        """Find the versions that there are; raises StorageError."""
+        """List the existing versions; raises StorageError."""
         self._run = _Run(self.ssc.sparkContext, storage, self.operator.name, self._spec)
 
     def begin_state(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
-        """Check that the state fits, or load the initial state where there is none yet."""
+        """Check that the state matches, or load the initial state if there is none yet."""
         every_batch = self.slide_ms == self.ssc.graph.batch_interval_ms
         self._running().begin(first_ms, committed_ms if every_batch else None, planned_ms)
 
     def update_state(self, time_ms: int) -> None:
-        """Run the updates of all batches up to that time that have not been run."""
+        """Run the pending updates of all batches up to that time."""
         self._running().run_updates(time_ms)
 
     def clear_checkpoint_data(self, done_ms: int, needed_after_ms: int) -> None:
-        """Delete the versions, too, that no RDD reads that is to be remembered."""
+        """Also delete the versions that no remembered RDD reads."""
         super().clear_checkpoint_data(done_ms, needed_after_ms)
         self._running().retire(done_ms - self.remember_ms)
 
@@ -160,7 +160,8 @@ class _Run:
         self.first_ms = 0
         self._sc = sc
         self._spec = spec
-        # Memory is each process's own; else tasks on this host write where this process looks.
+        # Each process has its own memory; otherwise tasks on this host write to files of this
+        # process.
         apart = has_executors(sc) or storage.url.startswith("memory:")
         self._log = VersionLog(storage, operator, check_files=apart)
         self._versions: dict[int, Version] = {}
@@ -171,7 +172,7 @@ class _Run:
         self._empty = Version(0, ())
 
     def begin(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
-        """Learn which batch comes first; raises what keeps the program from going on."""
+        """Set the first batch; raises if the program cannot continue."""
         self.first_ms = first_ms
         if self._log.times:
             newest = self._read(self._log.times[-1])
@@ -187,17 +188,17 @@ class _Run:
             self._load_initial_state()
 
     def has_update(self, time_ms: int) -> bool:
-        """Whether the update of that batch was run or waits for its batch."""
+        """Whether the update of that batch has run or is pending."""
         with self._lock:
             return time_ms in self._waiting or time_ms in self._log.times
 
     def add_update(self, time_ms: int, records: RDD[Any] | None) -> None:
-        """Have the update of that batch run with its batch."""
+        """Schedule the update of that batch to run with it."""
         with self._lock:
             self._waiting[time_ms] = records
 
     def run_updates(self, until_ms: int) -> None:
-        """Run what waits up to that time, in order; at most one thread does so at a time."""
+        """Run pending updates up to that time, in order; at most one thread at a time."""
         with self._updating:
             with self._lock:
                 due = sorted(time_ms for time_ms in self._waiting if time_ms <= until_ms)
@@ -207,9 +208,9 @@ class _Run:
                     del self._waiting[time_ms]
 
     def retire(self, needed_ms: int) -> None:
-        """Delete the versions before the newest one that is not later than that.
+        """Delete the versions before the newest one at or before that time.
 
-        What cannot be deleted is tried again when the next batch is committed.
+        A failed deletion is retried when the next batch is committed.
         """
         with self._lock:
             try:
@@ -224,14 +225,14 @@ class _Run:
             self._versions = {t: v for t, v in self._versions.items() if t in kept}
 
     def rdd(self, task: OutputsTask | SnapshotTask) -> RDD[Any]:
-        """Return an RDD of what a task gives for each partition."""
+        """Return an RDD of the results of a task for each partition."""
         if self._slots is None:
             count = len(self._empty.partitions)
             self._slots = self._sc.parallelize(range(count), count)
         return self._slots.mapPartitionsWithIndex(task)
 
     def warn_of_gap(self, time_ms: int) -> None:
-        """Tell of an earlier batch that a window reaches back to, and that is not kept."""
+        """Warn of an earlier batch that a window needs and that was not kept."""
         if self._log.times:
             _log.warning(
                 "The records of operator %s of %s are gone, because no window needed them "
@@ -293,7 +294,7 @@ class _Run:
         return self._read(self._log.times[-1]) if self._log.times else self._empty
 
     def _oldest(self) -> Version:
-        with self._lock:  # or it might be retired before it is read
+        with self._lock:  # otherwise it might be retired before it is read
             return self._read(self._log.times[0]) if self._log.times else self._empty
 
     def _read(self, time_ms: int) -> Version:
@@ -308,14 +309,14 @@ class _Run:
         if wanted not in (None, len(newest.partitions)):
             raise RecoveryMismatchError(
                 f"the state of operator {self.place.operator!r} has {len(newest.partitions)} "
-                f"partitions, and the program asks for {wanted}",
+                f"partitions, and the program requests {wanted}",
                 operation="recover",
                 path=self.place.storage.url,
                 ids={"operator": self.place.operator},
-                hint="keep numPartitions, or leave it out; state is not spread anew",
+                hint="keep numPartitions, or omit it; state is not repartitioned",
             )
         if committed_ms is not None and newest.time_ms < committed_ms:
-            raise self._missing(committed_ms, "is missing, though that batch is committed")
+            raise self._missing(committed_ms, "is missing, although that batch is committed")
 
     def _missing(self, time_ms: int, what: str) -> MissingStateError:
         return MissingStateError(

@@ -1,4 +1,4 @@
-"""Windows with an inverse function: each made from the window before it."""
+"""Windows with an inverse function: each is derived from the previous window."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ __all__ = ["ReducedWindowDStream"]
 
 
 class ReducedWindowDStream(SlidingWindows, RddStateDStream):
-    """Each window's values by key, made from the window before it.
+    """Each window's values by key, derived from the previous window.
 
-    The parent holds each batch's values, merged by key. The first window is made of all its
-    batches. Keys that left stay, so a window cannot be made again from its batches alone.
+    The parent holds each batch's values, merged by key. The first window is computed from all its
+    batches. Keys stay after their values left, so a window cannot be recomputed from its batches
+    alone.
 
     Source: ``org.apache.spark.streaming.api.python.PythonReducedWindowedDStream``.
     """
@@ -47,16 +48,16 @@ class ReducedWindowDStream(SlidingWindows, RddStateDStream):
         self._partitions = partitions
 
     def parents_needed_after(self, after_ms: int, done_ms: int) -> int:
-        """Return the begin of the window that a restart goes on from."""
+        """Return the beginning of the window from which a restart continues."""
         return super().parents_needed_after(after_ms, done_ms) - self._window_ms
 
     @property
     def records_last_ms(self) -> int:
-        """A slide longer than the window: the first window without a key's records says so."""
+        """A slide longer than the window: a key changes in the first window without its records."""
         return self._window_ms + self._slide_ms
 
     def is_aligned(self, time_ms: int) -> bool:
-        """Whether windows still end at that time; another batch interval may have moved them."""
+        """Whether windows still end at that time; a new batch interval may have moved them."""
         return (time_ms - self._initialized_at()) % self._slide_ms == 0
 
     def advance(self, time_ms: int, previous: RDD[Any] | None, previous_ms: int) -> RDD[Any] | None:

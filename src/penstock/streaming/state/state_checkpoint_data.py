@@ -49,21 +49,21 @@ class StateCheckpointData(DStreamCheckpointData):
         is_aligned: Callable[[int], bool],
         initial: Callable[[], RDD[Any] | None],
     ) -> tuple[int, dict[int, RDD[Any]]]:
-        """Return where the state goes on from, and the RDDs known from there on, by time.
+        """Return the time from which the state continues, and the known RDDs since then, by time.
 
         Args:
             done_ms: batches up to that time are committed.
             planned_ms: the offset log has batches up to that time.
-            is_aligned: whether the stream goes on from a time of the run before.
-            initial: returns what an operator without state begins with.
+            is_aligned: whether the stream can continue from a time of the previous run.
+            initial: returns the initial state of an operator without state.
 
         Raises:
-            RecoveryMismatchError: the state is that of another kind of operator, or is later than
-                what has to run.
+            RecoveryMismatchError: the state belongs to another kind of operator, or is newer than
+                the batches that have to run.
             CheckpointError: marks or files are damaged.
         """
         found = self._read_marks()
-        # Marks before a change of the windows are still there if that run was killed early.
+        # Marks from before a change of the windows still exist if that run was killed early.
         outdated = (t for t, mark in found.items() if not self._fits(t, mark, is_aligned))
         changed_ms = max(outdated, default=-1)
         self._marks = {t: mark for t, mark in found.items() if t > changed_ms}
@@ -75,7 +75,7 @@ class StateCheckpointData(DStreamCheckpointData):
             raise self._mismatch(
                 f"batches up to {iso_time(done_ms)} are done, and its oldest state is of "
                 f"{iso_time(min(self._marks))}",
-                "the offset log was taken back further than state is kept; start with a new "
+                "the offset log was set back further than state is kept; start with a new "
                 "checkpoint location",
             )
         marks, name = self._open_place().marks, self._operator.name
@@ -89,16 +89,16 @@ class StateCheckpointData(DStreamCheckpointData):
         return restart_ms, restored
 
     def restart_ms(self, needed_after_ms: int, done_ms: int) -> int:
-        """Return the time of the mark from which RDDs after ``needed_after_ms`` can be made.
+        """Return the time of the mark from which RDDs after ``needed_after_ms`` can be computed.
 
-        It is the newest such mark that can replace those before it when batches up to ``done_ms``
-        are committed.
+        It is the newest such mark that can replace earlier ones when batches up to ``done_ms`` are
+        committed.
         """
         settled = [t for t in list(self._marks) if self._settled_ms.get(t, t) <= done_ms]
         return max((t for t in settled if t <= needed_after_ms), default=min(self._marks))
 
     def cleanup(self, done_ms: int, needed_after_ms: int) -> None:
-        """Delete the RDD checkpoints before the one that a restart goes on from."""
+        """Delete the RDD checkpoints before the one from which a restart continues."""
         restart_ms = self.restart_ms(needed_after_ms, done_ms)
         old = [t for t in list(self._marks) if t < restart_ms]
         self._discard(old)
@@ -116,8 +116,8 @@ class StateCheckpointData(DStreamCheckpointData):
         kinds = {mark.kind for mark in found.values()} - {self._operator.kind}
         if kinds:
             raise self._mismatch(
-                f"its state was made by {', '.join(sorted(kinds))}",
-                "give the operator a name of its own (name=), or a new checkpoint location",
+                f"its state belongs to {', '.join(sorted(kinds))}",
+                "give the operator a different name (name=), or a new checkpoint location",
             )
         return found
 
@@ -135,14 +135,14 @@ class StateCheckpointData(DStreamCheckpointData):
     def _warn_of_change(self) -> None:
         if self._old:
             _log.warning(
-                "The windows or the batch interval of operator %s changed: its windows begin anew",
+                "The windows or the batch interval of operator %s changed: its windows start anew",
                 self._operator.name,
             )
 
     def _mismatch(self, what: str, hint: str) -> RecoveryMismatchError:
         name = self._operator.name
         return RecoveryMismatchError(
-            f"the state of operator {name!r} does not fit: {what}",
+            f"the state of operator {name!r} does not match: {what}",
             operation="recover state",
             ids={"operator": name, "kind": self._operator.kind},
             hint=hint,

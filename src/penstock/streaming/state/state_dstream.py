@@ -21,8 +21,8 @@ _Update = Callable[[list[Any], Any], Any]
 class StateDStream(RddStateDStream):
     """Each batch's pairs of keys and states.
 
-    Every batch has a pickled copy of its own, so what an update function does to the state that it
-    is given changes no other batch's.
+    Every batch has its own pickled copy, so if an update function modifies the given state, no
+    other batch changes.
 
     Source: ``pyspark.streaming.DStream.updateStateByKey``,
     ``org.apache.spark.streaming.api.python.PythonStateDStream``.
@@ -44,14 +44,14 @@ class StateDStream(RddStateDStream):
         self._begins_empty = initial is None
 
     def advance(self, time_ms: int, previous: RDD[Any] | None, previous_ms: int) -> RDD[Any] | None:
-        """Return the states after the batch's values; those before it when there is no batch."""
+        """Return the states after the batch's values; without a batch, the previous states."""
         new = self._parent.get_or_compute(time_ms)
         if new is None:
             return previous
         return _update_states(previous, new, self._update, self._partitions)
 
     def initial_rdd(self) -> RDD[Any] | None:
-        """Return the states that the program gave to begin with, one for each key."""
+        """Return the program's initial states, one for each key."""
         if self._initial is None:
             if self._begins_empty:
                 return None
@@ -78,11 +78,12 @@ def _update_states(
 ) -> RDD[Any]:
     """Return the states by key after new values.
 
-    A partition holds the new values, grouped, before the states, so that one pass over the states
+    A partition has the grouped new values before the states, so that one pass over the states
     suffices and only the new values are held in memory. (A cogroup, as in PySpark, passes over the
     states twice and holds both.)
     """
-    # Nested functions, because executors get them by value: they never import penstock.streaming.
+    # Nested functions, because they are sent to executors by value: these never import
+    # penstock.streaming.
 
     def group(pairs: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
         grouped: dict[Any, list[Any]] = {}
@@ -103,6 +104,7 @@ def _update_states(
 
     merged = new.partitionBy(partitions).mapPartitions(group, preservesPartitioning=True)
     if states is not None:
-        # Both sides are placed alike, so Spark puts their partitions together one by one, in order.
+        # Both sides have the same partitioner, so Spark unites their partitions one by one, in
+        # order.
         merged = merged.union(states.partitionBy(partitions))
     return merged.mapPartitions(apply, preservesPartitioning=True)

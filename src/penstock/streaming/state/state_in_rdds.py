@@ -1,11 +1,11 @@
-"""Streams whose RDD of a batch is made of the one before it.
+"""Streams in which each batch's RDD is derived from the previous one.
 
 Invariants:
 
-1. RDDs are made in the order of their times, none left out, also when only later ones are asked
-   for.
-2. The newest RDD that committed batches have reached stays, because the next one is made of it.
-   What is older goes as soon as nothing looks back to it; executors keep no copies of it.
+1. RDDs are computed in the order of their times, without gaps, also if only later ones are
+   requested.
+2. The newest RDD that committed batches have reached is kept, because the next one is derived from
+   it. Older ones are dropped as soon as nothing needs them; executors keep no copies of them.
 3. Each RDD is persisted, and one in each checkpoint interval is written to the checkpoint location,
    so lineage is bounded, and so is what a restart computes again.
 """
@@ -26,7 +26,7 @@ __all__ = ["RddStateDStream"]
 
 
 class RddStateDStream(DStream):
-    """A stream with state; ``operator`` names it, ``shape`` is what its state depends on."""
+    """A stream with state; ``operator`` names it, ``shape`` has the parameters of its state."""
 
     must_checkpoint = True
 
@@ -35,33 +35,33 @@ class RddStateDStream(DStream):
         self.operator = operator
         self.checkpoint_data: StateCheckpointData = StateCheckpointData(operator, shape)
         self._parent = parent
-        self._origin_ms = 0  # no RDD is made for times up to this one; what was made stays
+        self._origin_ms = 0  # no RDD is computed for times up to this one; existing ones stay
         self.persist(StorageLevel.MEMORY_ONLY)
 
     @abstractmethod
     def advance(self, time_ms: int, previous: RDD[Any] | None, previous_ms: int) -> RDD[Any] | None:
-        """Return the RDD of a batch, made of the one of ``previous_ms``; None for no RDD."""
+        """Return a batch's RDD, derived from the one of ``previous_ms``; None for no RDD."""
 
     def initial_rdd(self) -> RDD[Any] | None:
-        """Return what the first batch is made of; called once in the life of the state."""
+        """Return the initial state; called once in the life of the state."""
         return None
 
     def is_aligned(self, time_ms: int) -> bool:
-        """Whether the stream can go on from its RDD of that time, of a run before."""
+        """Whether the stream can continue from its RDD of that time, of an earlier run."""
         return True
 
     @property
     def operation(self) -> str:
-        """The name of the method that made this stream."""
+        """The name of the method that created this stream."""
         return self.operator.kind
 
     @property
     def parents(self) -> tuple[DStream, ...]:
-        """The stream that brings what is new."""
+        """The stream of new values."""
         return (self._parent,)
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Return the RDD of that time, after those before it; None for times no longer kept."""
+        """Return the RDD of that time, after all earlier ones; None for times no longer kept."""
         if time_ms <= self._origin_ms:
             return None
         for between_ms in self.times_between(self._newest_before(time_ms), time_ms - 1):
@@ -70,16 +70,16 @@ class RddStateDStream(DStream):
         return self.advance(time_ms, self.generated(previous_ms), previous_ms)
 
     def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
-        """Take up the state that a run before left, or begin."""
+        """Load the state of an earlier run, or start without state."""
         self._origin_ms, self._generated = self.checkpoint_data.restore(
             done_ms, planned_ms, is_aligned=self.is_aligned, initial=self.initial_rdd
         )
 
     def clear_metadata(self, ended_ms: int) -> None:
-        """Keep RDDs: ``forget_rdds`` knows which go."""
+        """Keep RDDs: ``forget_rdds`` decides which ones to drop."""
 
     def forget_rdds(self, needed_after_ms: int) -> None:
-        """Forget all RDDs before the newest one up to ``needed_after_ms``."""
+        """Drop all RDDs before the newest one up to ``needed_after_ms``."""
         self._origin_ms = self._newest_before(needed_after_ms + 1)
         self._forget(self._origin_ms - 1)
 
@@ -88,17 +88,17 @@ class RddStateDStream(DStream):
         self.checkpoint_data.cleanup(done_ms, needed_after_ms)
 
     def restarts_from(self, after_ms: int, done_ms: int) -> int:
-        """Return the time of the RDD checkpoint that a restart goes on from."""
+        """Return the time of the RDD checkpoint from which a restart continues."""
         return self.checkpoint_data.restart_ms(after_ms, done_ms)
 
     def _newest_before(self, time_ms: int) -> int:
         return max((t for t in list(self._generated) if t < time_ms), default=self._origin_ms)
 
     def _own(self, rdd: RDD[Any]) -> RDD[Any]:
-        return rdd  # made by this stream; a batch that brought nothing shares its RDD's files
+        return rdd  # created by this stream; a batch without records shares its RDD's files
 
     def _release(self, time_ms: int, rdd: RDD[Any]) -> None:
-        # A batch that brought nothing has the RDD of the one before it.
+        # A batch without records has the RDD of the previous one.
         heirs = [t for t, kept in self._generated.items() if kept is rdd]
         if time_ms in self._persisted:
             self._persisted.remove(time_ms)

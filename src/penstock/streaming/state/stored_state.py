@@ -1,4 +1,4 @@
-"""What a stream that keeps state on the checkpoint location is to the engine."""
+"""The engine's interface of a stream with state in the checkpoint location."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["StoredStateStream"]
 
 
 class StoredStateStream(BaseDStream):
-    """A stream with state. The engine calls these, in this order; a batch's jobs wait for its own.
+    """A stream with state. The engine calls these methods in this order; a batch's jobs wait.
 
-    Where one stateful stream is made from another, that one is called first.
+    If one stateful stream depends on another, the other one is called first.
     """
 
     @abstractmethod
     def open_state(self, storage: Storage) -> None:
-        """Find the state that there is."""
+        """Find the existing state."""
 
     @abstractmethod
     def begin_state(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
-        """Make the state ready for batches from ``first_ms`` on.
+        """Prepare the state for batches from ``first_ms`` on.
 
         ``committed_ms`` is the time of the newest batch that is committed already, ``planned_ms``
         that of the newest one that was planned, -1 without one.
@@ -30,4 +30,4 @@ class StoredStateStream(BaseDStream):
 
     @abstractmethod
     def update_state(self, time_ms: int) -> None:
-        """Bring the state to that of a batch. Called by each job of the batch, in any thread."""
+        """Update the state to that of a batch. Called by each job of the batch, in any thread."""

@@ -65,7 +65,7 @@ class FileInputDStream(InputDStream):
     ) -> None:
         if wanted is not None and not callable(wanted):
             raise ConfigError(
-                f"filter {wanted!r} is no function",
+                f"filter {wanted!r} is not a function",
                 operation="fileStream",
                 hint="give a function of a file's URL that is true of the files to take",
             )

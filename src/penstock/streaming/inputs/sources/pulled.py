@@ -56,7 +56,7 @@ class PulledStreams(ContextPart):
                 program's inputs change order.
 
         Raises:
-            ConfigError: the filter is no function.
+            ConfigError: the filter is not a function.
         """
         return FileInputDStream(
             self._context,

@@ -1,0 +1,1 @@
+"""The checks of ``validate``: pure, from what files hold to findings."""

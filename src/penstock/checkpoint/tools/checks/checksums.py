@@ -1,0 +1,90 @@
+"""Whether files fit the checksums beside them. Pure.
+
+.NAME.crc   Hadoop's, on local file systems: a checksum for each chunk of the file
+NAME.crc    Spark's, of state files (4.1 and later): JSON with the file's size and CRC-32C
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from penstock.checkpoint.checksum import checksum_of, sidecar_name
+from penstock.checkpoint.log_format import MalformedLogError, parse_fields
+from penstock.checkpoint.tools.findings import Finding
+
+__all__ = ["check_sidecar", "check_size", "sidecar_of", "spark_checksum_of"]
+
+_MAGIC = b"crc\0"
+_HEADER_BYTES = 8
+
+
+def sidecar_of(path: str) -> str:
+    """Return where Hadoop's checksum of a file is."""
+    folder, slash, name = path.rpartition("/")
+    return folder + slash + sidecar_name(name)
+
+
+def spark_checksum_of(path: str) -> str:
+    """Return where Spark's checksum of a state file is."""
+    return f"{path}.crc"
+
+
+def check_sidecar(path: str, data: bytes, sidecar: bytes, *, strict: bool) -> Iterator[Finding]:
+    """Yield a finding when a file does not fit Hadoop's checksum.
+
+    A checksum that is empty or all zeros is what a power cut leaves, and is passed over. Hadoop
+    also passes over one without a proper header; ``strict`` readers (penstock's) do not.
+    """
+    if not any(sidecar):
+        return
+    chunk_bytes = _chunk_bytes(sidecar)
+    if chunk_bytes is None:
+        yield Finding(
+            "error" if strict else "warning",
+            sidecar_of(path),
+            "it is no checksum file: it was altered or cut off",
+            "the file beside it is refused" if strict else "the file beside it is read unchecked",
+            f"compare {path} with a backup; if it is right, remove this checksum file",
+        )
+    elif not _fits(data, sidecar, chunk_bytes) or (strict and sidecar != checksum_of(data)):
+        yield Finding(
+            "error",
+            path,
+            f"it does not fit its checksum {sidecar_of(path)}: one of the two was altered",
+            "the query fails when it reads this file (ChecksumException)",
+            "restore the file from a backup; if it was edited by hand and is right, remove the"
+            " checksum file",
+        )
+
+
+def check_size(path: str, size: int, checksum: bytes) -> Iterator[Finding]:
+    """Yield a finding when a state file has another size than Spark's checksum says."""
+    try:
+        expected = parse_fields(checksum.decode()).get("mainFileSize")
+    except (MalformedLogError, UnicodeDecodeError):
+        expected = None
+    if expected != size:
+        yield Finding(
+            "error",
+            path,
+            f"it has {size} bytes, and {expected if type(expected) is int else 'no size'} by its "
+            f"checksum {spark_checksum_of(path)}",
+            "the query fails when it loads this state"
+            " (CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED)",
+            "restore both files from a backup",
+        )
+
+
+def _chunk_bytes(sidecar: bytes) -> int | None:
+    if len(sidecar) < _HEADER_BYTES or not sidecar.startswith(_MAGIC):
+        return None
+    (count,) = struct.unpack_from(">i", sidecar, len(_MAGIC))
+    return count if count > 0 else None
+
+
+def _fits(data: bytes, sidecar: bytes, chunk_bytes: int) -> bool:
+    starts = range(0, len(data), chunk_bytes)
+    sums = (zlib.crc32(data[start : start + chunk_bytes]) for start in starts)
+    return sidecar[_HEADER_BYTES:] == b"".join(struct.pack(">I", each) for each in sums)

@@ -1,0 +1,208 @@
+"""Whether single files of the logs can be read, and say what Spark would have written. Pure.
+
+An error is what Spark's own classes, or the source that reads it, refuse. What they read by taking
+a default or dropping a field is a warning: it is not as any Spark writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from penstock.checkpoint.commit_log import CommitLog
+from penstock.checkpoint.log_files import parse_commit_file, parse_offset_file
+from penstock.checkpoint.log_format import (
+    MalformedLogError,
+    check_version,
+    is_time_ms,
+    parse_fields,
+    parse_log,
+)
+from penstock.checkpoint.offset_log import OffsetLog
+from penstock.checkpoint.tools.findings import Finding
+from penstock.checkpoint.tools.operators import parse_operator_info
+from penstock.storage import Storage
+
+__all__ = [
+    "EntryChecks",
+    "check_metadata",
+    "check_operator_info",
+    "check_source_log",
+    "penstock_checks",
+    "spark_checks",
+]
+
+EntryChecks = Mapping[str, Callable[[str, bytes], Iterator[Finding]]]
+"""What checks the entries of a log, by its folder."""
+
+_OFFSET_VERSION, _COMMIT_VERSION, _SOURCE_VERSION = 2, 3, 1
+"""The newest versions that Spark 4.3 writes."""
+
+_OFFSET_FIELDS = {
+    1: {"batchWatermarkMs", "batchTimestampMs", "conf"},
+    2: {"batchWatermarkMs", "batchTimestampMs", "conf", "sourceMetadataInfo"},
+}
+_COMMIT_FIELDS = {
+    1: {"nextBatchWatermarkMs"},
+    2: {"nextBatchWatermarkMs", "stateUniqueIds"},
+    3: {"nextBatchWatermarkMs", "stateUniqueIds", "sinkMetadataMap"},
+}
+_COMMIT_REQUIRED = {3: ("sinkMetadataMap",)}
+"""What Spark takes no default for."""
+_OPTIONAL = {"stateUniqueIds", "sourceMetadataInfo"}
+"""What Spark leaves out when there is none."""
+
+_NOT_STARTING = "the query fails when it reads this file, at its start at the latest"
+_RESTORE = "restore the file from a backup"
+
+
+def spark_checks() -> EntryChecks:
+    """Return the checks of what a query of Spark reads."""
+    return {"offsets": _check_offsets, "commits": _check_commit}
+
+
+def penstock_checks(storage: Storage) -> EntryChecks:
+    """Return the checks of what a driver of penstock reads: its own logs judge."""
+    return {
+        "offsets": partial(_check_strictly, OffsetLog(storage).parse),
+        "commits": partial(_check_strictly, CommitLog(storage).parse),
+    }
+
+
+def check_operator_info(path: str, data: bytes) -> Iterator[Finding]:
+    """Yield what is wrong with what an operator says of itself."""
+    try:
+        parse_operator_info(data)
+    except MalformedLogError as error:
+        yield _unreadable(path, error, f"{_RESTORE}; it only changes with the query's plan")
+
+
+def _check_strictly(parse: Callable[[bytes], Any], path: str, data: bytes) -> Iterator[Finding]:
+    try:
+        parse(data)
+    except MalformedLogError as error:
+        yield _error(path, str(error), "the program does not start", error.hint)
+
+
+def _check_offsets(path: str, data: bytes) -> Iterator[Finding]:
+    """Yield what is wrong with an entry of the offset log."""
+    fix = f"{_RESTORE}; without one, go back to the batch before (docs/checkpoints.md)"
+    try:
+        check_version(parse_log(data).version, _OFFSET_VERSION)
+        found = parse_offset_file(data)
+        metadata = found.metadata or {}
+        if found.metadata is None and found.version != 1:
+            raise MalformedLogError("Incomplete log file: metadata is missing")
+        for field in ("batchWatermarkMs", "batchTimestampMs"):
+            _check_time(metadata, field)
+        _check_conf(metadata.get("conf", {}))
+        for place, line in enumerate(found.sources):
+            _check_json(line.offset, f"the offset of source {line.name or place}")
+    except MalformedLogError as error:
+        yield _unreadable(path, error, fix)
+        return
+    if not found.sources:
+        yield _error(path, "it holds no source's offset: the file was cut off", _NOT_STARTING, fix)
+    elif found.metadata is not None:  # Spark 2.1 wrote none
+        yield from _odd_fields(path, metadata, _OFFSET_FIELDS[found.version])
+
+
+def _check_commit(path: str, data: bytes) -> Iterator[Finding]:
+    """Yield what is wrong with an entry of the commit log."""
+    fix = f"{_RESTORE}; without one, remove it if its batch is the newest: that batch runs again"
+    try:
+        found = parse_commit_file(data)
+        check_version(found.version, _COMMIT_VERSION)
+        _check_time(found.metadata, "nextBatchWatermarkMs")
+        for field in _COMMIT_REQUIRED.get(found.version, ()):
+            if not isinstance(found.metadata.get(field), Mapping):
+                raise MalformedLogError(f"Log file was malformed: it lacks {field}")
+    except MalformedLogError as error:
+        yield _unreadable(path, error, fix)
+        return
+    if found.metadata or found.version != 1:  # before Spark 2.4 it was empty
+        yield from _odd_fields(path, found.metadata, _COMMIT_FIELDS[found.version])
+
+
+def check_metadata(path: str, data: bytes) -> Iterator[Finding]:
+    """Yield what is wrong with the metadata file."""
+    try:
+        fields = parse_fields(data.decode())
+        if not isinstance(fields.get("id"), str):
+            raise MalformedLogError(f"Log file was malformed: {fields} holds no id")
+    except (MalformedLogError, UnicodeDecodeError) as error:
+        fix = f"{_RESTORE}; the query's id is also in its progress reports"
+        yield _error(path, str(error), _NOT_STARTING, fix)
+
+
+def check_source_log(path: str, data: bytes, *, is_file_source: bool) -> Iterator[Finding]:
+    """Yield what is wrong with a file that a source keeps for itself.
+
+    Those of Spark's own sources are a version and lines of JSON; Kafka's begins with a zero byte.
+    """
+    fix = f"{_RESTORE}; without one, start with a new checkpoint location"
+    try:
+        version, lines = parse_log(data.removeprefix(b"\0"))
+        if is_file_source:
+            check_version(version, _SOURCE_VERSION)
+        for number, line in enumerate(lines):
+            entry = _check_json(line, f"entry {number}")
+            if is_file_source and not _names_a_file(entry):
+                raise MalformedLogError(f"Log file was malformed: {line!r} names no file")
+    except MalformedLogError as error:
+        yield _unreadable(path, error, fix)
+
+
+def _names_a_file(entry: Any) -> bool:
+    if not isinstance(entry, Mapping):
+        return False
+    numbers = (entry.get("timestamp"), entry.get("batchId"))
+    return isinstance(entry.get("path"), str) and all(type(number) is int for number in numbers)
+
+
+def _check_time(fields: Mapping[str, Any], name: str) -> None:
+    if name in fields and not is_time_ms(fields[name]):
+        raise MalformedLogError(f"Log file was malformed: {name} is {fields[name]!r}, no time")
+
+
+def _check_conf(conf: Any) -> None:
+    if not isinstance(conf, Mapping) or not all(isinstance(v, str) for v in conf.values()):
+        raise MalformedLogError(f"Log file was malformed: conf is {conf!r}, not text to text")
+
+
+def _check_json(text: str | None, what: str) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedLogError(f"Log file was malformed: {what} is not JSON ({error})") from error
+
+
+def _odd_fields(
+    path: str, fields: Mapping[str, Any], expected: Collection[str]
+) -> Iterator[Finding]:
+    missing = sorted(set(expected) - set(fields) - _OPTIONAL)
+    unknown = sorted(set(fields) - set(expected))
+    if missing or unknown:
+        parts = (
+            f"lacks {', '.join(missing)}" if missing else "",
+            f"has unknown {', '.join(unknown)}" if unknown else "",
+        )
+        yield Finding(
+            "warning",
+            path,
+            f"it {' and '.join(filter(None, parts))}",
+            "Spark takes a default for what is missing and drops what it does not know; the file"
+            " was altered, or written by a release that adds meaning",
+            "compare with the neighbouring batch; restore the file from a backup if it was altered",
+        )
+
+
+def _unreadable(path: str, error: MalformedLogError, fix: str) -> Finding:
+    newer = "newer version" in str(error)
+    return _error(path, str(error), _NOT_STARTING, error.hint if newer else fix)
+
+
+def _error(path: str, what: str, meaning: str, fix: str) -> Finding:
+    return Finding("error", path, what, meaning, fix)

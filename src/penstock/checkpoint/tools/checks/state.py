@@ -1,0 +1,66 @@
+"""Whether the state is there from which the next batch goes on. Pure.
+
+Spark's batch N begins from version N of every store. Of penstock's state the programs themselves
+check at their start what they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from penstock.checkpoint.tools.findings import Finding
+from penstock.checkpoint.tools.operators import OperatorInfo
+from penstock.checkpoint.tools.state_files import OperatorState, StateStore, missing_files
+
+__all__ = ["CheckpointIds", "check_empty_files", "check_operator"]
+
+CheckpointIds = Mapping[str, Sequence[Sequence[Sequence[str]]]]
+"""``stateUniqueIds`` of a commit: the id of each store, by operator, partition and store."""
+
+_MEANING = "the query fails when it loads its state for batch {}"
+_FIX = (
+    "restore the state from a backup; without one, go back to a batch whose state is there, or"
+    " start with a new checkpoint location"
+)
+
+
+def check_operator(
+    state: OperatorState, info: OperatorInfo | None, version: int
+) -> Iterator[Finding]:
+    """Yield what is missing to load ``version`` of each store of an operator of Spark."""
+    if state.format == "penstock" or version == 0:
+        return
+    stores = {(store.partition, store.name): store for store in state.stores}
+    for partition, name in _expected(state, info):
+        store = stores.get((partition, name), StateStore(partition, name, ()))
+        if missing := missing_files(store, version):
+            folder = f"state/{state.operator}/{partition}"
+            place = folder if name == "default" else f"{folder}/{name}"
+            yield Finding(
+                "error",
+                f"{place}/{missing}",
+                f"version {version} of the state cannot be loaded without it",
+                _MEANING.format(version),
+                _FIX,
+            )
+
+
+def check_empty_files(state: OperatorState) -> Iterator[Finding]:
+    """Yield the state files that hold nothing: even an empty change has a mark at its end."""
+    for store in state.stores:
+        for file in store.files:
+            if file.size == 0:
+                yield Finding(
+                    "error",
+                    file.path,
+                    "it is empty: the file was cut off",
+                    f"version {file.version} of the state, and what builds on it, cannot be loaded",
+                    _FIX,
+                )
+
+
+def _expected(state: OperatorState, info: OperatorInfo | None) -> list[tuple[int, str]]:
+    """Return the stores that an operator has: by what it says, or else those that are there."""
+    if info is None:
+        return [(store.partition, store.name) for store in state.stores]
+    return [(number, name) for name, count in info.partitions.items() for number in range(count)]

@@ -1,0 +1,145 @@
+"""``diff``: what changed between two batches of a location, or differs between two locations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.checkpoint.tools.batches import Batch
+from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.offsets import moved, offset_parts
+from penstock.errors import ConfigError
+
+__all__ = ["BatchDiff", "Change", "LocationDiff", "diff_batches", "diff_locations"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value that is not the same on both sides; None where a side has none."""
+
+    name: str
+    """Of an offset the source, and the stream and partition; of a setting its key."""
+    left: Any
+    right: Any
+    moved: int | None = None
+    """How far it is from left to right; None for what is no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDiff:
+    """What is not the same in two batches; times are milliseconds since the epoch."""
+
+    left: int
+    right: int
+    offsets: tuple[Change, ...]
+    conf: tuple[Change, ...]
+    metadata: tuple[Change, ...]
+    """The batch's time, its watermark, whether it is committed, and all else but conf."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocationDiff:
+    """What is not the same in two locations."""
+
+    left: str
+    right: str
+    left_only: tuple[int, ...]
+    """Batches that only the left one has an entry for."""
+    right_only: tuple[int, ...]
+    differing: tuple[int, ...]
+    """Batches that both have, with other entries; also those committed in one alone."""
+    newest: BatchDiff | None
+    """The newest planned batches of both; None when one has none."""
+
+
+def diff_batches(place: str | os.PathLike[str], left: int, right: int) -> BatchDiff:
+    """Return what is not the same in two batches of a location.
+
+    Raises:
+        ConfigError: there is no such location or batch, or its entry cannot be read.
+        StorageError: the location cannot be listed.
+    """
+    checkpoint = Checkpoint.open(place)
+    return _diff(_one_batch(checkpoint, left), _one_batch(checkpoint, right))
+
+
+def diff_locations(left: str | os.PathLike[str], right: str | os.PathLike[str]) -> LocationDiff:
+    """Return what is not the same in two locations, such as a query's and its copy's.
+
+    Raises:
+        ConfigError: there is no such location.
+        StorageError: one of them cannot be listed.
+    """
+    lefts, rights = (
+        {batch.batch_id: batch for batch in checkpoint.batches()}
+        for checkpoint in (Checkpoint.open(left), Checkpoint.open(right))
+    )
+    both = sorted(lefts.keys() & rights.keys())
+    return LocationDiff(
+        left=os.fspath(left),
+        right=os.fspath(right),
+        left_only=tuple(sorted(lefts.keys() - rights.keys())),
+        right_only=tuple(sorted(rights.keys() - lefts.keys())),
+        differing=tuple(each for each in both if _content(lefts[each]) != _content(rights[each])),
+        newest=_diff_newest(lefts, rights),
+    )
+
+
+def _diff_newest(lefts: Mapping[int, Batch], rights: Mapping[int, Batch]) -> BatchDiff | None:
+    left, right = (
+        [batch_id for batch_id, batch in side.items() if batch.offsets] for side in (lefts, rights)
+    )
+    return _diff(lefts[max(left)], rights[max(right)]) if left and right else None
+
+
+def _content(batch: Batch) -> tuple[object, ...]:
+    return (batch.offsets, batch.commit, batch.planned, batch.committed)
+
+
+def _one_batch(checkpoint: Checkpoint, batch_id: int) -> Batch:
+    found = checkpoint.batches([batch_id])
+    if not found or found[0].offsets is None:
+        known = checkpoint.planned
+        kept = f"it keeps batches {known[0]} to {known[-1]}" if known else "it has no batches yet"
+        problem = found[0].problems[0].message if found and found[0].problems else "is not there"
+        raise ConfigError(
+            f"offsets/{batch_id} {problem}",
+            operation="diff batches",
+            path=checkpoint.url,
+            ids={"batch_id": batch_id},
+            hint=kept,
+        )
+    return found[0]
+
+
+def _diff(left: Batch, right: Batch) -> BatchDiff:
+    return BatchDiff(
+        left=left.batch_id,
+        right=right.batch_id,
+        offsets=tuple(_changes(_offsets(left), _offsets(right))),
+        conf=tuple(_changes(left.conf, right.conf)),
+        metadata=tuple(_changes(_metadata(left), _metadata(right))),
+    )
+
+
+def _changes(left: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator[Change]:
+    for name in dict.fromkeys((*left, *right)):
+        before, after = left.get(name), right.get(name)
+        if before != after:
+            yield Change(name, before, after, moved(before, after))
+
+
+def _offsets(batch: Batch) -> dict[str, Any]:
+    return {
+        f"{source} {part}".rstrip(): value
+        for source, offset in batch.end_offsets.items()
+        for part, value in offset_parts(offset).items()
+    }
+
+
+def _metadata(batch: Batch) -> dict[str, Any]:
+    fields = dict(batch.offsets.metadata or {}) if batch.offsets else {}
+    fields.pop("conf", None)
+    return {**fields, "committed": batch.committed}

@@ -1,0 +1,69 @@
+"""The parts of a source's offset, whatever source it is of. Pure: parsed JSON in, numbers out.
+
+{"clicks":{"0":120,"1":30}}     Kafka and journals: a number for each partition of a stream
+{"logOffset":12}                a file source: the entry of its own log
+7                               rate, socket and others: a number
+anything else                   one part, which is no number
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["log_offset", "moved", "offset_parts", "streams_of"]
+
+
+def log_offset(offset: object) -> int | None:
+    """Return which entry of its log a file source has come to; None for any other source."""
+    if isinstance(offset, dict) and tuple(offset) == ("logOffset",):
+        return _number(offset["logOffset"])
+    return None
+
+
+def streams_of(offset: object) -> dict[str, dict[str, int]] | None:
+    """Return the offset of each partition of each stream or topic; None for any other source."""
+    if not isinstance(offset, dict) or not offset:
+        return None
+    for partitions in offset.values():
+        if not isinstance(partitions, dict):
+            return None
+        if any(_number(value) is None for value in partitions.values()):
+            return None
+    return offset
+
+
+def offset_parts(offset: object) -> dict[str, Any]:
+    """Return an offset by partition, as ``stream partition``; others as one part without a name."""
+    streams = streams_of(offset)
+    if streams is None:
+        return {} if offset is None else {"": offset}
+    return {
+        f"{stream} {partition}": value
+        for stream, partitions in streams.items()
+        for partition, value in partitions.items()
+    }
+
+
+def moved(start: object, end: object) -> int | None:
+    """Return how far it is from one offset to another; None when that is no number.
+
+    A partition that is in one of the two alone begins, or began, with 0.
+    """
+    first, last = _total(start), _total(end)
+    return None if first is None or last is None else last - first
+
+
+def _total(offset: object) -> int | None:
+    if (log := log_offset(offset)) is not None:
+        return log
+    if (number := _number(offset)) is not None:
+        return number
+    streams: Mapping[str, Mapping[str, int]] | None = streams_of(offset)
+    if streams is None:
+        return None
+    return sum(sum(partitions.values()) for partitions in streams.values())
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int else None

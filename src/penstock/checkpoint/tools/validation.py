@@ -1,0 +1,246 @@
+"""``validate``: what is damaged in a checkpoint location, what that means, and what to do.
+
+Every file of the logs is read, and everything that has a checksum beside it; the checks themselves
+are pure (``checks``). A file that is gone when it is read was retired meanwhile, so a running query
+can be validated, too: it may show notes of files that are just being written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.tools.batches import Batch, parse_batch
+from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
+from penstock.checkpoint.tools.checks.batches import check_clocks, check_ids, check_sources
+from penstock.checkpoint.tools.checks.checksums import (
+    check_sidecar,
+    check_size,
+    sidecar_of,
+    spark_checksum_of,
+)
+from penstock.checkpoint.tools.checks.leftovers import check_names
+from penstock.checkpoint.tools.checks.log_entries import (
+    EntryChecks,
+    check_metadata,
+    check_operator_info,
+    check_source_log,
+    penstock_checks,
+    spark_checks,
+)
+from penstock.checkpoint.tools.checks.source_logs import check_file_source, first_needed
+from penstock.checkpoint.tools.checks.state import check_empty_files, check_operator
+from penstock.checkpoint.tools.findings import Finding, Severity, worst
+from penstock.checkpoint.tools.next_batch import NextBatch, next_of_penstock, next_of_spark
+from penstock.checkpoint.tools.offsets import log_offset
+from penstock.checkpoint.tools.operators import newest_infos
+from penstock.checkpoint.tools.reading import Content
+from penstock.errors import StorageError
+
+__all__ = ["Validation", "validate"]
+
+_METADATA = "metadata"
+_COMPACTED = "nothing reads it any more: a compacted entry holds what was in it"
+_AT_ONCE = 64
+"""So many files with checksums are held at a time: state may be large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What was found, the worst first; at most one error a file."""
+
+    location: str
+    files: int
+    """How many files were looked at."""
+    severity: Severity | None
+    """The worst of the findings'; None when there are none."""
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What several checks need."""
+
+    contents: Mapping[str, Content]
+    batches: Sequence[Batch]
+    is_penstock: bool
+    next: NextBatch
+
+    @property
+    def newest_offsets(self) -> dict[str, object]:
+        """Each source's offset in the newest entry that can be read."""
+        readable = [batch for batch in self.batches if batch.offsets is not None]
+        return readable[-1].end_offsets if readable else {}
+
+
+def validate(place: str | os.PathLike[str]) -> Validation:
+    """Return what is wrong with a checkpoint location; no damage makes it raise.
+
+    Args:
+        place: path or URL of the location.
+
+    Raises:
+        ConfigError: there is no checkpoint location.
+        StorageError: it cannot be listed.
+    """
+    checkpoint = Checkpoint.open(place)
+    facts = _read(checkpoint)
+    findings = _one_error_a_file(
+        (
+            *_check_metadata(checkpoint),
+            *check_ids(
+                checkpoint.planned, checkpoint.committed, facts.next, is_penstock=facts.is_penstock
+            ),
+            *_check_entries(checkpoint, facts),
+            *_check_checksums(checkpoint, facts),
+            *check_clocks(facts.batches),
+            *check_sources(facts.batches),
+            *_check_file_sources(checkpoint, facts),
+            *_check_state(checkpoint, facts),
+            *check_names(checkpoint.files.keys()),
+        )
+    )
+    order = ("error", "warning", "note")
+    return Validation(
+        location=checkpoint.url,
+        files=len(checkpoint.files),
+        severity=worst(findings),
+        findings=tuple(sorted(findings, key=lambda each: order.index(each.severity))),
+    )
+
+
+def _read(checkpoint: Checkpoint) -> _Facts:
+    paths = filter(_is_log_entry, checkpoint.files)
+    contents = checkpoint.read([*paths, *newest_infos(checkpoint.files).values()])
+    batches = [parse_batch(each, contents, checkpoint.files) for each in checkpoint.planned]
+    is_penstock = any(map(is_of_penstock, batches))
+    decide = next_of_penstock if is_penstock else next_of_spark
+    following = decide(checkpoint.planned, checkpoint.committed)
+    return _Facts(contents, batches, is_penstock, following)
+
+
+def _is_log_entry(path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    if folder.startswith("sources/") and folder.count("/") == 1:
+        return parse_batch_id(name.removesuffix(".compact")) is not None
+    return path == _METADATA or (
+        folder in ("offsets", "commits") and parse_batch_id(name) is not None
+    )
+
+
+def _one_error_a_file(findings: Iterable[Finding]) -> list[Finding]:
+    """Leave out errors of files that have one already: the first tells more."""
+    damaged: set[str] = set()
+    kept = []
+    for finding in findings:
+        if finding.severity == "error":
+            if finding.path in damaged:
+                continue
+            damaged.add(finding.path)
+        kept.append(finding)
+    return kept
+
+
+def _check_metadata(checkpoint: Checkpoint) -> Iterator[Finding]:
+    if _METADATA not in checkpoint.files:
+        yield Finding(
+            "error",
+            _METADATA,
+            "it is missing, and there are batches",
+            "the query does not start (Spark 4.1 and later, penstock), or starts under a new id"
+            " with which its sinks do not know what it wrote before",
+            'restore it from a backup, or write {"id":"<uuid>"} with the id from the query\'s'
+            " progress reports",
+        )
+
+
+def _check_entries(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
+    checks = penstock_checks(checkpoint.storage) if facts.is_penstock else spark_checks()
+    for path, content in facts.contents.items():
+        if isinstance(content, StorageError):
+            yield Finding(
+                "error",
+                path,
+                f"it cannot be read: {content}",
+                "the query fails when it reads this file",
+                content.hint or "see the storage's own logs",
+            )
+        else:
+            yield from _check_entry(path, content, checks, facts)
+
+
+def _check_entry(path: str, data: bytes, checks: EntryChecks, facts: _Facts) -> Iterator[Finding]:
+    folder = path.partition("/")[0]
+    if path == _METADATA:
+        yield from check_metadata(path, data)
+    elif folder == "state":
+        yield from check_operator_info(path, data)
+    elif folder == "sources":
+        yield from _check_source_entry(path, data, facts)
+    else:
+        yield from checks[folder](path, data)
+
+
+def _check_source_entry(path: str, data: bytes, facts: _Facts) -> Iterator[Finding]:
+    _, source, name = path.split("/")
+    offset = facts.newest_offsets.get(source)
+    is_file_source = log_offset(offset) is not None
+    findings = check_source_log(path, data, is_file_source=is_file_source)
+    if is_file_source and _id_of(name) < first_needed(_source_files(facts.contents, source)):
+        for each in findings:
+            yield replace(each, severity="warning", meaning=_COMPACTED, fix="remove it")
+    elif offset is None or isinstance(offset, (int, dict)):
+        yield from findings
+    else:  # what a source keeps whose offset is none of Spark's may be of any form
+        yield from (replace(each, severity="note") for each in findings)
+
+
+def _id_of(name: str) -> int:
+    found = parse_batch_id(name.removesuffix(".compact"))
+    assert found is not None  # only such files are read
+    return found
+
+
+def _source_files(paths: Iterable[str], source: str) -> list[str]:
+    prefix = f"sources/{source}/"
+    return [path[len(prefix) :] for path in paths if path.startswith(prefix)]
+
+
+def _check_checksums(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
+    files = checkpoint.files
+    guarded = [path for path in files if sidecar_of(path) in files]
+    for some in _chunks(guarded):
+        sidecars = checkpoint.read(map(sidecar_of, some))
+        unread = [path for path in some if path not in facts.contents]
+        contents = {**facts.contents, **checkpoint.read(unread)}
+        for path in some:
+            data, sidecar = contents.get(path), sidecars.get(sidecar_of(path))
+            if isinstance(data, bytes) and isinstance(sidecar, bytes):
+                yield from check_sidecar(path, data, sidecar, strict=facts.is_penstock)
+    # A hidden file is a checksum of Hadoop's, also of those that Spark makes.
+    visible = (path for path in files if not path.rpartition("/")[2].startswith("."))
+    summed = [path for path in visible if spark_checksum_of(path) in files]
+    for path, checksum in checkpoint.read(map(spark_checksum_of, summed)).items():
+        main = path.removesuffix(".crc")
+        if isinstance(checksum, bytes):
+            yield from check_size(main, files[main].size, checksum)
+
+
+def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(paths), _AT_ONCE):
+        yield paths[start : start + _AT_ONCE]
+
+
+def _check_file_sources(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
+    for source, offset in facts.newest_offsets.items():
+        newest = log_offset(offset)
+        if newest is not None:
+            yield from check_file_source(source, _source_files(checkpoint.files, source), newest)
+
+
+def _check_state(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
+    for state, info in checkpoint.operators(facts.contents):
+        yield from check_empty_files(state)
+        yield from check_operator(state, info, facts.next.first)

@@ -1,0 +1,134 @@
+"""A stream as a source of batches: one consumer plans, reads, commits and retires. Knows no Spark.
+
+    register -> (latest -> ranges -> read, any number of times -> commit)*
+
+Offsets are maps ``{writer: end}``; a batch takes what lies between two of them. Which batches there
+are, and what has run, is the caller's to keep: the source makes durable how far it is committed.
+
+Invariants:
+
+1. Blocks from the committed offsets on stay, and from the retained ones (``retention``). So a range
+   that was planned can be read until it is committed, however often it is planned or read again.
+2. A batch is read from the scan that planned it, or a later one (``scan``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from penstock.errors import MissingBlockError, PenstockError
+from penstock.journal.layout import parse_writer
+from penstock.journal.named_damage import find_named_damage
+from penstock.journal.offsets import advance, is_finished
+from penstock.journal.progress import StreamProgress
+from penstock.journal.reader import read_slices, readable_ranges, slice_ranges, with_command
+from penstock.journal.retention.consumer_files import consumers
+from penstock.journal.retention.registration import Consumer
+from penstock.journal.retention.retirer import Retirer
+from penstock.journal.scan import StreamScan
+from penstock.journal.stream import JournalStream
+from penstock.model import OffsetRange, Offsets
+
+__all__ = ["JournalSource", "lane_of"]
+
+
+class JournalSource:
+    """Reads a stream for a registered consumer.
+
+    ``latest`` and ``commit`` are each called from one thread at a time; all else from any.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._progress = StreamProgress(consumer.stream)
+        self._retirer = Retirer(consumer)
+
+    @property
+    def stream(self) -> JournalStream:
+        """What is read."""
+        return self._consumer.stream
+
+    @property
+    def consumer(self) -> str:
+        """The name under which it is registered."""
+        return self._consumer.name
+
+    @property
+    def begin(self) -> Offsets:
+        """Where the consumer's first batch begins."""
+        return self._consumer.begin
+
+    @property
+    def scan(self) -> StreamScan | None:
+        """What the last call of ``latest`` saw; None before the first one."""
+        return self._progress.scan
+
+    def latest(self, start: Offsets) -> dict[str, int]:
+        """Return the ends of all that is durable now, for a batch that begins at ``start``.
+
+        Raises:
+            MissingBlockError: the journal ends before ``start``.
+            DamagedBlockError: a writer's newest block is damaged, so its end is unknown.
+            StorageError: the journal cannot be read.
+        """
+        try:
+            return advance(start, self._progress.ends(start))
+        except MissingBlockError as e:
+            raise with_command(self.stream, e, restore=str(e.hint)) from None
+
+    def count(self, ranges: Iterable[OffsetRange]) -> int:
+        """Return how many records the ranges hold, without those that were given up."""
+        return sum(part.count for part in readable_ranges(self.stream, ranges, self.scan))
+
+    def read(self, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
+        """Yield the records of the ranges, in order. Raises as ``reader.read_batches``."""
+        return read_slices(self.stream, slice_ranges(self.stream, ranges, self.scan))
+
+    def has_blocks(self, ranges: Iterable[OffsetRange]) -> bool:
+        """Return whether the blocks of the ranges exist; False if some were retired after a commit.
+
+        Raises:
+            MissingBlockError: some are gone that this consumer has not committed.
+        """
+        for part in ranges:
+            try:
+                slice_ranges(self.stream, [part])
+            except MissingBlockError:
+                if not self._is_committed(part):
+                    raise
+                return False
+        return True
+
+    def find_damage(self, ranges: Iterable[OffsetRange], error: str) -> PenstockError | None:
+        """Read the blocks of the ranges that an error's text names; return what is wrong there."""
+        return find_named_damage(self.stream, ranges, error)
+
+    def commit(self, start: Offsets, end: Offsets, retained: Offsets | None = None) -> None:
+        """Record that no batch needs records before ``end``; retire what no consumer needs.
+
+        Args:
+            start: where the batch began that ends at ``end``.
+            end: how far the consumer has come.
+            retained: from where on blocks stay to be processed again; None for ``end``.
+
+        Raises:
+            LogFormatError: a consumer's file is damaged.
+            StorageError: a file could not be read, written or deleted; the next call continues.
+        """
+        # A writer leaves the offsets in the batch after its last one, so both ends count.
+        writers = map(parse_writer, start.keys() | end.keys())
+        self._retirer.commit(end, filter(None, writers), retained)
+
+    def _is_committed(self, part: OffsetRange) -> bool:
+        committed = consumers(self.stream).get(self.consumer, {})
+        writer = parse_writer(part.partition)
+        finished = writer is not None and is_finished(writer, committed)
+        return finished or committed.get(part.partition, 0) > part.start_offset
+
+
+def lane_of(writer: str) -> tuple[str, int]:
+    """Return the receiver of a writer and its epoch: epochs are read one after the other."""
+    parsed = parse_writer(writer)
+    return (writer, 0) if parsed is None else (parsed.receiver, parsed.epoch)

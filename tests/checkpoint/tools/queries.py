@@ -1,0 +1,58 @@
+"""Writes what a query of Spark leaves, without Spark, as tests/.../conftest.py's real one does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from penstock.checkpoint.checksum import checksum_of
+
+PARTITIONS = 2
+
+
+def write_query(place: Path, batches: int) -> Path:
+    """Write an aggregation with a watermark over a file source; return the location.
+
+    All batches are committed. The source's log is compacted at every second entry. State has a
+    delta for each version, of bytes that only a state store could read.
+    """
+    _write(place / "metadata", ['{"id":"6cc7d9a3-dd4b-4da6-9c38-5168a8ee4ce7"}'])
+    for batch_id in range(batches):
+        metadata = {
+            "batchWatermarkMs": batch_id,
+            "batchTimestampMs": 1_700_000_000_000 + 1000 * batch_id,
+            "conf": {"spark.sql.shuffle.partitions": str(PARTITIONS)},
+        }
+        offset = {"logOffset": batch_id}
+        _write(place / f"offsets/{batch_id}", ["v1", _json(metadata), _json(offset)])
+        commit = {"nextBatchWatermarkMs": batch_id + 1}
+        _write(place / f"commits/{batch_id}", ["v1", _json(commit)])
+        is_compacted = batch_id % 2 == 1
+        entries = range(batch_id + 1) if is_compacted else [batch_id]
+        name = f"{batch_id}.compact" if is_compacted else str(batch_id)
+        _write(place / f"sources/0/{name}", ["v1", *map(_entry, entries)])
+        for partition in range(PARTITIONS):
+            _write(place / f"state/0/{partition}/{batch_id + 1}.delta", ["delta"])
+    operator = {
+        "operatorInfo": {"operatorId": 0, "operatorName": "stateStoreSave"},
+        "stateStoreInfo": [
+            {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": PARTITIONS}
+        ],
+    }
+    _write(place / "state/0/_metadata/metadata", ["v1", _json(operator)])
+    return place
+
+
+def _entry(batch_id: int) -> str:
+    path = f"file:///in/{batch_id}.json"
+    return _json({"path": path, "timestamp": 1_700_000_000_000, "batchId": batch_id})
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines))
+    path.with_name(f".{path.name}.crc").write_bytes(checksum_of(path.read_bytes()))

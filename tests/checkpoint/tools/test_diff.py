@@ -1,0 +1,76 @@
+"""``penstock checkpoint diff``: two batches, or two locations."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from penstock.checkpoint.tools import Change, diff_batches, diff_locations
+from penstock.errors import ConfigError
+from tests.cli.commands import Commands
+
+from .queries import write_query
+
+_DIFF = Commands("checkpoint", "diff", columns=200)
+
+
+def rows(printed: str) -> list[list[str]]:
+    return [line.split() for line in printed.splitlines()]
+
+
+def test_two_batches_differ_in_offsets_times_and_settings(tmp_path: Path) -> None:
+    query = write_query(tmp_path / "query", batches=3)
+    path = query / "offsets/2"
+    path.write_text(path.read_text().replace('partitions":"2"', 'partitions":"4"'))
+
+    found = diff_batches(query, 0, 2)
+
+    assert found.offsets == (Change("0", {"logOffset": 0}, {"logOffset": 2}, 2),)
+    assert found.conf == (Change("spark.sql.shuffle.partitions", "2", "4"),)
+    assert found.metadata == (
+        Change("batchWatermarkMs", 0, 2, 2),
+        Change("batchTimestampMs", 1_700_000_000_000, 1_700_000_002_000, 2000),
+    )
+    printed = rows(_DIFF.succeed(str(query), "0", "2"))
+    assert ["conf", "spark.sql.shuffle.partitions", "2", "4"] in printed
+    assert json.loads(_DIFF.succeed(str(query), "0", "2", "--json"))["left"] == 0
+    assert _DIFF.succeed(str(query), "1", "1") == "batches 1 and 1 are the same\n"
+
+
+def test_partitions_are_compared_each(own: Path) -> None:
+    printed = rows(_DIFF.succeed(str(own), "0", "2"))
+
+    assert ["source", "0", "clicks", "r0-1", "10", "30", "20"] in printed
+    assert ["source", "0", "clicks", "r0-2", "0", "10", "10"] in printed
+
+
+def test_two_locations_differ_from_where_they_parted(tmp_path: Path) -> None:
+    left = write_query(tmp_path / "left", batches=4)
+    right = Path(shutil.copytree(left, tmp_path / "right"))
+    write_query(left, batches=6)
+    (right / "commits/3").unlink()
+    (left / "offsets/0").unlink()
+    (left / "commits/0").unlink()
+
+    found = diff_locations(left, right)
+
+    assert found.left_only == (4, 5)
+    assert found.right_only == (0,)
+    assert found.differing == (3,)
+    assert found.newest is not None
+    assert (found.newest.left, found.newest.right) == (5, 3)
+    printed = _DIFF.succeed(str(left), str(right))
+    assert "only in left: batches 4, 5" in printed
+    assert "in both, with other entries: batches 3" in printed
+    assert ["source", "0", "{'logOffset':", "5}", "{'logOffset':", "3}", "-2"] in rows(printed)
+
+
+def test_what_is_not_there_is_refused(own: Path) -> None:
+    error = _DIFF.fail(str(own), "0", "7")
+    assert isinstance(error, ConfigError)
+    assert "it keeps batches 0 to 2" in str(error)
+    (own / "offsets/1").write_bytes(b"")
+    assert "it is empty" in str(_DIFF.fail(str(own), "0", "1"))
+    assert "there is no folder" in str(_DIFF.fail(str(own), "elsewhere"))
+    assert _DIFF.run(str(own), "0", "x").exit_code == 2

@@ -1,0 +1,109 @@
+"""What other releases and sources write. Made by hand from public examples, but for v2 of 4.x."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.checkpoint.tools import Inspection, inspect, validate
+from tests.cli.commands import Commands
+
+SPARK_2_4 = """v1
+{"batchWatermarkMs":1564634495145,"batchTimestampMs":1564634518664,"conf":{"spark.sql.streaming.stateS\
+tore.providerClass":"org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider","spa\
+rk.sql.shuffle.partitions":"200"}}
+{"raw_data":{"0":246189}}"""
+DELTA = '{"sourceVersion":1,"reservoirId":"9b3c","reservoirVersion":4,"index":-1}'
+METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1600000000000,"conf":{}}'
+
+
+def location(place: Path, offsets: str, commit: str = 'v1\n{"nextBatchWatermarkMs":0}') -> Path:
+    """Write a location of one committed batch."""
+    for folder, text in (("offsets", offsets), ("commits", commit)):
+        (place / folder).mkdir(parents=True)
+        (place / folder / "0").write_text(text)
+    (place / "metadata").write_text('{"id":"9"}')
+    return place
+
+
+def sound(place: Path) -> Inspection:
+    """Return what is known of a location in which nothing is wrong."""
+    assert validate(place).findings == ()
+    return inspect(place)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "expected", "text"),
+    [
+        (SPARK_2_4, {"0": {"raw_data": {"0": 246189}}}, "raw_data 246,189"),
+        ('v1\n\n{"clicks":{"0":5}}', {"0": {"clicks": {"0": 5}}}, "clicks 5"),  # Spark 2.1
+        (
+            f"v1\n{METADATA}\n{DELTA}",
+            {"0": json.loads(DELTA)},
+            '{"sourceVersion":1,"reservoirId":"9b3',
+        ),
+        (f"v1\n{METADATA}\n7\n-", {"0": 7, "1": None}, "7"),
+        (f'v2\n{METADATA}\norders:{{"t":{{"0":1,"1":2}}}}\nidle:-', None, "t 3 in 2 partitions"),
+    ],
+)
+def test_offsets_are_kept_as_they_are(
+    tmp_path: Path, offsets: str, expected: dict[str, Any] | None, text: str
+) -> None:
+    (batch,) = sound(location(tmp_path, offsets)).batches
+
+    assert batch.offsets == (expected or {"orders": {"t": {"0": 1, "1": 2}}, "idle": None})
+    assert text in Commands("checkpoint", "inspect").succeed(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "commit",
+    [
+        "v1\n{}",  # before Spark 2.4
+        'v2\n{"nextBatchWatermarkMs":5,"stateUniqueIds":{"0":[[["a"]]]}}',
+        'v3\n{"nextBatchWatermarkMs":5,"sinkMetadataMap":{}}',
+    ],
+)
+def test_commits_of_every_version_are_read(tmp_path: Path, commit: str) -> None:
+    place = location(tmp_path, SPARK_2_4, commit)
+
+    assert sound(place).batches[0].commit_version == int(commit[1])
+
+
+def test_an_offset_that_is_no_json_stands_as_it_is(tmp_path: Path) -> None:
+    place = location(tmp_path, f"v1\n{METADATA}\nsome words")
+
+    assert inspect(place).batches[0].offsets == {"0": "some words"}
+    assert [each.path for each in validate(place).findings] == ["offsets/0"]
+
+
+def test_kafkas_first_offsets_begin_with_a_zero_byte(tmp_path: Path) -> None:
+    place = location(tmp_path, SPARK_2_4)
+    (place / "sources/0").mkdir(parents=True)
+    (place / "sources/0/0").write_bytes(b'\0v1\n{"raw_data":{"0":0}}')
+
+    (source,) = sound(place).sources
+    assert source.newest == "0"
+
+
+def test_a_source_of_another_kind_keeps_what_it_wants(tmp_path: Path) -> None:
+    place = location(tmp_path, f'v1\n{METADATA}\n"words"')
+    (place / "sources/0").mkdir(parents=True)
+    (place / "sources/0/0").write_bytes(b"\x80\x04K*.")
+
+    assert {each.severity for each in validate(place).findings} <= {"note"}
+
+
+def test_state_of_rocks_db_is_told_by_its_names(tmp_path: Path) -> None:
+    place = location(tmp_path, SPARK_2_4)
+    folder = place / "state/0/0"
+    (folder / "SSTs").mkdir(parents=True)
+    (folder / "SSTs/000008-a.sst").write_bytes(b"12345")
+    (folder / "1.zip").write_bytes(b"123")
+
+    (operator,) = sound(place).operators
+    assert (operator.format, operator.newest_version, operator.size_bytes) == ("RocksDB", 1, 8)
+    (folder / "1.zip").rename(folder / "2_b1e-f.changelog")
+    assert [each.path for each in validate(place).findings] == ["state/0/0/1.changelog"]

@@ -1,0 +1,60 @@
+"""The recipes of docs/checkpoints.md, run as they stand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.tools import inspect, validate
+
+from .queries import write_query
+
+DOC = Path(__file__).parents[3] / "docs/checkpoints.md"
+RECIPES = dict(re.findall(r"^### (.*?)\n.*?^```sh\n(.*?)^```", DOC.read_text(), re.M | re.S))
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "A disk was full, and the newest entry of the offset log is torn": lambda q: (
+        (q / "offsets/12").write_bytes(b""),
+        (q / "commits/12").unlink(),
+        (q / "commits/.12.crc").unlink(),
+    ),
+    "The newest commit is torn": lambda q: (q / "commits/12").write_bytes(b"v1\n{"),
+    "A file was edited by hand, and fails its checksum": lambda q: (q / "offsets/12").write_text(
+        (q / "offsets/12").read_text().replace("12000", "12001")
+    ),
+    "The metadata file is gone": lambda q: (q / "metadata").unlink(),
+    "Leftovers of killed writers": lambda q: (q / "commits/.13.0b1e-2d3c.tmp").touch(),
+}
+
+
+def test_every_recipe_is_run_here() -> None:
+    assert RECIPES.keys() == DAMAGES.keys()
+
+
+@pytest.mark.parametrize("recipe", DAMAGES)
+def test_a_recipe_leaves_a_sound_location(tmp_path: Path, recipe: str) -> None:
+    query = write_query(tmp_path / "words", batches=13)
+    DAMAGES[recipe](query)
+    assert validate(query).findings
+
+    command = RECIPES[recipe].replace("/data/words", str(query))
+    subprocess.run(["bash", "-e", "-c", command], check=True)
+
+    assert validate(query).findings == ()
+    assert inspect(query).next.problem is None
+    assert inspect(query).next.first in (12, 13)
+
+
+def test_a_torn_entry_of_a_committed_batch_is_left_alone(tmp_path: Path) -> None:
+    query = write_query(tmp_path / "words", batches=13)
+    recipe = RECIPES["A disk was full, and the newest entry of the offset log is torn"]
+
+    done = subprocess.run(
+        ["bash", "-e", "-c", recipe.replace("/data/words", str(query))], check=False
+    )
+
+    assert done.returncode != 0
+    assert validate(query).findings == ()

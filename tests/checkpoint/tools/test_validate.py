@@ -1,0 +1,278 @@
+"""``penstock checkpoint validate``: what it finds, what it says, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.checksum import checksum_of
+from penstock.checkpoint.tools import Finding, validate
+from penstock.storage import open_storage
+from tests.cli.commands import Commands
+
+from .queries import PARTITIONS, write_query
+
+_VALIDATE = Commands("checkpoint", "validate", columns=200)
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Path:
+    """What a query of Spark leaves: batches 0 to 4, a file source, two partitions of state."""
+    return write_query(tmp_path / "query", batches=5)
+
+
+def edit(path: Path, change: Callable[[str], str]) -> None:
+    """Change a file, and its checksum with it."""
+    path.write_text(change(path.read_text()))
+    path.with_name(f".{path.name}.crc").write_bytes(checksum_of(path.read_bytes()))
+
+
+def remove(path: Path) -> None:
+    """Remove a file and its checksum."""
+    path.unlink()
+    path.with_name(f".{path.name}.crc").unlink()
+
+
+def found(place: Path) -> list[tuple[str, str]]:
+    """Return what is found, as severity and path."""
+    return [(each.severity, each.path) for each in validate(place).findings]
+
+
+def test_a_sound_location_is_sound(query: Path, own: Path) -> None:
+    assert validate(query).findings == ()
+    assert validate(query).severity is None
+    assert found(own) == []
+    assert _VALIDATE.succeed(str(query)).endswith(" files, sound\n")
+
+
+@pytest.mark.spark
+def test_what_spark_leaves_is_sound(counted: Path) -> None:
+    assert found(counted) == []
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "empty": (lambda q: (q / "offsets/2").write_bytes(b""), "error", "offsets/2"),
+    "cut off": (
+        lambda q: edit(q / "offsets/2", lambda text: text.rpartition("\n")[0]),
+        "error",
+        "offsets/2",
+    ),
+    "no JSON": (lambda q: edit(q / "commits/3", lambda text: text[:-1]), "error", "commits/3"),
+    "offset no JSON": (
+        lambda q: edit(q / "offsets/3", lambda text: text[:-1]),
+        "error",
+        "offsets/3",
+    ),
+    "checksum": (
+        lambda q: (q / "offsets/1").write_text(
+            (q / "offsets/1").read_text().replace("001000", "001001")
+        ),
+        "error",
+        "offsets/1",
+    ),
+    "checksum header": (
+        lambda q: (q / "offsets/.1.crc").write_bytes(b"crd\0 and more"),
+        "warning",
+        "offsets/.1.crc",
+    ),
+    "conf no text": (
+        lambda q: edit(q / "offsets/1", lambda text: text.replace('"2"', "2")),
+        "error",
+        "offsets/1",
+    ),
+    "unknown field": (
+        lambda q: edit(q / "commits/1", lambda text: text.replace("next", "mext")),
+        "warning",
+        "commits/1",
+    ),
+    "metadata": (lambda q: remove(q / "metadata"), "error", "metadata"),
+    "metadata no id": (
+        lambda q: edit(q / "metadata", lambda text: text.replace("id", "ie")),
+        "error",
+        "metadata",
+    ),
+    "gap": (lambda q: remove(q / "offsets/1"), "warning", "offsets/1"),
+    "start of the newest": (lambda q: remove(q / "offsets/3"), "error", "offsets"),
+    "commit without offsets": (lambda q: remove(q / "offsets/4"), "error", "offsets"),
+    "older commit": (lambda q: remove(q / "commits/1"), "warning", "commits/1"),
+    "clock": (
+        lambda q: edit(
+            q / "offsets/2", lambda text: text.replace("1700000002000", "1600000000000")
+        ),
+        "warning",
+        "offsets/2",
+    ),
+    "watermark": (
+        lambda q: edit(q / "offsets/3", lambda text: text.replace('arkMs":3', 'arkMs":1')),
+        "warning",
+        "offsets/3",
+    ),
+    "sources": (
+        lambda q: edit(q / "offsets/4", lambda text: f"{text}\n-"),
+        "warning",
+        "offsets/4",
+    ),
+    "source entry": (lambda q: remove(q / "sources/0/4"), "error", "sources/0/4"),
+    "compacted entry": (
+        lambda q: remove(q / "sources/0/3.compact"),
+        "error",
+        "sources/0/3",
+    ),
+    "source no JSON": (
+        lambda q: edit(q / "sources/0/4", lambda text: text[:-1]),
+        "error",
+        "sources/0/4",
+    ),
+    "source that is compacted": (
+        lambda q: edit(q / "sources/0/2", lambda text: text[:-1]),
+        "warning",
+        "sources/0/2",
+    ),
+    "state version": (
+        lambda q: remove(q / "state/0/1/5.delta"),
+        "error",
+        "state/0/1/5.delta",
+    ),
+    "state chain": (
+        lambda q: remove(q / "state/0/1/1.delta"),
+        "error",
+        "state/0/1/1.delta",
+    ),
+    "state partition": (
+        lambda q: shutil.rmtree(q / "state/0/0"),
+        "error",
+        "state/0/0/1.delta to 5.delta",
+    ),
+    "state empty": (
+        lambda q: remove(q / "state/0/1/5.delta") or (q / "state/0/1/5.delta").touch(),
+        "error",
+        "state/0/1/5.delta",
+    ),
+    "state checksum": (
+        lambda q: (q / "state/0/1/2.delta").write_bytes(b"other"),
+        "error",
+        "state/0/1/2.delta",
+    ),
+    "operator": (
+        lambda q: edit(q / "state/0/_metadata/metadata", lambda text: text.replace("Info", "info")),
+        "error",
+        "state/0/_metadata/metadata",
+    ),
+    "temporary file": (
+        lambda q: (q / "offsets/.5.0b1e2d3c.tmp").touch(),
+        "note",
+        "offsets/.5.0b1e2d3c.tmp",
+    ),
+    "checksum alone": (lambda q: (q / "commits/4").unlink(), "note", "commits/.4.crc"),
+    "name": (lambda q: (q / "offsets/notes").touch(), "note", "offsets/notes"),
+    "spelling": (lambda q: (q / "offsets/05").touch(), "error", "offsets/05"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_found_and_explained(query: Path, damage: str) -> None:
+    do, severity, path = DAMAGES[damage]
+    do(query)
+
+    validation = validate(query)
+
+    assert [(each.severity, each.path) for each in validation.findings] == [(severity, path)]
+    (finding,) = validation.findings
+    assert all((finding.what, finding.meaning, finding.fix))
+    done = _VALIDATE.run(str(query))
+    assert done.exit_code == {"note": 0, "warning": 1, "error": 2}[severity]
+    assert f"{severity.upper()} {path}" in done.output
+    assert f"to fix: {finding.fix}" in done.output
+
+
+def test_a_newer_version_is_named_in_sparks_words(query: Path) -> None:
+    edit(query / "offsets/4", lambda text: text.replace("v1", "v7", 1))
+
+    (finding,) = validate(query).findings
+
+    assert finding.severity == "error"
+    assert (
+        "The log file was produced by a newer version of Spark and cannot be read by this version."
+        " Please upgrade."
+    ) in finding.what
+
+
+def test_the_newest_batch_may_be_uncommitted(query: Path) -> None:
+    remove(query / "commits/4")
+    remove(query / "state/0/0/5.delta")
+
+    assert found(query) == []  # it runs again, from version 4
+
+
+def test_a_snapshot_stands_for_all_before_it(query: Path) -> None:
+    for partition in range(PARTITIONS):
+        folder = query / f"state/0/{partition}"
+        shutil.copy(folder / "1.delta", folder / "3.snapshot")
+        for version in (1, 2, 3):
+            remove(folder / f"{version}.delta")
+
+    assert found(query) == []
+
+
+def test_what_is_retired_is_not_missing(query: Path) -> None:
+    for path in ("offsets/0", "commits/0", "sources/0/0"):
+        remove(query / path)
+
+    assert found(query) == []
+
+
+def test_a_driver_of_penstock_is_stricter(own: Path) -> None:
+    edit(own / "commits/0", lambda text: f"{text} ")
+
+    (finding,) = validate(own).findings
+
+    assert (finding.severity, finding.path) == ("error", "commits/0")
+
+
+def test_json_holds_what_is_printed(query: Path) -> None:
+    remove(query / "commits/1")
+
+    done = _VALIDATE.run(str(query), "--json")
+
+    assert done.exit_code == 1
+    printed = json.loads(done.output)
+    assert printed["severity"] == "warning"
+    assert Finding(**printed["findings"][0]) == validate(query).findings[0]
+
+
+def test_object_stores_are_checked_as_disks_are(query: Path) -> None:
+    remove(query / "commits/1")
+    url = f"memory://{uuid.uuid4().hex}/query"
+    storage = open_storage(url)
+    for path in query.rglob("*"):
+        if path.is_file() and not path.name.startswith("."):
+            storage.create(str(path.relative_to(query)), path.read_bytes())
+
+    assert [(each.severity, each.path) for each in validate(url).findings] == [
+        ("warning", "commits/1")
+    ]
+
+
+def test_sparks_own_checksums_tell_the_size(query: Path) -> None:
+    checksum = {"algorithm": "CRC32C", "value": 1, "mainFileSize": 3}
+    (query / "state/0/0/5.delta.crc").write_text(json.dumps(checksum))
+
+    assert found(query) == [("error", "state/0/0/5.delta")]
+
+
+def test_odd_names_are_survived(query: Path) -> None:
+    Path(os.fsdecode(bytes(query / "offsets") + b"/\xff\x1b")).touch()
+    (query / "offsets/7").mkdir()
+    (query / "offsets/9").symlink_to("nowhere")
+    (query / "commits/99999999999999999999").touch()
+    (query / "state/0/0/99999999999999999999.delta").touch()
+    (query / "sources/0/9223372036854775807").touch()
+
+    assert _VALIDATE.run(str(query)).exit_code == 2
+    assert "next: batch 5" in Commands("checkpoint", "inspect").succeed(str(query))
