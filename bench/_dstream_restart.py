@@ -60,7 +60,7 @@ def _prepare(directory: str, batches: int) -> None:
     ssc = _create(directory, spark_context("local[3]"), clock)
     stepper = Stepper(ssc, clock)
     ssc.start()
-    writer = JournalWriter(ssc.graph.receiver_inputs[0].journal, "bench")
+    writer = JournalWriter(ssc.graph.inputs[0].journal, "bench")
     for number in range(batches):
         if number == batches - 1:
             _write(writer)

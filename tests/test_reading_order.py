@@ -38,5 +38,5 @@ def test_what_is_stated_adds_up() -> None:
 def test_what_is_stated_is_about_so() -> None:
     """Small changes of a file need no change of the page."""
     found = actual()
-    off = {path: found[path] for path, lines in stated().items() if abs(found[path] - lines) > 40}
+    off = {path: found[path] for path, lines in stated().items() if abs(found[path] - lines) > 100}
     assert not off, f"docs/architecture.md states other counts for {off}"

@@ -51,7 +51,7 @@ def test_the_program_runs_and_ends_by_ctrl_c(tmp_path: Path) -> None:
     lines = [line.rpartition("\r")[2] for line in after.replace("\r\n", "\n").splitlines()]
     told = [line for line in lines if line and not re.fullmatch(r"-+|Time: .*|\('.*\)", line)]
     assert len(told) == 1, after
-    assert "SIGINT: stopping. What was received is kept" in told[0]
+    assert "SIGINT: stopping. Received records are kept" in told[0]
     assert list((tmp_path / "out").glob("batch=*/_SUCCESS"))
 
 

@@ -19,10 +19,7 @@ import pytest
 
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import (
-    Bounds,
-    JournalRoom,
     JournalStream,
-    JournalWriter,
     RecordFormat,
     commit_consumer,
     retire,
@@ -38,6 +35,7 @@ from tests.journal.helpers import path_of, rewrite, write_blocks
 from tests.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
+NO_PROGRAM = {"program": None, "has_process": None}
 BLOCKS = [[f"line {number}" for number in range(start, start + 100)] for start in (0, 100, 200)]
 ROWS = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("raw", pa.binary())])
 
@@ -95,8 +93,8 @@ def test_ls_tells_of_writers_and_consumers(
         ],
         "receivers": [],
         "consumers": [
-            {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}},
-            {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}},
+            {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}, **NO_PROGRAM},
+            {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}, **NO_PROGRAM},
         ],
         "damage": [],
         "bounds": None,
@@ -107,14 +105,19 @@ def test_ls_tells_of_writers_and_consumers(
     assert "consumer job is 101 records behind" in table
 
 
-def test_ls_tells_of_a_bound_while_its_writer_is_open(lines: JournalStream, journal: str) -> None:
-    bounds = Bounds(max_bytes=2_000_000, max_lag_records=5000)
-    bounded = JournalWriter(lines, "r1", bounds=bounds)
-    room = JournalRoom(bounded, bounds)
-    room.look()
+def test_ls_tells_of_the_bounds_of_receivers_that_did_not_stop(
+    lines: JournalStream, journal: str
+) -> None:
+    said = Status(
+        "run", "r0-00000000", "started", "h", 4711, 0, max_bytes=10**6, max_lag_records=2500
+    )
+    for receiver in ("r0", "r1"):
+        write_status(lines, receiver, said)
     assert "2.0 MB, at most 5000 records behind" in succeed("ls", journal)
-    bounded.close()
-    room.leave()
+    write_status(lines, "r1", replace(said, max_bytes=None))
+    assert "bound: at most 5000 records behind" in succeed("ls", journal)
+    for receiver in ("r0", "r1"):
+        write_status(lines, receiver, replace(said, state="stopped"))
     assert "bound" not in succeed("ls", journal)
 
 
@@ -152,7 +155,7 @@ def test_ls_tells_of_receivers_that_were_killed(lines: JournalStream, journal: s
     }
     assert shown["killed"].endswith(", which has ended: it was killed")
     assert shown["alive"].endswith(f"process {os.getpid()} on {socket.gethostname()}")
-    assert "worker-7, 2:00:0" in shown["away"]
+    assert "worker-7, 2 h ago" in shown["away"]
     facts = json.loads(succeed("ls", journal, "--json"))["streams"][0]["receivers"]
     processes = {each["receiver"]: each["has_process"] for each in facts}
     assert processes == {"killed": False, "alive": True, "away": None}

@@ -37,6 +37,7 @@ from penstock.journal.bad_records import dead_letters
 from penstock.journal.bad_records.replayed_records import ReplayedRecords
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
+from penstock.journal.losses import given_up
 from penstock.journal.retention import registration, retirement, retirer, shortening
 from penstock.journal.retention.consumer_files import ConsumerEntry
 from penstock.journal.retention.retirement import Doomed
@@ -57,11 +58,12 @@ from tests.journal import (
     test_block,
     test_epochs,
     test_offsets,
+    test_quota,
     test_reader,
     test_replay,
+    test_requests,
     test_retention,
     test_retirer,
-    test_room,
     test_schema,
     test_skip,
     test_writer,
@@ -279,10 +281,10 @@ def seal_without_the_inherited_position(patch: Patch) -> None:
 
 @caught_by(with_stream(test_skip.test_a_position_is_found_in_earlier_epochs))
 def look_for_the_position_in_one_epoch_alone(patch: Patch) -> None:
-    def near(self: JournalStream, writer: str, blocks: Any) -> Iterator[tuple[str, int]]:
+    def near(stream: JournalStream, writer: str, blocks: Any) -> Iterator[tuple[str, int]]:
         return ((writer, block.start_offset) for block in reversed(blocks))
 
-    patch.setattr(JournalStream, "_backwards", near)
+    patch.setattr(given_up, "_backwards", near)
 
 
 @caught_by(with_stream(test_epochs.test_a_takeover_that_fails_leaves_no_epoch))
@@ -458,7 +460,7 @@ def delete_what_is_only_retained(patch: Patch) -> None:
     patch.setattr(ConsumerEntry, "held", property(lambda self: (self.offsets,)))
 
 
-@caught_by(alone(test_room.test_of_several_receivers_about_the_same_part_is_given_up))
+@caught_by(alone(test_quota.test_of_several_receivers_about_the_same_part_is_given_up))
 def shorten_below_what_is_committed(patch: Patch) -> None:
     patch.setattr(shortening, "floor_of", lambda writer, held: None)
     patch.setattr(retirement, "floor_of", lambda writer, held: None)
@@ -485,6 +487,25 @@ def the_races(retiring: Callable[[JournalStream], Side], held: str) -> Check:
 @caught_by(the_races(races.by_retire, "retirement"))
 def begin_without_a_look_at_what_is_announced(patch: Patch) -> None:
     patch.setattr(registration, "retiring_offsets", lambda stream: {})
+
+
+@caught_by(
+    alone(test_retention.test_a_new_consumer_begins_behind_holes_that_all_others_are_past, [2])
+)
+def begin_before_a_hole_that_a_retirement_left(patch: Patch) -> None:
+    patch.setattr(registration, "retired_before", lambda writer, entries, retiring: 0)
+
+
+@caught_by(
+    alone(test_retention.test_a_hole_that_a_consumer_has_yet_to_read_is_damage_for_a_new_one_too)
+)
+def take_every_hole_for_retired(patch: Patch) -> None:
+    patch.setattr(registration, "retired_before", lambda writer, entries, retiring: None)
+
+
+@caught_by(alone(test_requests.test_a_footer_of_the_scan_is_held_against_what_was_listed_since))
+def believe_the_footer_of_a_scan(patch: Patch) -> None:
+    patch.setattr(reader, "check_slice", lambda part, footer: None)
 
 
 @caught_by(the_races(races.by_retire, "registration"))

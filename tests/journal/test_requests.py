@@ -16,6 +16,7 @@ from contextlib import closing
 
 import pytest
 
+from penstock.errors import MissingBlockError
 from penstock.journal import (
     JournalStream,
     JournalWriter,
@@ -23,13 +24,14 @@ from penstock.journal import (
     StreamProgress,
     ranges_between,
 )
+from penstock.journal.layout import block_path
 from penstock.journal.losses.loss_log import Loss, create_loss
-from penstock.journal.reader import readable_ranges, slice_footer, slice_ranges
+from penstock.journal.reader import read_slices, readable_ranges, slice_footer, slice_ranges
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.source import JournalSource
 from penstock.model import OffsetRange, Offsets
 from penstock.testing import FaultyStorage
-from tests.journal.helpers import memory_stream
+from tests.journal.helpers import memory_stream, rewrite, write_blocks
 
 IDLE = {"list": 3}
 FIVE_BLOCKS = {"list": 4, "read": 5, "create": 1, "delete": 1}
@@ -133,6 +135,49 @@ def test_what_is_given_up_is_left_out_from_the_next_scan_on() -> None:
         after = readable_ranges(program.stream, [wanted], progress.scan)
     assert [part.count for part in before] == [3]
     assert [part.count for part in after] == [1, 1]
+
+
+def test_a_footer_of_the_scan_is_held_against_what_was_listed_since() -> None:
+    """The scan's newest block has a successor now, and between the two one is missing."""
+    program = Program()
+    progress = StreamProgress(program.stream)
+    with closing(JournalWriter(program.stream, "r0")) as writer:
+        publish(writer, "a", 1)
+        progress.ends({})
+        publish(writer, "a", 2)
+        program.stream.storage.delete(block_path("numbers", writer.id, 1))
+        wanted = OffsetRange(str(writer.id), 0, 3)
+        first, _ = slice_ranges(program.stream, [wanted], progress.scan)
+        with pytest.raises(MissingBlockError, match=r"\[1, 2\)"):
+            slice_footer(program.stream, first, progress.scan)
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_block_that_went_after_the_scan_is_missing(sealed: bool) -> None:
+    program = Program()
+    progress = StreamProgress(program.stream)
+    writer = write_blocks(program.stream, [["a"], ["b"]], close=sealed)
+    for _ in range(2):
+        progress.ends({})
+    program.stream.storage.delete(block_path("numbers", writer, 0))
+    (gone,) = slice_ranges(program.stream, [OffsetRange(str(writer), 0, 1)], progress.scan)
+    with pytest.raises(MissingBlockError, match=r"\[0, 1\).*gone"):
+        slice_footer(program.stream, gone, progress.scan)
+    with pytest.raises(MissingBlockError, match=r"\[0, 1\).*gone"):
+        list(read_slices(program.stream, [gone]))
+
+
+def test_a_damaged_newest_block_that_is_given_up_has_no_footer_in_the_scan() -> None:
+    program = Program()
+    progress = StreamProgress(program.stream)
+    writer = write_blocks(program.stream, [["a"], ["b"]], close=False)
+    rewrite(program.stream.storage, block_path("numbers", writer, 1), b"damaged")
+    lost = OffsetRange(str(writer), 1, 2)
+    create_loss(program.stream.storage, "numbers", Loss(lost, "test", "me", "here", "now"))
+    assert [end.end_offset for end in progress.ends({}).values()] == [2]
+    assert progress.scan is not None
+    assert progress.scan.footer(str(writer), 1) is None
+    assert progress.scan.lost == {str(writer): [lost]}
 
 
 def publish(writer: JournalWriter, record: str, blocks: int) -> None:

@@ -34,7 +34,7 @@ from penstock.journal.epochs import claim_writer
 from penstock.journal.layout import WriterId, claim_path
 from penstock.journal.losses.loss_log import lost_ranges, read_losses, without_lost
 from penstock.journal.losses.skip import skip
-from penstock.journal.reader import with_command
+from penstock.journal.losses.way_out import with_command
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 from penstock.testing import FaultyStorage

@@ -24,10 +24,11 @@ from penstock.receivers import (
 )
 from penstock.receivers.supervisor.events import Event
 from penstock.receivers.supervisor.status import StatusReport
-from penstock.receivers.supervisor.watch import STORAGE_PATIENCE_S, Watch
+from penstock.receivers.supervisor.watch import Watch
 from penstock.receivers.task import ReceiverTask
 from penstock.storage import open_storage
 from penstock.storage.names import temporary_name
+from penstock.storage.patience import STORAGE_PATIENCE_S
 from penstock.testing import FaultyStorage
 from penstock.testing.faulty_storage import OperationKind
 from tests.journal.helpers import clear_memory, memory_stream

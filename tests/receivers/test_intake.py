@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.journal import Bounds, JournalRoom, JournalWriter
+from penstock.journal import Bounds, JournalWriter, WriterQuota
 from penstock.receivers.supervisor.intake import Intake
 from penstock.testing import ManualClock
 from tests.journal.helpers import PATIENT, memory_stream
@@ -16,19 +16,19 @@ def test_without_room_a_source_stays_away_for_as_long_as_there_has_been_none() -
     intake.stopped.clear()
     bounds = Bounds(max_lag_records=2)
     writer = JournalWriter(memory_stream(), "r0", policy=PATIENT, bounds=bounds)
-    room = JournalRoom(writer, bounds)
+    quota = WriterQuota(writer, bounds)
 
     def wait_ms() -> int:
         return intake.try_store(writer, "x", None, None)
 
-    assert wait_ms() == POLL_MS  # nothing may be stored before the first look
+    assert wait_ms() == POLL_MS  # nothing may be stored before the first refresh
     clock.advance(3_000)
     assert wait_ms() == 3_000
     clock.advance(90_000)
     assert wait_ms() == 30_000
     clock.set_wall(-95_000)
     assert wait_ms() == 30_000
-    room.look()
+    quota.refresh()
     assert wait_ms() == 0
     clock.advance(1_000)
     while (wait := wait_ms()) == 0:

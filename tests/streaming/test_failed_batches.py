@@ -96,7 +96,9 @@ def test_an_exactly_once_output_refuses_that_later_batches_overtake_a_failed_one
         ssc = StreamingContext(sc, 1, clock=clock)
         lines(ssc, tmp_path).foreachBatch(lambda df, batch_id: None)
         monkeypatch.setattr(ForEachBatch, "exactly_once", True)
-        with pytest.raises(ConfigError, match=f"foreachBatch writes each batch exactly.*{name}"):
+        with pytest.raises(
+            ConfigError, match=f"'foreachBatch-0' writes each batch exactly.*{name}"
+        ):
             ssc.start()
     assert StreamingContext.getActive() is None
     assert not any((tmp_path / "location").iterdir())

@@ -20,14 +20,8 @@ INTERVAL_MS = 1000
 REMEMBER_MS = 5000
 
 
-def window(previous: FileOffset | None, time_ms: int, oldest_ms: int = 0) -> FileOffset:
-    return next_offset(
-        previous,
-        time_ms,
-        interval_ms=INTERVAL_MS,
-        remember_ms=REMEMBER_MS,
-        oldest_ms=oldest_ms,
-    )
+def window(previous: FileOffset, time_ms: int) -> FileOffset:
+    return next_offset(previous, time_ms, interval_ms=INTERVAL_MS, remember_ms=REMEMBER_MS)
 
 
 def span(offset: FileOffset) -> tuple[int, int]:
@@ -35,8 +29,8 @@ def span(offset: FileOffset) -> tuple[int, int]:
 
 
 def test_first_window_begins_where_new_files_do() -> None:
-    assert span(window(None, 20_000, oldest_ms=18_500)) == (18_500, 20_000)
-    assert span(window(None, 20_000, oldest_ms=3_000)) == (15_000, 20_000)
+    assert span(window(FileOffset(19_200, 19_200), 20_000)) == (19_200, 20_000)
+    assert span(window(FileOffset(14_200, 19_200), 20_000)) == (15_000, 20_000)
 
 
 def test_windows_slide_with_the_ticks() -> None:
@@ -119,7 +113,7 @@ def test_every_file_is_taken_once(
                 if batch_ms > log[-1][0] - REMEMBER_MS:
                     memory.add(entry)
         time_ms += gap * INTERVAL_MS
-        now = window(log[-1][1] if log else None, time_ms, oldest_ms=10_000)
+        now = window(log[-1][1] if log else FileOffset(10_000, 10_000), time_ms)
         memory.forget(now.after_ms - INTERVAL_MS)
         listing = [file for shown_ms, file in shown if shown_ms <= time_ms]
         chosen = memory.select(listing, now, lambda path: True)

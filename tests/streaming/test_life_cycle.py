@@ -282,7 +282,7 @@ def test_a_temporary_journal_is_removed_at_stop(
     caplog.set_level("INFO", "penstock.streaming.context")
     ssc.socketTextStream("localhost", 9).foreachRDD(ignore)
     ssc.start()
-    journal = ssc.graph.receiver_inputs[0].journal
+    journal = ssc.graph.inputs[0].journal
     assert journal.storage.exists("socket-0/stream.json")
     location = journal.storage.url.removeprefix("file://").removesuffix("/journal")
     assert f"offsets, commits and journal are in {location}" in caplog.text

@@ -154,6 +154,6 @@ def test_the_graph_pickles_without_its_context(ssc: StreamingContext) -> None:
     lines.foreachBatch(lambda df, batch_id: df.count())
     graph = cloudpickle.loads(cloudpickle.dumps(ssc.graph))
     assert [stream.name for stream in graph.inputs] == ["app"]
-    assert [output.name for output in graph.outputs] == ["foreachRDD", "foreachBatch"]
+    assert [output.name for output in graph.outputs] == ["foreachRDD-0", "foreachBatch-0"]
     graph.attach(ssc)
     assert {stream.ssc for stream in graph.streams()} == {ssc}

@@ -20,7 +20,7 @@ class Run:
         self.location = CheckpointLocation(root)
         recovery = self.location.acquire(RETAIN)
         self.next_id = recovery.next_batch_id
-        self.log = BatchLog(self.location, recovery, inputs=["lines"], operators=[])
+        self.log = BatchLog(self.location, recovery, inputs=["lines"], operators=[], outputs={})
 
     def step(self) -> None:
         """Plan a batch, commit it, and clear up behind it, as the engine does."""
@@ -29,12 +29,14 @@ class Run:
         self.next_id += 1
         self.log.commit(batch)
         self.check()
+        for released in self.log.release():
+            self.log.notified(released)
         self.log.retire()
         self.check()
 
     def check(self) -> None:
         """Compare with what is in the log: no batch that it tells of begins before."""
-        (oldest,) = self.log.oldest_ends
+        oldest = self.log.oldest_start(0)
         ids = self.location.offsets.batch_ids()
         starts = [n for n in ids if n == 0 or n - 1 in ids]
         assert records(oldest) <= min(starts, default=0)
@@ -58,7 +60,7 @@ def test_what_the_log_tells_of_is_retained_over_restarts(
         for _ in range(batches_a_run):
             run.step()
         if batches_a_run > RETAIN + 1:  # the run's own entries are the oldest: no more is retained
-            (oldest,) = run.log.oldest_ends
+            oldest = run.log.oldest_start(0)
             assert records(oldest) == run.location.offsets.batch_ids()[0] + 1
         run.location.release()
 
@@ -71,7 +73,7 @@ def test_an_entry_that_cannot_be_read_retains_everything(tmp_path: Path) -> None
     oldest = min((tmp_path / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     oldest.write_text("v1\n{")
     run = Run(tmp_path)
-    assert run.log.oldest_ends == (None,)
+    assert run.log.oldest_start(0) is None
     for _ in range(RETAIN + 2):
         run.step()
-    assert run.log.oldest_ends != (None,)
+    assert run.log.oldest_start(0) is not None

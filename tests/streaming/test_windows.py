@@ -434,20 +434,3 @@ def test_get_active_or_create(ssc: StreamingContext, tmp_path: Path) -> None:
     ssc.stop(stopSparkContext=False)
     other = StreamingContext(ssc.sparkContext, 1)
     assert StreamingContext.getActiveOrCreate(None, lambda: other) is other
-
-
-@pytest.mark.spark
-def test_text_files_that_were_cut_off_are_written_again(
-    ssc: StreamingContext, tmp_path: Path
-) -> None:
-    clock = ssc._clock
-    assert isinstance(clock, ManualClock)
-    cut_off, complete = tmp_path / "out-1001000", tmp_path / "out-1002000"
-    (cut_off / "_temporary").mkdir(parents=True)
-    complete.mkdir()
-    ssc.queueStream([["a"], ["b"]]).saveAsTextFiles(str(tmp_path / "out"))
-    stepper = Stepper(ssc, clock)
-    ssc.start()
-    stepper.step(2)
-    assert "".join(part.read_text() for part in sorted(cut_off.glob("part-*"))) == "a\n"
-    assert list(complete.iterdir()) == []

@@ -3,7 +3,7 @@
     metadata            {"id":"<uuid>"}: the program's identity over all its runs
     offsets/N           the input of batch N, durable before it runs
     commits/N           batch N is done
-    sources/<i>/        the data of source i
+    sources/<name>/0    where the first batch of input <name> begins (see first_offsets)
     driver.lock         the driver (local file systems; see driver_lock)
 
     acquire -> rerun the batches of recovery -> (plan N -> process -> commit N -> retire)*
@@ -43,6 +43,7 @@ from penstock.checkpoint.batch_life import BatchLives, BatchState
 from penstock.checkpoint.checksum import ChecksummedFiles
 from penstock.checkpoint.commit_log import CommitLog, CommitMetadata
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
+from penstock.checkpoint.first_offsets import FirstOffsets
 from penstock.checkpoint.local_files import local_path
 from penstock.checkpoint.log_format import MalformedLogError, dump_json, parse_fields
 from penstock.checkpoint.offset_log import OffsetLog, OffsetSeq
@@ -85,6 +86,7 @@ class CheckpointLocation:
         self.storage = place if isinstance(place, Storage) else open_storage(place)
         self.offsets = OffsetLog(self.storage)
         self.commits = CommitLog(self.storage)
+        self.first_offsets = FirstOffsets(self.storage)
         self._files = ChecksummedFiles(self.storage)
         lock_path = local_path(self.storage, LOCK_NAME)
         self._driver_lock = DriverLock(lock_path) if lock_path is not None else None
@@ -272,10 +274,6 @@ class CheckpointLocation:
             self.offsets.purge(kept_from)
             self.commits.purge(kept_from)
         return kept_from
-
-    def source_folder(self, index: int) -> str:
-        """Return the folder within the storage for the data of source ``index``."""
-        return f"sources/{index}"
 
     def read_id(self) -> str:
         """Return the location's id, which its first driver set.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from penstock.errors import DamagedBlockError, LogFormatError
 from penstock.journal import Bounds, JournalStream
 from penstock.journal.bad_records.dead_letters import staged_files
-from penstock.journal.bounds.usage import read_claim
 from penstock.journal.layout import WriterId
 from penstock.journal.losses.loss_log import Lost, lost_ranges, without_lost
 from penstock.journal.offsets import is_finished
@@ -87,7 +86,7 @@ class StreamFacts:
     damage: list[str]
     """What cannot be read of the files beside the blocks; those are left out here."""
     bounds: Bounds | None
-    """What the open writers keep to, None when nobody bounds the stream."""
+    """The sum of what its receivers may hold, None when one that has not stopped has no bounds."""
     findings: int
     """Files with dead letters that are not in blocks yet; 0 but for streams of dead letters."""
 
@@ -96,15 +95,15 @@ def read_stream_facts(stream: JournalStream) -> StreamFacts:
     """Look at all of a stream but the records; reads one footer for each writer."""
     writers = read_writer_facts(stream)
     damage: list[str] = []
-    open_writers = [writer for writer, one in writers.items() if one.state == "open"]
+    receivers = _receiver_facts(stream, damage)
     return StreamFacts(
         stream=stream.name,
         schema=repr(stream.format),
         writers=list(writers.values()),
-        receivers=_receiver_facts(stream, damage),
+        receivers=receivers,
         consumers=_consumer_facts(stream, writers, damage),
         damage=damage,
-        bounds=_bounds(stream, open_writers),
+        bounds=_bounds([facts.status for facts in receivers]),
         findings=len(staged_files(stream)),
     )
 
@@ -146,9 +145,19 @@ def _look_at_consumer(
     return ConsumerFacts(name, _lag(writers, entry.offsets), entry.offsets, program, exists)
 
 
-def _bounds(stream: JournalStream, open_writers: list[WriterId]) -> Bounds | None:
-    claims = (read_claim(stream, writer) for writer in open_writers)
-    return next((claim.bounds for claim in claims if claim is not None), None)
+def _bounds(said: list[Status]) -> Bounds | None:
+    bounded = [each for each in said if each.state != "stopped"]
+    total = Bounds(
+        _sum(each.max_bytes for each in bounded), _sum(each.max_lag_records for each in bounded)
+    )
+    return total if total.is_set else None
+
+
+def _sum(bounds: Iterable[int | None]) -> int | None:
+    """Return the sum of the bounds, None when there are none, or one is unbounded."""
+    found = list(bounds)
+    each = [bound for bound in found if bound is not None]
+    return sum(each) if each and len(each) == len(found) else None
 
 
 def _writer_facts(stream: JournalStream, writer: WriterId, lost: Lost) -> WriterFacts:

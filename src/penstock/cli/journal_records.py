@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from penstock.journal import JournalStream
 from penstock.journal.python_values import shown
-from penstock.journal.reader import numbered_pieces, slice_ranges
+from penstock.journal.reader import slice_ranges
+from penstock.journal.record_reader import numbered_pieces
 from penstock.model import OffsetRange
 
 __all__ = ["as_json", "as_text", "records"]

@@ -7,17 +7,19 @@ for byte in docs/journal-format.md.
 """
 
 from penstock.journal.bounds.amounts import Amount, Bounds
-from penstock.journal.bounds.room import JournalRoom
+from penstock.journal.bounds.quota import WriterQuota
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.positions import DeferredPosition
 from penstock.journal.progress import StreamProgress
-from penstock.journal.reader import read_batches, read_records
+from penstock.journal.reader import read_batches
+from penstock.journal.record_reader import read_records
 from penstock.journal.retention.consumer_files import (
     commit_consumer,
     consumers,
 )
+from penstock.journal.retention.notices import remove_consumer
 from penstock.journal.retention.registration import Consumer, register_consumer
-from penstock.journal.retention.retirement import remove_consumer, retire
+from penstock.journal.retention.retirement import retire
 from penstock.journal.schema import RecordFormat
 from penstock.journal.source import JournalSource
 from penstock.journal.stream import JournalStream, stream_names
@@ -31,7 +33,6 @@ __all__ = [
     "CommitPolicy",
     "Consumer",
     "DeferredPosition",
-    "JournalRoom",
     "JournalSource",
     "JournalStream",
     "JournalWriter",
@@ -39,6 +40,7 @@ __all__ = [
     "StreamProgress",
     "Verdict",
     "WriterEnd",
+    "WriterQuota",
     "advance",
     "commit_consumer",
     "consumers",

@@ -2,7 +2,6 @@
 
     <stream>/stream.json
     <stream>/<receiver>-<epoch>/_writer.json      claims this epoch; who did, for diagnosis
-    <stream>/<receiver>-<epoch>/_room.json        what it may hold, while it is open and bounded
     <stream>/<receiver>-<epoch>/<start>.parquet   a block or the seal; start in 20 digits
     <stream>/consumers/<name>.json
     <stream>/consumers/<16 hex>.retiring          what somebody is about to delete
@@ -32,13 +31,11 @@ __all__ = [
     "parse_consumer",
     "parse_writer",
     "receiver_folder",
-    "room_path",
     "stream_info_path",
     "writer_folder",
 ]
 
 CLAIM_FILE = "_writer.json"
-_ROOM_FILE = "_room.json"
 _WRITER = re.compile(r"(?P<receiver>.+)-(?P<epoch>[0-9]{8,})")
 _BLOCK = re.compile(r"([0-9]{20})\.parquet")
 
@@ -88,11 +85,6 @@ def writer_folder(stream: str, writer: WriterId | str) -> str:
 def claim_path(stream: str, writer: WriterId) -> str:
     """Return the path of the file whose exclusive creation claims the epoch."""
     return f"{writer_folder(stream, writer)}/{CLAIM_FILE}"
-
-
-def room_path(stream: str, writer: WriterId) -> str:
-    """Return the path of the file that says how much a bounded writer's receiver may hold."""
-    return f"{writer_folder(stream, writer)}/{_ROOM_FILE}"
 
 
 def block_path(stream: str, writer: WriterId | str, start_offset: int) -> str:

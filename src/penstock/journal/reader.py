@@ -1,4 +1,4 @@
-"""Reading ranges of a stream, as Arrow batches or Python records, verified whole block by block.
+"""Reading ranges of a stream, as Arrow batches, verified whole block by block.
 
 Runs in executors too: imports no Spark.
 """
@@ -6,43 +6,27 @@ Runs in executors too: imports no Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import (
-    DamagedBlockError,
     MissingBlockError,
-    NewerBlockError,
-    NotFoundError,
-    PenstockError,
-    UnreadableRecordError,
 )
 from penstock.journal.block import BlockFooter, read_block, read_footer
-from penstock.journal.losses.loss_log import lost_ranges, say_left_out, skip_commands, without_lost
+from penstock.journal.losses.loss_log import lost_ranges, say_left_out, without_lost
+from penstock.journal.losses.way_out import explained, with_command
 from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
 __all__ = [
-    "numbered_pieces",
     "read_batches",
-    "read_records",
     "read_slices",
     "readable_ranges",
     "slice_footer",
     "slice_ranges",
-    "slice_records",
-    "unreadable_records",
-    "with_command",
 ]
-
-_PIECE_ROWS = 4096
-_MOST_COMMANDS = 8
-_RESTORE = "restore the blocks from a copy (`penstock journal verify` finds all that is damaged)"
 
 
 def readable_ranges(
@@ -93,62 +77,10 @@ def read_batches(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterat
     return read_slices(stream, slice_ranges(stream, ranges))
 
 
-def read_records(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
-    """Return the records of the ranges, in order, as Python values.
-
-    Raises as ``read_batches``, and:
-        ConfigError: they are pickles, and may not be read back.
-        UnreadableRecordError: a record cannot be made a Python value.
-    """
-    return slice_records(stream, slice_ranges(stream, ranges))
-
-
 def read_slices(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[pa.RecordBatch]:
     """Yield the records of block slices. Raises as ``read_batches``."""
     for part in slices:
         yield from _read_slice(stream, part)
-
-
-def slice_records(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[Any]:
-    """Return the records of block slices as Python values. Raises as ``read_records``."""
-    # Lists, chained: a generator would run Python code for each record.
-    return chain.from_iterable(_record_lists(stream, slices))
-
-
-def numbered_pieces(
-    stream: JournalStream, part: BlockSlice
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the records of a block slice with the offset of the first, some thousand at a time.
-
-    As Python values, a piece takes little enough memory that the next one uses it again. Raises as
-    ``read_batches``.
-    """
-    offset = part.start_offset
-    for batch in _read_slice(stream, part):
-        for start in range(0, batch.num_rows, _PIECE_ROWS):
-            yield offset + start, batch.slice(start, _PIECE_ROWS)
-        offset += batch.num_rows
-
-
-def unreadable_records(stream: JournalStream, part: BlockSlice) -> list[OffsetRange]:
-    """Return the sound records of a slice that cannot be made Python values, in order.
-
-    Pickles are not tried: that would run them. Raises as ``read_batches``.
-    """
-    found: list[OffsetRange] = []
-    if stream.format.kind == "pickle":
-        return found
-    writer = part.path.split("/")[1]
-    for offset, piece in numbered_pieces(stream, part):
-        if _is_readable(stream, piece):
-            continue
-        for row in range(piece.num_rows):
-            if not _is_readable(stream, piece.slice(row, 1)):
-                at = offset + row
-                if found and found[-1].end_offset == at:
-                    at = found.pop().start_offset
-                found.append(OffsetRange(writer, at, offset + row + 1))
-    return found
 
 
 def slice_footer(
@@ -159,7 +91,7 @@ def slice_footer(
     Raises as ``read_batches``.
     """
     _, writer, _ = part.path.split("/")
-    with _explained(stream, part):
+    with explained(stream, part):
         footer = scan.footer(writer, part.block_start) if scan else None
         if footer is None:
             tail = stream.read_tail(part.path, part.size)
@@ -168,45 +100,8 @@ def slice_footer(
     return footer
 
 
-def _record_lists(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[list[Any]]:
-    for part in slices:
-        for offset, piece in numbered_pieces(stream, part):
-            try:
-                records = stream.format.to_python(piece)
-            except UnreadableRecordError as error:
-                _locate(stream, part, offset + error.ids.pop("row"), error)
-                raise
-            yield records
-
-
-def _is_readable(stream: JournalStream, batch: pa.RecordBatch) -> bool:
-    try:
-        stream.format.to_python(batch)
-    except UnreadableRecordError:
-        return False
-    return True
-
-
-def _locate(
-    stream: JournalStream, part: BlockSlice, offset: int, error: UnreadableRecordError
-) -> None:
-    """Have an error say where its record is, and the way out."""
-    error.path = stream.storage.uri(part.path)
-    writer = part.path.split("/")[1]
-    error.ids |= {"stream": stream.name, "writer": writer, "offset": offset}
-    if stream.format.kind == "pickle":
-        error.hint = "make what it was pickled from importable again, or read the stream by parse"
-        return
-    unreadable = unreadable_records(stream, part)[:_MOST_COMMANDS]
-    commands = skip_commands(stream.storage, stream.name, unreadable)
-    error.hint = (
-        "nothing was skipped; foreachBatch reads it, parse makes a bad record of it, or skip what "
-        f"cannot be read: {commands}"
-    )
-
-
 def _read_slice(stream: JournalStream, part: BlockSlice) -> Iterator[pa.RecordBatch]:
-    with _explained(stream, part):
+    with explained(stream, part):
         footer, parquet = read_block(stream.storage.read(part.path), stream.storage.uri(part.path))
         check_slice(part, footer)
     at = footer.start_offset
@@ -217,53 +112,3 @@ def _read_slice(stream: JournalStream, part: BlockSlice) -> Iterator[pa.RecordBa
             table = parquet.read_row_group(group, use_threads=False).cast(stream.format.arrow)
             yield from table.slice(start - at, end - start).to_batches()
         at += rows
-
-
-@contextmanager
-def _explained(stream: JournalStream, part: BlockSlice) -> Iterator[None]:
-    """Say of a block that cannot be read which records are missed with it, and the way out."""
-    try:
-        yield
-    except NewerBlockError:
-        raise
-    except NotFoundError as e:
-        raise _gone(stream, part) from e
-    except DamagedBlockError as e:
-        _, writer, _ = part.path.split("/")
-        end = part.block_end or _end_of_damaged(stream, part)
-        e.ids |= {"stream": stream.name, "writer": writer, "start": part.block_start, "end": end}
-        raise with_command(stream, e) from e.__cause__
-    except MissingBlockError as e:
-        raise with_command(stream, e) from None
-
-
-def _gone(stream: JournalStream, part: BlockSlice) -> PenstockError:
-    _, writer, _ = part.path.split("/")
-    end = part.block_end or part.end_offset
-    error = MissingBlockError(
-        f"records [{part.start_offset}, {part.end_offset}) are not in the journal: "
-        "their block is gone",
-        operation="read range",
-        path=stream.storage.uri(part.path),
-        ids={"stream": stream.name, "writer": writer, "start": part.block_start, "end": end},
-    )
-    return with_command(stream, error)
-
-
-def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
-    """Return where a writer's newest block ends: as its footer says, else as far as is known."""
-    try:
-        return read_footer(stream.read_tail(part.path), part.path).end_offset
-    except PenstockError:
-        return part.end_offset
-
-
-def with_command(
-    stream: JournalStream, error: PenstockError, restore: str = _RESTORE
-) -> PenstockError:
-    """Give an error with the ids of the records the hint that fixes it; ``restore`` comes first."""
-    records = OffsetRange(error.ids["writer"], error.ids["start"], error.ids["end"])
-    left = without_lost([records], lost_ranges(stream.storage, stream.name))
-    commands = skip_commands(stream.storage, stream.name, left)
-    error.hint = f"nothing was skipped; {restore}, or give records up: {commands}"
-    return error

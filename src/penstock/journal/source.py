@@ -20,10 +20,11 @@ import pyarrow as pa
 
 from penstock.errors import MissingBlockError, PenstockError
 from penstock.journal.layout import parse_writer
+from penstock.journal.losses.way_out import with_command
 from penstock.journal.named_damage import find_named_damage
 from penstock.journal.offsets import advance, is_finished
 from penstock.journal.progress import StreamProgress
-from penstock.journal.reader import read_slices, readable_ranges, slice_ranges, with_command
+from penstock.journal.reader import read_slices, readable_ranges, slice_ranges
 from penstock.journal.retention.consumer_files import consumers
 from penstock.journal.retention.registration import Consumer
 from penstock.journal.retention.retirer import Retirer

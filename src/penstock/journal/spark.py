@@ -25,7 +25,8 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import ConfigError
-from penstock.journal.reader import read_slices, slice_footer, slice_ranges, slice_records
+from penstock.journal.reader import read_slices, slice_footer, slice_ranges
+from penstock.journal.record_reader import slice_records
 from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, pack_slices, small_task_count, task_count
 from penstock.journal.spark_types import spark_schema

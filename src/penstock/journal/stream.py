@@ -8,10 +8,9 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from penstock.errors import (
     AlreadyExistsError,
@@ -30,7 +29,7 @@ from penstock.journal.layout import (
     stream_info_path,
     writer_folder,
 )
-from penstock.journal.losses.loss_log import end_after_losses, lost_ranges
+from penstock.journal.losses.given_up import given_up_footer
 from penstock.journal.schema import RecordFormat
 from penstock.model import check_name
 from penstock.storage import Storage
@@ -231,7 +230,7 @@ class JournalStream:
             except NewerBlockError:
                 raise
             except DamagedBlockError as e:
-                if (given_up := self._given_up(str(writer), blocks)) is None:
+                if (given_up := given_up_footer(self, str(writer), blocks)) is None:
                     command = f"penstock journal verify {shlex.quote(self.storage.url)} {self.name}"
                     e.hint = (
                         f"restore the file from a copy; if there is none, `{command}` shows how to "
@@ -240,39 +239,6 @@ class JournalStream:
                     raise
                 return WriterScan(blocks, given_up, is_given_up=True)
         return WriterScan((), None)
-
-    def _given_up(self, writer: str, blocks: list[BlockEntry]) -> BlockFooter | None:
-        """Return what stands for a damaged newest block that was given up; None if it was not."""
-        start = blocks[-1].start_offset
-        end = end_after_losses(writer, start, lost_ranges(self.storage, self.name))
-        if end == start:
-            return None
-        return BlockFooter(start, end - start, self._position_before(writer, blocks[:-1]))
-
-    def _position_before(self, writer: str, blocks: list[BlockEntry]) -> Any:
-        """Return the newest position in these blocks, else in the epochs before; None without one.
-
-        A block carries its position on from the one before, so the first footer that can be read
-        nearly always has it.
-        """
-        for name, start in self._backwards(writer, blocks):
-            try:
-                position = self.footer(name, start).position
-            except NewerBlockError:
-                raise
-            except (DamagedBlockError, NotFoundError):
-                continue
-            if position is not None:
-                return position
-        return None
-
-    def _backwards(self, writer: str, blocks: list[BlockEntry]) -> Iterator[tuple[str, int]]:
-        """Yield the blocks and seals of a receiver, newest first: these, then earlier epochs'."""
-        yield from ((writer, block.start_offset) for block in reversed(blocks))
-        if latest := parse_writer(writer):
-            for epoch in range(latest.epoch - 1, -1, -1):
-                earlier = str(replace(latest, epoch=epoch))
-                yield from ((earlier, block.start_offset) for block in self.blocks(earlier)[::-1])
 
     def _epochs_missing(self, writer: WriterId) -> LogFormatError:
         path = self.storage.uri(writer_folder(self.name, writer))

@@ -36,7 +36,9 @@ __all__ = [
     "Command",
     "State",
     "Status",
+    "check_latest",
     "claim_run",
+    "commanded_receivers",
     "control_folder",
     "give_command",
     "newest_run",
@@ -79,6 +81,10 @@ class Status:
     last_error: str | None = None
     listening_at: str | None = None
     """The URL at which it can be reached, where others connect to it."""
+    max_bytes: int | None = None
+    """The most bytes that it may hold in the journal, None for no bound."""
+    max_lag_records: int | None = None
+    """The most records that it may hold and that some consumer has not committed."""
 
 
 def control_folder(stream: JournalStream) -> str:
@@ -122,14 +128,26 @@ def give_command(stream: JournalStream, receiver: str, run: str, command: Comman
     """
     path = _command_path(stream, receiver, run)
     stream.storage.create(path, json.dumps(asdict(command)).encode(), overwrite=True)
+    try:
+        check_latest(stream, receiver, run)
+    except FencedError:
+        stream.storage.delete(path)
+        raise
+
+
+def check_latest(stream: JournalStream, receiver: str, run: str) -> None:
+    """Raise FencedError when a later run took the receiver over.
+
+    Raises:
+        StorageError: it cannot be told.
+    """
     newest = newest_run(stream, receiver)
     if newest is None or newest <= run:
         return
-    stream.storage.delete(path)
     raise FencedError(
         "a later run took this receiver over",
         operation="command receiver",
-        path=stream.storage.uri(path),
+        path=stream.storage.uri(_command_path(stream, receiver, run)),
         ids={"stream": stream.name, "receiver": receiver, "run": run, "later": newest},
         hint="nothing acked is lost; run one driver, or one ingest process of this name, at a time",
     )
@@ -148,6 +166,11 @@ def read_command(stream: JournalStream, receiver: str, run: str) -> Command | No
 def newest_run(stream: JournalStream, receiver: str) -> str | None:
     """Return the latest run that claimed the receiver, None when there was none."""
     return max(_runs(stream, receiver), default=None)
+
+
+def commanded_receivers(stream: JournalStream) -> set[str]:
+    """Return the receivers that some run has claimed."""
+    return {receiver for receiver, _ in _commands(stream)}
 
 
 def receivers_with_status(stream: JournalStream) -> list[str]:
@@ -184,9 +207,14 @@ def process_exists(host: str, pid: int) -> bool | None:
 
 
 def _runs(stream: JournalStream, receiver: str) -> list[str]:
+    return [run for name, run in _commands(stream) if name == receiver]
+
+
+def _commands(stream: JournalStream) -> list[tuple[str, str]]:
+    """Return receiver and run of each command file."""
     listed = stream.storage.list(control_folder(stream))
     names = (_COMMAND.fullmatch(entry.name) for entry in listed)
-    return [name[2] for name in names if name is not None and name[1] == receiver]
+    return [(name[1], name[2]) for name in names if name is not None]
 
 
 def _command_path(stream: JournalStream, receiver: str, run: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import ConfigError
-from penstock.journal import Bounds, CommitPolicy, JournalStream
-from penstock.model import WHEN_FULL, WhenFull
+from penstock.journal import Amount, Bounds, CommitPolicy, JournalStream
+from penstock.model import WhenFull
 from penstock.receivers.receiver import Receiver
 
 __all__ = ["ReceiverSettings", "ReceiverTask", "poll_interval_ms", "receiver_bounds"]
@@ -19,34 +20,23 @@ _LEAST_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReceiverSettings:
-    """How receivers run; see penstock.conf for the settings they come from.
-
-    Raises:
-        ConfigError: ``when_full`` is no policy.
-    """
+    """How receivers run; see penstock.conf for the settings they come from."""
 
     commit: CommitPolicy = field(default_factory=CommitPolicy)
     compression: str = "none"
     restart_delay_ms: int = 2000
     poll_ms: int = _LOCAL_POLL_MS
-    """How often commands are read and the bounds looked at: the delay of a stop or a new limit."""
+    """How often commands are read and what is held is measured: the delay of a stop or a limit."""
     sync: bool = True
     """Whether what is received is fsynced before it is acked."""
     bounds: Bounds = field(default_factory=Bounds)
+    """What the receiver may hold. In a program's settings: what each of its streams may."""
     when_full: WhenFull = "block"
     """At the bounds the source waits (``block``), or the receiver ends with an error (``fail``)."""
     start_timeout_ms: int = 60_000
     """How long ``onStart`` may take; a thread that hangs only ends with its process."""
     stop_timeout_ms: int = 20_000
     """How long ``onStop`` may take; then the receiver is ended without it."""
-
-    def __post_init__(self) -> None:
-        if self.when_full not in WHEN_FULL:
-            raise ConfigError(
-                f"when_full is {self.when_full!r}",
-                operation="set up receiver",
-                hint=f"give one of {', '.join(WHEN_FULL)}",
-            )
 
 
 @dataclass(frozen=True)
@@ -59,6 +49,9 @@ class ReceiverTask:
     run: str
     """The run that commands the receiver, from penstock.receivers.control.claim_run."""
     settings: ReceiverSettings
+    beside: Mapping[str, Amount] = field(default_factory=dict)
+    """The other receivers among which the stream's bounds are divided, or were, and how much each
+    may hold; see penstock.journal.bounds.quota."""
 
     @property
     def ids(self) -> dict[str, str]:
@@ -71,16 +64,25 @@ def poll_interval_ms(journal_url: str) -> int:
     return _LOCAL_POLL_MS if journal_url.startswith("file:") else _REMOTE_POLL_MS
 
 
-def receiver_bounds(max_bytes: int | None, max_lag_records: int | None) -> Bounds:
-    """Return the bounds that an operator chose.
+def receiver_bounds(
+    max_bytes: int | None, max_lag_records: int | None, receivers: int = 1
+) -> Bounds:
+    """Return the equal part that each of so many receivers has of the bounds an operator chose.
 
     Raises:
-        ConfigError: they are too small to work with.
+        ConfigError: it is too small to work with.
     """
-    if max_bytes is not None and max_bytes < _LEAST_BYTES:
-        raise ConfigError(
-            f"the bound on the journal's bytes is {max_bytes}",
-            operation="bound journal",
-            hint=f"give {_LEAST_BYTES} (64m) or more for each receiver, or leave it out",
-        )
-    return Bounds(max_bytes, max_lag_records)
+    for what, bound, least in (
+        ("bytes", max_bytes, _LEAST_BYTES),
+        ("uncommitted records", max_lag_records, 1),
+    ):
+        if bound is not None and bound // receivers < least:
+            raise ConfigError(
+                f"the bound on the journal's {what} is {bound}, for {receivers} receiver(s)",
+                operation="bound journal",
+                hint=f"give {least} or more for each receiver, or leave it out for no bound",
+            )
+    return Bounds(
+        None if max_bytes is None else max_bytes // receivers,
+        None if max_lag_records is None else max_lag_records // receivers,
+    )

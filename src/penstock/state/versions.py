@@ -17,7 +17,6 @@ time. Time 0 is the initial state.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 
 from penstock.errors import AlreadyExistsError, ConcurrentDriverError, UnsharedPathError
@@ -165,8 +164,3 @@ class VersionLog:
             hint="choose a checkpoint location on a file system that is mounted on every host, or "
             "an object store, and check the mounts: an executor wrote to a path of its own host",
         )
-
-    def newest_before(self, time_ms: int) -> int | None:
-        """Return the time of the newest version before that time, None without one."""
-        at = bisect_left(self._times, time_ms)
-        return self._times[at - 1] if at else None

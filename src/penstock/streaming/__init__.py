@@ -5,7 +5,7 @@ from penstock.streaming import StreamingContext
 
 from penstock.state import State
 from penstock.streaming.context import StreamingContext
-from penstock.streaming.core.batch import SourceRange
+from penstock.streaming.core.batch import OutputBatch, SourceRange
 from penstock.streaming.core.events import (
     BatchInfo,
     OutputOperationInfo,
@@ -26,6 +26,7 @@ __all__ = [
     "DStream",
     "InputDStream",
     "JournalInputDStream",
+    "OutputBatch",
     "OutputOperationInfo",
     "ReceiverInfo",
     "ReceiverInputDStream",

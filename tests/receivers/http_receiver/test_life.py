@@ -6,15 +6,18 @@ import pickle
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.receivers import Command, HttpReceiver, claim_run, read_status
-from penstock.receivers.http import connection
+from penstock.receivers.http import application, connection
+from penstock.receivers.http.pace import BodyPace
 from penstock.storage import open_storage
 from penstock.testing import FaultyStorage, Operation
 from tests.receivers.http_receiver.serving import Served, serving
@@ -212,6 +215,45 @@ def test_a_body_that_does_not_come_is_timed_out(
         assert read_all(slow).startswith(b"HTTP/1.1 408 ")
         assert eventually(lambda: served.client.get("/healthz").json()["unacked_bytes"] == 0)
         assert served.records() == []
+
+
+def test_bodies_that_stop_coming_are_timed_out_and_leave_the_backlog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four clients that send all but a byte would hold the backlog for the whole time of a body."""
+    monkeypatch.setattr(connection, "STALLED_BODY_S", 0.3)
+    monkeypatch.setattr(application, "_MAX_BACKLOG_BYTES", 4 * 999)
+    with serving(tmp_path) as served, ExitStack() as stack:
+        stalled = [stack.enter_context(raw(served)) for _ in range(4)]
+        for client in stalled:
+            client.sendall(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
+                b"Content-Length: 1000\r\n\r\n" + b"x" * 999
+            )
+        assert [read_all(client)[:13] for client in stalled] == [b"HTTP/1.1 408 "] * 4
+        assert served.post(b"x").status_code == 200
+        assert served.records() == ["x"]
+
+
+@given(size=st.integers(1000, 1 << 24), seconds=st.floats(0, 50), pieces=st.integers(200, 400))
+def test_a_body_that_comes_evenly_is_never_late(size: int, seconds: float, pieces: int) -> None:
+    pace = BodyPace(60, 10, 1000.0)
+    for n in range(1, pieces + 1):
+        now_s = 1000.0 + seconds * n / pieces
+        assert now_s <= pace.due_s
+        pace.add(size * n // pieces - size * (n - 1) // pieces, now_s)
+
+
+def test_the_more_of_a_body_has_come_the_more_has_to_follow() -> None:
+    pace = BodyPace(60, 10, 0)
+    assert pace.due_s == 60  # nothing has come, nothing is held
+    pace.add(6_000, 1)
+    pace.add(999, 10)
+    assert pace.due_s == 11
+    pace.add(1, 10)
+    assert pace.due_s == 20
+    pace.add(60_000, 55)
+    assert pace.due_s == 60
 
 
 def test_an_answer_that_takes_long_is_no_timeout(

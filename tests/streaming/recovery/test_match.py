@@ -8,7 +8,9 @@ from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.operators import Operator
 from penstock.streaming.recovery.match import (
     check_operators,
+    check_outputs,
     describe_program,
+    leftover_first_offsets,
     places_of_inputs,
     recorded_inputs,
 )
@@ -40,23 +42,25 @@ def test_a_missing_input_is_refused_by_name_with_the_way_out(now: list[str]) -> 
 
 
 def test_a_program_is_described_in_the_conf_of_its_batches() -> None:
-    conf = describe_program(["a", "b"], [COUNTS, SESSIONS])
+    outputs = {"copy": True, "foreachRDD-0": False}
+    conf = describe_program(["a", "b"], [COUNTS, SESSIONS], outputs)
     assert conf == {
         "spark.penstock.inputs": '["a","b"]',
         "spark.penstock.operators": '[{"kind":"updateStateByKey","name":"counts","schema":'
         '{"partitions":2}},{"kind":"mapWithState","name":"sessions","schema":'
         '{"partitions":4,"timeout_ms":null}}]',
+        "spark.penstock.outputs": '{"copy":true,"foreachRDD-0":false}',
     }
     assert recorded_inputs(conf) == ["a", "b"]
 
 
 @pytest.mark.parametrize("now", [[COUNTS, SESSIONS], [SESSIONS, COUNTS]])
 def test_operators_that_are_the_same_may_be_reordered(now: list[Operator]) -> None:
-    check_operators(describe_program([], [COUNTS, SESSIONS]), now)
+    check_operators(describe_program([], [COUNTS, SESSIONS], {}), now)
 
 
 def test_an_operator_may_be_new() -> None:
-    check_operators(describe_program([], [COUNTS]), [SESSIONS, COUNTS])
+    check_operators(describe_program([], [COUNTS], {}), [SESSIONS, COUNTS])
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,7 @@ def test_an_operator_that_does_not_fit_its_state_is_refused(
     now: list[Operator], message: str
 ) -> None:
     with pytest.raises(RecoveryMismatchError, match=message) as caught:
-        check_operators(describe_program([], [COUNTS]), now)
+        check_operators(describe_program([], [COUNTS], {}), now)
     assert caught.value.ids == {"operator": "counts"}
     assert "new checkpoint location" in str(caught.value)
 
@@ -87,3 +91,27 @@ def test_an_operator_that_does_not_fit_its_state_is_refused(
 def test_entries_without_names() -> None:
     assert recorded_inputs({"spark.penstock.zeroTimeMs": "5"}) is None
     check_operators({"spark.penstock.zeroTimeMs": "5"}, [COUNTS])
+    check_outputs({"spark.penstock.zeroTimeMs": "5"}, {"copy": True})
+
+
+OUTPUTS = {"copy": True, "foreachRDD-0": False}
+
+
+@pytest.mark.parametrize(
+    "now", [OUTPUTS, {"copy": True}, {"new": True, "copy": True}, {"copy": True, "other": False}]
+)
+def test_outputs_may_come_and_those_that_do_not_write_exactly_once_may_go(
+    now: dict[str, bool],
+) -> None:
+    check_outputs(describe_program([], [], OUTPUTS), now)
+
+
+@pytest.mark.parametrize("now", [{}, {"Copy": True}, {"copy": False}])
+def test_an_exactly_once_output_keeps_its_name(now: dict[str, bool]) -> None:
+    with pytest.raises(RecoveryMismatchError, match=r"'copy'.*name='copy'.*new checkpoint") as e:
+        check_outputs(describe_program([], [], OUTPUTS), now)
+    assert e.value.ids == {"output": "copy"}
+
+
+def test_first_offsets_of_inputs_that_the_program_lacks() -> None:
+    assert leftover_first_offsets(["b", "a", "c"], ["a", "d"]) == ["b", "c"]

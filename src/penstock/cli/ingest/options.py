@@ -77,14 +77,15 @@ def _common(
         typer.Option(
             parser=size_option,
             metavar="SIZE",
-            help="Never let the stream's blocks have more bytes, such as 20g.",
+            help="Never hold more bytes of this receiver's blocks, such as 20g.",
             show_default="no bound",
         ),
     ] = None,
     max_lag: Annotated[
         int | None,
         typer.Option(
-            help="Take no more while so many records are not yet committed by every consumer.",
+            help="Take no more while so many of this receiver's records are not yet committed by "
+            "every consumer.",
             show_default="no bound",
         ),
     ] = None,

@@ -20,7 +20,8 @@ from penstock.errors import BadRecordError, UnreadableRecordError
 from penstock.journal.bad_records.dead_letters import DeadLetter, stage_dead_letters
 from penstock.journal.bad_records.raw_records import to_raw
 from penstock.journal.bad_records.replay import EarlierAttempts
-from penstock.journal.reader import numbered_pieces, slice_ranges
+from penstock.journal.reader import slice_ranges
+from penstock.journal.record_reader import numbered_pieces
 from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice, task_count
 from penstock.journal.stream import JournalStream

@@ -1,1 +1,1 @@
-"""How much a stream may hold, over all of its writers: bytes of blocks, records not yet read."""
+"""How much a receiver may hold in the journal: bytes of blocks, records that are not committed."""

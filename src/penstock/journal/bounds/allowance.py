@@ -1,4 +1,4 @@
-"""What one writer has taken of its stream's bounds, against what it may take.
+"""What one writer has taken of its receiver's bounds, against what it may take.
 
 Bytes are known only when a block is encoded, and a store must be refused before it is taken. So a
 store reserves what its records take at most; the publish replaces that by what the block has.
@@ -23,13 +23,13 @@ _WIDENED_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One look at a writer's counters; all count from the writer's start."""
+    """A writer's counters at one moment; all count from the writer's start."""
 
     published: Amount
     taken: Amount
     """Published, or buffered for it."""
     wanted: Amount | None
-    """What ``taken`` would be with the largest store that found no room since the last look."""
+    """What ``taken`` would be with the largest store that did not fit since they were last read."""
 
 
 class Allowance:
@@ -37,7 +37,7 @@ class Allowance:
 
     def __init__(self, bounds: Bounds, columns: int) -> None:
         self.is_bounded = bounds.is_set
-        self._limit = NOTHING  # nothing, until somebody allows more
+        self._limit = NOTHING  # until the quota is known
         self._records_at_most = bounds.amount.records
         self._overhead = _BLOCK_OVERHEAD_BYTES + columns * _COLUMN_OVERHEAD_BYTES
         self._columns = columns

@@ -41,7 +41,7 @@ from penstock.journal.losses.loss_log import (
     skip_commands,
     without_lost,
 )
-from penstock.journal.reader import unreadable_records
+from penstock.journal.record_reader import unreadable_records
 from penstock.journal.slices import slice_range
 from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.journal.verify import check_block, known_end, reached_end

@@ -7,7 +7,8 @@ Invariants:
    before a hole that a retirement has left. So what it begins at stays until it commits past it,
    and is whole; ``retirement``, invariants 4 and 5, have both sides.
 2. Where it began is durable before it takes anything, and never changes: a first batch that runs
-   again, after whatever crash, takes the same records.
+   again, after whatever crash, takes the same records. A caller that keeps it elsewhere, too
+   (``settle``), makes it durable there first, while everything is held back.
 3. A name belongs to one owner, and its file to one process. A second owner is refused, as each
    would give free what the other has yet to read.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -111,6 +112,7 @@ def register_consumer(
     begun: bool = False,
     take_over: bool = False,
     location: str | None = None,
+    settle: Callable[[Callable[[], Offsets]], Offsets] = lambda resolve: resolve(),
 ) -> Consumer:
     """Register a consumer, or return it as it was registered by the same owner before.
 
@@ -123,6 +125,8 @@ def register_consumer(
             when its registration is gone.
         take_over: whether a registration of that name is its own, whoever the owner was.
         location: the program's checkpoint location, to be shown to people.
+        settle: makes it durable elsewhere, too, where it begins: returns what is recorded there, or
+            else what the function that it is given returns. Called while all is held back.
 
     Raises:
         ConfigError: another owner has that name, or it was registered for another kind of records.
@@ -154,17 +158,25 @@ def register_consumer(
             "with a new checkpoint location and another consumer name",
         )
     entry = replace(entry, kind=kind, program=program)
-    if entry.begin is not None and entry.owner == owner:
-        return Consumer(stream, name, owner, entry.begin, location)
-    if begun:  # by an earlier release, or its registration was removed
-        begin: Offsets = {}
-        write_consumer(stream, name, replace(entry, owner=owner, begin=begin))
-        return Consumer(stream, name, owner, begin, location)
-    if entry.offsets:  # its predecessor gave free what is to be held back from now on
-        entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
-        write_consumer(stream, name, entry)
-    begin = _earliest(stream) if starting == "earliest" else _latest(stream)
-    write_consumer(stream, name, replace(entry, offsets=begin, owner=owner, begin=begin))
+    known = entry.begin if entry.owner == owner else None
+    is_new = False
+
+    def resolve() -> Offsets:
+        nonlocal entry, is_new
+        if known is not None:
+            return known
+        if begun:  # by an earlier release, or its registration was removed
+            return {}
+        if entry.offsets:  # its predecessor released what is to be held back from now on
+            entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
+            write_consumer(stream, name, entry)
+        is_new = True
+        return _earliest(stream) if starting == "earliest" else _latest(stream)
+
+    begin = settle(resolve)
+    if begin != known:
+        offsets = begin if is_new else entry.offsets
+        write_consumer(stream, name, replace(entry, offsets=offsets, owner=owner, begin=begin))
     return Consumer(stream, name, owner, begin, location)
 
 

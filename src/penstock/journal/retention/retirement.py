@@ -35,20 +35,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 
-from penstock.errors import LogFormatError
-from penstock.journal.layout import WriterId, block_path, consumer_path
+from penstock.journal.layout import WriterId, block_path
 from penstock.journal.offsets import is_finished
 from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
     held_offsets,
     publish_notice,
-    read_consumer,
     read_consumers,
-    read_notices,
     remove_notice,
 )
+from penstock.journal.retention.notices import remove_stale_notices
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange, Offsets
 
@@ -58,7 +55,6 @@ __all__ = [
     "delete_blocks",
     "floor_of",
     "plan_blocks",
-    "remove_consumer",
     "retire",
     "retired_before",
 ]
@@ -87,7 +83,7 @@ def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> 
         notice = publish_notice(stream, announcement(doomed))
         retired = delete_blocks(stream, doomed, held_offsets(read_consumers(stream).values()))
         remove_notice(stream, notice)
-    _remove_stale_notices(stream)
+    remove_stale_notices(stream)
     return retired
 
 
@@ -147,31 +143,3 @@ def retired_before(
     begun = [each for each in entries if each.owner is None or each.begin is not None]
     floor = floor_of(writer, held_offsets(begun)) if begun else 0
     return None if floor is None else max(floor, retiring.get(str(writer), 0))
-
-
-def remove_consumer(stream: JournalStream, consumer: str) -> None:
-    """Forget a consumer, which must not be running: it holds nothing back any more.
-
-    What it announced and has not deleted stays announced, until the next ``retire``.
-    """
-    with suppress(LogFormatError):  # damaged: then there is nothing to be known of it
-        entry = read_consumer(stream, consumer)
-        if entry is not None and _is_unfinished(stream, entry.retiring):
-            publish_notice(stream, entry.retiring)
-    stream.storage.delete(consumer_path(stream.name, consumer))
-
-
-def _remove_stale_notices(stream: JournalStream) -> None:
-    """Remove what killed retirements announced, once nothing of it is left to delete."""
-    for name, retiring in read_notices(stream).items():
-        if not _is_unfinished(stream, retiring):
-            remove_notice(stream, name)
-
-
-def _is_unfinished(stream: JournalStream, retiring: Offsets) -> bool:
-    """Whether anything of what was announced is left to delete."""
-    return any(
-        block.start_offset < end
-        for writer, end in retiring.items()
-        for block in stream.blocks(writer)[:1]
-    )

@@ -1,8 +1,8 @@
-"""The reprocessing period of a stream that has reached its bound in bytes: what is given up of it.
+"""The reprocessing period of a stream whose bound in bytes is reached: what is given up of it.
 
 Blocks that all consumers have committed stay for as long as a consumer retains them, so that
-batches can be processed again. Where a bound on the stream leaves no other way to go on storing,
-they are deleted before that, oldest first.
+batches can be processed again. Where a receiver's bound leaves no other way to store more, they are
+deleted before that, oldest first.
 
 Invariants:
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from penstock.journal.layout import WriterId
@@ -53,8 +53,10 @@ class _Block:
     size_bytes: int
 
 
-def shorten_retention(stream: JournalStream, size_bytes: int) -> Shortened:
-    """Delete the oldest blocks that are only retained, of that many bytes at least.
+def shorten_retention(
+    stream: JournalStream, size_bytes: int, receivers: Collection[str]
+) -> Shortened:
+    """Delete these receivers' oldest blocks that are only retained, of that many bytes at least.
 
     Returns:
         What was deleted: less than that when there is no more, nothing without a consumer.
@@ -64,7 +66,7 @@ def shorten_retention(stream: JournalStream, size_bytes: int) -> Shortened:
         StorageError: a file could not be read, written or deleted; the call can be repeated.
     """
     chosen: list[_Block] = []
-    for block in _oldest_first(stream):
+    for block in _oldest_first(stream, receivers):
         if sum(each.size_bytes for each in chosen) >= size_bytes:
             break
         chosen.append(block)
@@ -80,13 +82,13 @@ def shorten_retention(stream: JournalStream, size_bytes: int) -> Shortened:
     return Shortened(records, sum(block.size_bytes for block in chosen))
 
 
-def _oldest_first(stream: JournalStream) -> list[_Block]:
+def _oldest_first(stream: JournalStream, receivers: Collection[str]) -> list[_Block]:
     """Return the blocks that are committed, the oldest of each receiver in turn with the others'.
 
     Nothing tells how old a block is but its place among its receiver's.
     """
     by_receiver: dict[str, list[_Block]] = defaultdict(list)
-    for block in _committed_blocks(stream):
+    for block in _committed_blocks(stream, receivers):
         by_receiver[block.writer.receiver].append(block)
     placed = [
         (at / len(blocks), block)
@@ -96,11 +98,11 @@ def _oldest_first(stream: JournalStream) -> list[_Block]:
     return [block for _, block in sorted(placed, key=lambda each: each[0])]
 
 
-def _committed_blocks(stream: JournalStream) -> Iterator[_Block]:
+def _committed_blocks(stream: JournalStream, receivers: Collection[str]) -> Iterator[_Block]:
     committed = list(consumers(stream).values())
     if not committed:
         return
-    for writer in stream.writers():
+    for writer in (each for each in stream.writers() if each.receiver in receivers):
         floor = floor_of(writer, committed)
         for block, following in itertools.pairwise(stream.blocks(writer)):
             end = following.start_offset

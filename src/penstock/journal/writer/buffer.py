@@ -37,7 +37,7 @@ class StoreBuffer:
     Args:
         policy: when a group is closed.
         max_buffered_bytes: how much may wait to become durable.
-        bounds: what the stream may hold.
+        bounds: what the receiver may hold.
         columns: of the stream's schema; each has a cost in every block.
         errors: makes the writer's errors.
     """

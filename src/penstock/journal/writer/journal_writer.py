@@ -44,8 +44,8 @@ class JournalWriter:
         compression: ``"none"`` (the default: fastest on a local disk), ``"lz4"``, ``"snappy"`` or
             ``"zstd"``.
         max_buffered_bytes: how much may wait to become durable, at most 1 GiB.
-        bounds: what the stream may hold. With bounds nothing is taken before ``allow`` is called;
-            see penstock.journal.bounds.room for who does.
+        bounds: what the receiver may hold. With bounds nothing is taken before ``allow`` is called;
+            see penstock.journal.bounds.quota for who does.
         on_failure: called once, from a thread of the writer, when it breaks or is fenced; must not
             block, nor close the writer.
 

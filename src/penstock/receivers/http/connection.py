@@ -25,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from penstock.errors import ConfigError
 from penstock.receivers.descriptors import spare_descriptors
+from penstock.receivers.http.pace import BodyPace
 
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
@@ -35,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 HEAD_TIMEOUT_S = 10.0
 BODY_TIMEOUT_S = 60.0
+STALLED_BODY_S = 10.0
 MAX_HEAD_BYTES = 64 << 10
 _MAX_CONNECTIONS = 4096
 _NEVER = float("inf")
@@ -106,6 +108,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._extra_bytes = 0
         """Since the last head or piece of a body began: of a long head, trailers or such."""
         self._has_progress = False
+        self._pace: BodyPace
         self._is_offer = False
         self._is_over = False
         """Whether nothing that still comes counts."""
@@ -179,7 +182,8 @@ class LimitedConnection(HttpToolsProtocol):
             self.scope["http_version"] = self.parser.get_http_version()
             return
         self.scope["headers"] = self.headers.copy()  # trailers will be added to the other list
-        self.due_s = time.monotonic() + BODY_TIMEOUT_S
+        self._pace = BodyPace(BODY_TIMEOUT_S, STALLED_BODY_S, time.monotonic())
+        self.due_s = self._pace.due_s
         super().on_headers_complete()
 
     def _check_host(self) -> None:
@@ -189,8 +193,10 @@ class LimitedConnection(HttpToolsProtocol):
             raise ValueError(f"there are {hosts} Host headers")
 
     def on_body(self, body: bytes) -> None:
-        """Hand on a piece of the body."""
+        """Hand on a piece of the body, and wait for more."""
         self._progress()
+        self._pace.add(len(body), time.monotonic())
+        self.due_s = self._pace.due_s
         super().on_body(body)
 
     def on_message_complete(self) -> None:

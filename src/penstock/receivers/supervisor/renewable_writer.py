@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from penstock.errors import FencedError, JournalError, JournalFullError
 from penstock.journal import JournalWriter
-from penstock.receivers.supervisor.room import WriterRoom
+from penstock.receivers.control import check_latest
+from penstock.receivers.supervisor.quota import QuotaReport
 from penstock.receivers.task import ReceiverTask
 
 __all__ = ["RenewableWriter"]
@@ -20,7 +21,7 @@ _BLOCKED_STORE_S = 2.0
 
 
 class RenewableWriter:
-    """One receiver's writer, and its room within the bounds. Used by the supervisor's thread.
+    """One receiver's writer, and its quota. Used by the supervisor's thread.
 
     Args:
         task: which receiver, and how it writes.
@@ -34,17 +35,19 @@ class RenewableWriter:
     def __init__(self, task: ReceiverTask, on_failure: Callable[[JournalError], None]) -> None:
         self._task = task
         self._on_failure = on_failure
-        self._room: WriterRoom
+        self._quota: QuotaReport
 
     @property
     def full(self) -> JournalFullError | None:
         """Why the receiver has to end, when it is to end rather than to wait for room."""
-        return self._room.failure
+        return self._quota.failure
 
     def open(self) -> None:
         """Open a writer, in place of the current one; that one stays when this fails.
 
-        Raises what JournalWriter raises.
+        Raises:
+            FencedError: a later run took the receiver over.
+            PenstockError: what JournalWriter raises.
         """
         settings, stream = self._task.settings, self._task.stream
         writer = JournalWriter(
@@ -55,21 +58,28 @@ class RenewableWriter:
             bounds=settings.bounds,
             on_failure=self._on_failure,
         )
-        self.current, self._room = writer, WriterRoom(writer, settings)
-        self._room.look()
+        try:
+            # After the claim of the epoch, and before anything is stored: a later run claims the
+            # receiver first and seals its epochs then, so one of the two sees the other.
+            check_latest(stream, self._task.name, self._task.run)
+        except BaseException:
+            writer.abandon()
+            raise
+        self.current, self._quota = writer, QuotaReport(writer, self._task)
+        self._quota.refresh()
 
     def renew(self) -> None:
         """Replace the writer if it broke.
 
-        Raises what JournalWriter raises; the broken writer stays in place then.
+        Raises what ``open`` raises; the broken writer stays in place then.
         """
         if self.current.error is not None:
             self.current.abandon()
             self.open()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Keep within the bounds; to be called at each poll."""
-        self._room.look()
+        self._quota.refresh()
 
     def flush(self) -> None:
         """Make what was stored durable, as far as this writer still can.
@@ -110,12 +120,11 @@ class RenewableWriter:
             self.current.set_blocking(False)
 
     def close(self) -> None:
-        """Publish what is buffered, seal, and give the room back.
+        """Publish what is buffered, and seal.
 
         Raises what JournalWriter.close raises.
         """
         self.current.close()
-        self._room.leave()
 
     def abandon(self) -> None:
         """See JournalWriter.abandon."""

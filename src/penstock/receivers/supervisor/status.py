@@ -73,6 +73,8 @@ class StatusReport:
             errors=self._errors,
             last_error=self._last_error,
             listening_at=self._task.receiver.listeningAt,
+            max_bytes=self._task.settings.bounds.max_bytes,
+            max_lag_records=self._task.settings.bounds.max_lag_records,
         )
         try:
             found = self._read()

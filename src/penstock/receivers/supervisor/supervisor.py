@@ -69,7 +69,7 @@ class ReceiverSupervisor:
         self._task = task
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._journal = RenewableWriter(task, self._on_writer_failure)
-        self._hosted = HostedReceiver(task, self._journal.look)
+        self._hosted = HostedReceiver(task, self._journal.refresh)
         self._intake = Intake(task.settings.commit.block_interval_ms, task.settings.poll_ms)
         self._status = StatusReport(task)
         self._watch = Watch(task, self._status, parent)
@@ -174,7 +174,7 @@ class ReceiverSupervisor:
         if isinstance(command, Event):
             return command
         self._intake.limit(command)
-        self._journal.look()
+        self._journal.refresh()
         if self._journal.full is not None:
             return Event("asked", self._journal.full.message, self._journal.full)
         return None
@@ -254,6 +254,8 @@ class ReceiverSupervisor:
         """Replace a broken writer; return False when that failed and was put off."""
         try:
             self._journal.renew()
+        except FencedError:
+            raise
         except PenstockError as e:  # still no room, say
             self._on_writer_failure(e)
             return False

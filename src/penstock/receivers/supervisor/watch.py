@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
@@ -11,12 +10,9 @@ from penstock.receivers.control import Command, control_folder, newest_run, read
 from penstock.receivers.supervisor.events import Event
 from penstock.receivers.supervisor.status import StatusReport
 from penstock.receivers.task import ReceiverTask
+from penstock.storage.patience import StoragePatience
 
-__all__ = ["STORAGE_PATIENCE_S", "Watch"]
-
-_log = logging.getLogger(__name__)
-STORAGE_PATIENCE_S = 60.0
-"""For how long a receiver continues under its last command while control files cannot be read."""
+__all__ = ["Watch"]
 
 
 class Watch:
@@ -40,9 +36,10 @@ class Watch:
         self._status = status
         self._parent = parent
         self._parent_pid = parent()
-        self._monotonic_s = monotonic_s
+        self._patience = StoragePatience(
+            f"Receiver {task.name} of stream {task.stream.name} keeps its last command", monotonic_s
+        )
         self._effective: Command | Event | None = None
-        self._failing_since_s: float | None = None
 
     def first_command(self) -> Command | Event:
         """Return the command that this attempt was started by, or the event that it is to end.
@@ -105,19 +102,9 @@ class Watch:
         try:
             self._effective = self._read()
         except StorageError as e:
-            now_s = self._monotonic_s()
-            if self._failing_since_s is None:
-                self._failing_since_s = now_s
-                _log.warning(
-                    "Receiver %s of stream %s keeps its last command: %s",
-                    self._task.name,
-                    self._task.stream.name,
-                    e,
-                )
-            if now_s - self._failing_since_s >= STORAGE_PATIENCE_S:
-                raise
+            self._patience.bear(e)
         else:
-            self._failing_since_s = None
+            self._patience.recovered()
         return self._effective
 
     def _read(self) -> Command | Event | None:

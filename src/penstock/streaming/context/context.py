@@ -45,7 +45,7 @@ __all__ = ["StreamingContext"]
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE_S = 5.0
+_PATIENCE_S = 10.0
 """How long jobs may continue after Ctrl-C. Spark prints a long report for each cancelled one."""
 _Recover = Literal["graph", "program"]
 """The source of the graph after a restart: a graph checkpoint, or the program."""
@@ -385,8 +385,8 @@ def _check_outputs(outputs: Sequence[OutputOperation], settings: StreamingSettin
     else:
         return
     raise ConfigError(
-        f"{exactly_once.name} writes each batch exactly once by the newest batch id that its "
-        "sink holds, so a failed batch would never be written once a later one is written",
+        f"output {exactly_once.name!r} writes each batch exactly once by the newest batch id that "
+        "its sink holds, so a failed batch would never be written once a later one is written",
         operation="start",
         hint=hint,
     )

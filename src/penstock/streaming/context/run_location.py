@@ -35,8 +35,12 @@ class RunLocation:
             ConfigError: no checkpoint location is set, and this program requires one.
         """
         if self._directory is not None:
-            if graph.has_queue():
-                _log.warning("queueStream is lost when the process ends; use it in tests only")
+            for stream in (stream for stream in graph.inputs if stream.is_volatile):
+                _log.warning(
+                    "Input %s holds its data in memory, and loses it when the process ends; use it "
+                    "in tests only",
+                    stream.name,
+                )
             return self._directory
         _check_temporary_is_enough(master, graph, settings)
         self._temporary = make_temporary_location()
@@ -70,13 +74,13 @@ def _check_temporary_is_enough(
             operation="start",
             hint="call checkpoint(dir) with a path that driver and executors share",
         )
-    if shared := graph.shared_journals:
+    dependent = next((stream for stream in graph.inputs if stream.needs_location), None)
+    if dependent is not None:
         raise ConfigError(
-            f"no checkpoint location is set, and {shared[0].name!r} reads a journal of another "
-            f"program: the offsets in it would be lost, and blocks that are not read would be kept "
-            f"for ever",
+            f"no checkpoint location is set, and input {dependent.name!r} needs one: how far it "
+            "has read its source would be lost when the process ends",
             operation="start",
-            ids={"stream": shared[0].name},
+            ids={"stream": dependent.name},
             hint="call checkpoint(dir)",
         )
     if settings.write_ahead_log:

@@ -29,6 +29,7 @@ from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
     from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
+    from penstock.streaming.core.stored_state import StoredStateStream
 
 __all__ = ["BaseDStream"]
 
@@ -45,7 +46,7 @@ class BaseDStream(ABC):
     must_checkpoint = False
     """Whether each RDD is derived from the previous one, so that lineage grows unless it is cut.
 
-    Such a stream is a ``RddStateDStream``, whose RDD checkpoints a restart needs.
+    A restart needs the RDD checkpoints of such a stream (``restarts_from``).
     """
 
     needs_missed_ticks = False
@@ -53,6 +54,9 @@ class BaseDStream(ABC):
 
     So it is where an RDD is made of the batches within a time: each record is in all its windows.
     """
+
+    is_written_by_executors = False
+    """Whether tasks write for it to the checkpoint location, besides RDDs (``writes_rdds``)."""
 
     def __init__(self, ssc: StreamingContext) -> None:
         ssc.check_extensible("add a stream")
@@ -106,6 +110,11 @@ class BaseDStream(ABC):
     def writes_rdds(self) -> bool:
         """Whether this stream writes RDDs to the checkpoint location."""
         return self.must_checkpoint or self.checkpoint_ms is not None
+
+    @property
+    def stored_state(self) -> StoredStateStream | None:
+        """This stream, if it keeps state on the checkpoint location; None otherwise."""
+        return None
 
     # -- the context --
 
@@ -212,8 +221,11 @@ class BaseDStream(ABC):
         aligned_ms = begin_ms - (begin_ms - self._initialized_at()) % self.slide_ms
         return self.rdds_between(aligned_ms - 1, end_ms)
 
-    def clear_metadata(self, ended_ms: int) -> None:
-        """Drop the RDDs that are not needed when no batch up to that time runs in this run."""
+    def clear_metadata(self, ended_ms: int, needed_after_ms: int) -> None:
+        """Drop the RDDs that are not needed when no batch up to that time runs in this run.
+
+        RDDs after ``needed_after_ms`` may be asked for again.
+        """
         self._forget(ended_ms - self.remember_ms)
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Batch", "InputLimit", "SourceOffset", "SourceRange"]
+__all__ = ["Batch", "InputLimit", "OutputBatch", "SourceOffset", "SourceRange"]
 
 SourceOffset = Any
 """The offset of an input: a JSON object such as ``{"<stream>": {"<writer>": end}}``.
@@ -29,6 +29,20 @@ class InputLimit:
     """The limit in records, including fractions; None for no limit."""
     reason: str
     """The estimator's reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBatch:
+    """One batch of one output: what a sink remembers to write it once, however often it runs.
+
+    It is the same whenever the batch runs, in whatever run, and no other batch's.
+    """
+
+    location_id: str
+    """The checkpoint location's id."""
+    output: str
+    """The output's name."""
+    batch_id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.checkpoint.rdd_marks import RddMark
+from penstock.clock import iso_time
 from penstock.errors import CheckpointError, StreamingError
 from penstock.streaming.core.operators import Operator
 from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
@@ -87,8 +88,8 @@ class DStreamCheckpointData:
                 self._marks.pop(time_ms, None)
                 self._old[time_ms] = None
                 _log.warning(
-                    "The RDD checkpoint of %d ms is not used: its RDD is computed again",
-                    time_ms,
+                    "The RDD checkpoint of %s is not used: its RDD is computed again",
+                    iso_time(time_ms),
                     exc_info=True,
                 )
         return restored

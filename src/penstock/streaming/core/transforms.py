@@ -31,6 +31,7 @@ __all__ = [
     "map_partitions_with_index",
     "map_records",
     "map_values",
+    "needed_arguments",
     "pair_up",
     "partition_by",
     "reduce_by_key",
@@ -60,13 +61,17 @@ def to_time_ms(time: datetime | float) -> int:
 
 def takes_time(func: Callable[..., Any], rdds: int = 1) -> bool:
     """Whether a user's function of ``rdds`` RDDs takes the batch time as its first argument."""
+    return needed_arguments(func) > rdds
+
+
+def needed_arguments(func: Callable[..., Any]) -> int:
+    """Return how many arguments a user's function must be given by position."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = inspect.signature(func).parameters.values()
     except ValueError:
-        return False  # a built-in without a signature
-    needed = [p for p in parameters if p.kind in kinds and p.default is p.empty]
-    return len(needed) > rdds
+        return 0  # a built-in without a signature
+    return sum(p.kind in kinds and p.default is p.empty for p in parameters)
 
 
 def map_records(

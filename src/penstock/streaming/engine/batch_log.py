@@ -4,8 +4,8 @@ The checkpoint location defines the allowed steps of a batch (penstock.checkpoin
 module expresses them in terms of batches: their ranges of each input, and their times.
 
 Each entry's conf holds the program's zero time, from which windows slide, so that they continue to
-slide after a restart, and the names of its inputs and stateful operators (penstock.streaming
-.recovery_match), by which a changed program finds its own.
+slide after a restart; the names of its inputs, stateful operators and outputs (recovery.match), by
+which a changed program finds its own; and up to which batch inputs were notified of commits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq, RecoveryPlan
@@ -22,7 +22,9 @@ from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.core.operators import Operator
 from penstock.streaming.recovery.match import (
     check_operators,
+    check_outputs,
     describe_program,
+    leftover_first_offsets,
     places_of_inputs,
     recorded_inputs,
 )
@@ -31,6 +33,7 @@ __all__ = ["BatchLog"]
 
 _log = logging.getLogger(__name__)
 _ZERO_TIME = "spark.penstock.zeroTimeMs"
+_NOTIFIED = "spark.penstock.notifiedCommit"
 
 
 class BatchLog:
@@ -41,10 +44,11 @@ class BatchLog:
         recovery: what ``acquire`` returned.
         inputs: the names of the program's inputs, in its order.
         operators: the operators with state in the program.
+        outputs: the names of its outputs, with whether they write exactly once.
 
     Raises:
-        RecoveryMismatchError: the newest batch was planned by a program with an input or operator
-            that this one lacks, or that is different in this one.
+        RecoveryMismatchError: the newest batch was planned by a program with an input, operator or
+            exactly-once output that this one lacks, or that is different in this one.
     """
 
     def __init__(
@@ -54,36 +58,57 @@ class BatchLog:
         *,
         inputs: Sequence[str],
         operators: Sequence[Operator],
+        outputs: Mapping[str, bool],
     ) -> None:
         next_batch_id = recovery.next_batch_id
         self._location = location
         self._recovery = recovery
         self._batches: dict[int, Batch] = {}  # planned, and not released
+        self._unnotified: deque[Batch] = deque()  # released; inputs do not know of the commit
+        self._notified_id = -1  # the newest of whose commit inputs were notified, as all before
         self._inputs = inputs
-        self._conf = describe_program(inputs, operators)
+        self._conf = describe_program(inputs, operators, outputs)
         # Of the previous run: read once, since each request to an object store takes tens of ms.
         self._left = location.offsets.get(next_batch_id - 1) if next_batch_id else None
+        self._recorded: Collection[str] = ()
         if self._left is not None:
             check_operators(self._left.conf, operators)
+            check_outputs(self._left.conf, outputs)
+            recorded = recorded_inputs(self._left.conf)
+            self._recorded = inputs if recorded is None else recorded
         self._ends = self._read_ends(next_batch_id - 1)
         # Of earlier runs only the oldest: everything after it is retained until it is deleted.
         self._kept = deque([self._oldest_of_earlier_runs()])
+        self._warn_of_leftovers()
         known = self.newest_conf(_ZERO_TIME)
         self._zero_ms = None if known is None else int(known)
 
     @property
     def ends(self) -> tuple[SourceOffset, ...]:
-        """Where the next batch begins, for each input."""
-        return self._ends
+        """Where the next batch begins, for each input; None for one that is new."""
+        return self._started(self._ends)
 
-    @property
-    def oldest_ends(self) -> tuple[SourceOffset, ...]:
-        """Where the oldest batches that can be processed again begin, for each input.
+    def first_offset(self, index: int, resolve: Callable[[], SourceOffset]) -> SourceOffset:
+        """Return where the first batch of an input begins, in the life of the location.
 
-        That is the end of the oldest entry in the log; None for the beginning of an input. Needs no
-        read.
+        For an input that is new ``resolve`` says so, once; durable when this returns. None where
+        batches were planned with the input by a release that did not record it.
+
+        Raises:
+            LogFormatError: what is recorded is damaged.
+            StorageError: it cannot be made durable.
         """
-        return self._kept[0][1]
+        name, firsts = self._inputs[index], self._location.first_offsets
+        if firsts.get(name) is None and name not in self._recorded:
+            firsts.settle(name, resolve())
+        return self._first(name)
+
+    def oldest_start(self, index: int) -> SourceOffset:
+        """Return where the oldest batch that can be processed again begins, for an input.
+
+        That is where the oldest entry in the log ends. Costs no read.
+        """
+        return self._started(self._kept[0][1])[index]
 
     @property
     def last_time_ms(self) -> int:
@@ -132,7 +157,8 @@ class BatchLog:
         """
         planned = self._location.offsets.require(batch_id)
         starts, ends = self._read_ends(batch_id - 1), self._ends_of(batch_id, planned)
-        return Batch(batch_id, planned.batch_timestamp_ms, tuple(map(SourceRange, starts, ends)))
+        ranges = map(SourceRange, self._started(starts), self._started(ends))
+        return Batch(batch_id, planned.batch_timestamp_ms, tuple(ranges))
 
     def newest_conf(self, name: str) -> str | None:
         """Return a value in the conf of the previous run's newest batch, or None."""
@@ -153,6 +179,10 @@ class BatchLog:
         oldest = rerun[0] if rerun else self._recovery.next_batch_id
         for batch_id in range(oldest, self._recovery.next_batch_id):
             self._batches[batch_id] = self.read(batch_id)
+        told = self.newest_conf(_NOTIFIED)
+        self._notified_id = oldest - 1 if told is None else min(int(told), oldest - 1)
+        for batch_id in range(self._notified_id + 1, oldest):
+            self._unnotified.append(self.read(batch_id))
         return [self._batches[batch_id] for batch_id in rerun]
 
     def plan(
@@ -172,8 +202,10 @@ class BatchLog:
         batch = Batch(self._location.next_id, time_ms, sources)
         lines = tuple(_to_line(source.end) for source in sources)
         own = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
-        own |= self._conf
+        own |= self._conf | {_NOTIFIED: str(self._notified_id)}
         entry = OffsetSeq(batch_timestamp_ms=time_ms, conf={**own, **conf}, sources=lines)
+        oldest = self._notified_id + 1
+        needed_from = oldest if needed_from is None else min(oldest, needed_from)
         self._location.plan(batch.id, entry, needed_from)
         self._batches[batch.id] = batch
         self._ends = tuple(source.end for source in sources)
@@ -209,15 +241,25 @@ class BatchLog:
         """Return the newest batch up to which no batch will run in this run."""
         return self._batches.get(self._location.ended_until())
 
-    def release(self) -> Batch | None:
-        """Release the batches that are done, and all before them; return the newest of them."""
+    def release(self) -> Sequence[Batch]:
+        """Release the batches that are done, and all before them.
+
+        Returns:
+            The released batches of which inputs are still to be notified, oldest first.
+        """
         newest = self._location.release_batches()
-        if newest is None:
-            return None
-        released = self._batches[newest]
-        for batch_id in [i for i in self._batches if i <= newest]:
-            del self._batches[batch_id]
-        return released
+        if newest is not None:
+            released = sorted(batch_id for batch_id in self._batches if batch_id <= newest)
+            self._unnotified += [self._batches.pop(batch_id) for batch_id in released]
+        return tuple(self._unnotified)
+
+    def notified(self, batch: Batch) -> None:
+        """Take note that inputs were notified of the oldest batch that ``release`` returned.
+
+        The next entry in the log says so; a run that finds none that does notifies them again.
+        """
+        self._unnotified.popleft()
+        self._notified_id = batch.id
 
     def retire(self) -> None:
         """Delete log entries that are not retained; a failed deletion is retried."""
@@ -241,6 +283,25 @@ class BatchLog:
             with suppress(CheckpointError):
                 return oldest_id, self._read_ends(oldest_id)
         return -1, self._read_ends(-1)
+
+    def _warn_of_leftovers(self) -> None:
+        settled = self._location.first_offsets.names()
+        for name in leftover_first_offsets(settled, self._inputs):
+            _log.warning(
+                "The checkpoint location holds the first offset of input %r, which is not in the "
+                "program; no batch was planned with it. If it was renamed, give it its old name "
+                "(name=) to have it begin there",
+                name,
+            )
+
+    def _started(self, ends: tuple[SourceOffset, ...]) -> tuple[SourceOffset, ...]:
+        """Return where batches after these ends begin: an input without one at its first offset."""
+        pairs = zip(self._inputs, ends, strict=True)
+        return tuple(self._first(name) if end is None else end for name, end in pairs)
+
+    def _first(self, name: str) -> SourceOffset:
+        found = self._location.first_offsets.get(name)
+        return None if found is None else found.offset
 
     def _time_ms(self, batch_id: int) -> int:
         return self._location.offsets.require(batch_id).batch_timestamp_ms

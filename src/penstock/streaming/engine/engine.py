@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from pyspark import SparkContext
 
@@ -29,7 +30,7 @@ from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.engine.jobs import JobSet
 from penstock.streaming.engine.rate_manager import RateManager
 from penstock.streaming.engine.shared_location import check_shared
-from penstock.streaming.inputs.journal_input import JournalPlace
+from penstock.streaming.inputs.input import InputContext
 from penstock.streaming.receivers.tracker import ReceiverTracker
 from penstock.streaming.recovery.run import RunCheckpoints
 
@@ -92,15 +93,10 @@ class Engine:
                 recovery,
                 inputs=[stream.name for stream in graph.inputs],
                 operators=graph.operators.all(),
+                outputs={output.name: output.exactly_once for output in graph.outputs},
             )
             graph.check_offsets(log.ends)
-            place = JournalPlace(
-                open_storage(f"{location.url}/journal"),
-                location.read_id(),
-                location.url,
-                lambda: log.oldest_ends,
-            )
-            graph.open_journals(place, log.ends)
+            _open(graph, location, log)
             if graph.writes_rdds:
                 graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
             self._rates = RateManager(
@@ -114,7 +110,7 @@ class Engine:
             self._receiver_settings = _receiver_settings(settings, location)
             self._tracker = ReceiverTracker(
                 sc,
-                graph.receiver_inputs,
+                graph.inputs,
                 self._receiver_settings,
                 bus,
                 on_error,
@@ -225,6 +221,18 @@ class Engine:
     def _batch_done(self, job_set: JobSet) -> None:
         self._generator.batch_done(job_set)
         self._rates.batch_done(job_set)
+
+
+def _open(graph: DStreamGraph, location: CheckpointLocation, log: BatchLog) -> None:
+    url, location_id = location.url, location.read_id()
+    journal = open_storage(f"{url}/journal")
+    for output in graph.outputs:
+        output.open(location_id)
+    for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
+        first_offset = partial(log.first_offset, index)
+        oldest_start = partial(log.oldest_start, index)
+        stream.open(InputContext(journal, location_id, url, start, first_offset, oldest_start))
+        first_offset(stream.initial_offset)
 
 
 def _receiver_settings(

@@ -15,13 +15,9 @@ from penstock.streaming.core.events import StreamInputInfo
 from penstock.streaming.core.missed_ticks import missed_ticks
 from penstock.streaming.core.operators import Operators
 from penstock.streaming.core.rdd_retention import needed_after
-from penstock.streaming.inputs.input import InputDStream, QueueInputDStream
-from penstock.streaming.inputs.journal_input import JournalInputDStream, JournalPlace
-from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
-from penstock.streaming.inputs.shared_journal import SharedJournalDStream
+from penstock.streaming.core.stored_state import StoredStateStream
+from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
-from penstock.streaming.state.state_in_rdds import RddStateDStream
-from penstock.streaming.state.stored_state import StoredStateStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
@@ -54,27 +50,13 @@ class DStreamGraph:
     @property
     def is_written_by_executors(self) -> bool:
         """Whether tasks write to the checkpoint location: blocks, dead letters, state, RDDs."""
-        journals = any(isinstance(stream, JournalInputDStream) for stream in self.inputs)
-        return journals or self.writes_rdds or bool(self.stored_state)
-
-    @property
-    def receiver_inputs(self) -> list[ReceiverInputDStream]:
-        """The inputs of the program's own receivers."""
-        return [i for i in self.inputs if isinstance(i, ReceiverInputDStream)]
-
-    @property
-    def shared_journals(self) -> list[SharedJournalDStream]:
-        """The inputs that read journals of other programs."""
-        return [i for i in self.inputs if isinstance(i, SharedJournalDStream)]
+        return any(s.is_written_by_executors or s.writes_rdds for s in self.streams())
 
     @property
     def stored_state(self) -> list[StoredStateStream]:
         """The streams with state in the checkpoint location, parents first."""
-        return [s for s in reversed(list(self.streams())) if isinstance(s, StoredStateStream)]
-
-    def has_queue(self) -> bool:
-        """Whether an input holds its data in this process's memory only."""
-        return any(isinstance(stream, QueueInputDStream) for stream in self.inputs)
+        found = (stream.stored_state for stream in reversed(list(self.streams())))
+        return [stream for stream in found if stream is not None]
 
     def add_input(self, stream: InputDStream) -> None:
         """Add an input; its name must be unique."""
@@ -88,8 +70,15 @@ class DStreamGraph:
         self.inputs.append(stream)
 
     def add_output(self, output: OutputOperation) -> None:
-        """Add an output operation."""
+        """Add an output operation; its name must be its own."""
         output.parent.ssc.check_extensible("add an output operation")
+        if any(known.name == output.name for known in self.outputs):
+            raise StreamingError(
+                f"two outputs are named {output.name!r}",
+                operation=output.kind,
+                ids={"output": output.name},
+                hint="give each output a name of its own (name=)",
+            )
         self.outputs.append(output)
 
     def validate(self) -> None:
@@ -154,23 +143,17 @@ class DStreamGraph:
         for stream, start in zip(self.inputs, starts, strict=True):
             stream.check_offset(start)
 
-    def open_journals(self, place: JournalPlace, starts: tuple[SourceOffset, ...]) -> None:
-        """Open the journals of all inputs; raises as JournalInputDStream does."""
-        for stream, start in zip(self.inputs, starts, strict=True):
-            if isinstance(stream, JournalInputDStream):
-                stream.open_journal(place, start)
-
     def plan(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
         """Return each input's available range for the batch of that time, after ``starts``."""
         pairs = zip(self.inputs, starts, strict=True)
-        return tuple(SourceRange(start, i.latest_offset(start, time_ms)) for i, start in pairs)
+        return tuple(_up_to(start, i.latest_offset(start, time_ms)) for i, start in pairs)
 
     def plan_missed(
         self, time_ms: int, starts: tuple[SourceOffset, ...]
     ) -> tuple[SourceRange, ...]:
         """Return the ranges of the batch of a missed tick."""
         pairs = zip(self.inputs, starts, strict=True)
-        return tuple(SourceRange(start, i.missed_offset(start, time_ms)) for i, start in pairs)
+        return tuple(_up_to(start, i.missed_offset(start, time_ms)) for i, start in pairs)
 
     def missed_ticks(self, starts: tuple[SourceOffset, ...], passed: range) -> list[int]:
         """Return the missed ticks that need a batch.
@@ -267,7 +250,8 @@ class DStreamGraph:
     def state_begins_at(self, done_ms: int) -> int:
         """Return the time after which batches are needed to recompute state."""
         needed = needed_after(self.streams(), done_ms)
-        return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in self._rdd_states())])
+        stateful = (stream for stream in self.streams() if stream.must_checkpoint)
+        return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in stateful)])
 
     @property
     def oldest_id(self) -> int | None:
@@ -301,13 +285,21 @@ class DStreamGraph:
             if stream.checkpoint_data is not None:
                 stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
 
+    def notify_committed(self, batch: Batch) -> bool:
+        """Tell every input that a batch is committed; return whether all of them took note.
+
+        Those that did may be told again.
+        """
+        what = f"take note that batch {batch.id} is committed"
+        pairs = zip(self.inputs, batch.sources, strict=True)
+        calls = [(i, partial(i.on_committed, done)) for i, done in pairs if done.start != done.end]
+        return all([_attempt(stream, what, call) for stream, call in calls])
+
     def forget(self, ended_ms: int) -> None:
         """Drop the RDDs that are not needed when no batch up to that time runs in this run."""
         needed = needed_after(self.streams(), ended_ms)
         for stream in self.streams():
-            _attempt(stream, partial(stream.clear_metadata, ended_ms))
-        for stateful in self._rdd_states():
-            stateful.forget_rdds(needed[stateful])
+            _clear(stream, partial(stream.clear_metadata, ended_ms, needed[stream]))
 
     def release(self, done_ms: int) -> None:
         """Release data that no batch of any run needs when those up to that time are done.
@@ -318,28 +310,38 @@ class DStreamGraph:
         if self._rdds is not None:
             self._rdds.sweep(done_ms, self.operators.is_abandoned)
         for stream in self.streams():
-            _attempt(stream, partial(stream.clear_checkpoint_data, done_ms, needed[stream]))
+            _clear(stream, partial(stream.clear_checkpoint_data, done_ms, needed[stream]))
         free_ms = [min(needed[i], done_ms - i.remember_ms) for i in self.inputs]
         for source, until_ms in zip(self.inputs, free_ms, strict=True):
-            _attempt(source, partial(source.release_ranges, until_ms))
+            _clear(source, partial(source.release_ranges, until_ms))
         recalled_ms = min(done_ms - source.recall_ms for source in self.inputs)
         for time_ms in self.times_between(-1, min([recalled_ms, *free_ms])):
             del self._batches[time_ms]
-
-    def _rdd_states(self) -> list[RddStateDStream]:
-        return [stream for stream in self.streams() if isinstance(stream, RddStateDStream)]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_batches": {}, "_rdds": None}
 
 
-def _attempt(stream: BaseDStream, clean_up: Callable[[], None]) -> None:
-    """Clean up for a stream; failures are logged, and retried when the next batch is done."""
+def _up_to(start: SourceOffset, end: SourceOffset) -> SourceRange:
+    """Return the range between two offsets; None as the end says that there is nothing yet."""
+    return SourceRange(start, start if end is None else end)
+
+
+def _clear(stream: BaseDStream, clean_up: Callable[[], None]) -> None:
+    _attempt(stream, "delete data that it no longer needs", clean_up)
+
+
+def _attempt(stream: BaseDStream, what: str, call: Callable[[], None]) -> bool:
+    """Call; return whether it succeeded. Failures are logged, and retried after the next batch."""
     try:
-        clean_up()
-    except PenstockError as error:
+        call()
+    except Exception as error:  # an input may be a user's own
         _log.warning(
-            "Data that stream %s no longer needs cannot be deleted now: %s",
+            "Stream %s cannot %s now; it is retried when the next batch is done: %s",
             getattr(stream, "name", type(stream).__name__),
+            what,
             error,
+            exc_info=not isinstance(error, PenstockError),
         )
+        return False
+    return True

@@ -228,6 +228,8 @@ class JobGenerator:
 
         See docs/adr/0007-missed-slides.md.
         """
+        if self._newest_ms < 0:  # there is no batch that any tick would follow
+            return []
         interval_ms = self._graph.batch_interval_ms
         first_ms = next_ms - (next_ms - self._newest_ms - 1) // interval_ms * interval_ms
         passed = range(first_ms, next_ms, interval_ms)
@@ -364,8 +366,14 @@ class JobGenerator:
             self._graph.forget(newest.time_ms)
 
     def _release(self) -> None:
-        """Retire data that no batch of any run needs any more."""
-        if (newest := self._log.release()) is not None:
+        """Notify inputs of commits, then retire data that no batch of any run needs any more."""
+        newest = None
+        for batch in self._log.release():
+            if not self._graph.notify_committed(batch):
+                break
+            self._log.notified(batch)
+            newest = batch
+        if newest is not None:
             self._graph.release(newest.time_ms)
             self._log.retire()
 

@@ -21,6 +21,7 @@ from pyspark import SparkContext
 
 from penstock.clock import SteadyClock
 from penstock.errors import ConcurrentDriverError, PenstockError, StorageError
+from penstock.storage.patience import StoragePatience
 from penstock.streaming.core.batch import Batch
 from penstock.streaming.core.events import (
     StreamingListenerBatchCompleted,
@@ -38,8 +39,6 @@ __all__ = ["JobScheduler"]
 
 _log = logging.getLogger(__name__)
 _CANCEL_EVERY_S = 0.1
-_STORAGE_PATIENCE_S = 60.0
-"""How long a batch waits to run while the storage cannot show whether another driver runs."""
 _ASK_AGAIN_S = 1.0
 
 
@@ -185,17 +184,15 @@ class JobScheduler:
 
     def _wait_for_check(self) -> None:
         """Check that no other driver took over; wait while the storage fails: no job ran yet."""
-        deadline_s = time.monotonic() + _STORAGE_PATIENCE_S
+        patience = StoragePatience("A batch waits until the offset log can be listed")
         while True:
             try:
-                self._check_sole()
+                return self._check_sole()
             except StorageError as error:
-                if self._stopped or time.monotonic() >= deadline_s:
+                if self._stopped:
                     raise
-                _log.warning("A batch waits until the offset log can be listed: %s", error)
+                patience.bear(error)
                 time.sleep(_ASK_AGAIN_S)
-            else:
-                return
 
     def _drop(self, job_set: JobSet, job: Job) -> None:
         """Skip a job that must not run any more."""

@@ -3,29 +3,69 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.errors import PenstockError, RecoveryMismatchError, StreamingError
+from penstock.errors import PenstockError, RecoveryMismatchError
+from penstock.journal import JournalStream
 from penstock.model import check_name
 from penstock.rate import Carry, RangeLimits, RateController, RateEstimator
+from penstock.receivers import Receiver
+from penstock.storage import Storage
 from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.operations.dstream import DStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
-__all__ = ["InputDStream", "QueueInputDStream"]
+__all__ = ["InputContext", "InputDStream", "ReceiverFeed"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputContext:
+    """What an input opens with, at its program's start."""
+
+    journal: Storage
+    """The journal in the program's own checkpoint location."""
+    location_id: str
+    """The checkpoint location's id: stays over restarts, and no two locations share one."""
+    location_url: str
+    start: SourceOffset
+    """Where the next batch begins; None for an input that is new, or at its very beginning."""
+    first_offset: Callable[[Callable[[], SourceOffset]], SourceOffset]
+    """Returns where the input's first batch begins, in the life of the checkpoint location.
+
+    Where that is not recorded, it has the function that it is given say so, and makes it durable.
+    None where batches took records before a release that records it.
+    """
+    oldest_start: Callable[[], SourceOffset]
+    """Returns where the oldest batch begins that may be processed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverFeed:
+    """What the program's own receivers write for an input."""
+
+    receivers: Mapping[str, Receiver]
+    """By the names of their writers."""
+    journal: JournalStream
 
 
 class InputDStream(DStream):
     """A stream read by offsets. Each batch takes everything after one offset up to another.
 
-    The engine asks ``latest_offset`` when it plans a batch, has ``cut`` bound the answer to the
-    input's rate, makes it durable, and only then asks for the records between the two; after a
-    failure it asks for the same range again.
+    The engine knows inputs by these methods alone, and calls them in this order:
+
+        at start    check_offset -> open -> initial_offset, once in the life of a location
+                    -> recall, can_read_again for the batches of earlier runs
+        per batch   latest_offset -> cut -> offsets/N durable -> compute_range
+                    -> commits/N durable, and no other driver seen after it -> on_committed
+                    -> on_released, when no window needs the records
+
+    After a failure it asks for the records of the same range again.
     """
 
     kind = "input"
@@ -36,6 +76,10 @@ class InputDStream(DStream):
 
     The rate is learned from that, so an input that ``takes_limits`` does.
     """
+    is_volatile = False
+    """Whether its data is in the driver's memory only, and lost when the process ends."""
+    needs_location = False
+    """Whether it takes a checkpoint location that outlives the process to read the source."""
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
@@ -63,13 +107,33 @@ class InputDStream(DStream):
         """How many receivers share the input's rate."""
         return 1
 
+    @property
+    def feed(self) -> ReceiverFeed | None:
+        """What the program's own receivers write for this input; None without receivers."""
+        return None
+
+    def open(self, context: InputContext) -> None:
+        """Connect to the source; called once, at the program's start, before all but checks.
+
+        What it raises ends the start.
+        """
+
+    def initial_offset(self) -> SourceOffset:
+        """Return where the first batch begins; None for the source's very beginning.
+
+        Called once in the life of a checkpoint location, and made durable before anything else, so
+        that what it says, such as where the source ends now, holds after a crash before the first
+        batch, too. An input that must know it to ``open`` uses ``InputContext.first_offset``.
+        """
+        return None
+
     @abstractmethod
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return how far the batch of that time goes, which begins after ``start``.
 
         The answer is ``{self.name: JSON value}``, or None for nothing yet; ``start`` is the answer
-        for the batch before. Called on the engine's planning thread, for batch times that only
-        grow; must be quick and must not read the records.
+        for the batch before, or ``initial_offset``. Called on the engine's planning thread, for
+        batch times that only grow; must be quick and must not read the records.
         """
 
     def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
@@ -149,6 +213,20 @@ class InputDStream(DStream):
         """
         return True
 
+    def on_committed(self, done: SourceRange) -> None:
+        """Learn that a batch that took that range is committed, which is durable.
+
+        So it never runs again, and the source may forget what only a repeated batch would ask for.
+        Called on the planning thread, before ``on_released``, in the order of the batches, and not
+        past one that failed; not for a batch that took nothing. No other driver had taken over
+        when the batch was committed, so a fenced driver calls nothing.
+
+        Once for each batch unless something fails: at least once after a crash, when the next run
+        repeats the calls that the newest entry of the offset log does not record, so this must be
+        idempotent. What it raises is logged, and the call is repeated when the next batch is done;
+        until then nothing of the batch is released.
+        """
+
     def on_released(self, done: SourceRange) -> None:
         """Learn that no batch or window needs records up to the end of that range any more.
 
@@ -166,6 +244,8 @@ class InputDStream(DStream):
 
     def check_offset(self, offset: SourceOffset) -> None:
         """Refuse, at start, an offset that is none of this input.
+
+        An input whose offsets have another form than ``{self.name: JSON value}`` overrides this.
 
         Raises:
             RecoveryMismatchError: it is another input's.
@@ -221,58 +301,3 @@ class InputDStream(DStream):
         for time_ms in sorted(t for t in self._ranges if t <= until_ms):
             self.on_released(self._ranges[time_ms])
             del self._ranges[time_ms]
-
-
-class QueueInputDStream(InputDStream):
-    """RDDs from a list that the program holds, one a batch or all at once; for tests.
-
-    Its data is in memory only: a batch of it that was cut off cannot run again after a restart.
-    Source: ``org.apache.spark.streaming.dstream.QueueInputDStream``.
-    """
-
-    kind = "queue"
-    reports_input = False  # as in Spark
-
-    def __init__(
-        self,
-        ssc: StreamingContext,
-        rdds: Sequence[RDD[Any]],
-        one_at_a_time: bool,
-        default: RDD[Any] | None,
-    ) -> None:
-        super().__init__(ssc)
-        self._queue = rdds
-        self._one_at_a_time = one_at_a_time
-        self._default = default
-
-    def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
-        """Return the number of RDDs taken: one more, or all there are."""
-        taken = self.partitions(start).get("rdds", 0)
-        step = 1 if self._one_at_a_time else len(self._queue)
-        return {self.name: {"rdds": max(taken, min(taken + step, len(self._queue)))}}
-
-    def can_read_again(self, wanted: SourceRange) -> bool:
-        """Whether the program's list still has them."""
-        return self.partitions(wanted.end).get("rdds", 0) <= len(self._queue)
-
-    def compute_range(self, wanted: SourceRange) -> RDD[Any]:
-        """Return the union of the RDDs taken, the default when there are none."""
-        start = self.partitions(wanted.start).get("rdds", 0)
-        end = self.partitions(wanted.end).get("rdds", 0)
-        if end > len(self._queue):
-            raise StreamingError(
-                "the RDDs of an unfinished batch of a queueStream are gone with the process",
-                operation="recover batch",
-                ids={"stream": self.name},
-                hint="queueStream is for tests; use a receiver's stream where batches must survive",
-            )
-        rdds = list(self._queue[start:end])
-        sc = self.ssc.sparkContext
-        if not rdds:
-            # Spark's empty default has one partition, so that operations on partitions see one.
-            return sc.parallelize([], 1) if self._default is None else self._default
-        return rdds[0] if len(rdds) == 1 else sc.union(rdds)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # RDDs belong to one SparkContext: a recovered queue is empty.
-        return {**super().__getstate__(), "_queue": [], "_default": None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +18,14 @@ from penstock.journal.source import JournalSource, lane_of
 from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
 from penstock.model import OffsetRange, Offsets
 from penstock.rate import Carry, RangeLimits, cut_range
-from penstock.storage import Storage
 from penstock.streaming.core.batch import SourceOffset, SourceRange
-from penstock.streaming.inputs.input import InputDStream
+from penstock.streaming.inputs.input import InputContext, InputDStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
     from penstock.streaming.inputs.parsing import BadRecords, ParsedDStream
 
-__all__ = ["JournalInputDStream", "JournalPlace"]
-
-
-@dataclass(frozen=True, slots=True)
-class JournalPlace:
-    """What a program's inputs open their journals with, at its start."""
-
-    storage: Storage
-    """The journal in the program's own checkpoint location."""
-    location_id: str
-    """The checkpoint location's id: stays over restarts, and no two locations share one."""
-    location_url: str
-    oldest_ends: Callable[[], Sequence[SourceOffset]]
-    """Returns, for each input, where the oldest batches begin that may be processed again."""
+__all__ = ["JournalInputDStream"]
 
 
 class JournalInputDStream(InputDStream):
@@ -51,6 +37,7 @@ class JournalInputDStream(InputDStream):
 
     kind = "journal"
     takes_limits = True
+    is_written_by_executors = True
 
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc, name)
@@ -88,26 +75,29 @@ class JournalInputDStream(InputDStream):
         return self._opened
 
     @abstractmethod
-    def open_stream(self, place: JournalPlace) -> JournalStream:
+    def open_stream(self, context: InputContext) -> JournalStream:
         """Return the journal's stream."""
 
     @abstractmethod
-    def register(self, stream: JournalStream, place: JournalPlace, *, begun: bool) -> Consumer:
-        """Register as a consumer of the stream; ``begun`` says that batches took records of it."""
+    def register(self, stream: JournalStream, context: InputContext) -> Consumer:
+        """Register as a consumer of the stream."""
 
-    def open_journal(self, place: JournalPlace, start: SourceOffset) -> None:
-        """Open the stream, and register as its consumer; called once, at the program's start.
-
-        ``start`` is where the next batch begins.
+    def open(self, context: InputContext) -> None:
+        """Open the stream, and register as its consumer.
 
         Raises:
-            ConfigError: it cannot be read so, or the consumer is somebody else's.
+            ConfigError: it cannot be read so, or the consumer has another owner.
             StorageError: the journal cannot be reached.
         """
-        stream = self.open_stream(place)
+        stream = self.open_stream(context)
         check_spark_schema(stream)
-        consumer = self.register(stream, place, begun=start is not None)
-        self._opened = _Opened(JournalSource(consumer), lambda: place.oldest_ends()[self.id])
+        consumer = self.register(stream, context)
+        self._opened = _Opened(JournalSource(consumer), context.oldest_start)
+
+    def settle_begin(self, context: InputContext, resolve: Callable[[], Offsets]) -> Offsets:
+        """Return where the input's first batch begins; see ``register_consumer``."""
+        first = context.first_offset(lambda: {self.name: dict(resolve())})
+        return resolve() if first is None else self.partitions(first)
 
     def has_columns(self) -> bool:
         """Pickled objects have no columns; everything else has."""
@@ -190,7 +180,7 @@ class JournalInputDStream(InputDStream):
     def _retained(self) -> Offsets:
         """Return from where on blocks stay, so that batches can be processed again."""
         try:
-            return self._at(self._open.oldest_end())
+            return self._at(self._open.oldest_start())
         except RecoveryMismatchError:  # of a run whose inputs had other places
             return self._open.source.begin
 
@@ -203,5 +193,5 @@ class _Opened:
     """What an input works with while its program runs."""
 
     source: JournalSource
-    oldest_end: Callable[[], SourceOffset]
+    oldest_start: Callable[[], SourceOffset]
     """Returns where the oldest batch begins that may be processed again."""

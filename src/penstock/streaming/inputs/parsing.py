@@ -96,9 +96,9 @@ class ParsedDStream(DStream):
         run = ParseRecords(self._source.journal, self._parser, self._on_refused())
         return sc.parallelize(tasks, len(tasks)).mapPartitions(run)
 
-    def clear_metadata(self, ended_ms: int) -> None:
+    def clear_metadata(self, ended_ms: int, needed_after_ms: int) -> None:
         """See BaseDStream. Also moves dead letters into their stream and says what was refused."""
-        super().clear_metadata(ended_ms)
+        super().clear_metadata(ended_ms, needed_after_ms)
         self._collect()
         self._say_refused(ended_ms)
 

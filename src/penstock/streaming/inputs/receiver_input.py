@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.retention.registration import Consumer, register_consumer
 from penstock.receivers import Receiver
-from penstock.streaming.inputs.journal_input import JournalInputDStream, JournalPlace
+from penstock.streaming.inputs.input import InputContext, ReceiverFeed
+from penstock.streaming.inputs.journal_input import JournalInputDStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
@@ -86,24 +87,30 @@ class ReceiverInputDStream(JournalInputDStream):
         """How many receivers share the input's rate."""
         return len(self.receivers)
 
+    @property
+    def feed(self) -> ReceiverFeed:
+        """The receivers, and the stream that they write."""
+        return ReceiverFeed(self.receivers, self.journal)
+
     @cached_property
     def format(self) -> RecordFormat:
         """How the receivers' records are stored."""
         return _shared_format(list(self.receivers.values()))
 
-    def open_stream(self, place: JournalPlace) -> JournalStream:
+    def open_stream(self, context: InputContext) -> JournalStream:
         """Return the stream in the checkpoint location, made if it is not there yet."""
-        return JournalStream.create(place.storage, self.name, self.format)
+        return JournalStream.create(context.journal, self.name, self.format)
 
-    def register(self, stream: JournalStream, place: JournalPlace, *, begun: bool) -> Consumer:
+    def register(self, stream: JournalStream, context: InputContext) -> Consumer:
         """Register as the program to which the journal belongs, whatever ran there before."""
         return register_consumer(
             stream,
             _CONSUMER,
-            place.location_id,
-            begun=begun,
+            context.location_id,
+            begun=context.start is not None,
             take_over=True,
-            location=place.location_url,
+            location=context.location_url,
+            settle=partial(self.settle_begin, context),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
@@ -10,7 +11,8 @@ from penstock.journal.existing import open_existing
 from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
 from penstock.journal.schema import pickles_refused
 from penstock.model import check_name
-from penstock.streaming.inputs.journal_input import JournalInputDStream, JournalPlace
+from penstock.streaming.inputs.input import InputContext
+from penstock.streaming.inputs.journal_input import JournalInputDStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
@@ -19,7 +21,9 @@ __all__ = ["SharedJournalDStream"]
 
 
 class SharedJournalDStream(JournalInputDStream):
-    """Records of a stream that somebody else writes; see ``StreamingContext.journalStream``."""
+    """Records of a stream that others write; see ``StreamingContext.journalStream``."""
+
+    needs_location = True
 
     def __init__(
         self,
@@ -56,7 +60,7 @@ class SharedJournalDStream(JournalInputDStream):
         """As it was when the program was defined."""
         return self._format
 
-    def open_stream(self, place: JournalPlace) -> JournalStream:
+    def open_stream(self, context: InputContext) -> JournalStream:
         """Return the stream, which must be as it was when the program was defined.
 
         Raises:
@@ -74,15 +78,16 @@ class SharedJournalDStream(JournalInputDStream):
             )
         return found
 
-    def register(self, stream: JournalStream, place: JournalPlace, *, begun: bool) -> Consumer:
+    def register(self, stream: JournalStream, context: InputContext) -> Consumer:
         """Register under a name that is this checkpoint location's alone."""
-        owner = f"{self.name}-{place.location_id}"
+        owner = f"{self.name}-{context.location_id}"
         name = owner if self._consumer is None else self._consumer
         return register_consumer(
             stream,
             name,
             owner,
             starting=self._starting,
-            begun=begun,
-            location=place.location_url,
+            begun=context.start is not None,
+            location=context.location_url,
+            settle=partial(self.settle_begin, context),
         )

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import RDD, StorageLevel
-from pyspark.sql import DataFrame
 
 from penstock.streaming.core import transforms
 from penstock.streaming.core.base import BaseDStream
@@ -164,30 +163,52 @@ class BasicOperations(BaseDStream):
 
     # -- outputs --
 
-    def foreachRDD(self, func: Callable[..., Any]) -> None:
-        """Call ``func(rdd)``, or ``func(time, rdd)`` when it takes two, for each batch."""
-        self.ssc.graph.add_output(ForEachRDD(self, func))
+    def foreachRDD(self, func: Callable[..., Any], name: str | None = None) -> None:
+        """Call ``func(rdd)``, or ``func(time, rdd)`` when it takes two, for each batch.
 
-    def foreachBatch(self, func: Callable[[DataFrame, int], Any]) -> None:
+        When it takes three, the third is the batch's ``OutputBatch``: location id, output name and
+        batch id, which are the same whenever the batch runs again.
+
+        Args:
+            func: what is called.
+            name: the output's name, its own in the program; by default ``foreachRDD-<number>``.
+
+        Raises:
+            ConfigError: this is no function, or the name is not allowed.
+            StreamingError: another output has the name.
+        """
+        self.ssc.graph.add_output(ForEachRDD(self, func, name))
+
+    def foreachBatch(self, func: Callable[..., Any], name: str | None = None) -> None:
         """Call ``func(df, batch_id)`` for each batch, with the records as a DataFrame.
 
         The records stay in Parquet and in the JVM; nothing passes through Python unless ``func``
         does so. After a failure the same batch runs again with the same id and the same records, so
-        a sink that replaces its output of that id has each record exactly once.
+        a sink that replaces its output of that id has each record exactly once. When ``func`` takes
+        three arguments, the third is the batch's ``OutputBatch``: location id, output name and
+        batch id. docs/outputs.md says what is guaranteed.
+
+        Args:
+            func: the function of a batch.
+            name: the output's unique name in the program; by default ``foreachBatch-<number>``.
 
         Raises:
-            ConfigError: this stream has no columns (it holds Python objects).
+            ConfigError: this stream has no columns (it holds Python objects), this is no function,
+                or the name is not allowed.
+            StreamingError: another output has the name.
         """
-        self.ssc.graph.add_output(ForEachBatch(self, func))
+        self.ssc.graph.add_output(ForEachBatch(self, func, name))
 
-    def pprint(self, num: int = 10) -> None:
+    def pprint(self, num: int = 10, name: str | None = None) -> None:
         """Print the first ``num`` records of each batch."""
-        self.foreachRDD(partial(print_records, num=num))
+        self.foreachRDD(partial(print_records, num=num), name)
 
-    def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
+    def saveAsTextFiles(
+        self, prefix: str, suffix: str | None = None, name: str | None = None
+    ) -> None:
         """Write each batch's records, as text, to the folder ``prefix-TIME_IN_MS[.suffix]``.
 
         A batch that runs again writes its folder once: a complete folder is kept, and an incomplete
         one is rewritten.
         """
-        self.foreachRDD(partial(save_as_text_files, prefix=prefix, suffix=suffix))
+        self.foreachRDD(partial(save_as_text_files, prefix=prefix, suffix=suffix), name)

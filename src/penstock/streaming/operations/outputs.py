@@ -1,4 +1,8 @@
-"""Output operations: they create a job for each batch."""
+"""Output operations: they create a job for each batch.
+
+An output has a name that is unique in the program and the same in each run. A sink that writes
+exactly once identifies its batches by location id, output name and batch id: an ``OutputBatch``.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +13,58 @@ from itertools import islice
 from typing import Any
 
 from pyspark import RDD
-from pyspark.sql import DataFrame
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, StreamingError
+from penstock.model import check_name
 from penstock.streaming.core.base import BaseDStream
-from penstock.streaming.core.batch import Batch
+from penstock.streaming.core.batch import Batch, OutputBatch
 from penstock.streaming.core.call_site import user_call_site
-from penstock.streaming.core.transforms import batch_time, takes_time
+from penstock.streaming.core.transforms import batch_time, needed_arguments
 
 __all__ = ["ForEachBatch", "ForEachRDD", "OutputOperation", "print_records"]
 
 
 class OutputOperation(ABC):
-    """An action on every batch of a stream."""
+    """An action on every batch of a stream.
 
-    name: str
+    Without a name it is called by its kind and its number among the program's outputs of the kind.
+
+    Raises:
+        ConfigError: what is given is no function, or the name is not allowed.
+    """
+
+    kind: str
     exactly_once = False
     """Whether its sink remembers the newest batch id, and skips batches up to it."""
 
-    def __init__(self, parent: BaseDStream, func: Callable[..., Any]) -> None:
+    def __init__(self, parent: BaseDStream, func: Callable[..., Any], name: str | None) -> None:
         if not callable(func):
             raise ConfigError(
                 f"{func!r} is not a function",
-                operation=self.name,
+                operation=self.kind,
                 hint="give a function of the batch",
             )
+        same = sum(output.kind == self.kind for output in parent.ssc.graph.outputs)
+        self.name = check_name("output", f"{self.kind}-{same}" if name is None else name)
         self.parent = parent
         self.func = func
         self.call_site = user_call_site()
+        self._location_id: str | None = None
+
+    def open(self, location_id: str) -> None:
+        """Learn the checkpoint location's id; called once, at the program's start."""
+        self._location_id = location_id
+
+    def token(self, batch: Batch) -> OutputBatch:
+        """Return what a sink knows this output's part of a batch by."""
+        if self._location_id is None:
+            raise StreamingError(
+                "the output has no checkpoint location before the context starts",
+                operation=self.kind,
+                ids={"output": self.name},
+                hint="call start() first",
+            )
+        return OutputBatch(self._location_id, self.name, batch.id)
 
     @abstractmethod
     def job(self, batch: Batch) -> Callable[[], Any] | None:
@@ -49,14 +77,17 @@ class OutputOperation(ABC):
 class ForEachRDD(OutputOperation):
     """Calls a user's function with each batch's RDD."""
 
-    name = "foreachRDD"
+    kind = "foreachRDD"
 
     def job(self, batch: Batch) -> Callable[[], Any] | None:
-        """Return the call of the user's function, with the time first if it takes it."""
+        """Return the call of the user's function, with the time and the token if it takes them."""
         rdd = self.parent.get_or_compute(batch.time_ms)
         if rdd is None:
             return None
-        if takes_time(self.func):
+        needed = needed_arguments(self.func)
+        if needed > 2:
+            return partial(self.func, batch_time(batch.time_ms), rdd, self.token(batch))
+        if needed > 1:
             return partial(self.func, batch_time(batch.time_ms), rdd)
         return partial(self.func, rdd)
 
@@ -64,10 +95,10 @@ class ForEachRDD(OutputOperation):
 class ForEachBatch(OutputOperation):
     """Calls a user's function with each batch's DataFrame and id."""
 
-    name = "foreachBatch"
+    kind = "foreachBatch"
 
-    def __init__(self, parent: BaseDStream, func: Callable[[DataFrame, int], Any]) -> None:
-        super().__init__(parent, func)
+    def __init__(self, parent: BaseDStream, func: Callable[..., Any], name: str | None) -> None:
+        super().__init__(parent, func, name)
         if not parent.has_columns():
             raise ConfigError(
                 f"{type(parent).__name__} has no columns",
@@ -83,7 +114,8 @@ class ForEachBatch(OutputOperation):
         return partial(self._run, batch)
 
     def _run(self, batch: Batch) -> None:
-        self.func(self.parent.compute_dataframe(batch.time_ms), batch.id)
+        more = [self.token(batch)] if needed_arguments(self.func) > 2 else []
+        self.func(self.parent.compute_dataframe(batch.time_ms), batch.id, *more)
 
 
 def print_records(time: Any, rdd: RDD[Any], *, num: int) -> None:

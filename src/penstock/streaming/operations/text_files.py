@@ -1,14 +1,39 @@
-"""Batches as folders of text files, one folder a batch, named by its time."""
+"""Batches as folders of text files, one folder a batch, named by its time.
+
+    out/_lines-1000000/<token>/    being written, by one run of the batch
+    out/lines-1000000/             the batch, whole
+
+Invariants, on file systems whose rename is atomic (local ones, HDFS):
+
+1. A batch's folder is whole from the moment it exists, and no driver writes in it or deletes it: a
+   run of the batch writes a folder of its own, and renames it. Whichever run wrote it, it holds the
+   same records.
+2. Whoever finds the batch's folder leaves it and is done: a run that repeats a batch, and a driver
+   that was stopped while it wrote and wakes when its successor is past the batch.
+3. Unfinished folders are deleted when the batch's exists. A run that still writes one fails to do
+   so, and finds the batch's folder.
+
+Object stores copy and delete where these rename, so there the batch's folder is written in place.
+It is whole when Hadoop's folder of unfinished tasks is gone; until then it was cut off, and is
+written again. A driver that wakes while it writes may then delete what its successor wrote.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 from datetime import datetime
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark import RDD
+from pyspark import RDD, SparkContext
+
+from penstock.errors import StreamingError
 
 __all__ = ["batch_folder", "save_as_text_files"]
+
+_RENAMING = ("file", "hdfs", "viewfs")
+"""Schemes of file systems whose rename is atomic, and refuses a folder that exists."""
 
 
 def batch_folder(prefix: str, suffix: str | None, time: datetime) -> str:
@@ -20,26 +45,96 @@ def batch_folder(prefix: str, suffix: str | None, time: datetime) -> str:
 def save_as_text_files(time: datetime, rdd: RDD[Any], *, prefix: str, suffix: str | None) -> None:
     """Write a batch's records, only once even if the batch runs several times.
 
-    An existing complete folder belongs to the batch, from a run that was interrupted before its
-    commit. A folder with Hadoop's folder of unfinished tasks is incomplete, and is written again.
+    Raises:
+        StreamingError: the folder is incomplete, from a program that did not rename it into place.
     """
-    path = batch_folder(prefix, suffix, time)
-    try:
-        rdd.saveAsTextFile(path)
-    except Py4JJavaError as error:
-        if "FileAlreadyExistsException" not in str(error):
-            raise
-        if _delete_unfinished(rdd, path):
-            rdd.saveAsTextFile(path)
+    folder = BatchFolder(rdd.context, batch_folder(prefix, suffix, time))
+    if folder.scheme not in _RENAMING:
+        _write_in_place(rdd, folder)
+    elif folder.is_cut_off():
+        raise StreamingError(
+            "the batch's folder was cut off by an earlier release or another program",
+            operation="saveAsTextFiles",
+            path=folder.path,
+            hint="delete it and start again: the batch writes it anew",
+        )
+    else:
+        _write_and_rename(rdd, folder)
 
 
-def _delete_unfinished(rdd: RDD[Any], folder: str) -> bool:
-    """Delete the folder if it is incomplete; return whether it was."""
-    sc = rdd.context
-    assert sc._jvm is not None  # a running context has one
-    path = sc._jvm.org.apache.hadoop.fs.Path(folder)
-    files = path.getFileSystem(sc._jsc.hadoopConfiguration())
-    unfinished = bool(files.exists(sc._jvm.org.apache.hadoop.fs.Path(path, "_temporary")))
-    if unfinished:
-        files.delete(path, True)
-    return unfinished
+def _write_and_rename(rdd: RDD[Any], folder: BatchFolder) -> None:
+    if not folder.exists():
+        try:
+            rdd.saveAsTextFile(folder.own)
+            folder.publish()
+        except (OSError, Py4JJavaError):
+            if not folder.exists():
+                raise
+    folder.delete_unfinished()
+
+
+def _write_in_place(rdd: RDD[Any], folder: BatchFolder) -> None:
+    if folder.is_cut_off():
+        folder.delete()
+    if not folder.exists():
+        rdd.saveAsTextFile(folder.path)
+
+
+class BatchFolder:
+    """The folder of one batch, while one run writes it."""
+
+    def __init__(self, sc: SparkContext, path: str) -> None:
+        assert sc._jvm is not None  # a running context has both
+        assert sc._gateway is not None
+        self._conf = sc._jsc.hadoopConfiguration()
+        self._fs = sc._jvm.org.apache.hadoop.fs
+        self._no_options = sc._gateway.new_array(self._fs.Options.Rename, 0)
+        folder = self._fs.Path(path)
+        self._files = folder.getFileSystem(self._conf)
+        self._path = self._files.makeQualified(folder)
+        self._unfinished = self._fs.Path(self._path.getParent(), f"_{self._path.getName()}")
+        self._own = self._fs.Path(self._unfinished, secrets.token_hex(8))
+
+    @property
+    def scheme(self) -> str:
+        """The URL scheme of the file system."""
+        return str(self._path.toUri().getScheme())
+
+    @property
+    def path(self) -> str:
+        """The batch's folder, as a URL."""
+        return str(self._path.toString())
+
+    @property
+    def own(self) -> str:
+        """The folder that this run writes, as a URL."""
+        return str(self._own.toString())
+
+    def exists(self) -> bool:
+        """Whether the batch's folder exists."""
+        return bool(self._files.exists(self._path))
+
+    def is_cut_off(self) -> bool:
+        """Whether the batch's folder was written in place, and not to its end."""
+        return bool(self._files.exists(self._fs.Path(self._path, "_temporary")))
+
+    def delete(self) -> None:
+        """Delete the batch's folder."""
+        self._files.delete(self._path, True)
+
+    def publish(self) -> None:
+        """Rename this run's folder to the batch's; raises when that exists."""
+        if self.scheme == "file":
+            # Hadoop's rename would copy into a folder that appears after it looked.
+            os.rename(self._own.toUri().getPath(), self._path.toUri().getPath())
+        else:
+            self.publish_by_hadoop()
+
+    def publish_by_hadoop(self) -> None:
+        """As ``publish``, by the file system's rename."""
+        files = self._fs.FileContext.getFileContext(self._path.toUri(), self._conf)
+        files.rename(self._own, self._path, self._no_options)
+
+    def delete_unfinished(self) -> None:
+        """Delete what this run and others left."""
+        self._files.delete(self._unfinished, True)

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from pyspark import SparkContext
 
 from penstock.errors import FencedError, ReceiverError, StorageError, UnsharedPathError
-from penstock.journal import JournalStream
 from penstock.rate import ReceiveLimit
 from penstock.receivers import (
     Command,
     End,
-    Receiver,
     ReceiverSettings,
     ReceiverTask,
     backoff_ms,
-    claim_run,
     give_command,
     run_receiver,
 )
@@ -29,7 +26,7 @@ from penstock.streaming.core.job_group import cancel_jobs
 from penstock.streaming.receivers.events import ReceiverWatch
 from penstock.streaming.receivers.placement import ReceiverPlacement, placed_rdd
 
-__all__ = ["ReceiverRun", "ReceiverRunner"]
+__all__ = ["ReceiverRun", "ReceiverRunner", "command_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,25 +46,18 @@ class ReceiverRun:
 class ReceiverRunner(threading.Thread):
     """One receiver's thread in the driver: waits for its task, and submits it again.
 
-    Raises:
-        FencedError: another run claimed the receiver at the same time, and is the later one.
-        StorageError: the receiver could not be claimed.
+    Args:
+        run: what it shares with the other receivers.
+        task: what to submit, claimed for this run under a command that holds it to ``limit``.
+        limit: see ``limit``.
     """
 
-    def __init__(
-        self,
-        run: ReceiverRun,
-        stream: JournalStream,
-        name: str,
-        receiver: Receiver,
-        limit: ReceiveLimit,
-    ) -> None:
-        self.id = f"{stream.name}/{name}"
+    def __init__(self, run: ReceiverRun, task: ReceiverTask, limit: ReceiveLimit) -> None:
+        self.id = f"{task.stream.name}/{task.name}"
         super().__init__(name=f"penstock-receiver-{self.id}", daemon=True)
         self._run = run
         self._limit = limit
-        claimed = claim_run(stream, name, run.id, _command(limit))
-        self.task = ReceiverTask(receiver, stream, name, claimed, run.settings)
+        self.task = task
         self._stopping = threading.Event()
         self._group = f"penstock-receiver-{self.id}-{run.id}"
         self._commanding = threading.Lock()
@@ -131,7 +121,7 @@ class ReceiverRunner(threading.Thread):
         task = self.task
         with self._commanding:
             if not self._stopping.is_set():
-                give_command(task.stream, task.name, task.run, _command(limit))
+                give_command(task.stream, task.name, task.run, command_of(limit))
                 self._limit = limit
 
     def _run_task(self) -> End:
@@ -157,7 +147,8 @@ class ReceiverRunner(threading.Thread):
             )
 
 
-def _command(limit: ReceiveLimit) -> Command:
+def command_of(limit: ReceiveLimit) -> Command:
+    """Return the command to receive within a limit."""
     return Command(rate=limit.rate, paused=limit.paused)
 
 

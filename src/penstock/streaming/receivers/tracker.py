@@ -14,20 +14,21 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from pyspark import SparkContext
 
 from penstock.errors import ReceiverError
 from penstock.rate import ReceiveLimit
-from penstock.receivers import ReceiverSettings
+from penstock.receivers import ReceiverSettings, receiver_bounds
 from penstock.streaming.core.listener import ListenerBus
-from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
+from penstock.streaming.inputs.input import InputDStream, ReceiverFeed
 from penstock.streaming.receivers.events import ReceiverWatch
-from penstock.streaming.receivers.former import end_former_receivers
 from penstock.streaming.receivers.placement import ReceiverPlacement, live_executors
-from penstock.streaming.receivers.runner import ReceiverRun, ReceiverRunner
+from penstock.streaming.receivers.runner import ReceiverRun, ReceiverRunner, command_of
 from penstock.streaming.receivers.slots import check_slots, executor_count, task_slots
+from penstock.streaming.receivers.takeover import take_over
 
 __all__ = ["ReceiverTracker"]
 
@@ -36,23 +37,25 @@ class ReceiverTracker:
     """Starts, restarts and stops the receivers of one program.
 
     Raises:
-        ConfigError: they would take every task slot.
-        StorageError: the journal cannot be reached.
+        ConfigError: they would take every task slot; or a stream's bounds are too small for them.
     """
 
     def __init__(
         self,
         sc: SparkContext,
-        inputs: Sequence[ReceiverInputDStream],
+        inputs: Sequence[InputDStream],
         settings: ReceiverSettings,
         bus: ListenerBus,
         on_error: Callable[[BaseException], None],
         limit_of: Callable[[str], ReceiveLimit],
     ) -> None:
-        count = sum(len(i.receivers) for i in inputs)
+        self._feeds = [(i, feed) for i in inputs if (feed := i.feed) is not None]
+        count = sum(len(feed.receivers) for _, feed in self._feeds)
         master, conf = str(sc.master), dict(sc.getConf().getAll())
         check_slots(count, task_slots(master, conf, os.cpu_count() or 1))
-        self._inputs = inputs
+        self._settings = {
+            i.name: _divided(settings, len(feed.receivers)) for i, feed in self._feeds
+        }
         self._watch = ReceiverWatch(bus, settings.poll_ms)
         # One alone may run anywhere; several are kept apart.
         placement = ReceiverPlacement(
@@ -71,10 +74,10 @@ class ReceiverTracker:
         Raises:
             FencedError: a later run claimed them meanwhile.
             StorageError: the journal cannot be reached.
+            DamagedBlockError: the end of a writer that has to be sealed is unknown.
         """
-        for stream in self._inputs:
-            self._runners[stream.name] = self._make_runners(stream, self._limit_of(stream.name))
-            end_former_receivers(stream.journal, stream.receivers, self._run.id)
+        for stream, feed in self._feeds:
+            self._runners[stream.name] = self._make_runners(stream, feed)
         if self._runners:
             self._watch.start()
         for runner in self._all():
@@ -109,16 +112,25 @@ class ReceiverTracker:
                 hint="their onStop hangs or their executor is gone; nothing acked is lost",
             )
 
-    def _make_runners(
-        self, stream: ReceiverInputDStream, limit: ReceiveLimit
-    ) -> list[ReceiverRunner]:
-        runners = [
-            ReceiverRunner(self._run, stream.journal, name, receiver, limit)
-            for name, receiver in stream.receivers.items()
-        ]
-        for runner in runners:
-            self._watch.watch(stream.id, runner.task, alone=len(runners) == 1)
-        return runners
+    def _make_runners(self, stream: InputDStream, feed: ReceiverFeed) -> list[ReceiverRunner]:
+        limit = self._limit_of(stream.name)
+        tasks = take_over(
+            feed.journal,
+            feed.receivers,
+            self._run.id,
+            command_of(limit),
+            self._settings[stream.name],
+        )
+        for task in tasks:
+            self._watch.watch(stream.id, task, alone=len(tasks) == 1)
+        return [ReceiverRunner(self._run, task, limit) for task in tasks]
 
     def _all(self) -> list[ReceiverRunner]:
         return [runner for runners in self._runners.values() for runner in runners]
+
+
+def _divided(settings: ReceiverSettings, receivers: int) -> ReceiverSettings:
+    """Return the settings of each of a stream's receivers: its equal part of the bounds."""
+    bounds = settings.bounds
+    part = receiver_bounds(bounds.max_bytes, bounds.max_lag_records, receivers)
+    return replace(settings, bounds=part)

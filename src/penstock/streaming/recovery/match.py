@@ -1,17 +1,27 @@
 """Checks whether a program matches its checkpoint location. Pure: recorded and present names.
 
 Each entry of the offset log records, in its conf, the names of the inputs in the order of their
-offsets, and the operators with state. A changed program finds its offsets by these names:
+offsets, the operators with state, and the outputs. A changed program finds its offsets by these
+names:
 
     recorded     in the program   what happens
     -----------  ---------------  ----------------------------------------------------------------
     input        yes              continues at its offset, at any index in the program
     input        no               refused: its records would be dropped silently
-    -            input            starts at its beginning
+    -            input            starts at its first offset (penstock.checkpoint.first_offsets)
     operator     yes, the same    continues with its state
     operator     yes, changed     refused: its state has another meaning
     operator     no               refused: its state would be dropped silently
     -            operator         starts without state
+    output       no               ends, as any code that is removed; an exactly-once output is
+                                  refused: under another name its sink would write batches that
+                                  run again a second time
+    -            output           starts with the next batch, and those that run again
+
+A first offset of an input that no entry records was left by a program that ended before a batch was
+planned with that input. It stays valid for an input of that name, whenever the program has one
+again, so that no records since then are skipped. A program without one starts, with a warning: no
+batch took records of that input.
 
 Entries of releases that did not record names are taken by position.
 """
@@ -25,16 +35,33 @@ from typing import Any
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.operators import Operator
 
-__all__ = ["check_operators", "describe_program", "places_of_inputs", "recorded_inputs"]
+__all__ = [
+    "check_operators",
+    "check_outputs",
+    "describe_program",
+    "leftover_first_offsets",
+    "places_of_inputs",
+    "recorded_inputs",
+]
 
 _INPUTS = "spark.penstock.inputs"
 _OPERATORS = "spark.penstock.operators"
+_OUTPUTS = "spark.penstock.outputs"
 
 
-def describe_program(inputs: Iterable[str], operators: Iterable[Operator]) -> dict[str, str]:
-    """Return the entries that record a program in the conf of its batches."""
+def describe_program(
+    inputs: Iterable[str], operators: Iterable[Operator], outputs: Mapping[str, bool]
+) -> dict[str, str]:
+    """Return the entries that record a program in the conf of its batches.
+
+    ``outputs`` are names, with whether they write exactly once.
+    """
     plain = [{"name": o.name, "kind": o.kind, "schema": dict(o.schema)} for o in operators]
-    return {_INPUTS: _to_text(list(inputs)), _OPERATORS: _to_text(plain)}
+    return {
+        _INPUTS: _to_text(list(inputs)),
+        _OPERATORS: _to_text(plain),
+        _OUTPUTS: _to_text(dict(outputs)),
+    }
 
 
 def recorded_inputs(conf: Mapping[str, str]) -> list[str] | None:
@@ -61,6 +88,14 @@ def places_of_inputs(recorded: Sequence[str], inputs: Sequence[str]) -> tuple[in
             "program without it with a new checkpoint location",
         )
     return tuple(recorded.index(name) if name in recorded else None for name in inputs)
+
+
+def leftover_first_offsets(settled: Iterable[str], inputs: Sequence[str]) -> list[str]:
+    """Return of which inputs there are first offsets, and no more, that the program lacks.
+
+    It has all that are recorded (``places_of_inputs``), or it would not start.
+    """
+    return sorted(set(settled) - set(inputs))
 
 
 def check_operators(conf: Mapping[str, str], operators: Iterable[Operator]) -> None:
@@ -92,6 +127,27 @@ def check_operators(conf: Mapping[str, str], operators: Iterable[Operator]) -> N
                 f"{kind} {name!r} has changed: {_differences(schema, operator.schema)}",
                 "change it back; or give it another name (name=), under which it starts without "
                 "state, and keep one with the old name",
+            )
+
+
+def check_outputs(conf: Mapping[str, str], outputs: Mapping[str, bool]) -> None:
+    """Check that the program has every exactly-once output that was recorded.
+
+    Raises:
+        RecoveryMismatchError: it lacks one, or has another kind of output under its name.
+    """
+    present = [name for name, exactly_once in outputs.items() if exactly_once]
+    for name, exactly_once in json.loads(conf.get(_OUTPUTS, "{}")).items():
+        if exactly_once and name not in present:
+            raise RecoveryMismatchError(
+                f"the checkpoint location was driven with exactly-once output {name!r}, which is "
+                f"not in the program (its exactly-once outputs: "
+                f"{', '.join(map(repr, present)) or 'none'}); under another name its sink would "
+                "write batches that run again a second time",
+                operation="recover",
+                ids={"output": name},
+                hint=f"give the output that continues name={name!r}; to end it, let the program "
+                "without it begin with a new checkpoint location",
             )
 
 

@@ -57,7 +57,7 @@ def _operations(graph: DStreamGraph) -> Iterator[tuple[str, Mapping[str, Any]]]:
         held = {k: v for k, v in stream.__getstate__().items() if not isinstance(v, BaseDStream)}
         yield (f"input {name}" if name else operation), held
     for output in graph.outputs:
-        yield output.name, {"func": output.func}
+        yield output.kind, {"func": output.func}
 
 
 def _first_step(attribute: str, value: object) -> list[str]:

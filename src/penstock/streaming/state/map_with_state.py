@@ -47,10 +47,10 @@ from penstock.state import (
 from penstock.state.layout import version_path
 from penstock.storage import Storage
 from penstock.streaming.core.executors import has_executors
+from penstock.streaming.core.stored_state import StoredStateStream
 from penstock.streaming.operations.dstream import DStream
 from penstock.streaming.operations.state_spec import StateSpec
 from penstock.streaming.state.ahead_of_log import check_state_is_planned
-from penstock.streaming.state.stored_state import StoredStateStream
 
 __all__ = ["MapWithStateDStream"]
 

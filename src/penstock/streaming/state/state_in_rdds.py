@@ -75,10 +75,7 @@ class RddStateDStream(DStream):
             done_ms, planned_ms, is_aligned=self.is_aligned, initial=self.initial_rdd
         )
 
-    def clear_metadata(self, ended_ms: int) -> None:
-        """Keep RDDs: ``forget_rdds`` decides which ones to drop."""
-
-    def forget_rdds(self, needed_after_ms: int) -> None:
+    def clear_metadata(self, ended_ms: int, needed_after_ms: int) -> None:
         """Drop all RDDs before the newest one up to ``needed_after_ms``."""
         self._origin_ms = self._newest_before(needed_after_ms + 1)
         self._forget(self._origin_ms - 1)

@@ -73,7 +73,8 @@ class FileInputDStream(InputDStream):
         self.directory = str(directory)
         self.reader = reader
         self._filter = wanted
-        self._oldest_ms = ssc.clock.time_ms() if new_files_only else 0
+        made_ms = ssc.clock.time_ms()
+        self._first = FileOffset(made_ms - (0 if new_files_only else self.recall_ms), made_ms)
         self._hadoop: HadoopDirectories | None = None
         self._taken = TakenFiles()
         # The newest offset, whose files were just listed, as it is planned and as it is parsed.
@@ -104,21 +105,24 @@ class FileInputDStream(InputDStream):
         """Refuse what is no offset of this input; see ``InputDStream.check_offset``."""
         self._parse(offset)
 
+    def initial_offset(self) -> SourceOffset:
+        """Return the time at which the stream was made, or the earliest that its files may have."""
+        return {self.name: self._first.to_json()}
+
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the window of modification times up to ``time_ms`` and the new files in it.
 
         A directory that cannot be listed leaves the offset where it was: nothing is passed over,
         the next batch looks at the whole time again.
         """
-        previous, now_ms = self._parse(start), self.ssc.clock.time_ms()
-        if previous is not None and now_ms < previous.until_ms:
+        previous, now_ms = self._parse(start) or self._first, self.ssc.clock.time_ms()
+        if now_ms < previous.until_ms:
             self._warn_of_clock(previous.until_ms - now_ms)
         window = next_offset(
             previous,
             min(time_ms, now_ms),
             interval_ms=self.slide_ms,
             remember_ms=self.recall_ms,
-            oldest_ms=self._oldest_ms,
         )
         try:
             listing = self._list()
@@ -148,8 +152,9 @@ class FileInputDStream(InputDStream):
         )
 
     def missed_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
-        """Return the window up to that time, as ``latest_offset``; nothing before the first one."""
-        return start if start is None else self.latest_offset(start, time_ms)
+        """Return the window up to that time, as ``latest_offset``; nothing before the stream."""
+        previous = self._parse(start) or self._first
+        return start if time_ms <= previous.until_ms else self.latest_offset(start, time_ms)
 
     def missed_times(self, start: SourceOffset, ticks: range) -> Collection[int]:
         """Return the ticks in whose time new files were modified."""

@@ -66,24 +66,20 @@ class FileOffset:
 
 
 def next_offset(
-    previous: FileOffset | None,
+    previous: FileOffset,
     time_ms: int,
     *,
     interval_ms: int,
     remember_ms: int,
-    oldest_ms: int,
 ) -> FileOffset:
     """Return the window of the batch of that time, without files yet.
 
     Args:
-        previous: that of the batch before it, None for the first one.
+        previous: that of the batch before it, or the input's first offset.
         time_ms: the batch's time, or the clock's where that is behind: files have its times.
         interval_ms: the batch interval.
         remember_ms: how late a file may show up.
-        oldest_ms: the first batch takes only what was modified after it.
     """
-    if previous is None:
-        return FileOffset(max(oldest_ms, time_ms - remember_ms), time_ms)
     if time_ms < previous.until_ms:  # the clock was set back
         return FileOffset(time_ms - remember_ms, time_ms)
     first_tick_ms = min(previous.until_ms + interval_ms, time_ms)

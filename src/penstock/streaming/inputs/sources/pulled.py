@@ -8,7 +8,7 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.streaming.inputs.files import BinaryRecords, FileInputDStream, TextLines
-from penstock.streaming.inputs.input import QueueInputDStream
+from penstock.streaming.inputs.queue_input import QueueInputDStream
 from penstock.streaming.inputs.sources.context_part import ContextPart
 from penstock.streaming.operations.dstream import DStream
 

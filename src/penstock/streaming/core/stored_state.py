@@ -16,6 +16,13 @@ class StoredStateStream(BaseDStream):
     If one stateful stream depends on another, the other one is called first.
     """
 
+    is_written_by_executors = True
+
+    @property
+    def stored_state(self) -> StoredStateStream:
+        """This stream."""
+        return self
+
     @abstractmethod
     def open_state(self, storage: Storage) -> None:
         """Find the existing state."""

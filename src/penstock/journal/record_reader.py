@@ -1,0 +1,113 @@
+"""Records of block slices as Python values, and those that cannot be made one.
+
+Runs in executors too: imports no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import UnreadableRecordError
+from penstock.journal.losses.loss_log import skip_commands
+from penstock.journal.reader import read_slices, slice_ranges
+from penstock.journal.slices import BlockSlice
+from penstock.journal.stream import JournalStream
+from penstock.model import OffsetRange
+
+__all__ = ["numbered_pieces", "read_records", "slice_records", "unreadable_records"]
+
+_PIECE_ROWS = 4096
+_MOST_COMMANDS = 8
+
+
+def read_records(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
+    """Return the records of the ranges, in order, as Python values.
+
+    Raises as ``reader.read_batches``, and:
+        ConfigError: they are pickles, and may not be read back.
+        UnreadableRecordError: a record cannot be made a Python value.
+    """
+    return slice_records(stream, slice_ranges(stream, ranges))
+
+
+def slice_records(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[Any]:
+    """Return the records of block slices as Python values. Raises as ``read_records``."""
+    # Lists, chained: a generator would run Python code for each record.
+    return chain.from_iterable(_record_lists(stream, slices))
+
+
+def numbered_pieces(
+    stream: JournalStream, part: BlockSlice
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the records of a block slice with the offset of the first, some thousand at a time.
+
+    As Python values, a piece takes little enough memory that the next one uses it again. Raises as
+    ``read_batches``.
+    """
+    offset = part.start_offset
+    for batch in read_slices(stream, [part]):
+        for start in range(0, batch.num_rows, _PIECE_ROWS):
+            yield offset + start, batch.slice(start, _PIECE_ROWS)
+        offset += batch.num_rows
+
+
+def unreadable_records(stream: JournalStream, part: BlockSlice) -> list[OffsetRange]:
+    """Return the sound records of a slice that cannot be made Python values, in order.
+
+    Pickles are not tried: that would run them. Raises as ``reader.read_batches``.
+    """
+    found: list[OffsetRange] = []
+    if stream.format.kind == "pickle":
+        return found
+    writer = part.path.split("/")[1]
+    for offset, piece in numbered_pieces(stream, part):
+        if _is_readable(stream, piece):
+            continue
+        for row in range(piece.num_rows):
+            if not _is_readable(stream, piece.slice(row, 1)):
+                at = offset + row
+                if found and found[-1].end_offset == at:
+                    at = found.pop().start_offset
+                found.append(OffsetRange(writer, at, offset + row + 1))
+    return found
+
+
+def _record_lists(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[list[Any]]:
+    for part in slices:
+        for offset, piece in numbered_pieces(stream, part):
+            try:
+                records = stream.format.to_python(piece)
+            except UnreadableRecordError as error:
+                _locate(stream, part, offset + error.ids.pop("row"), error)
+                raise
+            yield records
+
+
+def _is_readable(stream: JournalStream, batch: pa.RecordBatch) -> bool:
+    try:
+        stream.format.to_python(batch)
+    except UnreadableRecordError:
+        return False
+    return True
+
+
+def _locate(
+    stream: JournalStream, part: BlockSlice, offset: int, error: UnreadableRecordError
+) -> None:
+    """Have an error say where its record is, and the way out."""
+    error.path = stream.storage.uri(part.path)
+    writer = part.path.split("/")[1]
+    error.ids |= {"stream": stream.name, "writer": writer, "offset": offset}
+    if stream.format.kind == "pickle":
+        error.hint = "make what it was pickled from importable again, or read the stream by parse"
+        return
+    unreadable = unreadable_records(stream, part)[:_MOST_COMMANDS]
+    commands = skip_commands(stream.storage, stream.name, unreadable)
+    error.hint = (
+        "nothing was skipped; foreachBatch reads it, parse makes a bad record of it, or skip what "
+        f"cannot be read: {commands}"
+    )

@@ -1,0 +1,177 @@
+"""Outputs: their names, what sinks know batches by, and folders of text that are written once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+
+from penstock.checkpoint import CheckpointLocation
+from penstock.errors import ConfigError, RecoveryMismatchError, StreamingError
+from penstock.streaming import OutputBatch, StreamingContext
+from penstock.streaming.operations import text_files
+from penstock.streaming.operations.outputs import ForEachRDD
+from penstock.streaming.operations.text_files import BatchFolder, save_as_text_files
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.spark
+
+TIME = datetime.fromtimestamp(1001, UTC)
+
+
+def test_outputs_are_named_by_kind_and_number_or_as_the_program_says(ssc: StreamingContext) -> None:
+    numbers, lines = ssc.queueStream([[1]]), ssc.tailStream("/var/log/app.log")
+    numbers.foreachRDD(print)
+    numbers.foreachRDD(print, name="copy")
+    numbers.pprint()
+    numbers.saveAsTextFiles("out", name="files")
+    lines.foreachBatch(lambda df, batch_id: None)
+    names = [output.name for output in ssc.graph.outputs]
+    assert names == ["foreachRDD-0", "copy", "foreachRDD-2", "files", "foreachBatch-0"]
+
+
+def test_a_name_belongs_to_one_output(ssc: StreamingContext) -> None:
+    numbers = ssc.queueStream([[1]])
+    numbers.foreachRDD(print, name="copy")
+    with pytest.raises(StreamingError, match="two outputs are named 'copy'"):
+        numbers.pprint(name="copy")
+    with pytest.raises(ConfigError, match=r"output name '\.\./copy' is not allowed"):
+        numbers.pprint(name="../copy")
+    assert len(ssc.graph.outputs) == 1
+
+
+def test_a_batch_that_runs_again_has_the_same_token(
+    sc: SparkContext, clock: ManualClock, tmp_path: Path
+) -> None:
+    location, tokens = tmp_path / "checkpoint", []
+
+    def run(batches: int) -> None:
+        ssc = StreamingContext.getOrCreate(
+            str(location), lambda: StreamingContext(sc, 1, clock=clock), recover="program"
+        )
+        lines = ssc.textFileStream(str(tmp_path), name="in")
+        lines.foreachRDD(lambda time, rdd, output: tokens.append(output), name="copy")
+        lines.foreachBatch(lambda df, batch_id, output: tokens.append((batch_id, output)))
+        stepper = Stepper(ssc, clock)
+        ssc.start()
+        stepper.step(batches)
+        ssc.stop(stopSparkContext=False)
+
+    def expected(batch_id: int) -> list[Any]:
+        location_id = CheckpointLocation(location).read_id()
+        plain = OutputBatch(location_id, "copy", batch_id)
+        return [plain, (batch_id, OutputBatch(location_id, "foreachBatch-0", batch_id))]
+
+    run(2)
+    assert tokens == [*expected(0), *expected(1)]
+    (location / "commits/1").unlink()
+    tokens.clear()
+    run(1)
+    assert tokens[:2] == expected(1)
+
+
+def test_an_exactly_once_output_that_is_renamed_is_refused(
+    sc: SparkContext, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ForEachRDD, "exactly_once", True)
+
+    def start(name: str) -> StreamingContext:
+        ssc = StreamingContext.getOrCreate(
+            str(tmp_path), lambda: StreamingContext(sc, 1, clock=clock), recover="program"
+        )
+        ssc.queueStream([[1]]).foreachRDD(lambda rdd: None, name=name)
+        stepper = Stepper(ssc, clock)
+        ssc.start()
+        stepper.step()
+        return ssc
+
+    start("copy").stop(stopSparkContext=False)
+    with pytest.raises(RecoveryMismatchError, match="exactly-once output 'copy'"):
+        start("renamed")
+
+
+# -- folders of text --
+
+
+def save(sc: SparkContext, out: str, records: list[str]) -> None:
+    save_as_text_files(TIME, sc.parallelize(records, 1), prefix=out, suffix=None)
+
+
+def lines_in(folder: Path) -> str:
+    return "".join(part.read_text() for part in sorted(folder.glob("part-*")))
+
+
+def test_a_folder_is_written_once_and_nothing_is_left(sc: SparkContext, tmp_path: Path) -> None:
+    unfinished = tmp_path / "_out-1001000" / "of-a-run-that-was-killed"
+    unfinished.mkdir(parents=True)
+    save(sc, str(tmp_path / "out"), ["a"])
+    save(sc, str(tmp_path / "out"), ["never written"])
+    assert os.listdir(tmp_path) == ["out-1001000"]
+    assert lines_in(tmp_path / "out-1001000") == "a\n"
+
+
+def test_a_folder_that_an_earlier_release_left_unfinished_is_named(
+    sc: SparkContext, tmp_path: Path
+) -> None:
+    (tmp_path / "out-1001000" / "_temporary").mkdir(parents=True)
+    with pytest.raises(StreamingError, match=r"cut off.*out-1001000"):
+        save(sc, str(tmp_path / "out"), ["a"])
+
+
+def test_where_nothing_is_renamed_what_was_cut_off_is_written_again(
+    sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_files, "_RENAMING", ())
+    (tmp_path / "out-1001000" / "_temporary").mkdir(parents=True)
+    save(sc, str(tmp_path / "out"), ["a"])
+    save(sc, str(tmp_path / "out"), ["never written"])
+    assert os.listdir(tmp_path) == ["out-1001000"]
+    assert lines_in(tmp_path / "out-1001000") == "a\n"
+
+
+def wait_for(gate: str) -> Callable[[str], str]:
+    def wait(record: str) -> str:
+        Path(gate).with_suffix(".reached").touch()
+        while not os.path.exists(gate):
+            time.sleep(0.01)
+        return record
+
+    return wait
+
+
+@pytest.mark.parametrize("sleeper", [["a", "b"], ["b", "a"]])
+def test_a_driver_that_wakes_in_the_middle_leaves_its_successor_s_folder(
+    sc: SparkContext, tmp_path: Path, sleeper: list[str]
+) -> None:
+    gate, out = tmp_path / "gate", str(tmp_path / "out" / "lines")
+    asleep = sc.parallelize(sleeper, 1).map(wait_for(str(gate)))
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(save_as_text_files, TIME, asleep, prefix=out, suffix=None)
+        assert eventually((tmp_path / "gate.reached").exists)
+        save(sc, out, ["a", "b"])
+        gate.touch()
+        first.result(60)
+    assert os.listdir(tmp_path / "out") == ["lines-1001000"]
+    assert lines_in(tmp_path / "out" / "lines-1001000") == "a\nb\n"
+
+
+def test_hadoop_s_rename_refuses_to_replace(sc: SparkContext, tmp_path: Path) -> None:
+    for content in ("first", "second"):
+        folder = BatchFolder(sc, str(tmp_path / "out"))
+        sc.parallelize([content], 1).saveAsTextFile(folder.own)
+        if content == "first":
+            folder.publish_by_hadoop()
+        else:
+            with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
+                folder.publish_by_hadoop()
+    assert lines_in(tmp_path / "out") == "first\n"
