@@ -287,6 +287,15 @@ def test_cat_starts_with_what_is_not_retired(
     assert isinstance(fail("cat", journal, "lines", "--from", "0"), MissingBlockError)
 
 
+def test_cat_begins_behind_what_a_retirement_that_was_cut_off_has_left(
+    lines: JournalStream, journal: str, writer: WriterId
+) -> None:
+    commit_consumer(lines, "job", {str(writer): 200})
+    lines.storage.delete(path_of(lines, writer, 100))
+    assert succeed("cat", journal, "lines").splitlines()[0] == "line 200"
+    assert "all sound" in succeed("verify", journal)
+
+
 def test_offsets_of_several_writers_need_a_name(
     lines: JournalStream, writer: WriterId, journal: str
 ) -> None:
@@ -407,7 +416,7 @@ def test_verify_offers_to_give_up_just_what_is_left(
 ) -> None:
     lines.storage.delete(path_of(lines, writer, 100))
     skip(lines, OffsetRange(str(writer), 120, 130), "a first part")
-    offered = [line for line in run("verify", journal).output.splitlines() if "give up" in line]
+    offered = [line for line in run("verify", journal).output.splitlines() if "or skip" in line]
     left = [re.findall(rf"{writer}:\S+", line) for line in offered]
     assert left == [[f"{writer}:100-120"], [f"{writer}:130-200"]]
 

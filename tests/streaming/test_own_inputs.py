@@ -107,7 +107,7 @@ def test_a_constant_is_in_every_batch(
 
 
 def test_a_constant_is_an_rdd(ssc: StreamingContext) -> None:
-    with pytest.raises(ConfigError, match="is no RDD"):
+    with pytest.raises(ConfigError, match="is not an RDD"):
         ConstantInputDStream(ssc, [1])  # type: ignore[arg-type]
 
 

@@ -1,9 +1,9 @@
 """The write-ahead journal: a partitioned log of immutable Parquet blocks.
 
 ``JournalWriter`` writes (group commit, fencing), ``read_batches`` and ``read_records`` read any
-offset range, ``penstock.journal.spark`` reads it on Spark, ``retire`` deletes what every consumer
-is past. ``JournalSource`` reads a stream in batches for one consumer. The format is described byte
-for byte in docs/journal-format.md.
+offset range, ``penstock.journal.spark`` reads it on Spark, ``retire`` deletes blocks that every
+consumer has passed. ``JournalSource`` reads a stream in batches for one consumer. The format is
+described byte for byte in docs/journal-format.md.
 """
 
 from penstock.journal.bounds.amounts import Amount, Bounds

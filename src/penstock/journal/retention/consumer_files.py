@@ -171,9 +171,9 @@ def read_consumer(stream: JournalStream, consumer: str) -> ConsumerEntry | None:
             operation="read consumer",
             path=stream.storage.uri(path),
             ids={"stream": stream.name, "consumer": consumer},
-            hint="delete the file if the consumer is gone for good; if it is not, delete it while "
+            hint="delete the file if the consumer never comes back; otherwise delete it while "
             "the stream's other consumers are stopped, and start this one first: until then "
-            "nothing holds back what it needs",
+            "nothing holds back the blocks that it needs",
         ) from e
 
 
@@ -206,7 +206,7 @@ def read_notices(stream: JournalStream) -> dict[str, Offsets]:
                 operation="read announcement",
                 path=stream.storage.uri(path),
                 ids={"stream": stream.name},
-                hint="delete the file when nobody is retiring blocks of the stream",
+                hint="delete the file when no process is retiring blocks of the stream",
             ) from e
     return found
 

@@ -18,13 +18,12 @@ owner goes on with.
 
 from __future__ import annotations
 
-import itertools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from penstock.errors import AlreadyExistsError, ConfigError, DamagedBlockError, NotFoundError
+from penstock.errors import AlreadyExistsError, ConfigError
 from penstock.journal.layout import WriterId, consumer_path, consumers_folder
 from penstock.journal.offsets import WriterEnd, begin_at
 from penstock.journal.progress import StreamProgress
@@ -38,8 +37,9 @@ from penstock.journal.retention.consumer_files import (
     swept_epochs,
     write_consumer,
 )
+from penstock.journal.retention.holes import first_whole
 from penstock.journal.retention.retirement import retired_before
-from penstock.journal.stream import BlockEntry, JournalStream
+from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 
 __all__ = ["Consumer", "StartingOffsets", "register_consumer"]
@@ -138,7 +138,7 @@ def register_consumer(
     entry = read_consumer(stream, name) or _claim(stream, name, owner, program)
     if entry.owner != owner and not take_over:
         raise ConfigError(
-            f"consumer {name!r} of the stream belongs to somebody else",
+            f"consumer {name!r} of the stream has another owner",
             operation="register consumer",
             path=stream.storage.uri(consumer_path(stream.name, name)),
             ids={"stream": stream.name, "consumer": name},
@@ -154,7 +154,7 @@ def register_consumer(
             operation="register consumer",
             path=stream.storage.uri(consumer_path(stream.name, name)),
             ids={"stream": stream.name, "consumer": name},
-            hint="if someone changed stream.json, restore it; if the stream was made anew, begin "
+            hint="if stream.json was altered, restore it; if the stream was created again, start "
             "with a new checkpoint location and another consumer name",
         )
     entry = replace(entry, kind=kind, program=program)
@@ -200,37 +200,8 @@ def _earliest(stream: JournalStream) -> dict[str, int]:
         announced = retiring.get(str(writer), 0)
         if blocks := [b for b in stream.blocks(writer) if b.start_offset >= announced]:
             gone = retired_before(writer, entries, retiring)
-            starts[writer] = _first_whole(stream, writer, blocks, gone)
+            starts[writer] = first_whole(stream, writer, blocks, gone)
     return begin_at(starts, ends)
-
-
-def _first_whole(
-    stream: JournalStream, writer: WriterId, blocks: Sequence[BlockEntry], gone: int | None
-) -> int:
-    """Return the oldest start of a block behind which no retired one is missing.
-
-    Reads the footers of the blocks before ``gone``, where any may be: few, unless nobody retires.
-    A block that is missing later is damage, for the reader to find.
-    """
-    first = blocks[0].start_offset
-    for block, following in itertools.pairwise(blocks):
-        if gone is not None and following.start_offset > gone:
-            break
-        if _ends_early(stream, writer, block, following):
-            first = following.start_offset
-    return first
-
-
-def _ends_early(
-    stream: JournalStream, writer: WriterId, block: BlockEntry, following: BlockEntry
-) -> bool:
-    try:
-        footer = stream.footer(writer, block.start_offset, block.size)
-    except NotFoundError:  # deleted just now
-        return True
-    except DamagedBlockError:
-        return False
-    return footer.end_offset < following.start_offset
 
 
 def _latest(stream: JournalStream) -> dict[str, int]:

@@ -173,7 +173,7 @@ class JournalWriter:
                 "a store without records cannot have a deferred position",
                 operation="append",
                 ids=self._errors.ids,
-                hint="store nothing, or give the position as a JSON value",
+                hint="add records, or pass the position as a JSON value",
             )
         return self._buffer.put(
             Store(batches, count, size, dump_position(position), ack), wait=wait

@@ -114,8 +114,8 @@ class KeyWindow:
                 kept += _unpack(_from_json(read_json(self._files, file.name)))
             except NotFoundError:
                 _log.warning(
-                    "The file %s with %d idempotency keys is gone: requests that are sent again "
-                    "with one of them are stored again",
+                    "The file %s with %d idempotency keys is missing: repeated requests with one "
+                    "of them are stored again",
                     file.name,
                     file.count,
                 )

@@ -209,7 +209,7 @@ class Network:
             self._options.host,
             self._options.port,
             self._client_id,
-            "whose session goes on" if session_present else "with a new session",
+            "continuing its session" if session_present else "with a new session",
         )
 
     def on_messages(self, messages: Messages) -> None:

@@ -43,7 +43,7 @@ class ConstantInputDStream(InputDStream):
     def __init__(self, ssc: StreamingContext, rdd: RDD[Any], name: str | None = None) -> None:
         if not isinstance(rdd, RDD):
             raise ConfigError(
-                f"{rdd!r} is no RDD",
+                f"{rdd!r} is not an RDD",
                 operation="ConstantInputDStream",
                 hint="give an RDD, e.g. sc.parallelize([...])",
             )
