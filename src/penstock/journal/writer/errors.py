@@ -1,4 +1,4 @@
-"""How a writer ends: each with what it means for the records that were not acked."""
+"""The errors that end a writer, each with its meaning for unacked records."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WriterErrors:
         return error
 
     def again(self, error: JournalError, operation: str) -> JournalError:
-        """Return the error that ended the writer, as the answer to a later call."""
+        """Return the error that ended the writer, for a later call."""
         repeated = type(error)(
             error.message, operation=operation, path=error.path, ids=self.ids, hint=error.hint
         )
