@@ -2,10 +2,10 @@
 
 Invariants:
 
-1. A consumer is registered, holding back everything, before it looks where it begins: first at what
-   is announced to be deleted, then at the blocks, of which it takes none before that, and none
-   before a hole that a retirement has left. So what it begins at stays until it commits past it,
-   and is whole; ``retirement``, invariants 4 and 5, have both sides.
+1. A consumer is registered, holding back everything, before it determines where it begins: it first
+   reads the announced deletions, and then lists the blocks. It takes no block before the announced
+   offsets, and none before a hole that a retirement has left. So what it begins at stays until it
+   commits past it, and is whole; ``retirement``, invariants 4 and 5, have both sides.
 2. The offsets at which it began are durable before it takes records, and never change: a first
    batch that runs again after any crash takes the same records. A caller that also stores them
    elsewhere (``settle``) makes them durable there first, while everything is held back.

@@ -11,8 +11,8 @@ Invariants:
 4. A new consumer never begins at a block that is deleted after its check. Each side first publishes
    its own file, and then reads the other side's:
 
-       retire:    plan -> announce up to where -> look at the consumers -> delete
-       register:  claim, holding back everything -> look at what is announced -> begin after that
+       retire:    plan -> announce the offsets -> read the consumers -> delete
+       register:  claim, holding back everything -> read the announcements -> begin after them
 
    The side that reads second reads after both have published. So either the retiring process sees
    the claim and keeps the blocks, or the new consumer sees the announcement and begins after it.
@@ -22,8 +22,8 @@ in a file of its own (``retire``). It must stay until its last block is deleted;
 owner takes care of it. What was announced and not deleted does no harm: every consumer was past it.
 
 5. What is retired is deleted in any order, in one request where the store can. So a crash or a
-   failed deletion may leave any of it: blocks with holes between them, below ``retired_before``.
-   Nobody reads there: consumers are past it, a new one begins behind the holes (``registration``),
+   failed deletion may leave any of it: blocks with holes between them, below ``retired_before``. No
+   process reads there: consumers are past it, a new one begins behind the holes (``registration``),
    ``verify`` expects them, and the next call that retires deletes what was left.
 
 A crash leaves an announcement, too, which the owner's next commit replaces, or the next ``retire``

@@ -3,17 +3,16 @@
 An entry that equals the one in the file is not written: an idle batch costs one listing. The
 consumers' names are always listed, so a removed registration is created again.
 
-Looks only at writers for which the consumers have moved on. A slower consumer, and what is
-retained to be processed again, hold back writers that a driver left behind long ago. So a writer is
-looked at until it is swept: all are past it and its blocks are deleted. It is listed only when the
-slowest consumer has moved.
+Examines only writers for which the consumers have moved on. A slower consumer, and blocks retained
+for reprocessing, hold back writers that a driver passed long ago. So a writer is examined until it
+is swept: all consumers are past it and its blocks are deleted. It is listed only when the slowest
+consumer has moved.
 
-Which epochs are swept is written with each commit, so a later run, or a new consumer, looks at none
-of them, however many there are.
+Each commit records the swept epochs, so a later run, or a new consumer, examines none of them.
 
-What is retired has to be announced before the consumers are looked at (``retirement``, invariant
-4). So each commit announces what follows from its own offsets and from what the look before found;
-where another consumer moved meanwhile, that shows at the next commit.
+A retirement has to be announced before the consumers are read (``retirement``, invariant 4). So
+each commit announces the offsets that follow from its own offsets and from the previous read of the
+consumers; if another consumer moved meanwhile, the next commit accounts for it.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Retirer:
         """Record that no batch needs records before ``offsets``; delete what no consumer needs.
 
         Of ``writers`` and of those that were held back. The first time all writers that are not
-        swept are looked at: an earlier run may have been killed before it could retire.
+        swept are examined: an earlier run may have been killed before it could retire.
 
         Args:
             offsets: the consumer's committed offsets.
