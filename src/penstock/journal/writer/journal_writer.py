@@ -1,11 +1,12 @@
-"""The public writer: opens an epoch, checks what is stored, and seals the epoch at its end.
+"""The public writer: opens an epoch, checks stored data, and seals the epoch at its end.
 
 Invariants:
 
 1. Opening seals all earlier epochs of the receiver: their records are final, none is lost.
-2. What becomes durable keeps the order of the stores; see ``publisher`` for what is acked when, and
-   ``buffer`` for how much may wait.
-3. After a failure nothing more becomes durable through this writer: a new one seals it and goes on.
+2. Records become durable in the order of the stores; see ``publisher`` for the order of acks, and
+   ``buffer`` for the limit on waiting stores.
+3. After a failure nothing more becomes durable through this writer: a new one seals it and
+   continues.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class JournalWriter:
 
     @property
     def error(self) -> JournalError | None:
-        """Why this writer takes nothing more, None while it works."""
+        """The error that ended this writer, None while it works."""
         return self._buffer.error
 
     @property
@@ -173,7 +174,7 @@ class JournalWriter:
                 "a store without records cannot have a deferred position",
                 operation="append",
                 ids=self._errors.ids,
-                hint="store nothing, or give the position as a JSON value",
+                hint="add records, or pass the position as a JSON value",
             )
         return self._buffer.put(
             Store(batches, count, size, dump_position(position), ack), wait=wait

@@ -1,4 +1,4 @@
-"""The journal's side of a supervisor: a writer that is replaced when it broke."""
+"""The journal's side of a supervisor: a writer that is replaced when it breaks."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class RenewableWriter:
         self._quota.refresh()
 
     def flush(self) -> None:
-        """Make what was stored durable, as far as this writer still can.
+        """Make stored records durable, as far as this writer still can.
 
-        After this its position tells all that was stored, so a restart misses nothing.
+        After this its position covers all stored records, so a restart misses nothing.
 
         Raises:
             FencedError: another attempt took over.
@@ -108,7 +108,7 @@ class RenewableWriter:
     def draining(self) -> Iterator[None]:
         """While the receiver stops, let no store wait for room longer than a little; none after it.
 
-        A store that waits would have its thread, and so ``onStop``, wait as well.
+        Otherwise a waiting store would make its thread, and so ``onStop``, wait as well.
         """
         patience = threading.Timer(_BLOCKED_STORE_S, self.current.set_blocking, (False,))
         patience.daemon = True

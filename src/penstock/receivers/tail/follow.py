@@ -154,8 +154,8 @@ class Start(Enum):
 def decide_new(*, resumed: bool, first_scan: bool, from_beginning: bool) -> Start:
     """Decide where to begin with a file that has a followed path and no mark.
 
-    Only what is there when nothing was ever stored can be skipped; a file that appears later, or
-    while the receiver was down, is new as a whole.
+    Only existing content can be skipped, and only before anything was stored; a file that appears
+    later, or while the receiver was down, is new as a whole.
     """
     if first_scan and not resumed and not from_beginning:
         return Start.END

@@ -202,7 +202,7 @@ class FollowedFile:
         return split_lines(rest + b"\n")
 
     def _is_continued(self) -> bool:
-        """Whether what was just read goes on with what is stored, or what the last look saw."""
+        """Whether the data just read continues the stored data, or the data of the last scan."""
         if self.mark.offset:
             return self.is_intact()
         facts, seen = self.facts(), self._glance

@@ -114,7 +114,7 @@ class TailReceiver(ThreadedReceiver):
     def _store_new_lines(
         self, follower: Follower, positions: MarkPositions, interval_s: float
     ) -> bool:
-        """Store what is there, for one interval at most; return whether more may be there."""
+        """Store available lines, for one interval at most; return whether there may be more."""
         next_scan_s = time.monotonic() + interval_s
         while time.monotonic() < next_scan_s:
             if not self._store_round(follower, positions):
@@ -122,7 +122,7 @@ class TailReceiver(ThreadedReceiver):
         return True
 
     def _store_round(self, follower: Follower, positions: MarkPositions) -> bool:
-        """Store what is there in each file, up to a size; return whether there was anything."""
+        """Store available lines of each file, up to a size; return whether there were any."""
 
         def store(batches: list[pa.RecordBatch]) -> None:
             position = positions.after(follower.changes(), self.lastPosition())
