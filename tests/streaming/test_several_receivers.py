@@ -233,7 +233,7 @@ def test_a_limit_holds_for_all_of_them_together(program: Program) -> None:
     [
         ([], "no receivers"),
         ([Some(), Some(schema="binary")], "one schema"),
-        ([Some(), "b"], "is no receiver"),
+        ([Some(), "b"], "is not a receiver"),
     ],
 )
 def test_what_cannot_share_a_stream(

@@ -5,7 +5,7 @@
 Invariants:
 
 1. The records of some letters and the place after them become durable in one block of the target's
-   receiver ``replay``, whose position lives through restarts. So a replay that was killed goes on
+   receiver ``replay``, whose position lives through restarts. So a replay that was killed continues
    after the last letter that is in the target.
 2. Letters are replayed in the order of the dead-letter stream, so one place says all: a writer of
    it, and an offset there.

@@ -96,7 +96,8 @@ class KeyWindow:
         self._next_file: int | None = None
         newest_ms = max([self._newest_ms, *(file.newest_ms for file in self._named)])
         self.clock = SteadyClock(clock, newest_ms or None)
-        """By which keys age: it begins at the newest key's time, and goes on while a receiver runs.
+        """By which keys age: it begins at the newest key's time, and advances while a receiver
+        runs.
 
         So a key is over when receivers ran for a window after it: neither a wall clock that is set
         nor a downtime makes one over."""

@@ -63,7 +63,7 @@ class HttpServer:
         application: what to serve.
         listener: the socket to accept from; closed at the end.
         tls: for HTTPS.
-        on_failure: called in the thread when it ends although nobody stopped it.
+        on_failure: called in the thread when it ends without being stopped.
     """
 
     def __init__(

@@ -139,7 +139,7 @@ class MqttOptions:
 
 
 def require_paho() -> None:
-    """Check that the MQTT client library is there.
+    """Check that the MQTT client library is installed.
 
     Raises:
         ConfigError: it is not.

@@ -51,7 +51,7 @@ class HostedReceiver:
         return self._state is not _State.ENDED
 
     def begin(self) -> None:
-        """Start the receiver, or go on with a paused one.
+        """Start the receiver, or resume a paused one.
 
         Raises:
             ReceiverError: it hangs; only a restart of this process fixes that.
