@@ -24,7 +24,9 @@ SOURCES = 2
 
 
 def read_offsets(location: CheckpointLocation) -> object:
-    return location.offsets.get_for(12, SOURCES)
+    entry = location.offsets.require(12)
+    location.offsets.check_sources(12, entry, SOURCES)
+    return entry
 
 
 def read_commit(location: CheckpointLocation) -> object:

@@ -58,7 +58,7 @@ def check(place: Path, step: str) -> tuple[int, ...]:
     assert plan.rerun in UNCOMMITTED[step]
     assert plan.next_batch_id == max(location.offsets.batch_ids()) + 1
     for batch_id in location.offsets.batch_ids():
-        assert as_given(location.offsets.get_for(batch_id, 1)) == offsets_of(batch_id)
+        assert as_given(location.offsets.require(batch_id)) == offsets_of(batch_id)
     for batch_id in location.commits.batch_ids():
         assert location.commits.get(batch_id) == CommitMetadata()
     if step != "acquire" and not (step == "plan" and 6 in plan.rerun):  # an id is planned once

@@ -79,7 +79,7 @@ def test_a_driver_takes_up_where_the_last_one_was(storage: Storage) -> None:
     location = CheckpointLocation(storage)
     plan = location.acquire()
     assert (plan.rerun, plan.next_batch_id) == ((2,), 3)
-    assert as_given(location.offsets.get_for(2, 1)) == offsets_of(2)
+    assert as_given(location.offsets.require(2)) == offsets_of(2)
     location.commit(2, next_batch_watermark_ms=5)
     run_batches(location, 3)
     assert location.uncommitted() == ()

@@ -110,11 +110,11 @@ def test_a_damaged_entry_is_refused(storage: Storage, content: str, message: str
 def test_a_program_with_other_sources_cannot_go_on(storage: Storage) -> None:
     log = OffsetLog(storage)
     log.add(0, offsets_of(0, sources=2))
-    assert log.get_for(0, 2) == offsets_of(0, sources=2)
+    log.check_sources(0, log.require(0), 2)
     with pytest.raises(RecoveryMismatchError, match=r"There are \[2\] sources .* now .* \[3\]"):
-        log.get_for(0, 3)
+        log.check_sources(0, log.require(0), 3)
     with pytest.raises(LogGapError, match="offsets/1"):
-        log.get_for(1, 2)
+        log.require(1)
 
 
 @given(streams)

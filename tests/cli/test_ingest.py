@@ -96,7 +96,7 @@ def test_a_port_that_is_taken_ends_the_first_start(tmp_path: Path, journal: Path
         with ingest(tmp_path, "one", "http", "--port", str(port), *to(journal)) as process:
             assert process.wait() == 2
         (line,) = process.log().splitlines()
-        assert f"port {port} of 127.0.0.1 is taken by another process" in line
+        assert f"port {port} of 127.0.0.1 is in use by another process" in line
         assert f"ss -ltnp 'sport = :{port}'" in line
     assert not list(open_stream(journal).writers())
     assert newest_run(open_stream(journal), "ingest") is None
@@ -372,19 +372,19 @@ def _free(disk: Path) -> int:
     ("arguments", "message"),
     [
         (["custom", "tests.nowhere:Nothing"], "cannot be imported"),
-        (["custom", "tests.ingest_process:Ingest"], "no subclass"),
+        (["custom", "tests.ingest_process:Ingest"], "not a subclass"),
         (["custom", "nonsense"], "names no class"),
         (["custom", "tests.ingest_process:Counting", "--arg", "x"], "not of the form name=value"),
-        (["custom", "tests.ingest_process:Counting", "--arg", "wrong=1"], "does not take"),
+        (["custom", "tests.ingest_process:Counting", "--arg", "wrong=1"], "does not accept"),
         (["socket", "--host", "h", "--port", "99999"], "not a TCP port"),
-        (["http", "--schema", "id integer"], "is no schema"),
+        (["http", "--schema", "id integer"], "is not a schema"),
         (
             ["http", "--host", "0.0.0.0"],
             "give --token-file FILE, a file with a bearer token, or --ho",
         ),
         (["http", "--tls-key", "x"], "give both --tls-certificate and --tls-key"),
         (["tail", "x", "--max-journal-bytes", "5"], "journal's bytes is 5"),
-        (["tail", "x", "--max-journal-bytes", "much"], "is no size"),
+        (["tail", "x", "--max-journal-bytes", "much"], "is not a size"),
         (["tail", "x", "--receiver", "x" * 300], "is not allowed"),
     ],
 )

@@ -45,10 +45,10 @@ def test_what_verify_prints_gives_up_what_it_found(
     hurt(lines, writer)
     found = run("verify", journal)
     assert found.exit_code == 1
-    (command,) = re.findall(r"or give up: penstock journal (.*)", found.output)
+    (command,) = re.findall(r"or skip: penstock journal (.*)", found.output)
     done = run(*shlex.split(command.replace("TEXT", "'disk 3 died'")), "--yes")
     assert done.exit_code == 0, done.output
-    assert "1 records r0-00000000:2-3 of stream lines are given up" in done.output
+    assert "1 records r0-00000000:2-3 of stream lines are skipped" in done.output
 
     assert run("cat", journal, "lines", "--json").output.splitlines() == [
         json.dumps({"writer": "r0-00000000", "offset": at, "record": record})
@@ -58,13 +58,13 @@ def test_what_verify_prints_gives_up_what_it_found(
     assert verified.exit_code == 0
     assert "all sound" in verified.output
     listed = run("ls", journal).output
-    assert "1 records were given up: see `penstock journal losses`" in listed
+    assert "1 records were skipped: see `penstock journal losses`" in listed
     (facts,) = json.loads(run("ls", journal, "--json").output)["streams"][0]["writers"]
     assert (facts["records"], facts["lost"]) == (3, 1)
 
 
 def test_losses_are_printed(lines: JournalStream, writer: WriterId, journal: str) -> None:
-    assert "nothing was given up" in run("losses", journal).output
+    assert "nothing was skipped" in run("losses", journal).output
     damage(lines, writer)
     run("skip", journal, "lines", "r0-00000000:2-3", "--reason", "disk 3 died", "--yes")
     titles, row = Commands("journal", columns=40).run("losses", journal).output.splitlines()
@@ -84,11 +84,11 @@ def test_skip_asks_first(lines: JournalStream, writer: WriterId, journal: str) -
     refused = run(*arguments, answer="n\n")
     assert refused.exit_code == 1
     assert "1 records r0-00000000:2-3 of stream lines cannot be read" in refused.output
-    assert "nothing was given up" in run("losses", journal).output
+    assert "nothing was skipped" in run("losses", journal).output
     assert run(*arguments, answer="y\n").exit_code == 0
     again = run(*arguments)
     assert again.exit_code == 0
-    assert "were given up already" in again.output
+    assert "were skipped already" in again.output
 
 
 @pytest.mark.parametrize("records", ["r0-00000000", "r0-00000000:2", "2-3", "r0-00000000:3-2"])

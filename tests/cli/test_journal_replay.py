@@ -80,9 +80,9 @@ def test_into_another_stream(tmp_path: Path, stream: JournalStream) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["lines"], "no stream of dead letters"),
-        (["none-dead"], "there is no stream 'none-dead'"),
-        (["lines-dead", "--to", "none"], "there is no stream 'none'"),
+        (["lines"], "not a stream of dead letters"),
+        (["none-dead"], "stream 'none-dead' does not exist"),
+        (["lines-dead", "--to", "none"], "stream 'none' does not exist"),
     ],
 )
 def test_wrong_streams_are_named(tmp_path: Path, arguments: list[str], said: str) -> None:

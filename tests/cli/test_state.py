@@ -106,7 +106,7 @@ def test_dump_of_the_newest_and_of_an_earlier_version(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["dump", "--operator", "x"], "no operator 'x'.*one of: sums"),
+        (["dump", "--operator", "x"], "operator 'x' does not exist.*one of: sums"),
         (["get", "a", "--version", "3"], "no version 3.*one of: 1000, 2000"),
     ],
 )

@@ -129,7 +129,7 @@ def test_a_newer_version_asks_for_an_upgrade_whatever_else_it_holds(
 def test_a_footer_that_counts_other_records_than_it_holds_is_refused() -> None:
     table = RecordFormat("string").encode([["a", "b"]])
     data = encode_block(table, BlockFooter(0, 3)).to_pybytes()
-    with pytest.raises(DamagedBlockError, match="says 3 records and holds 2"):
+    with pytest.raises(DamagedBlockError, match="says 3 records, and it holds 2"):
         read_footer(data, "p")
 
 

@@ -351,6 +351,23 @@ def test_the_refusal_names_receivers_that_are_gone_and_still_hold_records() -> N
     world.close()
 
 
+def test_one_that_is_gone_counts_until_its_records_are_committed() -> None:
+    """Also while its blocks are retained, where only records are bounded."""
+    stream = memory_stream()
+    gone = write_blocks(stream, [["a", "b"], ["c"], ["d"]], receiver="r1")
+    bounds = Bounds(max_lag_records=5)
+    member = Member(stream.storage, "r0", bounds, {"r1": bounds.no_part})
+    assert member.writer.append("x", wait=False)
+    assert not member.writer.append("y", wait=False)
+    register_consumer(stream, "job", "me").commit({str(gone): 4}, retained={})
+    member.quota.refresh()
+    assert member.writer.append_all(["y"] * 4, wait=False)
+    member.storage.operations.clear()
+    member.quota.refresh()
+    assert not any(str(gone) in operation.path for operation in member.storage.operations)
+    member.writer.abandon()
+
+
 def test_receivers_within_their_parts_are_measured_once() -> None:
     world = World(3, iter(()))
     member = world.members[0]

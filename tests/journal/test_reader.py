@@ -122,7 +122,7 @@ def test_records_beyond_the_end_are_not_there_yet(end: int) -> None:
 
 
 def test_an_unknown_writer_has_nothing() -> None:
-    with pytest.raises(MissingBlockError, match="nothing of this writer"):
+    with pytest.raises(MissingBlockError, match="no block of this writer"):
         list(read_records(memory_stream(), [OffsetRange("r9-00000000", 0, 1)]))
 
 
@@ -145,7 +145,7 @@ def test_a_block_under_another_name_is_refused() -> None:
     writer = write_blocks(stream, [["a"], ["b"], ["c"]])
     data = stream.storage.read(path_of(stream, writer, 0))
     rewrite(stream.storage, path_of(stream, writer, 1), data)
-    with pytest.raises(DamagedBlockError, match="not what its name says"):
+    with pytest.raises(DamagedBlockError, match="which does not match its name"):
         list(read_records(stream, [whole_range(stream, writer)]))
 
 
@@ -155,7 +155,7 @@ def test_a_block_that_reaches_into_the_next_is_refused() -> None:
     other = write_blocks(memory := memory_stream(), [["a", "b", "c"]])
     data = memory.storage.read(path_of(memory, other, 0))
     rewrite(stream.storage, path_of(stream, writer, 0), data)
-    with pytest.raises(DamagedBlockError, match="not what its name says"):
+    with pytest.raises(DamagedBlockError, match="which does not match its name"):
         list(read_records(stream, [whole_range(stream, writer)]))
 
 

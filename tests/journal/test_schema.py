@@ -89,7 +89,7 @@ def test_types_that_parquet_cannot_hold_are_refused_at_once(column: pa.DataType)
 
 @pytest.mark.parametrize("schema", ["text", "", None, 7, pa.schema([]), {"a": "int"}])
 def test_what_is_no_schema_is_refused(schema: Any) -> None:
-    with pytest.raises(ConfigError, match="no record schema"):
+    with pytest.raises(ConfigError, match="not a record schema"):
         RecordFormat(schema)
 
 
@@ -235,7 +235,7 @@ def test_a_misfit_fails_its_own_store_and_no_other(case: str, call: str) -> None
     stream = memory_stream(schema)
     writer = JournalWriter(stream, "r0", policy=PATIENT)
     writer.append(good)
-    with pytest.raises(ConfigError, match="does not fit schema"):
+    with pytest.raises(ConfigError, match="does not match schema"):
         writer.append(record) if call == "append" else writer.append_all([good, record])
     writer.append(good)
     writer.close()
@@ -247,7 +247,7 @@ def test_a_bad_batch_fails_its_own_store_and_no_other(case: str) -> None:
     schema, data = BAD_BATCHES[case]
     stream = memory_stream(schema)
     writer = JournalWriter(stream, "r0", policy=PATIENT)
-    with pytest.raises(ConfigError, match="does not fit schema"):
+    with pytest.raises(ConfigError, match="does not match schema"):
         writer.append_all(data)
     writer.close()
     assert read_all(stream) == []
@@ -258,7 +258,7 @@ def test_a_position_that_is_no_json_fails_its_own_store_and_no_other(position: A
     stream = memory_stream()
     writer = JournalWriter(stream, "r0", policy=PATIENT)
     writer.append("a", position=1)
-    with pytest.raises(ConfigError, match="no JSON value"):
+    with pytest.raises(ConfigError, match="not a JSON value"):
         writer.append("b", position=position)
     writer.close()
     assert read_all(stream) == ["a"]

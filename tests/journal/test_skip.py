@@ -101,7 +101,7 @@ def test_readers_leave_a_given_up_block_out(
     for at in range(6):
         found = list(read_records(stream, [records(at, at + 1)]))
         assert found == ([] if start <= at < end else ["abcdef"[at]])
-    assert all(v.error is None or v.given_up for v in verify_stream(stream))
+    assert all(v.error is None or v.skipped for v in verify_stream(stream))
     (kept,) = read_losses(stream.storage, stream.name)
     assert kept == loss
     assert (kept.records, kept.reason) == (records(start, end), "the disk lost it")
@@ -115,14 +115,14 @@ def test_every_other_byte_of_the_range_is_still_checked(
     flip(stream, writer, 3)
     with pytest.raises(DamagedBlockError):
         list(read_records(stream, [records(0, 6)]))
-    assert [v.given_up for v in verify_stream(stream) if v.error] == [True, False]
+    assert [v.skipped for v in verify_stream(stream) if v.error] == [True, False]
 
 
 def test_giving_up_again_changes_nothing(stream: JournalStream, writer: WriterId) -> None:
     flip(stream, writer, 3)
     assert skip(stream, records(3, 5), "damaged") is not None
     assert skip(stream, records(3, 5), "again") is None
-    assert "3-6 cannot be given up: some of these" in (said := refused(stream, records(3, 6)))
+    assert "3-6 cannot be skipped: some of these" in (said := refused(stream, records(3, 6)))
     assert f"{WRITER}:5-6" in said
     skip(stream, records(5, 6), "the rest")
     assert skip(stream, records(3, 6), "again") is None
@@ -140,9 +140,7 @@ def test_it_is_logged_once_for_a_range(
     for _ in range(3):
         list(read_records(stream, [records(0, 6)]))
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith(
-        "1 records of [0, 6) of writer r0-00000000 of stream lines were given up"
-    )
+    assert line.startswith("1 records of [0, 6) of writer r0-00000000 of stream lines were skipped")
 
 
 def test_retention_deletes_what_was_given_up(stream: JournalStream, writer: WriterId) -> None:
@@ -276,7 +274,7 @@ def test_the_next_epoch_goes_on_after_a_given_up_end(
     assert newest is not None
     assert (newest.end_offset, newest.sealed) == (6, True)
     assert read_all(stream) == ["a", "b", "c"]
-    assert all(v.error is None or v.given_up for v in verify_stream(stream))
+    assert all(v.error is None or v.skipped for v in verify_stream(stream))
 
 
 def test_a_position_is_found_in_earlier_epochs(stream: JournalStream) -> None:
@@ -349,7 +347,7 @@ def test_wherever_the_newest_block_is_damaged_the_next_receiver_goes_on() -> Non
         skip(stream, verdict.unreadable, "flipped")
         successor, _ = claim_writer(stream, "r0")
         assert read_all(stream) == ["a", "b", "c"]
-        assert all(v.error is None or v.given_up for v in verify_stream(stream))
+        assert all(v.error is None or v.skipped for v in verify_stream(stream))
         start_again(stream, writer, successor)
 
 
@@ -410,8 +408,8 @@ def test_commands_of_failed_reads_give_up_just_what_is_lost(
         except JournalError as e:
             run_hint(stream, e)
     assert "".join(found) == "".join(r for r in "abcdef" if r not in lost)
-    given_up = read_losses(stream.storage, stream.name)
-    assert sum(loss.records.count for loss in given_up) == len(lost)
+    skipped = read_losses(stream.storage, stream.name)
+    assert sum(loss.records.count for loss in skipped) == len(lost)
 
 
 def test_a_damaged_entry_is_named_and_its_range_left_out(
@@ -422,7 +420,7 @@ def test_a_damaged_entry_is_named_and_its_range_left_out(
     (entry,) = storage.list("lines/losses")
     rewrite(storage, f"lines/losses/{entry.name}", b"{")
     assert read_all(stream) == ["a", "b", "d", "e", "f"]
-    with pytest.raises(LogFormatError, match="left out all the same"):
+    with pytest.raises(LogFormatError, match="left out nevertheless"):
         read_losses(storage, "lines")
 
 

@@ -306,7 +306,7 @@ def test_a_block_that_goes_after_planning_fails_the_job(
     stream.storage.delete(path_of(stream, writer, 20))
     with pytest.raises(FAILED_JOB):
         frame.collect()
-    with pytest.raises(FAILED_JOB, match="their block is gone"):
+    with pytest.raises(FAILED_JOB, match="their block is missing"):
         rdd.collect()
 
 

@@ -81,7 +81,7 @@ def main() -> None:
     map_with_state.UpdateTask = KilledOnce  # type: ignore[misc]
     planned = CheckpointLocation(place).offsets
     ids = planned.batch_ids()
-    last_ms = planned.get_for(ids[-1], 1).batch_timestamp_ms if ids else START_MS
+    last_ms = planned.require(ids[-1]).batch_timestamp_ms if ids else START_MS
 
     conf = SparkConf().setMaster("local[2,4]").setAppName("state")
     for name in ("spark.driver.host", "spark.driver.bindAddress"):

@@ -193,7 +193,7 @@ def test_two_programs_cannot_share_a_consumer(sc: SparkContext, reader: Reader) 
     with reader.running(consumer="mine"):
         assert list(consumers(reader.stream)) == ["mine"]
     with (
-        pytest.raises(ConfigError, match="belongs to somebody else"),
+        pytest.raises(ConfigError, match="has another owner"),
         other.running(consumer="mine"),
     ):
         pass

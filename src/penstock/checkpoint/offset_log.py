@@ -72,16 +72,6 @@ class OffsetLog(MetadataLog[OffsetSeq]):
     def __init__(self, storage: Storage, folder: str = "offsets") -> None:
         super().__init__(storage, folder)
 
-    def get_for(self, batch_id: int, source_count: int) -> OffsetSeq:
-        """Return the entry of a batch for a program with ``source_count`` sources.
-
-        Raises RecoveryMismatchError when the batch was planned for another number of sources,
-        LogGapError if the entry is missing, otherwise as get.
-        """
-        entry = self.require(batch_id)
-        self.check_sources(batch_id, entry, source_count)
-        return entry
-
     def check_sources(self, batch_id: int, entry: OffsetSeq, source_count: int) -> None:
         """Check that an entry has ``source_count`` sources.
 

@@ -1,4 +1,4 @@
-"""``penstock checkpoint``: look at the checkpoint location of any query. Changes nothing."""
+"""``penstock checkpoint``: shows the checkpoint location of any query. Changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="checkpoint",
     no_args_is_help=True,
-    help="Look at the checkpoint location of a Structured Streaming query or penstock program.",
+    help="Show the checkpoint location of a Structured Streaming query or penstock program.",
 )
 
 _Location = Annotated[
@@ -46,7 +46,7 @@ _EXIT_STATUS = {"warning": 1, "error": 2}
 def inspect_location(
     location: _Location,
     batch: Annotated[int | None, typer.Option(min=0, help="All about this batch.")] = None,
-    last: Annotated[int, typer.Option(min=1, help="Show so many of the newest batches.")] = 20,
+    last: Annotated[int, typer.Option(min=1, help="Number of newest batches to show.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all batches.")] = False,
     plot: Annotated[
         str | None, typer.Option(help="Draw all batches to this .png or .svg file.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from rich.filesize import decimal
 from penstock.checkpoint.tools import (
     BatchDiff,
     BatchFacts,
+    Change,
     Inspection,
     LocationDiff,
     OperatorFacts,
@@ -93,24 +94,20 @@ def validation_lines(found: Validation) -> Iterator[str]:
         yield f"  this means: {each.meaning}"
         yield f"  to fix: {each.fix}"
     counts = Counter(finding.severity for finding in found.findings)
-    parts = [f"{number} {severity}s" for severity, number in counts.items()]
+    parts = [f"{n} {severity}{'s' if n > 1 else ''}" for severity, n in counts.items()]
     yield f"{found.location}: {found.files} files, {', '.join(parts) or 'sound'}"
 
 
 def batch_diff_lines(found: BatchDiff) -> Iterator[str]:
     """Yield what is not the same in two batches."""
-    changes = [
-        *((f"source {each.name}", each) for each in found.offsets),
-        *((each.name, each) for each in found.metadata),
-        *((f"conf {each.name}", each) for each in found.conf),
+    rows = [
+        *(_change_row("source ", each, describe_offset) for each in found.offsets),
+        *(_change_row("", each, _value) for each in found.metadata),
+        *(_change_row("conf ", each, _value) for each in found.conf),
     ]
-    if not changes:
+    if not rows:
         yield f"batches {found.left} and {found.right} are the same"
         return
-    rows = [
-        (name, _value(each.left), _value(each.right), "" if each.moved is None else each.moved)
-        for name, each in changes
-    ]
     titles = ("", f"batch {found.left}", f"batch {found.right}", "moved")
     yield from table_lines(titles, rows, right=("moved",))
 
@@ -130,6 +127,13 @@ def location_diff_lines(found: LocationDiff) -> Iterator[str]:
         yield ""
         yield "the newest batches:"
         yield from batch_diff_lines(found.newest)
+
+
+def _change_row(
+    kind: str, change: Change, describe: Callable[[Any], str]
+) -> tuple[str, str, str, str]:
+    move = "" if change.moved is None else f"{change.moved:+,}"
+    return (f"{kind}{change.name}", describe(change.left), describe(change.right), move)
 
 
 def _value(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""What ``penstock doctor`` asks of the place where journal and checkpoints shall be.
+"""The checks of ``penstock doctor`` on the location of journal and checkpoints.
 
-Everything is tried in a temporary folder there, which is removed again.
+All checks use a temporary folder there, which is removed afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NETWORK_FILE_SYSTEMS = frozenset(
 
 
 def check_place(path: Path) -> list[CheckResult]:
-    """Try what penstock does with files in a folder; one that is missing is tried at its parent."""
+    """Check penstock's file operations in a folder; for a missing folder, in its parent."""
     folder = _nearest_existing(path)
     try:
         with tempfile.TemporaryDirectory(prefix=".penstock-doctor-", dir=folder) as scratch:
@@ -74,7 +74,7 @@ def _writable(path: Path, folder: Path, error: OSError | None) -> CheckResult:
 
 
 def _check_bulk_speed(scratch: Path) -> CheckResult:
-    # Random, so that a file system that compresses does not look faster than it is.
+    # Random, so that compression by the file system does not improve the result.
     data = os.urandom(_BULK_BYTES)
     started = time.perf_counter()
     _write_durably(scratch / "bulk", data)
@@ -84,7 +84,7 @@ def _check_bulk_speed(scratch: Path) -> CheckResult:
         ok=mb_per_s >= _BULK_WANTED_MB_PER_S,
         found=f"{mb_per_s:.0f} MB/s",
         wanted=f">={_BULK_WANTED_MB_PER_S} MB/s",
-        hint="receivers can take no more than this; choose a faster disk with --path",
+        hint="receivers cannot store more than this; choose a faster disk with --path",
         needed=False,
     )
 
@@ -166,6 +166,6 @@ def _file_system_of(path: Path) -> str | None:
     types = {}
     for line in mounts.splitlines():
         _, mount_point, file_system, *_ = line.split(" ")
-        # Blanks are written as octal escapes; of mounts over each other the last one counts.
+        # Blanks are octal escapes; if mounts cover each other, the last one counts.
         types[Path(mount_point.encode().decode("unicode_escape"))] = file_system
     return next((types[folder] for folder in [place, *place.parents] if folder in types), None)

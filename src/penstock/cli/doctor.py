@@ -32,7 +32,7 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Say what this machine lacks for penstock; exit status 1 when something needed is missing."""
+    """Report what this machine lacks for penstock; exit status 1 if a requirement is missing."""
     results = _examine(_local_folder(path or tempfile.gettempdir()), master)
     passed = all(result.ok for result in results if result.needed)
     if as_json:
@@ -68,7 +68,7 @@ def _local_folder(path: str) -> Path:
 
 
 def _print_report(results: Sequence[CheckResult]) -> None:
-    # What is found holds brackets ("local[2]"), which are not markup.
+    # The results contain brackets ("local[2]"), which are not markup.
     console = Console(markup=False, highlight=False)
     table = Table()
     for title in ("", "check", "found", "wanted"):

@@ -1,6 +1,6 @@
-"""``penstock journal``: look at a journal, read it, verify it. Those change nothing.
+"""``penstock journal``: show, read and verify a journal. These commands change nothing.
 
-Commands that change something have modules of their own.
+Commands that change a journal are in separate modules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.cli.journal_places import (
     open_stream,
     open_streams,
 )
-from penstock.cli.journal_records import as_json, as_text, records
+from penstock.cli.journal_records import as_json, as_text, behind_holes, records
 from penstock.cli.journal_replay import replay_dead_letters
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
@@ -59,7 +59,7 @@ _Stream = Annotated[str | None, typer.Argument(help="Only this stream.", show_de
 def list_journal(
     path: PathArgument, stream: _Stream = None, as_json_object: JsonOption = False
 ) -> None:
-    """List streams: writers and their blocks, what receivers say, how far behind consumers are."""
+    """List streams: writers and their blocks, the status of receivers, the lag of consumers."""
     journal = open_journal(path)
     facts = [read_stream_facts(each) for each in open_streams(journal, stream)]
     if as_json_object:
@@ -85,12 +85,14 @@ def print_records(
     writer: Annotated[
         str | None, typer.Option(help="Only this writer's records.", show_default="all")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="Print so many records at most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="The most records to print.")] = None,
     as_json_lines: JsonOption = False,
 ) -> None:
     """Print a stream's records, one a line, sorted by writer and offset; --json shows both."""
     found = open_stream(open_journal(path), stream)
     ranges = _ranges(list(read_writer_facts(found).values()), writer, start, end)
+    if start is None:
+        ranges = [behind_holes(found, each) for each in ranges]
     for partition, offset, record in itertools.islice(_read(found, ranges), limit):
         if as_json_lines:
             typer.echo(as_json(partition, offset, record))
@@ -100,7 +102,7 @@ def print_records(
 
 @app.command("verify")
 def verify_journal(path: PathArgument, stream: _Stream = None) -> None:
-    """Read every block and check every byte; exit status 1 when something is damaged."""
+    """Read every block and check every byte; exit status 1 if there is damage."""
     journal = open_journal(path)
     found = names(journal, stream)
     totals = _Totals()
@@ -109,7 +111,7 @@ def verify_journal(path: PathArgument, stream: _Stream = None) -> None:
             opened = JournalStream.open(journal, name)
             for verdict in verify_stream(opened):
                 totals.add(verdict)
-                if verdict.error is not None and not verdict.given_up:
+                if verdict.error is not None and not verdict.skipped:
                     _print_verdict(journal, name, verdict)
             for error in verify_files(opened):
                 totals.damaged += 1
@@ -148,7 +150,7 @@ def _writer_row(facts: WriterFacts) -> tuple[object, ...]:
 
 
 def _notes(facts: StreamFacts) -> Iterator[str]:
-    """Yield what there is to say of a stream beside its writers."""
+    """Yield the lines about a stream besides its writers."""
     yield from map(_receiver_line, facts.receivers)
     for consumer in facts.consumers:
         yield f"consumer {consumer.consumer} is {consumer.lag} records behind"
@@ -160,7 +162,7 @@ def _notes(facts: StreamFacts) -> Iterator[str]:
             "to bring them in here"
         )
     if lost := sum(each.lost for each in facts.writers):
-        yield f"{lost} records were given up: see `penstock journal losses`"
+        yield f"{lost} records were skipped: see `penstock journal losses`"
     if any(each.state == "damaged" for each in facts.writers):
         yield "a newest block is damaged: run `penstock journal verify`"
     for damage in facts.damage:
@@ -204,7 +206,7 @@ def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:
 def _ranges(
     writers: list[WriterFacts], only: str | None, start: int | None, end: int | None
 ) -> list[OffsetRange]:
-    """Return the ranges that the options ask for; all that is held, by default."""
+    """Return the ranges that the options select; all records by default."""
     chosen = [each for each in writers if only in (None, each.writer)]
     if only is not None and not chosen:
         raise ConfigError(
@@ -216,7 +218,7 @@ def _ranges(
         chosen = [each for each in chosen if each.records]
         if len(chosen) > 1:
             raise ConfigError(
-                "offsets are counted by each writer, and several have records",
+                "each writer has its own offsets, and several writers have records",
                 operation="choose records",
                 ids={"writers": ",".join(each.writer for each in chosen)},
                 hint="name one with --writer",
@@ -240,10 +242,10 @@ def _read(stream: JournalStream, ranges: list[OffsetRange]) -> Iterator[tuple[st
 
 
 class _Totals:
-    """What was verified."""
+    """The totals of a verification."""
 
     def __init__(self) -> None:
-        self.blocks = self.records = self.size_bytes = self.damaged = self.given_up = 0
+        self.blocks = self.records = self.size_bytes = self.damaged = self.skipped = 0
 
     def add(self, verdict: Verdict) -> None:
         """Count one verdict."""
@@ -251,13 +253,13 @@ class _Totals:
             self.blocks += 1
             self.size_bytes += verdict.block.size
         self.records += verdict.footer.count if verdict.footer else 0
-        self.given_up += verdict.given_up
-        self.damaged += verdict.error is not None and not verdict.given_up
+        self.skipped += verdict.skipped
+        self.damaged += verdict.error is not None and not verdict.skipped
 
     def __str__(self) -> str:
         found = f"{self.damaged} DAMAGED" if self.damaged else "all sound"
-        if self.given_up:
-            found += f", {self.given_up} given up (see `penstock journal losses`)"
+        if self.skipped:
+            found += f", {self.skipped} skipped (see `penstock journal losses`)"
         return f"{self.blocks} blocks, {self.records} records, {decimal(self.size_bytes)}: {found}"
 
 
@@ -271,7 +273,7 @@ def _print_verdict(journal: Storage, stream: str, verdict: Verdict) -> None:
         what += f" records from {verdict.block.start_offset} on"
     _print_damage(what, error)
     for left in verdict.left:
-        typer.echo(f"  or give up: {skip_command(journal, stream, left)}")
+        typer.echo(f"  or skip: {skip_command(journal, stream, left)}")
 
 
 def _print_damage(what: str, error: PenstockError) -> None:

@@ -1,4 +1,4 @@
-"""``penstock journal consumers``: who reads a journal's streams, and how far behind they are."""
+"""``penstock journal consumers``: the readers of a journal's streams, and their lag."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def list_consumers(
 ) -> None:
     """List the consumers that hold blocks back, and how many records each has yet to commit.
 
-    Beside it stand the time of its last commit, the process that last wrote, and its program's
-    checkpoint location. Readers other than programs tell none of these.
+    Also prints the time of the last commit, the process that last wrote, and its program's
+    checkpoint location; readers other than programs have none of these.
     """
     facts = [read_stream_facts(each) for each in open_streams(open_journal(path), stream)]
     if as_json:
@@ -72,13 +72,13 @@ def remove(
     stream: Annotated[str, typer.Argument(help="The stream.")],
     consumer: Annotated[str, typer.Argument(help="The consumer.")],
 ) -> None:
-    """Forget a consumer that is gone for good: what it has not read is no longer kept for it.
+    """Remove a consumer that never comes back: its unread records are no longer kept for it.
 
-    One that still runs comes back with its next commit, and may find its records retired: stop it
-    first.
+    Stop it first: a running consumer registers again with its next commit, and its records may be
+    retired by then.
     """
     found = open_stream(open_journal(path), stream)
-    # By the files' names: one that cannot be read can be removed, too.
+    # By the names of the files: an unreadable one can also be removed.
     known = consumer_names(found)
     if consumer not in known:
         raise ConfigError(

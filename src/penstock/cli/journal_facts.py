@@ -1,4 +1,4 @@
-"""What ``penstock journal ls`` tells of a stream: writers, what they hold, and who is behind."""
+"""The facts of a stream for ``penstock journal ls``: writers, receivers, consumers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ State = Literal["open", "sealed", "damaged"]
 class WriterFacts:
     """One writer: records ``[start_offset, end_offset)`` are held, earlier ones are retired.
 
-    Of a damaged newest block only the start is known, so that is where the range ends then.
+    If the newest block is damaged, only its start is known, and the range ends there.
     """
 
     writer: str
@@ -44,7 +44,7 @@ class WriterFacts:
     end_offset: int
     records: int
     lost: int
-    """How many of the range were given up; they do not count as records."""
+    """The number of skipped records in the range; they do not count as records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +84,15 @@ class StreamFacts:
     receivers: list[ReceiverFacts]
     consumers: list[ConsumerFacts]
     damage: list[str]
-    """What cannot be read of the files beside the blocks; those are left out here."""
+    """Errors of files other than blocks that cannot be read; these are left out here."""
     bounds: Bounds | None
     """The sum of what its receivers may hold, None when one that has not stopped has no bounds."""
     findings: int
-    """Files with dead letters that are not in blocks yet; 0 but for streams of dead letters."""
+    """Files of dead letters that are not in blocks yet; 0 except for streams of dead letters."""
 
 
 def read_stream_facts(stream: JournalStream) -> StreamFacts:
-    """Look at all of a stream but the records; reads one footer for each writer."""
+    """Return the facts of a stream; reads one footer for each writer, and no records."""
     writers = read_writer_facts(stream)
     damage: list[str] = []
     receivers = _receiver_facts(stream, damage)
@@ -109,7 +109,7 @@ def read_stream_facts(stream: JournalStream) -> StreamFacts:
 
 
 def read_writer_facts(stream: JournalStream) -> dict[WriterId, WriterFacts]:
-    """Look at all writers of a stream; reads one footer for each."""
+    """Return the facts of all writers of a stream; reads one footer for each."""
     lost = lost_ranges(stream.storage, stream.name)
     return {writer: _writer_facts(stream, writer, lost) for writer in stream.writers()}
 

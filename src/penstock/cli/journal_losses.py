@@ -1,4 +1,4 @@
-"""``penstock journal skip`` and ``penstock journal losses``: records that are given up."""
+"""``penstock journal skip`` and ``penstock journal losses``: skipped records."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def skip_records(
     path: PathArgument,
     stream: Annotated[str, typer.Argument(help="The stream.")],
     records: Annotated[
-        str, typer.Argument(metavar="WRITER:START-END", help="What to give up; END is exclusive.")
+        str, typer.Argument(metavar="WRITER:START-END", help="Records to skip; END is exclusive.")
     ],
-    reason: Annotated[str, typer.Option(help="Why; it stands in the loss log.")],
+    reason: Annotated[str, typer.Option(help="The reason, for the loss log.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Give records up that are damaged or missing, for good; readers leave them out from then on.
+    """Skip damaged or missing records for good; readers leave them out from then on.
 
     Refused for records that can be read, or that may still be written.
 
-    The loss stands in the stream's loss log, which `penstock journal losses` prints.
+    The stream's loss log records it; `penstock journal losses` prints the log.
     """
     found = open_stream(open_journal(path), stream)
     wanted = _parse(records)
     told = f"{wanted.count} records {records} of stream {stream}"
     if not yes and check_skip(found, wanted):
-        typer.confirm(f"{told} cannot be read. Give them up for good?", abort=True)
+        typer.confirm(f"{told} cannot be read. Skip them for good?", abort=True)
     if skip(found, wanted, reason) is None:
-        typer.echo(f"{told} were given up already")
+        typer.echo(f"{told} were skipped already")
     else:
-        typer.echo(f"{told} are given up")
+        typer.echo(f"{told} are skipped")
 
 
 def list_losses(
@@ -55,7 +55,7 @@ def list_losses(
     ] = None,
     as_json_object: JsonOption = False,
 ) -> None:
-    """Print what was given up of the journal: which records, when, by whom, and why."""
+    """Print the skipped records of the journal: which, when, by whom, and why."""
     journal = open_journal(path)
     logs = {name: read_losses(journal, name) for name in names(journal, stream)}
     if as_json_object:
@@ -63,7 +63,7 @@ def list_losses(
         typer.echo(json.dumps({"journal": journal.url, "losses": entries}))
         return
     rows = [_as_row(name, loss) for name, losses in logs.items() for loss in losses]
-    for line in table_lines(_COLUMNS, rows) if rows else ["nothing was given up"]:
+    for line in table_lines(_COLUMNS, rows) if rows else ["nothing was skipped"]:
         typer.echo(line)
 
 
@@ -71,7 +71,7 @@ def _parse(text: str) -> OffsetRange:
     match = _RANGE.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"{text!r} is no range of records",
+            f"{text!r} is not a range of records",
             operation="skip records",
             hint="give WRITER:START-END, such as r0-00000003:1000-1250, with an exclusive end",
         )

@@ -1,4 +1,4 @@
-"""What the commands on a journal share: the place, its streams, and options for both."""
+"""The common part of commands on a journal: its location, its streams, and their options."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def open_journal(path: str) -> Storage:
-    """Open the journal at ``path``, or in the checkpoint location there, which may have none yet.
+    """Open the journal at ``path``, or in the checkpoint location there, which may be without one.
 
     Raises:
-        ConfigError: there is no such place.
+        ConfigError: the location does not exist.
     """
-    hint = "give the journal's folder, or the checkpoint location that it is in"
+    hint = "give the journal's folder, or its checkpoint location"
     storage = open_existing(path, operation="open journal", hint=hint)
-    # No other folder is looked into: the state is closed to users who may only read.
+    # No other folder is read: users who may only read have no access to the state.
     is_folder = {entry.name: entry.is_folder for entry in storage.list()}
     is_location = is_folder.get("metadata") is False
     if is_location or (
@@ -38,24 +38,24 @@ def open_journal(path: str) -> Storage:
 
 
 def open_stream(journal: Storage, name: str) -> JournalStream:
-    """Open a stream; ConfigError, with the names that there are, when it is not there."""
+    """Open a stream; ConfigError with the existing names if it does not exist."""
     (found,) = open_streams(journal, name)
     return found
 
 
 def open_streams(journal: Storage, only: str | None) -> list[JournalStream]:
-    """Open all streams, or the one that is asked for; raises as ``open_stream``."""
+    """Open all streams, or only the requested one; raises as ``open_stream``."""
     return [JournalStream.open(journal, name) for name in names(journal, only)]
 
 
 def names(journal: Storage, only: str | None) -> list[str]:
-    """Return the names of all streams, or the one that is asked for; raises as ``open_stream``."""
+    """Return the names of all streams, or only the requested one; raises as ``open_stream``."""
     found = stream_names(journal)
     if only is None:
         return found
     if only not in found:
         raise ConfigError(
-            f"there is no stream {only!r}",
+            f"stream {only!r} does not exist",
             operation="open stream",
             path=journal.url,
             hint=f"name one of: {', '.join(found)}" if found else "the journal holds no streams",

@@ -1,4 +1,4 @@
-"""Records as text and as JSON, for people to look at."""
+"""Records as text and as JSON, for people to read."""
 
 from __future__ import annotations
 
@@ -7,28 +7,48 @@ import io
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.errors import LogFormatError
 from penstock.journal import JournalStream
+from penstock.journal.layout import parse_writer
 from penstock.journal.python_values import shown
 from penstock.journal.reader import slice_ranges
 from penstock.journal.record_reader import numbered_pieces
+from penstock.journal.retention.consumer_files import read_consumers, retiring_offsets
+from penstock.journal.retention.holes import first_whole
+from penstock.journal.retention.retirement import retired_before
 from penstock.model import OffsetRange
 
-__all__ = ["as_json", "as_text", "records"]
+__all__ = ["as_json", "as_text", "behind_holes", "records"]
 
 
 def records(stream: JournalStream, wanted: OffsetRange) -> Iterator[tuple[int, Any]]:
     """Yield offsets and records of a range, a batch at a time.
 
-    Pickled objects are read back only if they are plain data; see ``_plain_data``.
+    Pickled objects are unpickled only if they are plain data; see ``_plain_data``.
     """
     values = _values_of(stream.format.kind)
     for part in slice_ranges(stream, [wanted]):
         for offset, piece in numbered_pieces(stream, part):
             yield from enumerate(values(piece), offset)
+
+
+def behind_holes(stream: JournalStream, wanted: OffsetRange) -> OffsetRange:
+    """Return a range without what a retirement that was cut off has left."""
+    writer = parse_writer(wanted.partition)
+    if writer is None or not (blocks := stream.blocks(writer)):
+        return wanted
+    with suppress(LogFormatError):  # of a consumer's file, which `verify` shows
+        entries = read_consumers(stream).values()
+        gone = retired_before(writer, entries, retiring_offsets(stream))
+        first = max(wanted.start_offset, first_whole(stream, writer, blocks, gone))
+        return replace(wanted, start_offset=min(first, wanted.end_offset))
+    return wanted
 
 
 def as_text(record: Any, kind: str) -> str:
@@ -61,7 +81,7 @@ def _values_of(kind: str) -> Callable[[pa.RecordBatch], Iterator[Any]]:
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Return the rows as dicts; text for what Python has no object for, such as a year 10000."""
+    """Return the rows as dicts; text for values such as a year 10000, unknown to Python."""
     try:
         return iter(batch.to_pylist())
     except Exception:  # of Python, pandas, or the time zone's library
@@ -77,14 +97,14 @@ def _value(column: pa.Array) -> Any:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads numbers, text, lists, dicts and the like; imports nothing, so runs nobody's code."""
+    """Reads numbers, text, lists, dicts and similar; imports nothing, so it runs no other code."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name}")
 
 
 class _Unread:
-    """Stands for a pickled object that is not read back."""
+    """Replaces a pickled object that is not unpickled."""
 
     def __init__(self, size_bytes: int, needs: str) -> None:
         self._text = f"<pickle of {size_bytes} bytes: {needs}>"
@@ -94,7 +114,7 @@ class _Unread:
 
 
 def _plain_data(data: bytes) -> Any:
-    """Return the object in a pickle when that takes no code to be run, else what it is."""
+    """Return the object in a pickle if that runs no code, otherwise its description."""
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except pickle.UnpicklingError as e:

@@ -1,4 +1,4 @@
-"""``penstock journal replay``: feeds dead letters back into the stream they came from."""
+"""``penstock journal replay``: feeds dead letters back into their stream."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ def replay_dead_letters(
         typer.Option(help="Stream to feed them into.", show_default="where they came from"),
     ] = None,
     most: Annotated[
-        int | None, typer.Option("--max", min=1, help="So many at most.", show_default="all")
+        int | None,
+        typer.Option("--max", min=1, help="The most dead letters to feed.", show_default="all"),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how many there are, by error.")
+        bool, typer.Option("--dry-run", help="Only print their number, by error.")
     ] = False,
 ) -> None:
-    """Feed the raw bytes of dead letters back as new records, exactly once, and free the letters.
+    """Feed raw dead letters back as new records, exactly once, and release the letters.
 
-    May run beside the program that reads the stream, and again after it was killed.
+    May run concurrently with the program that reads the stream, and again after a kill.
     """
     journal = open_journal(path)
     names(journal, dead_letters)

@@ -1,4 +1,4 @@
-"""Where commands log: standard error, coloured on a terminal, plain for files and journald."""
+"""The logging of commands: standard error, coloured on a terminal, plain for files and journald."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``penstock doctor`` asks of the machine: Java, Python, packages, cores.
+"""The checks of ``penstock doctor`` on the machine: Java, Python, packages, cores.
 
 Each check returns a ``CheckResult`` and changes nothing. The environment is an argument, so that a
 test can describe a machine.
@@ -32,7 +32,7 @@ __all__ = [
 JAVA_WANTED = 17
 PYTHON_WANTED = ">=3.10"
 PACKAGES = {"pyspark": ">=4.2,<5", "pyarrow": ">=17", "pandas": ">=2.2,<3"}
-"""The ranges that pyproject.toml asks for, of the packages that jobs tend to replace."""
+"""The ranges in pyproject.toml of the packages that jobs often replace."""
 
 _JAVA_HINT = (
     "install Java 17 or later (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
@@ -45,7 +45,7 @@ _JAVA_HINT = (
 class CheckResult:
     """The result of a check: what it found, what it expects, and how to fix the difference.
 
-    A result that is not ``ok`` is an error where ``needed``, else a warning.
+    A result that is not ``ok`` is an error if ``needed``, otherwise a warning.
     """
 
     name: str
@@ -57,7 +57,7 @@ class CheckResult:
 
 
 def java_major_version(output: str) -> int | None:
-    """Return 8, 11, 17 ... from what ``java -version`` printed; None when it names no version."""
+    """Return 8, 11, 17 ... from the output of ``java -version``; None without a version."""
     # Before Java 9 the version began with "1.": 1.8.0_392 is Java 8.
     match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match[1]) if match else None
@@ -75,7 +75,7 @@ def satisfies(version: str, wanted: str) -> bool:
 
 
 def check_java(environ: Mapping[str, str]) -> CheckResult:
-    """Find the Java that Spark will start: that of JAVA_HOME when set, else the one on PATH."""
+    """Find the Java that Spark will start: that of JAVA_HOME if set, otherwise the one on PATH."""
     home = environ.get("JAVA_HOME")
     java = (
         str(Path(home, "bin", "java")) if home else shutil.which("java", path=environ.get("PATH"))
@@ -91,7 +91,7 @@ def check_java(environ: Mapping[str, str]) -> CheckResult:
 
 
 def check_python() -> CheckResult:
-    """Check the Python that runs this, which is also the driver's."""
+    """Check the current Python, which is also the driver's."""
     version = platform.python_version()
     return CheckResult(
         name="Python",
@@ -103,7 +103,7 @@ def check_python() -> CheckResult:
 
 
 def check_worker_python(environ: Mapping[str, str]) -> CheckResult:
-    """Check that Spark's Python workers will run in the environment that runs this."""
+    """Check that Spark's Python workers will run in the current environment."""
     named = environ.get("PYSPARK_PYTHON")
     if named is None:
         found, ok = "not set: penstock sets it to the Python that runs the driver", True
@@ -122,7 +122,7 @@ def check_worker_python(environ: Mapping[str, str]) -> CheckResult:
 
 
 def check_package(name: str) -> CheckResult:
-    """Check that an installed package's version is one that penstock works with."""
+    """Check that penstock supports the installed version of a package."""
     wanted = PACKAGES[name]
     try:
         version = importlib.metadata.version(name)
@@ -138,7 +138,7 @@ def check_package(name: str) -> CheckResult:
 
 
 def check_cores() -> CheckResult:
-    """Count the cores that this process may use; a receiver holds one task slot for good."""
+    """Count the cores that this process may use; a receiver occupies one task slot."""
     # macOS has no affinities.
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -148,7 +148,7 @@ def check_cores() -> CheckResult:
         ok=cores >= 2,
         found=str(cores),
         wanted=">=2 (one for a receiver)",
-        hint="with one core give Spark two slots all the same: master local[2]",
+        hint="with one core, still give Spark two slots: master local[2]",
         needed=False,
     )
 
@@ -159,7 +159,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _output_of(*command: str) -> str:
-    """Return what a program printed, also on its error stream; nothing when it cannot be run."""
+    """Return a program's output, including its error stream; empty if it cannot be run."""
     try:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30, check=True

@@ -1,4 +1,4 @@
-"""The ``penstock`` command line: every command has its own module and is named here."""
+"""The ``penstock`` command line: every command has its own module and is registered here."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def penstock(
 
 
 def main() -> None:
-    """Run the command line; an error of penstock's own is one line, not a traceback."""
+    """Run the command line; penstock's own errors are one line, not a traceback."""
     log_to_stderr()
     try:
         app()

@@ -1,4 +1,4 @@
-"""Draws how rates went: limit, batch time and delay over time, a line for each name."""
+"""Draws rates: limit, batch time and delay over time, with a line for each name."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def draw_rates(
     Args:
         path: the file.
         lines: what to draw, by the name for the legend; batches in the order of their ends.
-        batch_interval_ms: marked among the batch times, when it is given.
+        batch_interval_ms: marked among the batch times, if given.
 
     Raises:
-        ConfigError: the file's kind is another, it cannot be written, or matplotlib is missing.
+        ConfigError: the file has another type, it cannot be written, or matplotlib is missing.
     """
     write_plot(path, partial(_draw, lines=lines, batch_interval_ms=batch_interval_ms))
 

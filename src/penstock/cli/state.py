@@ -1,4 +1,4 @@
-"""``penstock state``: look at the state of mapWithState operators. Changes nothing; JSON lines."""
+"""``penstock state``: shows the state of mapWithState operators. Changes nothing; JSON lines."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ from penstock.storage.trust import check_trusted
 __all__ = ["app"]
 
 app = typer.Typer(
-    name="state", no_args_is_help=True, help="Look at the state of mapWithState operators."
+    name="state", no_args_is_help=True, help="Show the state of mapWithState operators."
 )
 
 _Checkpoint = Annotated[str, typer.Option("--checkpoint", help="The checkpoint location.")]
-_Operator = Annotated[
-    str | None, typer.Option(help="The operator; may be left out when there is one only.")
-]
+_Operator = Annotated[str | None, typer.Option(help="The operator; optional if there is only one.")]
 _AtVersion = Annotated[
     int | None,
     typer.Option("--version", help="Time in ms of one of its versions.", show_default="newest"),
@@ -96,7 +94,7 @@ def _open_state(checkpoint: str) -> Storage:
 
 
 def _open_trusted(checkpoint: str) -> Storage:
-    """Open the state to read its pickles, which runs what is in them."""
+    """Open the state to read its pickles, which runs code in them."""
     storage = _open_state(checkpoint)
     check_trusted(checkpoint)
     check_trusted(storage.url)
@@ -114,7 +112,7 @@ def _choose(storage: Storage, operator: str | None, version: int | None) -> tupl
         operator = names[0]
     if operator not in names:
         raise ConfigError(
-            "no operator is named" if operator is None else f"there is no operator {operator!r}",
+            "no operator is named" if operator is None else f"operator {operator!r} does not exist",
             operation="choose operator",
             path=storage.url,
             hint=f"give --operator, one of: {', '.join(names)}" if names else "there is no state",
@@ -171,7 +169,7 @@ def _as_key(value: Any) -> Any:
 
 
 def _absent_hint(text: str, wanted: Any) -> str:
-    """Return what to try for a key that is not there: text that is JSON is not a string's."""
+    """Return the hint for a missing key: text that is JSON is not taken as a string."""
     other = "" if isinstance(wanted, str) else f"; the text {text} is the key '{json.dumps(text)}'"
     return (
         f"`penstock state dump` prints all keys; a key loses its state by removal or timeout{other}"
@@ -182,14 +180,14 @@ def _line(key: Any, entry: Entry) -> str:
     line = {"key": key, "state": _unpickled(entry.value), "touched_ms": entry.touched_ms}
     try:
         return json.dumps(line, default=_as_text)
-    except (TypeError, ValueError):  # dicts with keys that JSON has not, cycles
+    except (TypeError, ValueError):  # dicts with keys that JSON does not support, cycles
         return json.dumps({**line, "state": repr(line["state"])}, default=_as_text)
 
 
 def _unpickled(data: bytes) -> Any:
     try:
         return pickle.loads(data)
-    except Exception as error:  # its class cannot be imported here, or whatever that class raises
+    except Exception as error:  # its class cannot be imported here, or the class raises
         return f"<pickle of {len(data)} bytes: {error}>"
 
 

@@ -1,6 +1,6 @@
 """Tables of names and numbers: one line a row and never cut, whatever the terminal's width.
 
-What stands in them is copied into the next command, and searched for with grep.
+People copy their content into the next command, and search it with grep.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """The write-ahead journal: a partitioned log of immutable Parquet blocks.
 
 ``JournalWriter`` writes (group commit, fencing), ``read_batches`` and ``read_records`` read any
-offset range, ``penstock.journal.spark`` reads it on Spark, ``retire`` deletes what every consumer
-is past. ``JournalSource`` reads a stream in batches for one consumer. The format is described byte
-for byte in docs/journal-format.md.
+offset range, ``penstock.journal.spark`` reads it on Spark, ``retire`` deletes blocks that every
+consumer has passed. ``JournalSource`` reads a stream in batches for one consumer. The format is
+described byte for byte in docs/journal-format.md.
 """
 
 from penstock.journal.bounds.amounts import Amount, Bounds
 from penstock.journal.bounds.quota import WriterQuota
+from penstock.journal.description import stream_names
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.positions import DeferredPosition
 from penstock.journal.progress import StreamProgress
@@ -22,7 +23,7 @@ from penstock.journal.retention.registration import Consumer, register_consumer
 from penstock.journal.retention.retirement import retire
 from penstock.journal.schema import RecordFormat
 from penstock.journal.source import JournalSource
-from penstock.journal.stream import JournalStream, stream_names
+from penstock.journal.stream import JournalStream
 from penstock.journal.verify import Verdict, verify_stream
 from penstock.journal.writer import JournalWriter
 from penstock.journal.writer.commit_policy import CommitPolicy

@@ -5,8 +5,9 @@ Invariants:
 1. A block's footer carries the key ``penstock`` (JSON: version, start, count, position, sealed) and
    the key ``penstock.crc`` (two CRC-32 in hex: of all bytes before the footer, and of the footer to
    the end of file with its own eight digits read as zeros). Together they cover every byte.
-2. ``position`` is the source's newest known position after the block's last record, carried on from
-   earlier blocks and epochs when this one brought none: the newest file of a writer always has it.
+2. ``position`` is the source's newest known position after the block's last record. A block without
+   a new position repeats that of earlier blocks and epochs: the newest file of a writer always has
+   it.
 3. A seal is a block of no records with ``sealed`` true.
 
 Bytes are laid out in docs/journal-format.md.
@@ -37,8 +38,9 @@ FORMAT_VERSION = 1
 _META = b"penstock"
 _CRC = b"penstock.crc"
 _UNSET = b"00000000:00000000"
-# The key as Thrift's compact protocol lays it in the footer, up to its value: field header, length.
-# JSON escapes control characters, so no position can look like it, and it stands after the schema.
+# The key as Thrift's compact protocol encodes it in the footer, up to its value: field header,
+# length. JSON escapes control characters, so no position can contain it, and it comes after the
+# schema.
 _CRC_MARK = _CRC + bytes([0x18, len(_UNSET)])
 _MAGIC = b"PAR1"
 _TRAILER = 8  # 4 bytes footer length, 4 bytes magic
@@ -46,12 +48,12 @@ _PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError)
 _ROW_GROUP_BYTES = 8 << 20
 """Row groups of this size let several tasks share a large block."""
 _SLACK_BYTES = 64 << 10
-"""What Parquet adds to the records: headers, the footer with schema and position."""
+"""The size that Parquet adds to the records: headers, the footer with schema and position."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockFooter:
-    """What a block says of itself."""
+    """The content of a block's footer."""
 
     start_offset: int
     count: int
@@ -70,13 +72,13 @@ def encode_block(table: pa.Table, footer: BlockFooter, *, compression: str = "no
     Raises:
         pyarrow.ArrowException: Parquet cannot hold the table.
     """
-    # Memory taken at once: growing by doubling, as the other sink does, costs a third of the time.
+    # Memory allocated at once: growth by doubling, as in the other sink, costs a third of the time.
     data = pa.allocate_buffer(table.nbytes + _SLACK_BYTES)
     sink = pa.FixedSizeBufferWriter(data)
     try:
         _write_parquet(sink, table, footer, compression)
         size = sink.tell()
-    except OSError:  # it does not fit: Parquet holds some types wider than Arrow, int8 in 32 bits
+    except OSError:  # it is too small: Parquet stores some types wider than Arrow, int8 in 32 bits
         sink = pa.BufferOutputStream()
         _write_parquet(sink, table, footer, compression)
         data = sink.getvalue()
@@ -86,7 +88,7 @@ def encode_block(table: pa.Table, footer: BlockFooter, *, compression: str = "no
 
 
 def tail_size(data: bytes) -> int:
-    """Return how many bytes at a block's end are footer and trailer, given at least the last 8."""
+    """Return the size of footer and trailer, given at least the last 8 bytes of a block."""
     return int.from_bytes(data[-_TRAILER:-4], "little") + _TRAILER
 
 
@@ -94,7 +96,7 @@ def read_footer(tail: bytes, path: str) -> BlockFooter:
     """Parse and verify a block's footer from its last ``tail_size`` bytes (or more).
 
     Raises:
-        DamagedBlockError: it is no block of this format, or the footer's checksum differs.
+        DamagedBlockError: it is not a block of this format, or the footer's checksum differs.
     """
     _, metadata = _verify_tail(tail, path)
     return _parse_meta(metadata, path)
@@ -114,13 +116,13 @@ def read_block(data: bytes, path: str) -> tuple[BlockFooter, pq.ParquetFile]:
     try:
         return footer, pq.ParquetFile(pa.BufferReader(data), metadata=metadata)
     except _PARQUET_ERRORS as e:
-        _damaged(path, "it is no readable Parquet file", e)
+        _damaged(path, "it is not a readable Parquet file", e)
 
 
 def _write_parquet(
     sink: pa.NativeFile, table: pa.Table, footer: BlockFooter, compression: str
 ) -> None:
-    # Dictionaries and statistics cost more than they give in files that are read once, in full.
+    # Dictionaries and statistics do not pay off in files that are read once, in full.
     with pq.ParquetWriter(
         sink,
         table.schema,
@@ -164,17 +166,17 @@ def _verify_tail(data: bytes, path: str) -> tuple[bytes, pq.FileMetaData]:
     """
     size = tail_size(data)
     if not _TRAILER < size <= len(data) or data[-4:] != _MAGIC:
-        _damaged(path, "it does not end as a Parquet file does")
+        _damaged(path, "it does not end like a Parquet file")
     footer = bytearray(data[-size:])
     at = footer.rfind(_CRC_MARK) + len(_CRC_MARK)
     if at < len(_CRC_MARK):
-        _damaged(path, "it carries no penstock checksum")
+        _damaged(path, "it has no penstock checksum")
     body_crc, own_crc = bytes(footer[at : at + 8]), bytes(footer[at + 9 : at + 17])
     footer[at + 9 : at + 17] = _UNSET[9:]
     if _hex(zlib.crc32(footer)) != own_crc:
         _damaged(path, "the footer's checksum differs")
     try:
-        # Parquet's own metadata parser takes a footer for a file once the magic precedes it.
+        # Parquet's own metadata parser accepts a footer as a file if the magic precedes it.
         return body_crc, pq.read_metadata(pa.BufferReader(_MAGIC + bytes(data[-size:])))
     except _PARQUET_ERRORS as e:
         _damaged(path, "its footer cannot be parsed", e)
@@ -189,7 +191,7 @@ def _parse_meta(metadata: pq.FileMetaData, path: str) -> BlockFooter:
     except (KeyError, TypeError, ValueError) as e:
         _damaged(path, "its footer cannot be parsed", e)
     if metadata.num_rows != found.count:
-        _damaged(path, f"it says {found.count} records and holds {metadata.num_rows}")
+        _damaged(path, f"its footer says {found.count} records, and it holds {metadata.num_rows}")
     return found
 
 

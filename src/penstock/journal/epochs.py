@@ -1,19 +1,19 @@
-"""Epochs: how a receiver's next attempt takes over from the ones before. The next name is the lock.
+"""Epochs: how a receiver's next attempt takes over from earlier ones. The next name is the lock.
 
 Invariants:
 
 1. An epoch belongs to one process: it is claimed by the exclusive creation of its ``_writer.json``.
-2. Before an epoch is claimed, every earlier one of its receiver is sealed: an empty block stands
-   under the name that its next publish would need. A zombie of that epoch finds the name taken and
-   is fenced; if it was quicker, its block is seen here and sealed after.
-3. So a takeover that fails, at damage or at a storage error, leaves no epoch behind. A folder that
-   a failed claim made is claimed by the next one: its name is free as long as it has no
-   ``_writer.json``, and no block or seal.
-4. Epochs are sealed in order, so one that has a block or a seal has only sealed ones before it.
-   This is what keeps a takeover's cost from growing with the number of epochs.
-5. A seal carries the source's newest position that is known, so the newest seal tells where the
-   source stands although retention may have deleted every block. None is written without a
-   position where an earlier file of the receiver has one (``JournalStream.newest``).
+2. Before an epoch is claimed, every earlier one of its receiver is sealed: an empty block has the
+   name that its next publish would need. A zombie of that epoch finds the name taken and is fenced;
+   if it was faster, its block is seen, and the seal is created after it.
+3. So a takeover that fails because of damage or a storage error leaves no epoch behind. The next
+   claim uses the folder of a failed claim: its name is available as long as it has no
+   ``_writer.json`` and no block or seal.
+4. Epochs are sealed in order, so all epochs before one with a block or a seal are sealed. Therefore
+   a takeover's cost does not grow with the number of epochs.
+5. A seal holds the source's newest known position, so the newest seal has the position even if
+   retention has deleted every block. A seal without a position is written only if no earlier file
+   of the receiver has one (``JournalStream.newest``).
 
 A crash between any two steps leaves sealed epochs, and perhaps a claimed one without blocks, which
 the next attempt seals.
@@ -40,7 +40,7 @@ def claim_writer(stream: JournalStream, receiver: str) -> tuple[WriterId, Any]:
     """Seal all epochs of a receiver, and claim the next one.
 
     Returns:
-        The new writer, and the source's last durable position (None when there is none).
+        The new writer, and the source's last durable position (None without one).
 
     Raises:
         ConfigError: the receiver's name is not allowed.
@@ -52,14 +52,16 @@ def claim_writer(stream: JournalStream, receiver: str) -> tuple[WriterId, Any]:
         position = _seal_before(stream, writer)
         if _claim(stream, writer):
             return writer, position
-        writer = replace(writer, epoch=writer.epoch + 1)  # a rival was quicker: seal its epoch, too
+        writer = replace(
+            writer, epoch=writer.epoch + 1
+        )  # another process was faster: seal its epoch as well
 
 
 def seal_receiver(stream: JournalStream, receiver: str) -> bool:
-    """Seal all epochs of a receiver that nobody takes over from.
+    """Seal all epochs of a receiver without a successor.
 
     Returns:
-        Whether there was one to seal.
+        Whether one had to be sealed.
 
     Raises:
         StorageError: a step failed; the call can be repeated.
@@ -85,7 +87,7 @@ def publish_seal(stream: JournalStream, writer: WriterId, at: BlockFooter) -> No
 
 
 def _next_writer(stream: JournalStream, receiver: str) -> WriterId:
-    """Return the first epoch that can be claimed, as far as can be seen."""
+    """Return the first epoch that can be claimed according to the listing."""
     last = _last_epoch(stream, receiver)
     if last >= 0 and not stream.storage.list(writer_folder(stream.name, WriterId(receiver, last))):
         return WriterId(receiver, last)  # only the folder of a claim that failed
@@ -93,7 +95,7 @@ def _next_writer(stream: JournalStream, receiver: str) -> WriterId:
 
 
 def _claim(stream: JournalStream, writer: WriterId) -> bool:
-    """Claim an epoch; return False when another process has it."""
+    """Claim an epoch; return False if another process has it."""
     claim = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -107,7 +109,7 @@ def _claim(stream: JournalStream, writer: WriterId) -> bool:
 
 
 def _last_epoch(stream: JournalStream, receiver: str) -> int:
-    """Return the newest epoch of a receiver, -1 when it has none."""
+    """Return the newest epoch of a receiver, -1 without one."""
     return max((w.epoch for w in stream.writers() if w.receiver == receiver), default=-1)
 
 
@@ -130,7 +132,7 @@ def _last_with_files(stream: JournalStream, writer: WriterId) -> int:
 
 
 def _seal(stream: JournalStream, writer: WriterId, inherited: Any) -> BlockFooter:
-    """Make sure that a writer is sealed; return its seal. Blocks it published meanwhile count."""
+    """Ensure that a writer is sealed; return its seal. Blocks it published meanwhile count."""
     while True:
         newest = stream.newest(writer) or BlockFooter(0, 0, None)
         if newest.sealed:
@@ -140,4 +142,4 @@ def _seal(stream: JournalStream, writer: WriterId, inherited: Any) -> BlockFoote
         try:
             publish_seal(stream, writer, newest)
         except AlreadyExistsError:
-            continue  # the writer published once more, or somebody else sealed it: look again
+            continue  # the writer published once more, or another process sealed it: read again

@@ -1,11 +1,12 @@
-"""Opening a stream that another process writes: it is never made here."""
+"""Opens a stream that another process writes; never creates one."""
 
 from __future__ import annotations
 
 import os
 
 from penstock.errors import ConfigError
-from penstock.journal.stream import JournalStream, stream_names
+from penstock.journal.description import stream_names
+from penstock.journal.stream import JournalStream
 from penstock.storage import open_storage
 from penstock.storage.urls import local_root
 
@@ -21,12 +22,12 @@ def open_existing(journal: str, stream: str, allow_pickle: bool) -> JournalStrea
         allow_pickle: see ``JournalStream.open``.
 
     Raises:
-        ConfigError: there is no such journal or stream, or it holds pickles and others than this
-            user can write it.
+        ConfigError: the journal or stream does not exist, or it holds pickles and other users can
+            write to it.
     """
     root = local_root(journal)
-    if root is not None and not os.path.isdir(root):  # opening would make it
-        raise _no_stream(journal, stream, f"there is no folder {root}")
+    if root is not None and not os.path.isdir(root):  # opening would create it
+        raise _no_stream(journal, stream, f"folder {root} does not exist")
     storage = open_storage(journal)
     names = stream_names(storage)
     if stream not in names:
@@ -40,10 +41,10 @@ def _listed(names: list[str]) -> str:
 
 def _no_stream(journal: str, stream: str, why: str) -> ConfigError:
     return ConfigError(
-        f"there is no stream {stream!r}: {why}",
+        f"stream {stream!r} does not exist: {why}",
         operation="open stream",
         path=journal,
         ids={"stream": stream},
-        hint="start what writes it first (`penstock ingest`, or the program with its receivers); "
+        hint="start its writer first (`penstock ingest`, or the program with its receivers); "
         "the journal of a checkpoint location is its folder 'journal'",
     )

@@ -1,10 +1,10 @@
-"""Where things lie under a journal's root, and how their names are read back.
+"""The paths under a journal's root, and the parsing of their names.
 
     <stream>/stream.json
     <stream>/<receiver>-<epoch>/_writer.json      claims this epoch; who did, for diagnosis
     <stream>/<receiver>-<epoch>/<start>.parquet   a block or the seal; start in 20 digits
     <stream>/consumers/<name>.json
-    <stream>/consumers/<16 hex>.retiring          what somebody is about to delete
+    <stream>/consumers/<16 hex>.retiring          announcement of a deletion
     <stream>/control/...                          between driver and receivers
     <stream>/receivers/<receiver>/...             a receiver's own small files
 
@@ -55,13 +55,13 @@ class WriterId:
 
 
 def parse_writer(name: str) -> WriterId | None:
-    """Return the writer whose folder or partition has this name, None when it is no writer's."""
+    """Return the writer of a folder or partition of this name, None for any other name."""
     match = _WRITER.fullmatch(name)
     if match is None:
         return None
     try:
         writer = WriterId(match["receiver"], int(match["epoch"]))
-    except ConfigError:  # a look-alike: no receiver can have that name
+    except ConfigError:  # a similar name: no receiver can have it
         return None
     return writer if str(writer) == name else None
 
@@ -108,12 +108,12 @@ def consumer_path(stream: str, consumer: str) -> str:
 
 
 def notice_path(stream: str, name: str) -> str:
-    """Return the path of the announcement of a retirement by somebody who is no consumer."""
+    """Return the path of an announcement of a retirement by a process that is no consumer."""
     return f"{consumers_folder(stream)}/{name}.retiring"
 
 
 def parse_consumer(name: str) -> str | None:
-    """Return the consumer whose file has this name, None for any other file."""
+    """Return the consumer of a file of this name, None for any other file."""
     try:
         return (
             check_name("consumer", name.removesuffix(".json")) if name.endswith(".json") else None

@@ -1,7 +1,7 @@
-"""What is wrong with the blocks that the error of a failed job names.
+"""Examines the blocks that the error of a failed job names.
 
-Bounded: no block is read that the error does not name, and of those a few at most. A job fails for
-many reasons, and its batch may be as large as a backlog.
+Bounded: only blocks that the error names are read, and only a few of them. A job fails for many
+reasons, and its batch may be as large as a backlog.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _MOST_BLOCKS = 4
 def find_named_damage(
     stream: JournalStream, ranges: Iterable[OffsetRange], text: str
 ) -> PenstockError | None:
-    """Return what keeps blocks of the ranges that ``text`` names from being read, if anything does.
+    """Return the damage of blocks of the ranges that ``text`` names, if any.
 
-    A block is named by its path, or by the ids that errors of the journal carry.
+    A block is named by its path, or by the ids in errors of the journal.
     """
     name = re.escape(stream.name)
     named = re.compile(
@@ -42,7 +42,7 @@ def find_named_damage(
     if not starts:
         return None
     try:
-        # A block that is gone shows in the one before it, which the listing has reach further.
+        # A missing block shows in the previous one, which extends further according to the listing.
         slices = slice_ranges(stream, (part for part in ranges if part.partition in starts))
         for part in slices:
             end = part.end_offset if part.block_end is None else part.block_end

@@ -1,11 +1,11 @@
-"""Offset maps of a journal stream: which records a batch takes, and which writers may be left out.
+"""Offset maps of a journal stream: the records of a batch, and writers that may be omitted.
 
-An offset map is ``{writer: end}``. Every restart of a receiver brings a new writer, so finished
-ones must leave the map again, or it would grow for ever. The rule that makes this safe: **a writer
-that is absent from a map, while a later epoch of its receiver is present, is finished**. It holds
-because a map has every writer from its first sight on (epochs have no gaps, see
-JournalStream.writers), and lets go of one only when it is sealed, so its end is final, and taken
-in full. Pure functions.
+An offset map is ``{writer: end}``. Every restart of a receiver creates a new writer, so finished
+ones must leave the map, or it would grow for ever. The rule that makes this safe: **a writer that
+is absent from a map, while a later epoch of its receiver is present, is finished**. It is valid
+because a map contains every writer as soon as it is listed (epochs have no gaps, see
+JournalStream.writers), and drops a writer only when it is sealed, so that its end is final, and
+completely processed. Pure functions.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ __all__ = ["WriterEnd", "advance", "begin_at", "is_finished", "ranges_between"]
 
 @dataclass(frozen=True, slots=True)
 class WriterEnd:
-    """How far a writer's durable records go, and whether that is final."""
+    """The end of a writer's durable records, and whether it is final."""
 
     end_offset: int
     sealed: bool
 
 
 def is_finished(writer: WriterId, committed: Offsets) -> bool:
-    """Whether ``committed`` says, by leaving the writer out, that all its records are behind it."""
+    """Whether ``committed`` omits the writer because all of its records are processed."""
     return str(writer) not in committed and writer.epoch < _newest_epochs(committed).get(
         writer.receiver, 0
     )
 
 
 def advance(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> dict[str, int]:
-    """Return the offset map that follows ``start`` when all of ``ends`` is taken.
+    """Return the offset map after ``start`` if everything up to ``ends`` is taken.
 
-    Writers that ``start`` took to their final end are left out once a later epoch is in the map.
-    ``ends`` has every writer that ``start`` does not know to be finished, also those without
-    records. Who takes less than all of it must keep every writer in the map, at its start.
+    Writers that ``start`` has taken to their final end are omitted once a later epoch is in the
+    map. ``ends`` has every writer that is not finished according to ``start``, also those without
+    records. A caller that takes less must keep every writer in the map, at its start.
 
     Raises:
         MissingBlockError: the journal ends before ``start``, or a writer of ``start`` is not in it.
@@ -52,10 +52,10 @@ def advance(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> dict[str, int
 
 
 def begin_at(starts: Mapping[WriterId, int], ends: Mapping[WriterId, WriterEnd]) -> dict[str, int]:
-    """Return the offset map of somebody who begins at ``starts``, in the middle of the writers.
+    """Return the offset map of a reader that begins at ``starts``, in the middle of the writers.
 
-    A writer that is not in ``starts`` begins at 0. Sealed ones with nothing from there on are left
-    out, where the map tells that they are finished.
+    A writer that is not in ``starts`` begins at 0. Sealed writers without further records are
+    omitted if the map shows that they are finished.
     """
     return {str(writer): starts.get(writer, 0) for writer in _without_exhausted(starts, ends)}
 
@@ -75,11 +75,11 @@ def _check_not_behind(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> Non
     for writer, offset in start.items():
         if offset > held.get(writer, -1):
             raise MissingBlockError(
-                f"offset {offset} was reached, and the journal holds only "
+                f"offset {offset} was processed, and the journal holds only "
                 f"{held.get(writer, 'other writers')}",
                 operation="plan range",
                 ids={"writer": writer, "start": held.get(writer, 0), "end": offset},
-                hint="restore the journal, which is older than the checkpoint location, or not the "
+                hint="restore the journal: it is older than the checkpoint location, or not the "
                 "one that belongs to it",
             )
 
@@ -87,7 +87,7 @@ def _check_not_behind(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> Non
 def _without_exhausted(
     reached: Mapping[WriterId, int], ends: Mapping[WriterId, WriterEnd]
 ) -> list[WriterId]:
-    """Return the writers of ``ends``, sorted, but for those that a map need not have any more."""
+    """Return the writers of ``ends``, sorted, without those that a map may omit."""
     newest = _newest_epochs(str(writer) for writer in ends)
 
     def is_exhausted(writer: WriterId) -> bool:

@@ -1,9 +1,9 @@
-"""How far a stream's writers have come, as a driver follows it from batch to batch.
+"""The ends of a stream's writers, as a driver follows them from batch to batch.
 
-Lists only where something can have changed: sealed writers are final, and of an open writer only a
-newest block that was not seen before has its footer read. So a scan costs what is new, not what is
-old: one listing of the stream, one of each open writer, one footer for each that published, and one
-listing of the losses where there are any.
+Lists only folders that can have changed: sealed writers are final, and for an open writer only the
+footer of a new newest block is read. So the cost of a scan depends on new data only: one listing of
+the stream, one of each open writer, one footer for each writer that published, and one listing of
+the losses if there are any.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class StreamProgress:
     def __init__(self, stream: JournalStream) -> None:
         self._stream = stream
         self.scan: StreamScan | None = None
-        """What the last call of ``ends`` saw; None before the first one."""
+        """The scan of the last call of ``ends``; None before the first one."""
 
     def ends(self, committed: Offsets) -> dict[WriterId, WriterEnd]:
-        """Return the durable end of every writer that ``committed`` does not know to be finished.
+        """Return the durable end of every writer that is not finished according to ``committed``.
 
         Raises:
             StorageError: the journal cannot be read.
@@ -55,6 +55,6 @@ class StreamProgress:
 
 
 def _end(writer: WriterId, footer: BlockFooter | None, lost: Lost) -> WriterEnd:
-    """Return a writer's end; what is missing behind its last block may have been given up."""
+    """Return a writer's end; records missing after its last block may have been skipped."""
     end = end_after_losses(str(writer), footer.end_offset if footer else 0, lost)
     return WriterEnd(end, footer is not None and footer.sealed)

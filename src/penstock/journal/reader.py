@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from penstock.errors import (
-    MissingBlockError,
-)
+from penstock.errors import MissingBlockError
 from penstock.journal.block import BlockFooter, read_block, read_footer
 from penstock.journal.losses.loss_log import lost_ranges, say_left_out, without_lost
 from penstock.journal.losses.way_out import explained, with_command
@@ -20,21 +18,15 @@ from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = [
-    "read_batches",
-    "read_slices",
-    "readable_ranges",
-    "slice_footer",
-    "slice_ranges",
-]
+__all__ = ["read_batches", "read_slices", "readable_ranges", "slice_footer", "slice_ranges"]
 
 
 def readable_ranges(
     stream: JournalStream, ranges: Iterable[OffsetRange], scan: StreamScan | None = None
 ) -> list[OffsetRange]:
-    """Return the ranges without what was given up; says so in the log, once.
+    """Return the ranges without skipped records; logs this once.
 
-    What that is stands in ``scan``; without one it is listed.
+    The skipped ranges are taken from ``scan``; without one they are listed.
     """
     lost = scan.lost if scan else lost_ranges(stream.storage, stream.name)
     readable: list[OffsetRange] = []
@@ -48,12 +40,12 @@ def readable_ranges(
 def slice_ranges(
     stream: JournalStream, ranges: Iterable[OffsetRange], scan: StreamScan | None = None
 ) -> list[BlockSlice]:
-    """Return the pieces of blocks that make up the ranges, by listing their writers' folders.
+    """Return the slices of blocks that make up the ranges, by listing their writers' folders.
 
-    What was given up is left out. Writers that ``scan`` has are not listed again.
+    Skipped records are left out. Writers that ``scan`` has are not listed again.
 
     Raises:
-        MissingBlockError: the journal does not hold a range from its start on.
+        MissingBlockError: the journal does not have a range from its start.
     """
     slices: list[BlockSlice] = []
     for wanted in readable_ranges(stream, ranges, scan):
@@ -71,7 +63,7 @@ def read_batches(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterat
     """Yield the records of the ranges, in order, as batches of the stream's schema.
 
     Raises:
-        MissingBlockError: a range is not (wholly) in the journal.
+        MissingBlockError: a range is not (completely) in the journal.
         DamagedBlockError: a block that it needs is damaged; records before it were yielded.
     """
     return read_slices(stream, slice_ranges(stream, ranges))

@@ -1,16 +1,16 @@
-"""What one planning of a batch saw of a stream: kept for the batch's readers.
+"""The listings of a stream from one planning of a batch, kept for the batch's readers.
 
-Each listing is a request of an object store. So the readers of a batch take from here what planning
-has listed, and list only what is not in it.
+Each listing is a request to an object store. So the readers of a batch use the listings of
+planning, and list only what is missing here.
 
-Invariants, as a scan may be older than the journal:
+Invariants, because a scan may be older than the journal:
 
-1. A range is read from a scan only if that reaches the range's end. Blocks never change, and those
-   of a batch stay until it is released. A reader checks each block against what the scan promised,
-   so one that is gone, or holds less, is an error as it is after a fresh listing.
-2. Losses are listed after the blocks: what a writer's end rests on is in the same scan. What is
-   given up after that is left out from the next scan on; until then the batch fails at it.
-3. Whoever decides what is deleted, sealed, claimed or given up lists afresh.
+1. A range is read from a scan only if the scan includes the range's end. Blocks never change, and
+   those of a batch are kept until it is released. A reader checks each block against the scan, so a
+   missing or shorter block is an error, as after a new listing.
+2. Losses are listed after the blocks, so a scan has the losses that determine a writer's end.
+   Records that are skipped later are left out from the next scan on; until then the batch fails.
+3. Decisions to delete, seal, claim or skip always use a new listing.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = ["StreamScan"]
 
 @dataclass(frozen=True, slots=True)
 class StreamScan:
-    """The writers that were listed, by name, and what is given up of the stream."""
+    """The listed writers, by name, and the skipped records of the stream."""
 
     writers: Mapping[str, WriterScan]
     lost: Lost
 
     def blocks(self, wanted: OffsetRange) -> Sequence[BlockEntry] | None:
-        """Return the listed blocks of a range's writer; None when they do not reach its end."""
+        """Return the listed blocks of a range's writer; None if they do not include its end."""
         found = self.writers.get(wanted.partition)
         if found is None or found.newest is None or found.newest.end_offset < wanted.end_offset:
             return None
         return found.blocks
 
     def footer(self, writer: str, block_start: int) -> BlockFooter | None:
-        """Return a block's footer if it was read: the newest one's of its writer."""
+        """Return a block's footer if it was read: that of its writer's newest block."""
         found = self.writers.get(writer)
         if found is None or found.newest is None or found.is_given_up:
             return None

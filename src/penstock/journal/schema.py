@@ -1,11 +1,11 @@
-"""What the records of a stream are: text, bytes, pickled objects or Arrow rows.
+"""The kinds of a stream's records: text, bytes, pickled objects or Arrow rows.
 
 A RecordFormat turns user records into Arrow batches of the stream's schema and back.
 
-Invariant: what it lets in can be written, and read back as Python values. Records are checked where
-they are handed in, so that a bad one fails its own ``store``, never the block that it would have
-shared with others, nor the batch that would have read it. (Dead letters go back as they
-are: older versions let in what Python has no object for.)
+Invariant: accepted records can be written, and read back as Python values. Records are checked when
+they are stored, so that a bad one fails its own ``store``, and never the block that it would share
+with others, or the batch that would read it. (Dead letters are fed back unchanged: older versions
+accepted values that Python cannot represent.)
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _SMALL_BATCH_ROWS = 1024
 class RecordFormat:
     """The record type of one stream.
 
-    ``arrow`` is the schema that records are kept and read in, ``stored`` the same as Parquet gives
-    it back (it has no seconds, say: ``timestamp[s]`` comes back as ``timestamp[ms]``).
+    ``arrow`` is the schema of the records, ``stored`` the same as Parquet returns it (for example
+    it has no seconds: ``timestamp[s]`` comes back as ``timestamp[ms]``).
 
     Args:
         schema: ``"string"``, ``"binary"``, ``"pickle"``, or a ``pyarrow.Schema`` (of which metadata
             is dropped), whose records are dicts: a missing column is null, and values are converted
             as pyarrow does (a finer time is cut to the column's unit).
-        allow_pickle: whether pickles may be read back. To read one is to run the code that its
-            writer chose, so a program says it, and never a file.
+        allow_pickle: whether records may be unpickled. This runs code that their writer chose, so
+            the program decides it, and never a file.
 
     Raises:
         ConfigError: for any other schema, and for one that Parquet cannot hold.
@@ -65,7 +65,7 @@ class RecordFormat:
             self.stored = self.arrow
         else:
             raise ConfigError(
-                f"{schema!r} is no record schema",
+                f"{schema!r} is not a record schema",
                 operation="choose record schema",
                 hint='give "string", "binary", "pickle" or a pyarrow.Schema with columns',
             )
@@ -99,16 +99,16 @@ class RecordFormat:
 
     @staticmethod
     def from_json(value: dict[str, str]) -> RecordFormat:
-        """Return the format that ``to_json`` described; pickles of it are not read back."""
+        """Return the format that ``to_json`` described; its records are not unpickled."""
         if value["kind"] == "arrow":
             return RecordFormat(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["ipc"]))))
         return RecordFormat(value["kind"], allow_pickle=False)
 
     def check_one(self, record: Any) -> tuple[Any, int]:
-        """Check one record; return what to buffer for it (an item of ``encode``) and its bytes.
+        """Check one record; return its buffered form (an item of ``encode``) and its bytes.
 
         Raises:
-            ConfigError: the record does not fit the schema.
+            ConfigError: the record does not match the schema.
         """
         if self.kind == "arrow":
             batch = self.encode_many([record])
@@ -116,14 +116,14 @@ class RecordFormat:
         try:
             (value,) = self._check_values([record])
             return value, len(value if self.kind != "string" or value.isascii() else value.encode())
-        except Exception as e:  # also what the record's own methods raise
+        except Exception as e:  # including errors of the record's own methods
             raise self._misfit(record) from e
 
     def encode_many(self, records: Iterable[Any]) -> pa.RecordBatch:
         """Return one batch of checked records.
 
         Raises:
-            ConfigError: a record does not fit the schema; none of them was taken.
+            ConfigError: a record does not match the schema; none of them was accepted.
         """
         rows = list(records)
         try:
@@ -133,7 +133,7 @@ class RecordFormat:
                 self._check_row(row)
             batch = pa.RecordBatch.from_pylist(rows, schema=self.arrow)
             self._check_writable(table := pa.Table.from_batches([batch]))
-        except Exception as e:  # also what the records' own methods raise
+        except Exception as e:  # including errors of the records' own methods
             raise self._misfit(rows) from e
         self._check_readable(table)
         return batch
@@ -141,15 +141,16 @@ class RecordFormat:
     def conform(
         self, data: pa.RecordBatch | pa.Table, *, readable: bool = True
     ) -> list[pa.RecordBatch]:
-        """Return the data as batches of exactly this schema, by zero-copy where it fits already.
+        """Return the data as batches of exactly this schema, without a copy if it matches already.
 
-        Columns are taken by name; types are cast where no value changes. Unless ``readable`` is
-        False, what Python has no object for is refused.
+        Columns are matched by name; types are cast if no value changes. Unless ``readable`` is
+        False, values that Python cannot represent are refused.
 
         Raises:
-            ConfigError: columns differ, do not cast, hold nulls where the schema has none, are no
-                valid Arrow data (text that is not UTF-8, say), or hold what Python has no object
-                for (a date after the year 9999); then it names row, column and value.
+            ConfigError: columns differ, cannot be cast, hold nulls where the schema has none, are
+                not valid Arrow data (for example text that is not UTF-8), or hold a value that
+                Python cannot represent (a date after the year 9999); then it names row, column and
+                value.
         """
         table = data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
         if sorted(table.schema.names) != sorted(self._names):
@@ -179,16 +180,16 @@ class RecordFormat:
         """Return the records of a batch as Python values: str, bytes, the objects, or dicts.
 
         Raises:
-            ConfigError: they are pickles, and may not be read back.
-            UnreadableRecordError: a record cannot be made a Python value; ``ids["row"]`` is the
-                first such one.
+            ConfigError: they are pickles, and may not be unpickled.
+            UnreadableRecordError: a record cannot be converted to a Python value; ``ids["row"]`` is
+                the first such record.
         """
         if self.kind == "pickle" and not self._allow_pickle:
             raise pickles_refused()
         try:
             return self._to_values(batch)
         except MemoryError:
-            raise  # it says nothing of the records
+            raise  # it does not concern the records
         except Exception as error:
             raise self._first_unreadable(batch) from error
 
@@ -201,7 +202,7 @@ class RecordFormat:
         return values
 
     def _first_unreadable(self, batch: pa.RecordBatch) -> UnreadableRecordError:
-        """Return the error of the first record that fails alone, by its first such column."""
+        """Return the error of the first record that fails by itself, with its first such column."""
         for row, name in product(range(batch.num_rows), batch.schema.names):
             value = batch.select([name]).slice(row, 1)
             try:
@@ -218,18 +219,18 @@ class RecordFormat:
         return UnreadableRecordError("records cannot be made Python values", ids={"row": 0})
 
     def _check_values(self, records: list[Any]) -> list[Any]:
-        """Return what is kept of records of a one-value schema: str or bytes."""
+        """Return the stored form of records of a one-value schema: str or bytes."""
         if self.kind == "pickle":
             return [pickle.dumps(record, protocol=5) for record in records]
         for kind in set(map(type, records)):
             if not issubclass(kind, _ACCEPTED[self.kind]):
-                raise TypeError(f"{kind.__name__} is no {self.kind}")
+                raise TypeError(f"{kind.__name__} is not a {self.kind}")
         return list(map(bytes, records)) if self.kind == "binary" else records
 
     def _check_row(self, row: Any) -> None:
-        """Refuse what pyarrow would drop in silence: unknown columns, fractions of integers."""
+        """Refuse data that pyarrow would drop silently: unknown columns, fractions of integers."""
         if not isinstance(row, Mapping) or not row.keys() <= self._names:
-            raise TypeError(f"{reprlib.repr(row)} is no dict of these columns")
+            raise TypeError(f"{reprlib.repr(row)} is not a dict of these columns")
         for name in self._integers:
             if isinstance(value := row.get(name), float | Decimal):
                 raise TypeError(f"column {name!r} takes whole numbers, not {value!r}")
@@ -243,7 +244,7 @@ class RecordFormat:
             encode_block(table, BlockFooter(0, table.num_rows))
 
     def find_unreadable(self, table: pa.Table) -> UnreadableValue | None:
-        """Return the first value of records of this schema that Python has no object for."""
+        """Return the first value of records of this schema that Python cannot represent."""
         return find_unreadable(table, self._temporal)
 
     def _check_readable(self, table: pa.Table) -> None:
@@ -261,7 +262,7 @@ class RecordFormat:
 
     def _misfit(self, what: Any) -> ConfigError:
         return ConfigError(
-            f"{reprlib.repr(what)} does not fit schema {self!r}",
+            f"{reprlib.repr(what)} does not match schema {self!r}",
             operation="store",
             hint='set the receiver\'s schema ("string", "binary", "pickle" or a pyarrow.Schema) '
             "to what it stores",
@@ -269,19 +270,19 @@ class RecordFormat:
 
 
 def pickles_refused(**where: Any) -> ConfigError:
-    """Return the error of a stream of pickles that may not be read back."""
+    """Return the error of a stream of pickles that may not be unpickled."""
     return ConfigError(
-        "the stream holds pickled objects, and to read one runs the code that its writer chose",
+        "the stream holds pickled objects, and reading one runs code that its writer chose",
         operation="read pickles",
-        hint="if you trust everyone who can write the journal, give allow_pickle=True to "
-        "journalStream (or to JournalStream.open); if the stream never held pickles, someone "
-        "changed its stream.json",
+        hint="if you trust all users who can write to the journal, pass allow_pickle=True to "
+        "journalStream (or to JournalStream.open); if the stream never held pickles, its "
+        "stream.json was altered",
         **where,
     )
 
 
 def _stored_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema as Parquet gives it back; ConfigError when Parquet cannot hold it."""
+    """Return the schema as Parquet returns it; ConfigError if Parquet cannot store it."""
     try:
         if len(set(schema.names)) < len(schema):
             raise pa.ArrowInvalid("two columns have the same name")
@@ -293,12 +294,12 @@ def _stored_schema(schema: pa.Schema) -> pa.Schema:
         raise ConfigError(
             f"a journal cannot hold columns ({', '.join(map(str, schema))})",
             operation="choose record schema",
-            hint="leave out or change the column that the cause names",
+            hint="remove or change the column that the cause names",
         ) from e
 
 
 def _is_plain(column: pa.DataType) -> bool:
-    """Whether valid Arrow data of a type can always be written, as far as nested nulls go."""
+    """Whether valid Arrow data of a type can always be written, regarding nested nulls."""
     if isinstance(column, pa.BaseExtensionType | pa.DictionaryType):
         return False
     if pa.types.is_map(column):

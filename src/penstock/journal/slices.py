@@ -1,8 +1,8 @@
-"""From offset ranges to pieces of block files: pure decisions.
+"""From offset ranges to slices of block files: pure decisions.
 
-A block ends where the next one starts; of the newest block in a listing only its footer knows. So a
-slice says what its block must hold, and whoever reads it checks that: a block missing in the middle
-shows as one that holds fewer records than the listing promised.
+A block ends where the next one starts; the end of the newest block in a listing is only in its
+footer. So a slice has the expected range of its block, and the reader checks it: if a block is
+missing in the middle, the previous one has fewer records than expected.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class BlockSlice:
     path: str
     block_start: int
     block_end: int | None
-    """Where the next block starts; None for the newest block of a listing."""
+    """The start of the next block; None for the newest block of a listing."""
     size: int
     """Bytes of the whole block file."""
     start_offset: int
@@ -45,7 +45,7 @@ class BlockSlice:
 
     @property
     def count(self) -> int:
-        """How many records the slice holds."""
+        """The number of records in the slice."""
         return self.end_offset - self.start_offset
 
     def is_whole(self, footer: BlockFooter) -> bool:
@@ -57,13 +57,13 @@ def slice_range(stream: str, blocks: Sequence[BlockEntry], wanted: OffsetRange) 
     """Return the slices of a writer's listed ``blocks`` that make up the ``wanted`` range.
 
     Raises:
-        MissingBlockError: the listing begins after the range, or has nothing of it.
+        MissingBlockError: the listing begins after the range, or has no part of it.
     """
     if not wanted.count:
         return []
     starts = [block.start_offset for block in blocks]
     if not starts or starts[0] > wanted.start_offset:
-        held = f"begins at {starts[0]}" if starts else "holds nothing of this writer"
+        held = f"begins at {starts[0]}" if starts else "holds no block of this writer"
         hole = replace(wanted, end_offset=min([wanted.end_offset, *starts[:1]]))
         raise _missing(stream, hole, hole, f"it {held}")
     slices = []
@@ -77,16 +77,17 @@ def slice_range(stream: str, blocks: Sequence[BlockEntry], wanted: OffsetRange) 
 
 
 def check_slice(part: BlockSlice, footer: BlockFooter) -> None:
-    """Check that a block holds what the listing promised of it.
+    """Check that a block holds the range that the listing shows.
 
     Raises:
         MissingBlockError: it ends before the slice does.
-        DamagedBlockError: it holds other records than its name says.
+        DamagedBlockError: its records do not match its name.
     """
     next_start = footer.end_offset if part.block_end is None else part.block_end
     if footer.start_offset != part.block_start or footer.end_offset > next_start:
         raise DamagedBlockError(
-            f"block holds [{footer.start_offset}, {footer.end_offset}), not what its name says",
+            f"block holds [{footer.start_offset}, {footer.end_offset}), which does not match its "
+            f"name",
             operation="read block",
             path=part.path,
             hint="it was renamed or copied by hand: restore the journal from a copy",
@@ -99,17 +100,18 @@ def check_slice(part: BlockSlice, footer: BlockFooter) -> None:
 
 
 def task_count(slices: Iterable[BlockSlice], slots: int) -> int:
-    """Return how many tasks read the slices best where ``slots`` tasks can run at once.
+    """Return the best number of tasks to read the slices if ``slots`` tasks can run at once.
 
-    As many as slots for little data. For more of it several a slot, because slots differ: one may
-    be a receiver's, and then equal shares would leave the others idle while the last one is read.
+    One for each slot for little data. Several for each slot for more data, because slots differ: a
+    receiver may occupy one, and then equal shares would leave the others idle while the last one is
+    read.
     """
     size = sum(part.size for part in slices)
     return max(slots, min(size // _TASK_BYTES, _MOST_TASKS_PER_SLOT * slots))
 
 
 def small_task_count(slices: Sequence[BlockSlice], slots: int, *, remote: bool) -> int:
-    """Return how many tasks read many tiny blocks best where ``slots`` tasks can run at once.
+    """Return the best number of tasks to read many tiny blocks if ``slots`` tasks can run at once.
 
     A task with a Python worker costs as much as some hundred local blocks (200 of them took 274 ms
     in three tasks, 186 ms in two). Where each read is a ``remote`` request, waiting costs most.
@@ -121,10 +123,10 @@ def small_task_count(slices: Sequence[BlockSlice], slots: int, *, remote: bool) 
 
 
 def pack_slices(slices: Iterable[BlockSlice], max_tasks: int) -> list[list[BlockSlice]]:
-    """Share slices out over at most ``max_tasks`` tasks of about equal records, in order.
+    """Distribute slices over at most ``max_tasks`` tasks of about equal records, in order.
 
-    Slices are cut where a task is full, so one large block serves several tasks and many small ones
-    share one.
+    Slices are cut where a task is full, so several tasks share one large block, and many small
+    blocks share a task.
     """
     slices = list(slices)
     total = sum(part.count for part in slices)
@@ -145,7 +147,7 @@ def pack_slices(slices: Iterable[BlockSlice], max_tasks: int) -> list[list[Block
 
 
 def _missing(stream: str, gap: OffsetRange, hole: OffsetRange, why: str) -> MissingBlockError:
-    """Return the error for what a reader misses, with ids that tell all that is missing there."""
+    """Return the error for missing records, with ids that name the whole missing range."""
     return MissingBlockError(
         f"records [{gap.start_offset}, {gap.end_offset}) are not in the journal: {why}",
         operation="read range",

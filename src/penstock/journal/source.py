@@ -1,14 +1,14 @@
-"""A stream as a source of batches: one consumer plans, reads, commits and retires. Knows no Spark.
+"""A stream as a source of batches: one consumer plans, reads, commits and retires. Without Spark.
 
     register -> (latest -> ranges -> read, any number of times -> commit)*
 
-Offsets are maps ``{writer: end}``; a batch takes what lies between two of them. Which batches there
-are, and what has run, is the caller's to keep: the source makes durable how far it is committed.
+Offsets are maps ``{writer: end}``; a batch takes the records between two of them. The caller keeps
+track of batches; the source makes the committed offsets durable.
 
 Invariants:
 
-1. Blocks from the committed offsets on stay, and from the retained ones (``retention``). So a range
-   that was planned can be read until it is committed, however often it is planned or read again.
+1. Blocks from the committed offsets on are kept, and those from the retained offsets on
+   (``retention``). So a planned range can be read until it is committed, any number of times.
 2. A batch is read from the scan that planned it, or a later one (``scan``).
 """
 
@@ -48,26 +48,26 @@ class JournalSource:
 
     @property
     def stream(self) -> JournalStream:
-        """What is read."""
+        """The stream."""
         return self._consumer.stream
 
     @property
     def consumer(self) -> str:
-        """The name under which it is registered."""
+        """The consumer's name."""
         return self._consumer.name
 
     @property
     def begin(self) -> Offsets:
-        """Where the consumer's first batch begins."""
+        """The start offsets of the consumer's first batch."""
         return self._consumer.begin
 
     @property
     def scan(self) -> StreamScan | None:
-        """What the last call of ``latest`` saw; None before the first one."""
+        """The scan of the last call of ``latest``; None before the first one."""
         return self._progress.scan
 
     def latest(self, start: Offsets) -> dict[str, int]:
-        """Return the ends of all that is durable now, for a batch that begins at ``start``.
+        """Return the ends of all durable records, for a batch that begins at ``start``.
 
         Raises:
             MissingBlockError: the journal ends before ``start``.
@@ -80,7 +80,7 @@ class JournalSource:
             raise with_command(self.stream, e, restore=str(e.hint)) from None
 
     def count(self, ranges: Iterable[OffsetRange]) -> int:
-        """Return how many records the ranges hold, without those that were given up."""
+        """Return the number of records in the ranges, without skipped ones."""
         return sum(part.count for part in readable_ranges(self.stream, ranges, self.scan))
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ class JournalSource:
         """Return whether the blocks of the ranges exist; False if some were retired after a commit.
 
         Raises:
-            MissingBlockError: some are gone that this consumer has not committed.
+            MissingBlockError: some are missing that this consumer has not committed.
         """
         for part in ranges:
             try:
@@ -103,22 +103,22 @@ class JournalSource:
         return True
 
     def find_damage(self, ranges: Iterable[OffsetRange], error: str) -> PenstockError | None:
-        """Read the blocks of the ranges that an error's text names; return what is wrong there."""
+        """Read the blocks of the ranges that an error's text names; return their damage."""
         return find_named_damage(self.stream, ranges, error)
 
     def commit(self, start: Offsets, end: Offsets, retained: Offsets | None = None) -> None:
         """Record that no batch needs records before ``end``; retire what no consumer needs.
 
         Args:
-            start: where the batch began that ends at ``end``.
-            end: how far the consumer has come.
-            retained: from where on blocks stay to be processed again; None for ``end``.
+            start: the start of the batch that ends at ``end``.
+            end: the consumer's committed offsets.
+            retained: the offsets from which blocks are kept for reprocessing; None for ``end``.
 
         Raises:
             LogFormatError: a consumer's file is damaged.
             StorageError: a file could not be read, written or deleted; the next call continues.
         """
-        # A writer leaves the offsets in the batch after its last one, so both ends count.
+        # A writer leaves the offsets in the batch after its last one, so both maps count.
         writers = map(parse_writer, start.keys() | end.keys())
         self._retirer.commit(end, filter(None, writers), retained)
 

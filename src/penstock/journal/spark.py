@@ -1,13 +1,13 @@
 """Journal ranges as Spark DataFrames and RDDs.
 
-The DataFrame way scans the Parquet blocks natively, so records never pass through Python; many tiny
-blocks are read by Arrow tasks instead, because Spark pays for each file (200 blocks of 30 rows:
-2.0 s natively, 0.27 s so). The RDD way reads blocks with pyarrow in the Python workers, so records
-never pass through the JVM.
+The DataFrame path scans the Parquet blocks natively, so records never pass through Python. Many
+tiny blocks are read by Arrow tasks instead, because Spark has a cost for each file (200 blocks of
+30 rows: 2.0 s natively, 0.27 s with Arrow). The RDD path reads blocks with pyarrow in the Python
+workers, so records never pass through the JVM.
 
-Nothing is skipped in silence: the driver verifies every block's footer (its place, its count, its
+Nothing is skipped silently: the driver verifies every block's footer (its offsets, its count, its
 schema) before a native scan, Spark verifies the page checksums, and options that make Spark skip
-missing or corrupt files are overridden. The Python ways verify whole blocks.
+missing or corrupt files are overridden. The Python paths verify whole blocks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def check_spark_schema(stream: JournalStream) -> None:
     """Check that Spark can read the stream's columns.
 
     Raises:
-        ConfigError: it has no type for one of them, or would read it wrongly.
+        ConfigError: it has no type for one of them, or would read it incorrectly.
     """
     try:
         spark_schema(stream.format.arrow)
@@ -54,7 +54,7 @@ def check_spark_schema(stream: JournalStream) -> None:
             f"Spark cannot read {e}",
             operation="check schema",
             ids={"stream": stream.name, "schema": repr(stream.format)},
-            hint="store it as a type that Spark has; timestamps and durations in microseconds",
+            hint="store it as a type that Spark supports; timestamps and durations in microseconds",
         ) from e
 
 
@@ -66,17 +66,17 @@ def journal_dataframe(
 ) -> DataFrame:
     """Return the records of the ranges as a DataFrame with the stream's columns.
 
-    ``scan`` spares requests for what is in it.
+    ``scan`` saves requests for its contents.
 
     Raises:
-        MissingBlockError, DamagedBlockError: a block is not there or its footer is damaged. Damage
+        MissingBlockError, DamagedBlockError: a block is missing or its footer is damaged. Damage
             within the records fails the Spark job that reads them.
     """
     slices = slice_ranges(stream, ranges, scan)
     schema = spark_schema(stream.format.arrow)
     struct = from_arrow_schema(schema)
     if not slices:
-        # From a table it is a local relation, which Spark counts or writes without any task.
+        # A table becomes a local relation, which Spark counts or writes without any task.
         return spark.createDataFrame(schema.empty_table(), struct)
     mean_size = sum(part.size for part in slices) / len(slices)
     if len(slices) > _MANY_BLOCKS and mean_size < _SMALL_BLOCK_BYTES:
@@ -103,11 +103,11 @@ def journal_rdd(
 ) -> RDD[Any]:
     """Return the records of the ranges as an RDD of Python values, read when its tasks run.
 
-    ``scan`` spares requests for what is in it.
+    ``scan`` saves requests for its contents.
 
     Raises:
-        MissingBlockError: a block is not there. Damage, and a record that cannot be made a Python
-            value, fail the Spark job that reads them.
+        MissingBlockError: a block is missing. Damage, and a record that cannot be converted to a
+            Python value, fail the Spark job that reads them.
     """
     slices = slice_ranges(stream, ranges, scan)
     tasks = pack_slices(slices, task_count(slices, sc.defaultParallelism))
@@ -144,7 +144,7 @@ class _ReadArrow:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same records in larger batches: the JVM pays about a millisecond for each."""
+    """Yield the same records in larger batches: each costs the JVM about a millisecond."""
     gathered: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -168,8 +168,8 @@ def _scan(
             "parquet.page.verify-checksum.enabled": "true",
         }
     )
-    # Above a threshold of paths Spark lists them by a job of its own, which costs seconds; the
-    # paths are known, so the driver looks at them itself. The setting is read while parquet() runs.
+    # Above a threshold of paths Spark lists them in a separate job, which costs seconds; the paths
+    # are known, so the driver lists them itself. The setting is read while parquet() runs.
     name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
     with _listing_setting:
         usual = spark.conf.get(name)

@@ -1,7 +1,7 @@
-"""Which Arrow types Spark reads alike by both its ways, the Parquet scan and Arrow batches.
+"""The Arrow types that Spark reads equally through the Parquet scan and Arrow batches.
 
-Spark has types for more than that, but then the two ways part: a scan takes ``duration[s]`` for
-microseconds in silence, and fails on ``timestamp[ns]`` and on times of day. Needs no Spark.
+Spark has more types, but for these the two paths differ: a scan silently reads ``duration[s]`` as
+microseconds, and fails on ``timestamp[ns]`` and on times of day. Needs no Spark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def spark_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema to which batches of ``schema`` are cast for Spark; all of it nullable.
 
     Raises:
-        TypeError: Spark cannot read a column; names it.
+        TypeError: Spark cannot read a column; the error names it.
     """
     return pa.schema([_field(field) for field in schema])
 
@@ -44,7 +44,7 @@ def _field(field: pa.Field) -> pa.Field:
 
 
 def _spark_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return the Arrow type in which Spark takes values of a type, None when it cannot."""
+    """Return the Arrow type in which Spark accepts values of a type, None if it cannot."""
     if kinds.is_dictionary(kind):
         return _spark_type(kind.value_type)
     return kind if _is(kind, _SAME) else _scalar(kind) or _nested(kind)

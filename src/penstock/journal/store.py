@@ -1,4 +1,4 @@
-"""One call to a journal writer, as a value: what it brings, and who is told when it is durable."""
+"""One call to a journal writer, as a value: its records, and the ack to call when durable."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ __all__ = ["Ack", "Store"]
 Ack = Callable[[], None]
 
 _OBJECT_OVERHEAD = 64
-"""Bytes that a buffered object takes beside its content: many empty records need memory, too."""
+"""Bytes of a buffered object besides its content: many empty records also need memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """What one call hands to the writer: checked, and of no further concern to the caller."""
+    """The checked data of one call; the writer owns it."""
 
     items: Sequence[Any]
     """Batches with rows, or single values."""
     count: int
     content_bytes: int
     position: str | DeferredPosition | None
-    """JSON text, so that a source that changes its position object does not change this one."""
+    """JSON text, so that later changes of the source's position object do not affect it."""
     ack: Ack | None
 
     @property
     def size_bytes(self) -> int:
-        """The memory that it takes until it is published; a position alone takes none."""
+        """The memory that it uses until it is published; a position alone uses none."""
         objects = len(self.items) + (self.ack is not None)
         return self.content_bytes + objects * _OBJECT_OVERHEAD

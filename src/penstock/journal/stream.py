@@ -6,21 +6,19 @@ The directory listing is the block metadata log; there is no second log that cou
 from __future__ import annotations
 
 import itertools
-import json
 import shlex
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.errors import (
     AlreadyExistsError,
-    ConfigError,
     DamagedBlockError,
     LogFormatError,
     NewerBlockError,
     NotFoundError,
 )
-from penstock.journal.block import FORMAT_VERSION, BlockFooter, read_footer, tail_size
+from penstock.journal.block import BlockFooter, read_footer, tail_size
+from penstock.journal.description import decode_description, encode_description, other_format
 from penstock.journal.layout import (
     WriterId,
     block_path,
@@ -35,12 +33,12 @@ from penstock.model import check_name
 from penstock.storage import Storage
 from penstock.storage.trust import check_trusted
 
-__all__ = ["BlockEntry", "JournalStream", "WriterScan", "stream_names"]
+__all__ = ["BlockEntry", "JournalStream", "WriterScan"]
 
 _TAIL_GUESS = 4096
 """Most footers fit in this many bytes, so one read gets them."""
 _MAX_MISSED = 16
-"""No more epochs than this are claimed while a folder is scanned; a larger gap is damage."""
+"""The most epochs that can be claimed during a scan of a folder; a larger gap is damage."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,14 +55,14 @@ class WriterScan:
 
     blocks: Sequence[BlockEntry]
     newest: BlockFooter | None
-    """None when the writer has neither blocks nor a seal."""
+    """None if the writer has neither blocks nor a seal."""
     is_given_up: bool = False
-    """Whether the newest block is damaged and given up; then ``newest`` stands for its footer."""
+    """Whether the newest block is damaged and skipped; then ``newest`` replaces its footer."""
 
 
 @dataclass(frozen=True)
 class JournalStream:
-    """A stream under a journal's root. Small and picklable: executors get it as it is."""
+    """A stream under a journal's root. Small and picklable: it is sent to executors."""
 
     storage: Storage
     name: str
@@ -72,7 +70,7 @@ class JournalStream:
 
     @staticmethod
     def create(storage: Storage, name: str, record_format: RecordFormat) -> JournalStream:
-        """Return the stream, made if it is not there yet.
+        """Return the stream; creates it if it does not exist.
 
         Raises:
             ConfigError: the name is not allowed, the stream exists with another schema, or it holds
@@ -81,20 +79,13 @@ class JournalStream:
         check_name("stream", name)
         if record_format.kind == "pickle":
             storage = _trusted(storage, name)
-        info = {"version": FORMAT_VERSION, "stream": name, "schema": record_format.to_json()}
         try:
-            storage.create(stream_info_path(name), json.dumps(info, indent=2).encode())
+            storage.create(stream_info_path(name), encode_description(name, record_format))
         except AlreadyExistsError:
             allow_pickle = record_format.kind == "pickle"
             found = JournalStream.open(storage, name, allow_pickle=allow_pickle)
             if found.format != record_format:
-                raise ConfigError(
-                    f"stream {name!r} holds records of {found.format!r}, not {record_format!r}",
-                    operation="open stream",
-                    path=storage.uri(name),
-                    ids={"stream": name},
-                    hint="give the new schema a stream name of its own",
-                ) from None
+                raise other_format(storage, name, found.format, record_format) from None
             return found
         return JournalStream(storage, name, record_format)
 
@@ -105,33 +96,21 @@ class JournalStream:
         Args:
             storage: holds the journal.
             name: the stream's.
-            allow_pickle: whether its records may be read back as Python values when they are
-                pickles: that runs the code that their writer chose. Without it they stay bytes.
+            allow_pickle: whether its records may be unpickled if they are pickles: that runs code
+                that their writer chose. Without it they stay bytes.
 
         Raises:
             NotFoundError: there is no such stream.
             LogFormatError: its description is damaged or of a newer version.
-            ConfigError: it holds pickles, and others than this user can write it.
+            ConfigError: it holds pickles, and other users can write to it.
         """
         path = stream_info_path(check_name("stream", name))
-        data = storage.read(path)
-        try:
-            info = json.loads(data)
-            if info["version"] > FORMAT_VERSION:
-                raise _newer(storage.uri(path), name, info["version"])
-            found = JournalStream(storage, name, RecordFormat.from_json(info["schema"]))
-        except (ValueError, KeyError, TypeError, OSError) as e:
-            raise LogFormatError(
-                "the stream's description cannot be read",
-                operation="open stream",
-                path=storage.uri(path),
-                ids={"stream": name},
-                hint="restore stream.json from another stream of the same schema",
-            ) from e
+        record_format = decode_description(storage.read(path), name, storage.uri(path))
+        found = JournalStream(storage, name, record_format)
         return found.trusted() if allow_pickle and found.format.kind == "pickle" else found
 
     def without_sync(self) -> JournalStream:
-        """Return this stream, written without surviving a power cut; see Storage.without_sync."""
+        """Return this stream for writing without fsync; see Storage.without_sync."""
         return replace(self, storage=self.storage.without_sync())
 
     def trusted(self) -> JournalStream:
@@ -148,12 +127,12 @@ class JournalStream:
         return [entry.name for entry in self.storage.list(self.name) if entry.is_folder]
 
     def writers(self, folders: Iterable[str] | None = None) -> list[WriterId]:
-        """Return all writers that ever claimed an epoch, sorted by receiver and epoch.
+        """Return all writers that have claimed an epoch, sorted by receiver and epoch.
 
         ``folders`` is what ``folders()`` returned; it is called when they are not given.
 
         Raises:
-            LogFormatError: epochs are missing, so a later folder is not what its name says.
+            LogFormatError: epochs are missing, so a later folder does not match its name.
         """
         names = self.folders() if folders is None else folders
         found = sorted(writer for name in names if (writer := parse_writer(name)))
@@ -161,7 +140,7 @@ class JournalStream:
         for receiver, group in itertools.groupby(found, lambda writer: writer.receiver):
             epochs = [writer.epoch for writer in group]
             # Epochs are claimed one after the other. A scan of the folder may show one that was
-            # claimed while it ran, and miss the one before; that one must not seem to be over.
+            # claimed while it ran, and miss the previous one, which must not count as finished.
             if epochs[-1] - len(epochs) >= _MAX_MISSED:
                 raise self._epochs_missing(WriterId(receiver, epochs[-1]))
             complete += (WriterId(receiver, epoch) for epoch in range(epochs[-1] + 1))
@@ -191,7 +170,7 @@ class JournalStream:
     def read_tail(self, path: str, size: int | None = None) -> bytes:
         """Return the end of a block file, with all of its footer; NotFoundError if it is gone.
 
-        ``size`` is the file's, where a listing told it: spares an object store a request.
+        ``size`` is the file's size from a listing: it saves a request to an object store.
         """
         start = -_TAIL_GUESS if size is None else max(0, size - _TAIL_GUESS)
         tail = self.storage.read(path, start, size)
@@ -200,11 +179,11 @@ class JournalStream:
         return tail
 
     def newest(self, writer: WriterId | str, seen: BlockFooter | None = None) -> BlockFooter | None:
-        """Return the footer of a writer's newest block or seal, None when it has neither.
+        """Return the footer of a writer's newest block or seal, None if it has neither.
 
-        Of a damaged one whose records were given up, it is what can be said of it: it ends where
-        the loss does, with the newest position that any earlier block or seal of its receiver has.
-        ``seen`` is an earlier answer: while it holds, no footer is read.
+        For a damaged block with skipped records, the footer is reconstructed: it ends where the
+        loss ends, with the newest position of any earlier block or seal of its receiver. ``seen``
+        is an earlier result: while it is valid, no footer is read.
 
         Raises:
             DamagedBlockError: its footer is damaged, so the writer's end is unknown.
@@ -212,9 +191,9 @@ class JournalStream:
         return self.scan_writer(writer, WriterScan((), seen)).newest
 
     def scan_writer(self, writer: WriterId | str, seen: WriterScan | None = None) -> WriterScan:
-        """Return a writer's blocks, and the newest one's footer as ``newest`` does.
+        """Return a writer's blocks, and the newest one's footer as from ``newest``.
 
-        ``seen`` is an earlier scan, whose footer is taken while that block is the newest.
+        ``seen`` is an earlier scan; its footer is used while that block is the newest.
         """
         footer = seen.newest if seen else None
         while blocks := self.blocks(writer):
@@ -224,20 +203,20 @@ class JournalStream:
             try:
                 return WriterScan(blocks, self.footer(writer, newest.start_offset, newest.size))
             except NotFoundError:
-                # Retired since it was listed: then there is a newer one.
+                # Retired since it was listed: then a newer one exists.
                 if self.blocks(writer) == blocks:
                     raise
             except NewerBlockError:
                 raise
             except DamagedBlockError as e:
-                if (given_up := given_up_footer(self, str(writer), blocks)) is None:
+                if (skipped := given_up_footer(self, str(writer), blocks)) is None:
                     command = f"penstock journal verify {shlex.quote(self.storage.url)} {self.name}"
                     e.hint = (
-                        f"restore the file from a copy; if there is none, `{command}` shows how to "
-                        "give its records up"
+                        f"restore the file from a copy; if you have none, `{command}` shows how to "
+                        "skip its records"
                     )
                     raise
-                return WriterScan(blocks, given_up, is_given_up=True)
+                return WriterScan(blocks, skipped, is_given_up=True)
         return WriterScan((), None)
 
     def _epochs_missing(self, writer: WriterId) -> LogFormatError:
@@ -247,7 +226,8 @@ class JournalStream:
             operation="list writers",
             path=path,
             ids={"stream": self.name, "receiver": writer.receiver},
-            hint="if it is a copy, move it out of the journal; else restore the missing folders",
+            hint="if it is a copy, move it out of the journal; otherwise restore the missing "
+            "folders",
         )
 
 
@@ -255,26 +235,3 @@ def _trusted(storage: Storage, name: str) -> Storage:
     check_trusted(storage.url)
     check_trusted(f"{storage.url}/{name}")
     return storage.private()
-
-
-def _newer(path: str, stream: str, version: int) -> LogFormatError:
-    return LogFormatError(
-        f"the stream has format version {version}, newer than {FORMAT_VERSION}",
-        operation="open stream",
-        path=path,
-        ids={"stream": stream},
-        hint="upgrade penstock here to the version that wrote it",
-    )
-
-
-def stream_names(storage: Storage) -> list[str]:
-    """Return the names of the streams under a journal's root, sorted; other folders are left out.
-
-    Opens none of them, so that damage to one does not hide the others.
-    """
-    names = []
-    for entry in storage.list():
-        if entry.is_folder and storage.exists(stream_info_path(entry.name)):
-            with suppress(ConfigError):  # no stream can have that name
-                names.append(check_name("stream", entry.name))
-    return names

@@ -1,9 +1,9 @@
 """Verify a stream: every byte of every block, and that no block is missing.
 
-One is missing between two others when the one before does not reach the next, unless all consumers
-are past it: of what is retired any part may be left. One is missing before the first, or after the
-last, when a consumer has yet to read there, or was there already. So no consumer, no such finding:
-what lies before the first block may have been retired.
+A block is missing between two others if the previous one does not extend to the next, unless all
+consumers are past it: any part of retired blocks may be left. A block is missing before the first
+or after the last if a consumer still has to read there, or has been there. Without a consumer this
+cannot be detected: blocks before the first one may have been retired.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ __all__ = ["Verdict", "check_block", "known_end", "reached_end", "verify_files",
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What verification found of one block: its footer, or the error that names the damage.
+    """The result for one block: its footer, or the error that names the damage.
 
-    Or that blocks are missing: then ``block`` is None.
+    If blocks are missing, ``block`` is None.
     """
 
     writer: WriterId
@@ -57,12 +57,12 @@ class Verdict:
     footer: BlockFooter | None
     error: JournalError | StorageError | None
     unreadable: OffsetRange | None = None
-    """The records that cannot be read, where that is known; of the newest block perhaps not all."""
+    """The unreadable records, if known; for the newest block possibly not all of them."""
     left: Sequence[OffsetRange] = ()
-    """What of them is not in the loss log."""
+    """The part of them that is not in the loss log."""
 
     @property
-    def given_up(self) -> bool:
+    def skipped(self) -> bool:
         """Whether the loss log has all of them, so that readers leave them out."""
         return self.unreadable is not None and not self.left
 
@@ -73,12 +73,12 @@ def verify_stream(stream: JournalStream) -> Iterator[Verdict]:
     Can run while the stream is written and retired: blocks that are retired meanwhile are left out.
     """
     lost = lost_ranges(stream.storage, stream.name)
-    reached = _committed(stream)  # before blocks are listed: as far as that they must reach
+    reached = _committed(stream)  # before blocks are listed: blocks must extend this far
     listed: dict[WriterId, list[BlockEntry]] = {}
     for writer in stream.writers():
         listed[writer] = stream.blocks(writer)
         yield from _verify_blocks(stream, writer, listed[writer], lost)
-    needed = _committed(stream)  # after that: blocks were retired up to there at most
+    needed = _committed(stream)  # after that: blocks were retired up to this offset at most
     for writer, blocks in listed.items():
         for hole in _holes_around(stream, writer, blocks, needed, reached, lost):
             yield _missing(stream, writer, hole, lost)
@@ -117,7 +117,7 @@ def _holes_around(
     reached: Sequence[Offsets],
     lost: Lost,
 ) -> Iterator[OffsetRange]:
-    """Yield what a writer's blocks lack before the first and after the last, as consumers tell."""
+    """Yield records missing before a writer's first and after its last block, by the consumers."""
     name = str(writer)
     begin = blocks[0].start_offset if blocks else 0
     first = min((offsets[name] for offsets in needed if name in offsets), default=begin)
@@ -126,7 +126,7 @@ def _holes_around(
     try:
         newest = stream.footer(writer, blocks[-1].start_offset) if blocks else None
     except (JournalError, StorageError):
-        return  # it has a verdict of its own, and its end is unknown
+        return  # it has a separate verdict, and its end is unknown
     end = end_after_losses(name, newest.end_offset if newest else 0, lost)
     last = max((offsets[name] for offsets in reached if name in offsets), default=end)
     if end < last:
@@ -134,7 +134,7 @@ def _holes_around(
 
 
 def _committed(stream: JournalStream) -> list[Offsets]:
-    """Return where consumers are; nothing when that cannot be told, which `verify_files` says."""
+    """Return the consumers' offsets; empty if unreadable, which `verify_files` reports."""
     with suppress(LogFormatError):
         return list(consumers(stream).values())
     return []
@@ -143,7 +143,7 @@ def _committed(stream: JournalStream) -> list[Offsets]:
 def verify_files(stream: JournalStream) -> Iterator[PenstockError]:
     """Yield an error for each damaged file of consumers, losses and staged dead letters.
 
-    Of each kind the first one.
+    Only the first one of each kind.
     """
     for read in (consumers, _loss_log, _staged):
         try:
@@ -163,9 +163,9 @@ def _staged(stream: JournalStream) -> None:
 
 
 def known_end(stream: JournalStream, writer: WriterId, start_offset: int) -> int:
-    """Return where a writer's newest block, from ``start_offset`` on, ends, as far as can be told.
+    """Return the known end of a writer's newest block, which begins at ``start_offset``.
 
-    As its footer says; without one no earlier than where consumers already are.
+    From its footer; without one, at least the offset of the consumers.
     """
     with suppress(DamagedBlockError, StorageError):
         return stream.footer(writer, start_offset).end_offset
@@ -173,17 +173,17 @@ def known_end(stream: JournalStream, writer: WriterId, start_offset: int) -> int
 
 
 def reached_end(stream: JournalStream, writer: WriterId) -> int:
-    """Return how far consumers are in a writer's records, which were durable then; 0 at least."""
+    """Return the greatest offset of consumers in a writer, up to which records were durable."""
     return max((offsets.get(str(writer), 0) for offsets in _committed(stream)), default=0)
 
 
 def check_block(
     stream: JournalStream, writer: WriterId, block: BlockEntry, next_start: int | None
 ) -> BlockFooter:
-    """Read a block, check every byte of it and its place, and return its footer.
+    """Read a block, check every byte and its offsets, and return its footer.
 
     Raises:
-        DamagedBlockError: it is damaged, or not what its name says.
+        DamagedBlockError: it is damaged, or does not match its name.
         NewerBlockError: a newer version wrote it.
         StorageError: it could not be read.
     """
@@ -205,7 +205,7 @@ def check_block(
     ):
         raise DamagedBlockError(
             f"block {'seals at' if footer.sealed else 'holds'} [{footer.start_offset}, "
-            f"{footer.end_offset}), which does not fit its name and the names after it",
+            f"{footer.end_offset}), which does not match its name and the later names",
             operation="verify block",
             path=uri,
             hint="blocks were renamed or copied by hand: restore the journal from a copy",
@@ -234,7 +234,7 @@ def _unreadable(
     next_start: int | None,
     error: JournalError | StorageError,
 ) -> OffsetRange | None:
-    """Return which records an error keeps from being read; None when they may be sound."""
+    """Return the records that cannot be read because of an error; None if they may be intact."""
     if isinstance(error, NewerBlockError) or not isinstance(error, DamagedBlockError):
         return None
     start = block.start_offset
@@ -248,9 +248,9 @@ def _is_retired(stream: JournalStream, writer: WriterId, start_offset: int) -> b
     later = [start for start in starts if start > start_offset]
     if not later:  # the newest file of a writer is never retired
         return False
-    if later == starts:  # before the first block: ``_holes_around`` says what consumers miss
+    if later == starts:  # before the first block: ``_holes_around`` reports what consumers miss
         return True
-    with suppress(LogFormatError):  # which `verify_files` says
+    with suppress(LogFormatError):  # `verify_files` reports it
         entries = read_consumers(stream).values()
         before = retired_before(writer, entries, retiring_offsets(stream))
         return before is None or later[0] <= before

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.errors import ConfigError
 from penstock.journal import Amount, Bounds, CommitPolicy, JournalStream
-from penstock.model import WHEN_FULL, WhenFull
+from penstock.model import WhenFull
 from penstock.receivers.receiver import Receiver
 
 __all__ = ["ReceiverSettings", "ReceiverTask", "poll_interval_ms", "receiver_bounds"]
@@ -20,11 +20,7 @@ _LEAST_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReceiverSettings:
-    """How receivers run; see penstock.conf for the settings they come from.
-
-    Raises:
-        ConfigError: ``when_full`` is no policy.
-    """
+    """How receivers run; see penstock.conf for the settings they come from."""
 
     commit: CommitPolicy = field(default_factory=CommitPolicy)
     compression: str = "none"
@@ -41,14 +37,6 @@ class ReceiverSettings:
     """How long ``onStart`` may take; a thread that hangs only ends with its process."""
     stop_timeout_ms: int = 20_000
     """How long ``onStop`` may take; then the receiver is ended without it."""
-
-    def __post_init__(self) -> None:
-        if self.when_full not in WHEN_FULL:
-            raise ConfigError(
-                f"when_full is {self.when_full!r}",
-                operation="set up receiver",
-                hint=f"give one of {', '.join(WHEN_FULL)}",
-            )
 
 
 @dataclass(frozen=True)

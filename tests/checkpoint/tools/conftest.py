@@ -58,23 +58,30 @@ def run_to_the_end(rows: DataFrame, place: Path, mode: str = "append") -> None:
     query.awaitTermination()
 
 
+def count(session: SparkSession, inputs: Path, place: Path) -> None:
+    """Run an aggregation with a watermark over a file source until it has read all that is there.
+
+    The source's log is compacted at every second entry.
+    """
+    from pyspark.sql import functions
+
+    with settings(session, {"spark.sql.streaming.fileSource.log.compactInterval": "2"}):
+        rows = file_rows(session, inputs).groupBy(functions.window("time", "2 minutes")).count()
+        run_to_the_end(rows, place, "update")
+
+
 @pytest.fixture(scope="session")
 def counted(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What an aggregation with a watermark over a file source leaves; tests copy it to change it.
+    """What such a query leaves, with its inputs beside it; tests copy it to change it.
 
     Batches 0 to 5 are committed, the last one without data, as the watermark had moved; sources/0
     holds 0, 1.compact, 2, 3.compact, 4.
     """
-    from pyspark.sql import SparkSession, functions
+    from pyspark.sql import SparkSession
 
-    session = SparkSession(sc)
     folder = tmp_path_factory.mktemp("counted")
     write_inputs(folder / "in")
-    with settings(session, {"spark.sql.streaming.fileSource.log.compactInterval": "2"}):
-        rows = (
-            file_rows(session, folder / "in").groupBy(functions.window("time", "2 minutes")).count()
-        )
-        run_to_the_end(rows, folder / "location", "update")
+    count(SparkSession(sc), folder / "in", folder / "location")
     return folder / "location"
 
 

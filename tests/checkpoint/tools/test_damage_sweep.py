@@ -44,8 +44,8 @@ def flips(data: bytes) -> Iterator[bytes]:
 
 
 def cuts(data: bytes) -> Iterator[bytes]:
-    """Yield each beginning of the bytes."""
-    for end in range(len(data)):
+    """Yield beginnings of the bytes: each of a short file, every fifth of a longer one."""
+    for end in range(0, len(data), 1 if len(data) < 60 else 5):
         yield data[:end]
 
 

@@ -41,8 +41,20 @@ def test_two_batches_differ_in_offsets_times_and_settings(tmp_path: Path) -> Non
 def test_partitions_are_compared_each(own: Path) -> None:
     printed = rows(_DIFF.succeed(str(own), "0", "2"))
 
-    assert ["source", "0", "clicks", "r0-1", "10", "30", "20"] in printed
-    assert ["source", "0", "clicks", "r0-2", "0", "10", "10"] in printed
+    assert ["source", "0", "clicks", "r0-1", "10", "30", "+20"] in printed
+    assert ["source", "0", "clicks", "r0-2", "0", "10", "+10"] in printed
+
+
+def test_a_new_partition_began_with_0(own: Path) -> None:
+    for path, before, after in (
+        ("offsets/0", "r0-2", "r0-3"),
+        ("offsets/0", '"r0-3":0', '"r0-4":2'),
+    ):
+        (own / path).write_text((own / path).read_text().replace(before, after))
+
+    changes = {each.name: each.moved for each in diff_batches(own, 0, 2).offsets}
+
+    assert changes == {"0 clicks r0-1": 20, "0 clicks r0-2": 10, "0 clicks r0-4": -2}
 
 
 def test_two_locations_differ_from_where_they_parted(tmp_path: Path) -> None:
@@ -63,7 +75,7 @@ def test_two_locations_differ_from_where_they_parted(tmp_path: Path) -> None:
     printed = _DIFF.succeed(str(left), str(right))
     assert "only in left: batches 4, 5" in printed
     assert "in both, with other entries: batches 3" in printed
-    assert ["source", "0", "{'logOffset':", "5}", "{'logOffset':", "3}", "-2"] in rows(printed)
+    assert ["source", "0", "log", "5", "log", "3", "-2"] in rows(printed)
 
 
 def test_what_is_not_there_is_refused(own: Path) -> None:

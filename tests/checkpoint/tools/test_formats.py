@@ -107,3 +107,17 @@ def test_state_of_rocks_db_is_told_by_its_names(tmp_path: Path) -> None:
     assert (operator.format, operator.newest_version, operator.size_bytes) == ("RocksDB", 1, 8)
     (folder / "1.zip").rename(folder / "2_b1e-f.changelog")
     assert [each.path for each in validate(place).findings] == ["state/0/0/1.changelog"]
+
+
+def test_state_that_a_commit_names_by_its_id_has_to_be_there(tmp_path: Path) -> None:
+    commit = {"nextBatchWatermarkMs": 0, "stateUniqueIds": {"0": [["b1e-f"], ["c2"]]}}
+    place = location(tmp_path, SPARK_2_4, f"v2\n{json.dumps(commit)}")
+    for partition, name in ((0, "1_b1e-f.zip"), (1, "1_c2.changelog"), (1, "1_c3.changelog")):
+        folder = place / f"state/0/{partition}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"123")
+    assert sound(place).operators[0].partitions == 2
+
+    (place / "state/0/1/1_c2.changelog").unlink()
+
+    assert [each.path for each in validate(place).findings] == ["state/0/1/1_c2"]

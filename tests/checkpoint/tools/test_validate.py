@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.checksum import checksum_of
-from penstock.checkpoint.tools import Finding, validate
+from penstock.checkpoint.tools import Finding, NextBatch, inspect, validate
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 
@@ -276,3 +279,56 @@ def test_odd_names_are_survived(query: Path) -> None:
 
     assert _VALIDATE.run(str(query)).exit_code == 2
     assert "next: batch 5" in Commands("checkpoint", "inspect").succeed(str(query))
+
+
+def test_asynchronous_progress_tracking_leaves_out_entries(query: Path) -> None:
+    for batch_id in (1, 2, 3):
+        remove(query / f"offsets/{batch_id}")
+        remove(query / f"commits/{batch_id}")
+
+    assert found(query) == [("note", "offsets/1 to offsets/3")]
+    assert inspect(query).next == NextBatch(5)
+
+
+def test_entries_that_a_driver_of_penstock_ignores_are_not_missed(tmp_path: Path) -> None:
+    """One that slept through a purge wrote batch 0 again."""
+    place = tmp_path / "own"
+    with CheckpointLocation(place) as driver:
+        for batch_id in range(6):
+            driver.plan(batch_id, OffsetSeq(1000 + batch_id, sources=("0",)))
+            driver.commit(batch_id)
+    text = (place / "offsets/5").read_text()
+    edit(place / "offsets/5", lambda _: text.replace('keptFrom":"0"', 'keptFrom":"4"'))
+    for batch_id in (1, 2, 3):
+        remove(place / f"offsets/{batch_id}")
+
+    assert found(place) == []
+    assert inspect(place).next == NextBatch(6)
+
+
+def test_a_driver_at_work_is_no_damage(tmp_path: Path) -> None:
+    place, stopped = tmp_path / "own", threading.Event()
+
+    def drive() -> None:
+        driver = CheckpointLocation(place)
+        driver.acquire(min_batches_to_retain=3)
+        for batch_id in itertools.count():
+            driver.plan(batch_id, OffsetSeq(1000 + batch_id, sources=("0",)))
+            driver.commit(batch_id)
+            driver.confirm()
+            driver.release_batches()
+            driver.retire()
+            if stopped.is_set():
+                return driver.release()
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    try:
+        while not (place / "commits/3").exists():
+            assert thread.is_alive()
+        for _ in range(20):
+            assert [each for each in found(place) if each[0] != "note"] == []
+            inspect(place)
+    finally:
+        stopped.set()
+        thread.join()

@@ -157,8 +157,8 @@ def test_a_write_that_fails_three_times_is_given_up_and_the_next_is_written(
     writing.storage.fill_up()
     writing.submit(2000)
     uri = writing.storage.uri("checkpoint-2000")
-    given_up = f"Could not write checkpoint for time 2000 ms to file '{uri}'"
-    assert eventually(lambda: given_up in caplog.messages)
+    skipped = f"Could not write checkpoint for time 2000 ms to file '{uri}'"
+    assert eventually(lambda: skipped in caplog.messages)
     assert writing.newest().checkpoint_time_ms == 1000
     writing.storage.free_up()
     writing.write(3000)

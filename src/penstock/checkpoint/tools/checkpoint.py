@@ -27,6 +27,7 @@ __all__ = ["Checkpoint", "is_of_penstock", "nothing_there", "open_location", "pa
 _METADATA = "metadata"
 _LOGS = ("offsets/", "commits/")
 _RUN = "spark.penstock.run"
+_KEPT_FROM = "spark.penstock.keptFrom"
 _OPERATION = "open checkpoint location"
 _HINT = "give the directory that the query has as checkpointLocation, or the program's checkpoint()"
 
@@ -96,7 +97,20 @@ class Checkpoint:
     def next_batch(self, newest: Batch | None) -> NextBatch:
         """Return what a start does first; ``newest`` is the newest planned batch."""
         decide = next_of_penstock if is_of_penstock(newest) else next_of_spark
-        return decide(self.planned, self.committed)
+        return decide(*self.kept_ids(newest))
+
+    def kept_ids(self, newest: Batch | None) -> tuple[list[int], list[int]]:
+        """Return the planned and the committed batch ids that mean something to a start.
+
+        penstock's newest entry names the oldest batch that counts (penstock.checkpoint.batch_life,
+        invariant 5); Spark's all count.
+        """
+        text = newest.conf.get(_KEPT_FROM, "0") if newest is not None else "0"
+        first = int(text) if isinstance(text, str) and text.isdecimal() else 0
+        planned, committed = (
+            [each for each in ids if each >= first] for ids in (self.planned, self.committed)
+        )
+        return planned, committed
 
 
 def open_location(place: str | os.PathLike[str]) -> Storage:

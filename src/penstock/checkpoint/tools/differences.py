@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.checkpoint.tools.batches import Batch
@@ -118,7 +118,7 @@ def _diff(left: Batch, right: Batch) -> BatchDiff:
     return BatchDiff(
         left=left.batch_id,
         right=right.batch_id,
-        offsets=tuple(_changes(_offsets(left), _offsets(right))),
+        offsets=tuple(_offset_changes(left, right)),
         conf=tuple(_changes(left.conf, right.conf)),
         metadata=tuple(_changes(_metadata(left), _metadata(right))),
     )
@@ -129,6 +129,14 @@ def _changes(left: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator[Chan
         before, after = left.get(name), right.get(name)
         if before != after:
             yield Change(name, before, after, moved(before, after))
+
+
+def _offset_changes(left: Batch, right: Batch) -> Iterator[Change]:
+    for change in _changes(_offsets(left), _offsets(right)):
+        if " " not in change.name:
+            yield change
+        else:  # a partition that was not there yet, unlike a source, began with 0
+            yield replace(change, moved=moved(change.left or 0, change.right or 0))
 
 
 def _offsets(batch: Batch) -> dict[str, Any]:

@@ -1,15 +1,17 @@
 """What a query does first when it starts on a location. Pure: ids in, decision out.
 
-Spark looks at the newest entries of both logs alone (N in offsets, M in commits):
+Spark reads only the newest entries of both logs (N in offsets, M in commits):
 
     offsets   commits     what it does
     --------  ----------  ---------------------------------------------------------
     none      none        begins with batch 0
     newest N  newest N    plans batch N + 1 from the end of batch N
     newest N  any other   runs batch N again, from the end of batch N - 1
-    any       M > N       fails when it commits N + 1 or M, which is done already
+    newest N  M > N       the same, although a later batch is done: offsets were lost
 
-penstock runs every batch that is planned and not committed (penstock.checkpoint.recovery).
+penstock runs every batch that is planned and not committed (penstock.checkpoint.recovery). With
+asynchronous progress tracking Spark takes the last existing entry before N.
+
 Source: MicroBatchExecution.populateStartOffsets.
 """
 
@@ -18,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from penstock.checkpoint.batch_ids import find_gaps
 from penstock.checkpoint.recovery import plan_recovery
 
-__all__ = ["NextBatch", "next_of_penstock", "next_of_spark"]
+__all__ = ["NextBatch", "leaves_out", "next_of_penstock", "next_of_spark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +50,23 @@ def next_of_spark(offset_ids: Collection[int], commit_ids: Collection[int]) -> N
     problem = None
     if last_commit > last:
         problem = f"batch {last_commit} is committed and offsets/{last_commit} is missing"
-    elif last > 0 and last - 1 not in offset_ids:
+    elif last > 0 and last - 1 not in offset_ids and not leaves_out(offset_ids, commit_ids):
         problem = f"offsets/{last - 1} is missing, with which the start of batch {last} is lost"
     if last < 0 or last == last_commit:
         return NextBatch(last + 1, problem=problem)
     return NextBatch(last + 1, (last,), problem)
+
+
+def leaves_out(offset_ids: Collection[int], commit_ids: Collection[int]) -> bool:
+    """Whether both logs lack the same entries, as asynchronous progress tracking leaves them out.
+
+    It writes an entry from time to time only. A single one that is missing was lost.
+    """
+    gaps = find_gaps(offset_ids)
+    if not gaps or (len(gaps) == 1 and len(gaps[0]) == 1):
+        return False
+    planned = set(offset_ids)
+    return all(c in planned for c in commit_ids if min(planned) < c < max(planned))
 
 
 def next_of_penstock(offset_ids: Collection[int], commit_ids: Collection[int]) -> NextBatch:

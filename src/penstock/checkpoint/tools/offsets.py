@@ -46,10 +46,7 @@ def offset_parts(offset: object) -> dict[str, Any]:
 
 
 def moved(start: object, end: object) -> int | None:
-    """Return how far it is from one offset to another; None when that is no number.
-
-    A partition that is in one of the two alone begins, or began, with 0.
-    """
+    """Return how far it is from one offset to another; None when that is no number."""
     first, last = _total(start), _total(end)
     return None if first is None or last is None else last - first
 

@@ -1,8 +1,9 @@
 """``validate``: what is damaged in a checkpoint location, what that means, and what to do.
 
 Every file of the logs is read, and everything that has a checksum beside it; the checks themselves
-are pure (``checks``). A file that is gone when it is read was retired meanwhile, so a running query
-can be validated, too: it may show notes of files that are just being written.
+are pure (``checks``). A running query can be validated, too: a file that is gone when it is read
+was retired meanwhile, and a finding counts if a second scan confirms it. Notes may be of files that
+are just being written.
 """
 
 from __future__ import annotations
@@ -31,9 +32,13 @@ from penstock.checkpoint.tools.checks.log_entries import (
     spark_checks,
 )
 from penstock.checkpoint.tools.checks.source_logs import check_file_source, first_needed
-from penstock.checkpoint.tools.checks.state import check_empty_files, check_operator
+from penstock.checkpoint.tools.checks.state import (
+    check_checkpoint_ids,
+    check_empty_files,
+    check_operator,
+)
 from penstock.checkpoint.tools.findings import Finding, Severity, worst
-from penstock.checkpoint.tools.next_batch import NextBatch, next_of_penstock, next_of_spark
+from penstock.checkpoint.tools.next_batch import NextBatch
 from penstock.checkpoint.tools.offsets import log_offset
 from penstock.checkpoint.tools.operators import newest_infos
 from penstock.checkpoint.tools.reading import Content
@@ -53,7 +58,7 @@ class Validation:
 
     location: str
     files: int
-    """How many files were looked at."""
+    """The number of files that were checked."""
     severity: Severity | None
     """The worst of the findings'; None when there are none."""
     findings: tuple[Finding, ...]
@@ -65,6 +70,8 @@ class _Facts:
 
     contents: Mapping[str, Content]
     batches: Sequence[Batch]
+    planned: Sequence[int]
+    committed: Sequence[int]
     is_penstock: bool
     next: NextBatch
 
@@ -86,13 +93,26 @@ def validate(place: str | os.PathLike[str]) -> Validation:
         StorageError: it cannot be listed.
     """
     checkpoint = Checkpoint.open(place)
+    found = _find(checkpoint)
+    if worst(found) in ("warning", "error"):
+        # Of a running query one folder may have been listed before a batch, and the next after it.
+        again = set(_find(Checkpoint.open(place)))
+        found = [finding for finding in found if finding in again]
+    order = ("error", "warning", "note")
+    return Validation(
+        location=checkpoint.url,
+        files=len(checkpoint.files),
+        severity=worst(found),
+        findings=tuple(sorted(found, key=lambda each: order.index(each.severity))),
+    )
+
+
+def _find(checkpoint: Checkpoint) -> list[Finding]:
     facts = _read(checkpoint)
-    findings = _one_error_a_file(
+    return _one_error_a_file(
         (
             *_check_metadata(checkpoint),
-            *check_ids(
-                checkpoint.planned, checkpoint.committed, facts.next, is_penstock=facts.is_penstock
-            ),
+            *check_ids(facts.planned, facts.committed, facts.next, is_penstock=facts.is_penstock),
             *_check_entries(checkpoint, facts),
             *_check_checksums(checkpoint, facts),
             *check_clocks(facts.batches),
@@ -102,13 +122,6 @@ def validate(place: str | os.PathLike[str]) -> Validation:
             *check_names(checkpoint.files.keys()),
         )
     )
-    order = ("error", "warning", "note")
-    return Validation(
-        location=checkpoint.url,
-        files=len(checkpoint.files),
-        severity=worst(findings),
-        findings=tuple(sorted(findings, key=lambda each: order.index(each.severity))),
-    )
 
 
 def _read(checkpoint: Checkpoint) -> _Facts:
@@ -116,9 +129,10 @@ def _read(checkpoint: Checkpoint) -> _Facts:
     contents = checkpoint.read([*paths, *newest_infos(checkpoint.files).values()])
     batches = [parse_batch(each, contents, checkpoint.files) for each in checkpoint.planned]
     is_penstock = any(map(is_of_penstock, batches))
-    decide = next_of_penstock if is_penstock else next_of_spark
-    following = decide(checkpoint.planned, checkpoint.committed)
-    return _Facts(contents, batches, is_penstock, following)
+    newest = next((each for each in reversed(batches) if each.offsets is not None), None)
+    planned, committed = checkpoint.kept_ids(newest)
+    following = checkpoint.next_batch(newest)
+    return _Facts(contents, batches, planned, committed, is_penstock, following)
 
 
 def _is_log_entry(path: str) -> bool:
@@ -241,6 +255,12 @@ def _check_file_sources(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Findi
 
 
 def _check_state(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
-    for state, info in checkpoint.operators(facts.contents):
+    operators = checkpoint.operators(facts.contents)
+    version = facts.next.first
+    for state, info in operators:
         yield from check_empty_files(state)
-        yield from check_operator(state, info, facts.next.first)
+        yield from check_operator(state, info, version)
+    before = next((each for each in facts.batches if each.batch_id == version - 1), None)
+    if before is not None and before.commit is not None:
+        ids = before.commit.metadata.get("stateUniqueIds")
+        yield from check_checkpoint_ids([state for state, _ in operators], ids, version)

@@ -1,4 +1,4 @@
-"""``penstock ingest``: receivers as a process of their own, without Spark."""
+"""``penstock ingest``: receivers as a separate process, without Spark."""
 
 from penstock.cli.ingest.commands import app
 

@@ -24,8 +24,8 @@ __all__ = ["app"]
 app = typer.Typer(
     name="ingest",
     no_args_is_help=True,
-    help="Receive into a journal without Spark, so that ingestion goes on while Spark restarts. "
-    "SIGTERM, SIGINT or SIGHUP ends it: what it holds becomes durable first. Exit status 0 after "
+    help="Receive into a journal without Spark, so that ingestion continues while Spark restarts. "
+    "SIGTERM, SIGINT or SIGHUP ends it: buffered records become durable first. Exit status 0 after "
     "a stop, 1 after an error, 2 for wrong options, 3 when another process took over, 4 when the "
     "journal is full and --when-full is fail.",
 )
@@ -42,7 +42,7 @@ def http(
     schema: Annotated[
         str,
         typer.Option(
-            help="What a record is: string, binary, or columns as in 'id int64, n string'."
+            help="Kind of the records: string, binary, or columns as in 'id int64, n string'."
         ),
     ] = "string",
     token_file: Annotated[
@@ -86,9 +86,9 @@ def mqtt(
     share_group: Annotated[
         str | None, typer.Option(help="Share the messages with all clients of this group.")
     ] = None,
-    username: Annotated[str | None, typer.Option(help="To log in with.")] = None,
+    username: Annotated[str | None, typer.Option(help="The user name.")] = None,
     password_file: Annotated[str | None, typer.Option(help="File with the password.")] = None,
-    tls: Annotated[bool, typer.Option(help="Use TLS; implied by what follows.")] = False,
+    tls: Annotated[bool, typer.Option(help="Use TLS; implied by the options below.")] = False,
     tls_ca: Annotated[str | None, typer.Option(help="PEM file of the trusted CA.")] = None,
     tls_certificate: Annotated[
         str | None, typer.Option(help="PEM file with this client's certificate.")
@@ -122,7 +122,7 @@ def socket(
         bool, typer.Option(help="Records are binary, each after its length (4 bytes).")
     ] = False,
 ) -> Receiver:
-    """Receive what a TCP server sends: lines, or length-prefixed records."""
+    """Receive lines, or length-prefixed records, from a TCP server."""
     return FramedSocketReceiver(host, port) if framed else SocketReceiver(host, port)
 
 
@@ -133,7 +133,7 @@ def tail(
         list[str], typer.Argument(help="Files or globs (quoted, so that new files are seen).")
     ],
     from_beginning: Annotated[
-        bool, typer.Option(help="At the very first start: read what the files hold already.")
+        bool, typer.Option(help="At the very first start: read the existing content of the files.")
     ] = True,
 ) -> Receiver:
     """Follow growing files as tail -F does, each line exactly once."""
@@ -150,9 +150,9 @@ def custom(
         list[str],
         typer.Option(
             metavar="NAME=VALUE",
-            help="An argument of the class; the value is JSON, or else text. May come again.",
+            help="An argument of the class; the value is JSON, or otherwise text. May be repeated.",
         ),
     ] = [],  # noqa: B006 - typer copies it
 ) -> Receiver:
-    """Run a receiver of your own."""
+    """Run a custom receiver."""
     return make_custom(receiver_class, arg)

@@ -1,4 +1,4 @@
-"""A receiver of the user's own, named on the command line."""
+"""A custom receiver, named on the command line."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["make_custom"]
 def make_custom(name: str, arguments: Iterable[str]) -> Receiver:
     """Return ``package.module:Class`` made with ``name=value`` arguments.
 
-    Modules are also looked for in the working directory, as by ``python -m``.
+    Modules are also searched in the working directory, as with ``python -m``.
 
     Raises:
-        ConfigError: there is no such class, it is no receiver, or it does not take the arguments.
+        ConfigError: the class does not exist, is not a receiver, or does not accept the arguments.
     """
     kind = _find(name)
     values = dict(map(_argument, arguments))
     try:
         return kind(**values)
     except TypeError as e:
-        raise _refused(f"{name} does not take these arguments: {', '.join(values)}") from e
+        raise _refused(f"{name} does not accept these arguments: {', '.join(values)}") from e
 
 
 def _find(name: str) -> type[Receiver]:
@@ -42,7 +42,7 @@ def _find(name: str) -> type[Receiver]:
     except (ImportError, AttributeError) as e:
         raise _refused(f"{name!r} cannot be imported") from e
     if not (isinstance(found, type) and issubclass(found, Receiver)):
-        raise _refused(f"{name!r} is no subclass of penstock.receivers.Receiver")
+        raise _refused(f"{name!r} is not a subclass of penstock.receivers.Receiver")
     return found
 
 

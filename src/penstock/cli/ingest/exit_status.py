@@ -1,4 +1,4 @@
-"""What the ingest process's exit status says, for people and service managers."""
+"""The exit statuses of the ingest process, for people and service managers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STATUS: tuple[tuple[type[PenstockError], int], ...] = (
     (JournalFullError, 4),
     (PenstockError, 1),
 )
-"""In this order; a usage error that the command line finds itself has status 2 as well."""
+"""In this order; usage errors of the command line also have status 2."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The options that every ``penstock ingest`` command has, written down once."""
+"""The common options of all ``penstock ingest`` commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BLOCK = WhenFullOption("block")
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """Where records go, and what bounds them.
+    """The destination of records, and its bounds.
 
     Raises:
         ConfigError: a name is not allowed.
@@ -52,23 +52,26 @@ def size_option(text: str | int) -> int:
     """Return the bytes in ``500m`` or ``20g``; a default comes as a number.
 
     Raises:
-        typer.BadParameter: it is no size.
+        typer.BadParameter: it is not a size.
     """
     size = parse_size(str(text))
     if size is None:
-        raise typer.BadParameter(f"{text!r} is no size: give bytes, or such as 500m or 20g")
+        raise typer.BadParameter(
+            f"{text!r} is not a size: give bytes, or a size such as 500m or 20g"
+        )
     return size
 
 
 def _common(
     journal: Annotated[
-        str, typer.Option(help="Where the journal is: a folder or URL.", show_default=False)
+        str, typer.Option(help="Location of the journal: a folder or URL.", show_default=False)
     ],
     stream: Annotated[str, typer.Option(help="The stream to write.", show_default=False)],
     receiver: Annotated[
         str,
         typer.Option(
-            help="This receiver's name within the stream. A second process of the same name takes "
+            help="This receiver's name within the stream. A second process with the same name "
+            "takes "
             "over from the first."
         ),
     ] = "ingest",
@@ -135,7 +138,7 @@ def with_ingest_options(
 
 @contextmanager
 def _told_as_options(names: Iterable[str]) -> Iterator[None]:
-    """Have a ConfigError say ``--token-file FILE`` where it says ``token_file=FILE``."""
+    """Replace ``token_file=FILE`` in a ConfigError by ``--token-file FILE``."""
     try:
         yield
     except ConfigError as error:

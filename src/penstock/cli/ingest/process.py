@@ -9,7 +9,7 @@ Its life::
         an earlier one that slept and woke   -> seal its writer in turn; it ends, as its run is over
         no room, and not to wait             -> publish, seal                         status 4
 
-It has no parent to watch: it goes on when the shell or the service manager that began it is gone.
+It watches no parent: it continues when the shell or the service manager that started it ends.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _log = logging.getLogger(__name__)
 
 
 def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
-    """Run a receiver until it is told to stop.
+    """Run a receiver until it has to stop.
 
     Raises:
         ConfigError: the journal cannot be used, the stream holds records of another schema, or the
             receiver cannot start on this host (its port is taken, say).
         FencedError: another process took over.
-        JournalFullError: there is no room, and the source is not to wait.
-        PenstockError: whatever else ended it.
+        JournalFullError: a bound is reached, and the source must not wait.
+        PenstockError: another error ended it.
     """
     log_to_stderr(logging.INFO)
     raise_descriptor_limit()
@@ -65,7 +65,7 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
         bounds=options.bounds,
         when_full=options.when_full,
     )
-    if not _has_predecessor(stream, options.receiver):  # one may have the port, and ends
+    if not _has_predecessor(stream, options.receiver):  # it may hold the port, and ends
         receiver.checkStart()
     run = claim_run(stream, options.receiver, uuid.uuid4().hex, Command())
     task = ReceiverTask(receiver, stream, options.receiver, run, settings)
@@ -84,7 +84,7 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
             except FencedError:
                 if newest_run(stream, options.receiver) != run:
                     raise
-                _log.warning("A process of an earlier run woke and sealed this one's writer")
+                _log.warning("A process of an earlier run woke up and sealed this one's writer")
                 supervisor = ReceiverSupervisor(task, parent=_no_parent)
                 if stopping.is_set():
                     raise
@@ -96,7 +96,7 @@ def _has_predecessor(stream: JournalStream, receiver: str) -> bool:
     """Whether another process of this name runs on this host, as far as its status tells."""
     try:
         said = read_status(stream, receiver)
-    except LogFormatError:  # the supervisor writes it anew
+    except LogFormatError:  # the supervisor writes it again
         return False
     if said is None or said.state == "stopped" or said.pid == os.getpid():  # 1 in a container
         return False
@@ -109,9 +109,9 @@ def _no_parent() -> int:
 
 def _superseded(stream: JournalStream, receiver: str) -> FencedError:
     return FencedError(
-        "another process of this receiver's name took over",
+        "another process with this receiver's name took over",
         operation="ingest",
         path=stream.storage.uri(stream.name),
         ids={"stream": stream.name, "receiver": receiver},
-        hint="nothing acked is lost; to receive in both, give each a --receiver name of its own",
+        hint="no acked record is lost; to receive in both, give each its own --receiver name",
     )

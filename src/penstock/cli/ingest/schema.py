@@ -22,7 +22,7 @@ def parse_schema(text: str) -> str | pa.Schema:
         return pa.schema([pa.field(name, pa.type_for_alias(kind)) for name, kind in columns])
     except ValueError as e:
         raise ConfigError(
-            f"{text!r} is no schema",
+            f"{text!r} is not a schema",
             operation="read schema",
             hint="give string, binary, or columns with Arrow's types: 'id int64, name string'",
         ) from e

@@ -1,9 +1,9 @@
-"""SIGTERM, SIGINT and SIGHUP: the first begins the drain, the second ends the process at once.
+"""SIGTERM, SIGINT and SIGHUP: the first starts the drain, the second ends the process at once.
 
-SIGHUP is what a closed terminal sends; under nohup it stays ignored.
+A closed terminal sends SIGHUP; under nohup it stays ignored.
 
-Signals are read from a pipe by a thread, so the process reacts whatever its main thread is doing:
-a handler in Python would run only between two of its steps, and might interrupt it while it holds a
+A thread reads signals from a pipe, so the process reacts whatever its main thread is doing: a
+handler in Python would run only between two of its steps, and might interrupt it while it holds a
 lock.
 """
 
@@ -54,8 +54,10 @@ def _watch(reading: int, drain: Callable[[str], None]) -> None:
                 continue
             name = signal.Signals(number).name
             if draining:
-                _log.warning("%s again: ending at once, what is not acked is the source's", name)
+                _log.warning(
+                    "%s again: ending at once; the source has to resend unacked records", name
+                )
                 os._exit(128 + number)
             draining = True
-            _log.info("%s: stopping the source, then publishing what is held", name)
+            _log.info("%s: stopping the source, then publishing buffered records", name)
             drain(name)

@@ -88,6 +88,14 @@ class Bounds:
         )
 
     @property
+    def no_part(self) -> Amount:
+        """What a receiver without a part may hold: nothing of what is bounded."""
+        return Amount(
+            _NO_BOUND if self.max_bytes is None else 0,
+            _NO_BOUND if self.max_lag_records is None else 0,
+        )
+
+    @property
     def max_store_bytes(self) -> int:
         """The largest single store that fits beside the block before it."""
         return self.amount.size_bytes // _STORE_SHARE

@@ -5,8 +5,8 @@
 Invariants:
 
 1. An entry is created exclusively and never changed. Its name holds the range: readers only list.
-2. An entry is made for records that cannot be read (``skip`` checks it): none hides
-   sound data.
+2. An entry is created only for records that cannot be read (``skip`` checks it): none hides
+   readable data.
 3. Readers leave out exactly the ranges in the loss log, and log that they do, once a process.
 """
 
@@ -38,14 +38,14 @@ __all__ = [
 ]
 
 LOSSES_FOLDER = "losses"
-"""In the stream's folder; not there as long as nothing was given up."""
+"""In the stream's folder; does not exist until records are skipped."""
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?P<writer>.+)\.(?P<start>[0-9]{20})-(?P<end>[0-9]{20})\.json")
 _said: set[tuple[str, str, OffsetRange]] = set()
 
 Lost = Mapping[str, Sequence[OffsetRange]]
-"""Writer -> what is given up of it, ascending."""
+"""Writer -> its skipped ranges, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def create_loss(storage: Storage, stream: str, loss: Loss) -> None:
 
 
 def lost_ranges(storage: Storage, stream: str) -> Lost:
-    """Return what was given up of a stream; one listing."""
+    """Return the skipped ranges of a stream; one listing."""
     lost: dict[str, list[OffsetRange]] = {}
     for records in _listed(storage, stream):
         lost.setdefault(records.partition, []).append(records)
@@ -93,13 +93,13 @@ def read_losses(storage: Storage, stream: str) -> list[Loss]:
     """Return a stream's loss log, by writer and offset.
 
     Raises:
-        LogFormatError: an entry cannot be read; readers leave its range out all the same.
+        LogFormatError: an entry cannot be read; readers leave its range out nevertheless.
     """
     return [_read(storage, _path(stream, records), records) for records in _listed(storage, stream)]
 
 
 def without_lost(ranges: Iterable[OffsetRange], lost: Lost) -> list[OffsetRange]:
-    """Return what is left of ranges without what was given up, in order."""
+    """Return the ranges without skipped records, in order."""
     left: list[OffsetRange] = []
     for wanted in ranges:
         at = wanted.start_offset
@@ -114,7 +114,7 @@ def without_lost(ranges: Iterable[OffsetRange], lost: Lost) -> list[OffsetRange]
 
 
 def end_after_losses(writer: str, end_offset: int, lost: Lost) -> int:
-    """Return where a writer that ends at ``end_offset`` ends with what was given up behind that."""
+    """Return the end of a writer at ``end_offset`` including the skipped records after it."""
     for gap in lost.get(writer, ()):
         if gap.start_offset <= end_offset < gap.end_offset:
             end_offset = gap.end_offset
@@ -122,13 +122,13 @@ def end_after_losses(writer: str, end_offset: int, lost: Lost) -> int:
 
 
 def say_left_out(storage: Storage, stream: str, wanted: OffsetRange, left: int) -> None:
-    """Log, once in a process, that of a range only ``left`` records are read."""
+    """Log, once in a process, that only ``left`` records of a range are read."""
     key = (storage.url, stream, wanted)
     if left == wanted.count or key in _said:
         return
     _said.add(key)
     _log.warning(
-        "%d records of [%d, %d) of writer %s of stream %s were given up and are left out; "
+        "%d records of [%d, %d) of writer %s of stream %s were skipped and are left out; "
         "see `penstock journal losses`",
         wanted.count - left,
         wanted.start_offset,
@@ -139,13 +139,13 @@ def say_left_out(storage: Storage, stream: str, wanted: OffsetRange, left: int) 
 
 
 def skip_command(storage: Storage, stream: str, records: OffsetRange) -> str:
-    """Return the command that gives records up."""
+    """Return the command that skips records."""
     what = f"{records.partition}:{records.start_offset}-{records.end_offset}"
     return f"penstock journal skip {shlex.quote(storage.url)} {stream} {what} --reason TEXT"
 
 
 def skip_commands(storage: Storage, stream: str, ranges: Iterable[OffsetRange]) -> str:
-    """Return the commands that give ranges up, as a hint names them."""
+    """Return the commands that skip ranges, for a hint."""
     return " and ".join(f"`{skip_command(storage, stream, each)}`" for each in ranges)
 
 
@@ -164,7 +164,7 @@ def _read(storage: Storage, path: str, records: OffsetRange) -> Loss:
             "an entry of the loss log cannot be read",
             operation="read losses",
             path=storage.uri(path),
-            hint="its name tells the range, which is left out all the same; restore the file from "
+            hint="its name has the range, which is left out nevertheless; restore the file from "
             "a copy to know why",
         ) from e
 

@@ -1,15 +1,15 @@
-"""Giving records up that cannot be read: what is checked before the loss log gets an entry.
+"""Skips unreadable records: the checks before the loss log gets an entry.
 
-Nothing that can be read, now or later, may be given up:
+Records that can be read, now or later, must not be skipped:
 
 - a block that is sound, but for records of it that cannot be made Python values (older versions let
   such in: see RecordFormat), or of a newer format, or that cannot be read for another reason than
   damage (its disk is away, say);
 - what an open writer has not written yet: what lies behind its newest block and beyond all that
-  consumers were told of. A writer is over when it is sealed, or when a later epoch
-  of its receiver has blocks. Where the newest block of one that is not over is damaged, its end is
-  unknown. Then nobody may be writing any more: the end that is chosen here is where the next epoch
-  seals it, and a writer that lived on would publish elsewhere.
+  consumers were told of. A writer is over when it is sealed, or when a later epoch of its receiver
+  has blocks. Where the newest block of one that is not over is damaged, its end is unknown. Then no
+  process may be writing any more: the end that is chosen here is where the next epoch seals it, and
+  a writer that lived on would publish elsewhere.
 
 Whatever else cannot be read is damaged or missing.
 """
@@ -53,10 +53,10 @@ _REASON_CHARS = 1000
 
 
 def check_skip(stream: JournalStream, wanted: OffsetRange) -> bool:
-    """Check that none of the records can be read; return False when they are given up already.
+    """Check that none of the records can be read; return False if they are skipped already.
 
     Raises:
-        ConfigError: they can be read, or may still be written, or there is no such writer.
+        ConfigError: they can be read, or may still be written, or the writer does not exist.
         NewerBlockError: they can be read by a newer version.
         StorageError: a block cannot be read for another reason than damage.
     """
@@ -66,7 +66,7 @@ def check_skip(stream: JournalStream, wanted: OffsetRange) -> bool:
         return False
     if left != [wanted]:
         raise _refusal(
-            stream, wanted, "some of these records are given up already", _commands(stream, left)
+            stream, wanted, "some of these records are skipped already", _commands(stream, left)
         )
     blocks = stream.blocks(writer)
     _check_unreadable(stream, writer, blocks, wanted)
@@ -76,7 +76,7 @@ def check_skip(stream: JournalStream, wanted: OffsetRange) -> bool:
 
 
 def skip(stream: JournalStream, wanted: OffsetRange, reason: str) -> Loss | None:
-    """Give records up that cannot be read; return the entry in the loss log, None if it was there.
+    """Skip unreadable records; return the entry in the loss log, None if it existed.
 
     Raises what ``check_skip`` raises, and:
         ConfigError: the reason is empty or too long.
@@ -96,7 +96,7 @@ def skip(stream: JournalStream, wanted: OffsetRange, reason: str) -> Loss | None
     )
     try:
         create_loss(stream.storage, stream.name, loss)
-    except AlreadyExistsError:  # somebody else gave the same records up meanwhile
+    except AlreadyExistsError:  # another process skipped the same records meanwhile
         return None
     return loss
 
@@ -140,13 +140,13 @@ def _check_unreadable(
         return
     unread = without_lost([replace(wanted, end_offset=end)], {wanted.partition: sound})
     hint = _commands(stream, unread) or "all of it can be read"
-    raise _refusal(stream, wanted, why, f"nothing was given up; {hint}")
+    raise _refusal(stream, wanted, why, f"nothing was skipped; {hint}")
 
 
 def _blocks_of(
     blocks: Sequence[BlockEntry], wanted: OffsetRange
 ) -> Iterator[tuple[BlockEntry, int | None]]:
-    """Yield the blocks that may have records of the range, and where the one after each starts."""
+    """Yield the blocks that may have records of the range, and the start of each next one."""
     starts = [block.start_offset for block in blocks]
     for block, next_start in itertools.zip_longest(blocks, starts[1:]):
         ends_before = next_start is not None and next_start <= wanted.start_offset
@@ -155,7 +155,7 @@ def _blocks_of(
 
 
 def _listed(ranges: Iterable[OffsetRange]) -> str:
-    """Return ascending ranges in words, with those that touch as one."""
+    """Return ascending ranges as text, with adjacent ones as one."""
     joined: list[tuple[int, int]] = []
     for each in ranges:
         start = each.start_offset
@@ -168,7 +168,7 @@ def _listed(ranges: Iterable[OffsetRange]) -> str:
 def _check_end(
     stream: JournalStream, writer: WriterId, blocks: Sequence[BlockEntry], wanted: OffsetRange
 ) -> None:
-    """Check a range that reaches the end of a writer's newest block, or goes beyond it."""
+    """Check a range that includes the end of a writer's newest block."""
     if _is_over(stream, writer):
         return
     end = 0
@@ -178,7 +178,7 @@ def _check_end(
         except DamagedBlockError:
             _check_unknown_end(stream, writer, blocks[-1], wanted)
             return
-    # What consumers were told of was durable once: it is lost, not unwritten.
+    # Records that consumers have seen were durable once: they are lost, not unwritten.
     end = max(end, reached_end(stream, writer))
     if wanted.end_offset > end:
         raise _unwritten(stream, wanted, end)
@@ -192,20 +192,20 @@ def _check_unknown_end(
             stream,
             wanted,
             f"the newest block is damaged, and process {pid} may still write behind it",
-            "stop that process; or wait for its next block, which tells where this one ends",
+            "stop that process; or wait for its next block, which determines the end of this one",
         )
     end = known_end(stream, writer, newest.start_offset)
     if wanted.end_offset < end:
         raise _refusal(
             stream,
             wanted,
-            f"a consumer has already been told of records up to {end}",
+            f"a consumer has already seen records up to {end}",
             _commands(stream, [OffsetRange(wanted.partition, wanted.start_offset, end)]),
         )
 
 
 def _is_over(stream: JournalStream, writer: WriterId) -> bool:
-    """Whether nothing can be published as this writer any more."""
+    """Whether this writer cannot publish any more."""
     with suppress(DamagedBlockError):
         if (newest := stream.newest(writer)) is not None and newest.sealed:
             return True
@@ -227,7 +227,7 @@ def _living_owner(stream: JournalStream, writer: WriterId) -> int | None:
     except ProcessLookupError:
         return None
     except PermissionError:
-        pass  # alive, and another user's
+        pass  # alive, and owned by another user
     return pid
 
 
@@ -248,13 +248,13 @@ def _commands(stream: JournalStream, ranges: list[OffsetRange]) -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container's user may have no name
+    except (OSError, KeyError):  # the user of a container may have no name
         return str(os.getuid())
 
 
 def _refusal(stream: JournalStream, wanted: OffsetRange, why: str, hint: str) -> ConfigError:
     return ConfigError(
-        f"{wanted.partition}:{wanted.start_offset}-{wanted.end_offset} cannot be given up: {why}",
+        f"{wanted.partition}:{wanted.start_offset}-{wanted.end_offset} cannot be skipped: {why}",
         operation="skip records",
         path=stream.storage.uri(stream.name),
         ids={"stream": stream.name, "writer": wanted.partition},

@@ -1,4 +1,4 @@
-"""One look at the disk: which files are followed after it, given those that were before."""
+"""One scan at the disk: which files are followed after it, given those that were before."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Seen:
     """Where a followed file is, and whether its stored part is still there.
 
     ``path`` is its name where that is known or needed; ``intact`` is None when it cannot be read.
-    ``glance`` was taken before the listing in which rotated files are looked for.
+    ``glance`` was taken before the listing in which rotated files are searched.
     """
 
     file: FollowedFile
@@ -48,7 +48,7 @@ class _Seen:
 class _Case:
     """What was decided about one followed file.
 
-    ``decision`` is None when it cannot be read now: it is kept as it is for the next look.
+    ``decision`` is None when it cannot be read now: it is kept as it is for the next scan.
     """
 
     seen: _Seen
@@ -60,7 +60,7 @@ class _Case:
 class Scan:
     """The facts of one moment, and what follows from them.
 
-    A look may fail half way, and is then thrown away: up to then it has opened files, which does no
+    A scan may fail half way, and is then thrown away: up to then it has opened files, which does no
     harm, and moved no mark.
 
     Args:
@@ -182,7 +182,7 @@ class Scan:
         """Whether the sibling is a copy, complete or not, of what the file itself still holds.
 
         So it is between the two steps of a copytruncate. The file is read where it is; should it be
-        truncated before that, the next look finds the copy.
+        truncated before that, the next scan finds the copy.
         """
         if seen.place is not Place.FOLLOWED or not seen.file.is_open:
             return False
@@ -268,14 +268,14 @@ class Scan:
     def _begin(self, mark: Mark, path: str, start: Start = Start.BEGINNING) -> FollowedFile:
         at_end = start is Start.END
         file = FollowedFile(mark, self._max_line_bytes, self._open_files, begin_at_end=at_end)
-        self._open(file, path)  # if this fails, the next looks try again
+        self._open(file, path)  # if this fails, the next scans try again
         return file
 
     def _open(self, file: FollowedFile, path: str) -> bool:
         try:
             opened = file.open(path)
         except FileNotFoundError:
-            return False  # renamed since it was listed: the next look finds it by its inode
+            return False  # renamed since it was listed: the next scan finds it by its inode
         except TooManyFilesError:
             self._unopened += 1
             return False

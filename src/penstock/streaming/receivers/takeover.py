@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from penstock.journal import JournalStream
-from penstock.journal.bounds.amounts import NOTHING, Amount
+from penstock.journal.bounds.amounts import Amount
 from penstock.journal.epochs import seal_receiver
 from penstock.receivers import Command, Receiver, ReceiverSettings, ReceiverTask, claim_run
 from penstock.receivers.control import check_latest, commanded_receivers
@@ -67,7 +67,7 @@ def take_over(
         check_latest(stream, name, run)
     bounds = settings.bounds
     _seal(stream, [*former, *(receivers if bounds.is_set else ())])
-    parts = {**dict.fromkeys(former, NOTHING), **dict.fromkeys(receivers, bounds.amount)}
+    parts = {**dict.fromkeys(former, bounds.no_part), **dict.fromkeys(receivers, bounds.amount)}
     return [
         ReceiverTask(receiver, stream, name, runs[name], settings, _without(parts, name))
         for name, receiver in receivers.items()

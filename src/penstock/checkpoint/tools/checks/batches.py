@@ -8,7 +8,7 @@ from itertools import pairwise
 from penstock.checkpoint.batch_ids import describe_files, find_gaps
 from penstock.checkpoint.tools.batches import Batch
 from penstock.checkpoint.tools.findings import Finding
-from penstock.checkpoint.tools.next_batch import NextBatch
+from penstock.checkpoint.tools.next_batch import NextBatch, leaves_out
 
 __all__ = ["check_clocks", "check_ids", "check_sources"]
 
@@ -27,11 +27,11 @@ def check_ids(
         )
     elif gaps := find_gaps(planned):
         yield Finding(
-            "warning",
+            "note" if leaves_out(planned, committed) else "warning",
             describe_files("offsets", gaps),
             "entries are missing between others",
-            "the query starts, and cannot go back to these batches (queries with asynchronous"
-            " progress tracking leave out entries)",
+            "the query starts, and cannot go back to these batches; with asynchronous progress"
+            " tracking it leaves out entries",
             "restore the files from a backup if you want to go back to them",
         )
     # What is not planned any more was retired, and its commit is about to be.

@@ -1,4 +1,4 @@
-"""Whether the state is there from which the next batch goes on. Pure.
+"""Whether the state exists from which the next batch continues. Pure.
 
 Spark's batch N begins from version N of every store. Of penstock's state the programs themselves
 check at their start what they need.
@@ -12,10 +12,7 @@ from penstock.checkpoint.tools.findings import Finding
 from penstock.checkpoint.tools.operators import OperatorInfo
 from penstock.checkpoint.tools.state_files import OperatorState, StateStore, missing_files
 
-__all__ = ["CheckpointIds", "check_empty_files", "check_operator"]
-
-CheckpointIds = Mapping[str, Sequence[Sequence[Sequence[str]]]]
-"""``stateUniqueIds`` of a commit: the id of each store, by operator, partition and store."""
+__all__ = ["check_checkpoint_ids", "check_empty_files", "check_operator"]
 
 _MEANING = "the query fails when it loads its state for batch {}"
 _FIX = (
@@ -45,6 +42,40 @@ def check_operator(
             )
 
 
+def check_checkpoint_ids(
+    states: Sequence[OperatorState], ids: object, version: int
+) -> Iterator[Finding]:
+    """Yield the files of ``version`` that a commit names by their ids, and that are missing.
+
+    ``ids`` is ``stateUniqueIds`` of the batch before: by operator and partition, one for each
+    store. Of one version several files may be left, by tasks that were tried again.
+    """
+    found = {
+        (state.operator, store.partition, file.checkpoint_id)
+        for state in states
+        for store in state.stores
+        for file in store.files
+        if file.version == version
+    }
+    for operator, partition, checkpoint_id in _named(ids):
+        if (operator, partition, checkpoint_id) not in found:
+            yield Finding(
+                "error",
+                f"state/{operator}/{partition}/{version}_{checkpoint_id}",
+                f"commits/{version - 1} names this version of the state, and no file has it",
+                _MEANING.format(version),
+                _FIX,
+            )
+
+
+def _named(ids: object) -> Iterator[tuple[str, int, str]]:
+    for operator, partitions in ids.items() if isinstance(ids, Mapping) else ():
+        for partition, stores in enumerate(partitions if isinstance(partitions, list) else ()):
+            for checkpoint_id in stores if isinstance(stores, list) else ():
+                if isinstance(checkpoint_id, str):
+                    yield operator, partition, checkpoint_id
+
+
 def check_empty_files(state: OperatorState) -> Iterator[Finding]:
     """Yield the state files that hold nothing: even an empty change has a mark at its end."""
     for store in state.stores:
@@ -60,7 +91,7 @@ def check_empty_files(state: OperatorState) -> Iterator[Finding]:
 
 
 def _expected(state: OperatorState, info: OperatorInfo | None) -> list[tuple[int, str]]:
-    """Return the stores that an operator has: by what it says, or else those that are there."""
+    """Return an operator's stores: by its description, or otherwise the existing ones."""
     if info is None:
         return [(store.partition, store.name) for store in state.stores]
     return [(number, name) for name, count in info.partitions.items() for number in range(count)]
