@@ -1,4 +1,4 @@
-"""One scan at the disk: which files are followed after it, given those that were before."""
+"""One scan of the disk: which files are followed after it, given those that were before."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Seen:
     """Where a followed file is, and whether its stored part is still there.
 
     ``path`` is its name where that is known or needed; ``intact`` is None when it cannot be read.
-    ``glance`` was taken before the listing in which rotated files are searched.
+    ``glance`` was taken before the listing in which rotated files are searched for.
     """
 
     file: FollowedFile
