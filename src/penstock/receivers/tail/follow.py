@@ -1,15 +1,15 @@
-"""What to do with a followed file: marks, the facts of one scan of the disk, and the decisions.
+"""Decisions about a followed file: marks, the facts of one scan of the disk, and the actions.
 
-No I/O here. A *mark* says how far one file is stored; the position in the block with the records
-tells all marks (see ``positions``). After a kill they are all that is known, so every decision must
-follow from them and from what the disk shows now.
+No I/O. A *mark* holds how far one file is stored; the position in the block with the records has
+all marks (see ``positions``). After a kill nothing else is known, so every decision must follow
+from the marks and the current state of the disk.
 
 Invariants:
 
 1. A file is known by device and inode, never by name alone: names move when logs rotate.
-2. An inode is believed only with its fingerprint: the bytes before the mark's offset must still be
-   those that were stored. So a reused inode or a rewritten file starts again at 0 instead of being
-   continued in the middle, and the number in its name tells nothing of the file that it was.
+2. An inode is trusted only with its fingerprint: the bytes before the mark's offset must still be
+   the stored ones. So a reused inode or a rewritten file starts again at 0 instead of continuing in
+   the middle, and the number in its name says nothing about the earlier file.
 3. Content that left its name is searched for before it is abandoned: a renamed file by its inode, a
    copied one (copytruncate) by its fingerprint.
 4. A mark is dropped only when its file is gone, or when the file could not be mistaken for a new
@@ -77,7 +77,7 @@ class Mark:
 
 
 class Glance(NamedTuple):
-    """What a scan saw of a file.
+    """The facts of a file in a scan.
 
     While nothing of a file is stored, no fingerprint tells whether its content is still the one for
     which rotated copies were searched for. So it is read only if the content begins as at the scan.
