@@ -43,8 +43,7 @@ Records: TypeAlias = Any | Iterable[Any] | pa.RecordBatch | pa.Table
 
 
 class ReceiverIdentity(NamedTuple):
-    """The identity of a receiver, the same after every restart; usable in names of other
-    systems."""
+    """The identity of a receiver, the same after every restart."""
 
     stream: str
     receiver: str
