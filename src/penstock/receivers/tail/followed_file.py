@@ -163,7 +163,7 @@ class FollowedFile:
         self.note_scan(glance)
 
     def note_scan(self, glance: Glance) -> None:
-        """Note what a scan saw that found out what became of content before that."""
+        """Note the facts of a scan that determined what happened to earlier content."""
         self._glance = glance
         if glance.size < self._searched:
             self._searched = 0  # that was in another content

@@ -88,7 +88,7 @@ class Follower:
         return [file.mark for file in self._of_path.get(path, ()) if file.has_begun]
 
     def scan(self) -> None:
-        """Take in what was rotated, replaced, added or removed since the last scan."""
+        """Process what was rotated, replaced, added or removed since the last scan."""
         start = decide_new(
             resumed=self._resumed,
             first_scan=self._first_scan,

@@ -37,7 +37,7 @@ class TailReceiver(ThreadedReceiver):
 
     - Files that exist and files that appear later, also of globs (``*``, ``?``, ``[]``, ``**``).
     - Rotation by rename, also several at once and while the receiver was down: a renamed file is
-      read to its end before its successor. It is searched in the same directory under any name;
+      read to its end before its successor. It is searched for in the same directory under any name;
       files that came and went unseen are found by the usual names (``app.log.1``,
       ``app.log-20240131``, ``app-2024-01-31.log``, ``app.log.old``; compressed ones are not read).
       Numbers at the end of names tell their order, whatever the clock did; of other names the
