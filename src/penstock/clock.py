@@ -58,7 +58,7 @@ class SystemClock:
 
 
 class SteadyClock:
-    """A wall clock that is read once, and goes on with the monotonic one: it never jumps.
+    """A wall clock that is read once, and then follows the monotonic one: it never jumps.
 
     Args:
         clock: the machine's clocks.

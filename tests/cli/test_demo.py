@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -15,15 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.demo import command
-from penstock.cli.demo.feeder import Feeder
-from penstock.cli.demo.kill_plan import KillPlan
+from penstock.cli.demo.feeder import Feeder, endless_text, source_files
 from penstock.cli.demo.outcome import Outcome
 from penstock.cli.demo.progress import Progress
-from penstock.cli.demo.source_text import SourceText, source_files
 from penstock.cli.demo.word_counts import Comparison, compare, count_fed, count_sink
 from penstock.cli.main import app
 from penstock.errors import ConfigError
-from tests.waiting import WAIT_S
+from tests.waiting import WAIT_S, eventually
 
 KEYS = ["fed", "processed", "lost", "duplicated", "restarts", "records_per_s", "recovery_s"]
 
@@ -142,33 +139,27 @@ class _JavaIsThere:
 
 
 class TestFeeder:
-    def feed(
-        self, folder: Path, source: bytes, total_bytes: int, **options: Any
-    ) -> list[tuple[str, dict[str, Any]]]:
+    def feed(self, folder: Path, source: bytes, total_bytes: int, seconds: float = 0) -> Feeder:
         folder.mkdir()
         (file := folder.parent / "source.py").write_bytes(source)
-        said: list[tuple[str, dict[str, Any]]] = []
-        Feeder(
-            folder,
-            SourceText([file]),
-            total_bytes,
-            options.pop("seconds", 0),
-            options.pop("await_follower", lambda: None),
-            lambda event, **facts: said.append((event, facts)),
-        ).run()
-        return said
+        feeder = Feeder(folder, endless_text([file]), total_bytes, seconds)
+        feeder.is_followed.set()
+        feeder.start()
+        feeder.join(WAIT_S)
+        assert feeder.is_done
+        return feeder
 
     def test_every_line_is_on_disk_in_order(self, tmp_path: Path) -> None:
         source = b"".join(b"line %d, with some words\n" % n for n in range(1000))
 
-        said = self.feed(tmp_path / "logs", source, len(source), seconds=0.2)
+        feeder = self.feed(tmp_path / "logs", source, len(source), seconds=0.2)
 
         files = ["app.log.1", "app.log", "web.log", "worker.log"]
         assert sorted(os.listdir(tmp_path / "logs")) == sorted(files)
         written = [(tmp_path / "logs" / name).read_bytes() for name in files]
         assert b"".join(written) == source
         assert all(part.endswith(b"\n") for part in written)
-        assert said[-1] == ("fed_all", {"lines": 1000, "bytes": len(source)})
+        assert (feeder.lines, feeder.bytes) == (1000, len(source))
 
     def test_a_source_that_is_too_short_is_read_again(self, tmp_path: Path) -> None:
         self.feed(tmp_path / "logs", b"one\ntwo", 80)
@@ -178,31 +169,36 @@ class TestFeeder:
         assert len(lines) >= 20
 
     def test_rotation_waits_for_the_follower_and_renames(self, tmp_path: Path) -> None:
-        folder = tmp_path / "logs"
-        seen: list[tuple[list[str], int]] = []
-
-        def look() -> None:
-            seen.append((os.listdir(folder), (folder / "app.log").stat().st_ino))
-
-        said = self.feed(folder, b"some words\n" * 100, 1100, await_follower=look)
-
-        [(names, inode)] = seen
-        assert names == ["app.log"]
+        (file := tmp_path / "source.py").write_bytes(b"some words\n" * 100)
+        (folder := tmp_path / "logs").mkdir()
+        feeder = Feeder(folder, endless_text([file]), 1100, 0)
+        feeder.start()
+        assert eventually(lambda: feeder.lines >= 25)
+        assert os.listdir(folder) == ["app.log"]
+        inode = (folder / "app.log").stat().st_ino
+        feeder.is_followed.set()
+        feeder.join(WAIT_S)
         assert (folder / "app.log.1").stat().st_ino == inode
-        assert ("rotated", {"file": "app.log", "to": "app.log.1"}) in said
+
+    def test_one_that_is_stopped_ends_wherever_it_is(self, tmp_path: Path) -> None:
+        (file := tmp_path / "source.py").write_bytes(b"some words\n")
+        feeder = Feeder(tmp_path, endless_text([file]), 1 << 40, 1e6)
+        feeder.start()
+        feeder.stop()
+        assert not feeder.is_done
 
     def test_sources_that_are_no_utf8_are_left_out(self, tmp_path: Path) -> None:
         (tmp_path / "bad.py").write_bytes(b"\xff\xfe no text\n")
         (tmp_path / "empty.py").touch()
         (tmp_path / "good.py").write_bytes("schön\n".encode())
 
-        text = SourceText(sorted([*tmp_path.iterdir(), tmp_path / "missing.py"]))
+        texts = endless_text(sorted([*tmp_path.iterdir(), tmp_path / "missing.py"]))
 
-        assert text.read(100) + text.read(100) == "schön\nschön\n".encode()
+        assert next(texts) + next(texts) == "schön\nschön\n".encode()
 
     def test_no_text_at_all_is_refused_at_once(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match="none of 1 source files holds text"):
-            SourceText([tmp_path / "missing.py"])
+        with pytest.raises(ConfigError, match="none of 1 source files has text"):
+            next(endless_text([tmp_path / "missing.py"]))
 
     def test_this_python_has_tens_of_megabytes_of_sources(self) -> None:
         files = source_files()
@@ -210,82 +206,43 @@ class TestFeeder:
         assert len(set(files)) == len(files)
         assert sum(file.stat().st_size for file in files) > 10_000_000
 
-    def test_it_runs_as_a_process_of_its_own(self, tmp_path: Path) -> None:
-        command_line = ["--folder", str(tmp_path), "--bytes", "100000", "--seconds", "0.1"]
-        done = subprocess.run(
-            [sys.executable, "-m", "penstock.cli.demo.feeder", *command_line],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=WAIT_S,
-        )
-
-        last = json.loads(done.stdout.splitlines()[-1])
-        written = [file.read_bytes() for file in tmp_path.iterdir()]
-        assert last["event"] == "fed_all"
-        assert last["bytes"] == sum(map(len, written)) >= 100_000
-        assert last["lines"] == sum(part.count(b"\n") for part in written)
-
 
 class TestProgress:
+    def say(self, progress: Progress, event: str, batch: int, lines: int, now_s: float) -> None:
+        progress.take({"event": event, "batch": batch, "lines": lines}, now_s)
+
     def commit(self, progress: Progress, batch: int, lines: int, now_s: float) -> None:
-        for event in ("planned", "started"):
-            progress.take({"event": event, "batch": batch, "lines": lines}, now_s)
-        progress.take({"event": "committed", "batch": batch, "delay_ms": 10}, now_s)
-
-    def test_it_is_drained_when_all_that_was_fed_is_committed(self) -> None:
-        progress = Progress()
-        progress.take({"event": "fed", "lines": 6, "bytes": 60, "file": "app.log"}, 0.0)
-        self.commit(progress, 0, 6, 1.0)
-        assert not progress.is_drained
-
-        progress.take({"event": "fed_all", "lines": 10, "bytes": 100}, 2.0)
-        assert not progress.is_drained
-        assert progress.backlog_lines == 4
-
-        self.commit(progress, 1, 4, 4.0)
-        assert progress.is_drained
-        assert progress.lines_per_s == 10 / 4
+        for event in ("planned", "started", "committed"):
+            self.say(progress, event, batch, lines, now_s)
 
     def test_a_batch_that_runs_again_after_a_kill_counts_once(self) -> None:
         progress = Progress()
-        progress.take({"event": "planned", "batch": 0, "lines": 7}, 1.0)
-        progress.take({"event": "started", "batch": 0, "lines": 7}, 1.0)
+        self.say(progress, "planned", 0, 7, 1.0)
+        self.say(progress, "started", 0, 7, 1.0)
         progress.restarted(2.0)
         self.commit(progress, 0, 7, 5.0)
 
         assert progress.committed_lines == 7
         assert progress.recovery_s == [3.0]
+        outcome = progress.outcome(Comparison(9, 9, 0, 0))
+        assert (outcome.restarts, outcome.recovery_s, outcome.records_per_s) == (1, 3.0, 1.8)
 
     def test_a_commit_whose_word_was_cut_off_by_a_kill_counts(self) -> None:
         progress = Progress()
-        progress.take({"event": "planned", "batch": 0, "lines": 7}, 1.0)
+        self.say(progress, "planned", 0, 7, 1.0)
         progress.restarted(2.0)
         self.commit(progress, 1, 3, 5.0)
 
         assert progress.committed_lines == 10
 
-
-class TestKillPlan:
-    @pytest.mark.parametrize("kills", [0, 1, 2, 20])
-    def test_it_kills_as_often_as_told_before_all_is_fed(self, kills: int) -> None:
-        plan = KillPlan(kills, random.Random(kills))
-        steps = range(1000 * (kills + 1))
-
-        times = [
-            step
-            for step in steps
-            if plan.is_due(step / len(steps), is_processing=True, now_s=step / 100)
-        ]
-
-        assert len(times) == kills
-        assert plan.left == 0
-
-    def test_it_spares_a_driver_that_does_not_process(self) -> None:
-        plan = KillPlan(1, random.Random(1))
-
-        assert not any(plan.is_due(1.0, is_processing=False, now_s=now_s) for now_s in range(60))
-        assert any(plan.is_due(1.0, is_processing=True, now_s=now_s) for now_s in range(60))
+    def test_a_driver_is_up_when_it_committed_and_read_records_since_its_start(self) -> None:
+        progress = Progress()
+        self.commit(progress, 0, 0, 1.0)
+        assert not progress.is_up
+        self.commit(progress, 1, 5, 2.0)
+        assert progress.is_up
+        progress.restarted(3.0)
+        assert not progress.is_up
 
 
 @pytest.mark.spark
@@ -317,7 +274,7 @@ class TestWhole:
         assert result["records_per_s"] > 0
         assert result["recovery_s"] > 0
         assert "kill -9" in progress
-        assert "rotated app.log" in progress
+        assert "app.log.1" in progress
         assert os.listdir(tmp_path) == []
 
     @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])

@@ -96,7 +96,7 @@ def test_a_port_that_is_taken_ends_the_first_start(tmp_path: Path, journal: Path
         with ingest(tmp_path, "one", "http", "--port", str(port), *to(journal)) as process:
             assert process.wait() == 2
         (line,) = process.log().splitlines()
-        assert f"port {port} of 127.0.0.1 is taken by another process" in line
+        assert f"port {port} of 127.0.0.1 is in use by another process" in line
         assert f"ss -ltnp 'sport = :{port}'" in line
     assert not list(open_stream(journal).writers())
     assert newest_run(open_stream(journal), "ingest") is None

@@ -80,7 +80,7 @@ def test_into_another_stream(tmp_path: Path, stream: JournalStream) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["lines"], "no stream of dead letters"),
+        (["lines"], "not a stream of dead letters"),
         (["none-dead"], "stream 'none-dead' does not exist"),
         (["lines-dead", "--to", "none"], "stream 'none' does not exist"),
     ],

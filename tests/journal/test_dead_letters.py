@@ -179,8 +179,8 @@ def test_a_damaged_staged_file_is_named_and_nothing_is_lost(
 def test_names(stream: JournalStream, storage: Storage) -> None:
     assert source_stream(dead_letter_stream("a-dead")) == "a-dead"
     for wrong in ("clicks", "-dead"):
-        with pytest.raises(ConfigError, match="no stream of dead letters"):
+        with pytest.raises(ConfigError, match="not a stream of dead letters"):
             source_stream(wrong)
     JournalStream.create(storage, "x-dead", RecordFormat("string"))
-    with pytest.raises(ConfigError, match="no dead letters"):
+    with pytest.raises(ConfigError, match="not dead letters"):
         open_dead_letters(storage, "x-dead")

@@ -137,5 +137,5 @@ def test_what_an_error_says_is_bounded_and_on_one_line() -> None:
     assert str(long).startswith(r"ValueError: a\nb")
     assert "\n" not in str(long)
     assert long.excerpt.endswith("'... (200 bytes)")
-    assert "its text cannot be had: RuntimeError" in Refusal(0, MuteError(), b"").error_text
+    assert "its text is not available: RuntimeError" in Refusal(0, MuteError(), b"").error_text
     assert Refusal(0, pickle.PickleError("x"), b"").error_type == "_pickle.PickleError"

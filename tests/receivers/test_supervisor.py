@@ -253,7 +253,7 @@ def test_receiver_that_stops_itself_seals(stream: JournalStream) -> None:
 
 def test_a_command_that_is_not_seen_names_the_unshared_path(stream: JournalStream) -> None:
     stream.storage.delete(f"clicks/control/{COMMAND_FILE}")
-    with pytest.raises(UnsharedPathError, match="does not see the driver's command"):
+    with pytest.raises(UnsharedPathError, match="cannot see its command"):
         supervise(stream, Scripted()).run()
 
 
@@ -264,7 +264,7 @@ def test_a_command_that_is_gone_is_none_to_stop(stream: JournalStream) -> None:
         stream.storage.delete(f"clicks/control/{COMMAND_FILE}")
         assert eventually(lambda: bool(raised))
     assert isinstance(raised[0], ReceiverError)
-    assert "the command that this receiver runs by is gone" in str(raised[0])
+    assert "the command file of this receiver is gone" in str(raised[0])
 
 
 def test_stop_during_back_off_ends_at_once(stream: JournalStream) -> None:

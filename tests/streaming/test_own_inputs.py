@@ -87,7 +87,7 @@ def test_a_receiver_s_stream_without_a_receiver_is_refused(ssc: StreamingContext
     with pytest.raises(ConfigError, match="has no receiver"):
         ReceiverInputDStream(ssc)
     for wrong in ("a receiver", [1]):
-        with pytest.raises(ConfigError, match="is no receiver"):
+        with pytest.raises(ConfigError, match="is not a receiver"):
             ssc.receiverStream(wrong)  # type: ignore[arg-type]
     assert ssc.graph.inputs == []
 
@@ -107,7 +107,7 @@ def test_a_constant_is_in_every_batch(
 
 
 def test_a_constant_is_an_rdd(ssc: StreamingContext) -> None:
-    with pytest.raises(ConfigError, match="is no RDD"):
+    with pytest.raises(ConfigError, match="is not an RDD"):
         ConstantInputDStream(ssc, [1])  # type: ignore[arg-type]
 
 
@@ -115,5 +115,5 @@ def test_a_constant_says_that_it_is_gone_after_a_graph_checkpoint(
     sc: SparkContext, ssc: StreamingContext
 ) -> None:
     stream = pickle.loads(pickle.dumps(ConstantInputDStream(ssc, sc.parallelize([1]))))
-    with pytest.raises(StreamingError, match="gone with the process"):
+    with pytest.raises(StreamingError, match="lost with its process"):
         stream.compute_range(None)

@@ -11,7 +11,7 @@ Invariants:
 1. The file is durable before the first batch with that input is planned, and before the input
    writes elsewhere where it begins. So "latest" is never resolved anew: after a crash between the
    first start and the first batch this would pass over what came between.
-2. The exclusive create decides between drivers: whoever is later takes what is there. So two that
+2. The exclusive create decides between drivers: the later one uses the existing file. So two that
    start at once begin at the same offset, whichever of them plans batch 0.
 3. It never changes, and no purge deletes it: it says where batch 0 begins for as long as the
    location is there.
@@ -80,7 +80,7 @@ class FirstOffsets:
 
         After a StorageError the call may be repeated, also with another offset.
 
-        Raises LogFormatError when what is there is damaged, StorageError when it cannot be written.
+        Raises LogFormatError if the existing file is damaged, StorageError if it cannot be written.
         """
         log, found = _FirstOffsetLog(self._storage, name), FirstOffset(offset)
         self._storage.sweep(f"{_FOLDER}/{name}")

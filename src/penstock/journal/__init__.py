@@ -8,6 +8,7 @@ described byte for byte in docs/journal-format.md.
 
 from penstock.journal.bounds.amounts import Amount, Bounds
 from penstock.journal.bounds.quota import WriterQuota
+from penstock.journal.description import stream_names
 from penstock.journal.offsets import WriterEnd, advance, ranges_between
 from penstock.journal.positions import DeferredPosition
 from penstock.journal.progress import StreamProgress
@@ -22,7 +23,7 @@ from penstock.journal.retention.registration import Consumer, register_consumer
 from penstock.journal.retention.retirement import retire
 from penstock.journal.schema import RecordFormat
 from penstock.journal.source import JournalSource
-from penstock.journal.stream import JournalStream, stream_names
+from penstock.journal.stream import JournalStream
 from penstock.journal.verify import Verdict, verify_stream
 from penstock.journal.writer import JournalWriter
 from penstock.journal.writer.commit_policy import CommitPolicy

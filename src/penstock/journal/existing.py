@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from penstock.errors import ConfigError
-from penstock.journal.stream import JournalStream, stream_names
+from penstock.journal.description import stream_names
+from penstock.journal.stream import JournalStream
 from penstock.storage import open_storage
 from penstock.storage.urls import local_root
 

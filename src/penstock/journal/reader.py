@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from penstock.errors import (
-    MissingBlockError,
-)
+from penstock.errors import MissingBlockError
 from penstock.journal.block import BlockFooter, read_block, read_footer
 from penstock.journal.losses.loss_log import lost_ranges, say_left_out, without_lost
 from penstock.journal.losses.way_out import explained, with_command
@@ -20,13 +18,7 @@ from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = [
-    "read_batches",
-    "read_slices",
-    "readable_ranges",
-    "slice_footer",
-    "slice_ranges",
-]
+__all__ = ["read_batches", "read_slices", "readable_ranges", "slice_footer", "slice_ranges"]
 
 
 def readable_ranges(

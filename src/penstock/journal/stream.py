@@ -6,21 +6,19 @@ The directory listing is the block metadata log; there is no second log that cou
 from __future__ import annotations
 
 import itertools
-import json
 import shlex
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.errors import (
     AlreadyExistsError,
-    ConfigError,
     DamagedBlockError,
     LogFormatError,
     NewerBlockError,
     NotFoundError,
 )
-from penstock.journal.block import FORMAT_VERSION, BlockFooter, read_footer, tail_size
+from penstock.journal.block import BlockFooter, read_footer, tail_size
+from penstock.journal.description import decode_description, encode_description, other_format
 from penstock.journal.layout import (
     WriterId,
     block_path,
@@ -35,7 +33,7 @@ from penstock.model import check_name
 from penstock.storage import Storage
 from penstock.storage.trust import check_trusted
 
-__all__ = ["BlockEntry", "JournalStream", "WriterScan", "stream_names"]
+__all__ = ["BlockEntry", "JournalStream", "WriterScan"]
 
 _TAIL_GUESS = 4096
 """Most footers fit in this many bytes, so one read gets them."""
@@ -81,20 +79,13 @@ class JournalStream:
         check_name("stream", name)
         if record_format.kind == "pickle":
             storage = _trusted(storage, name)
-        info = {"version": FORMAT_VERSION, "stream": name, "schema": record_format.to_json()}
         try:
-            storage.create(stream_info_path(name), json.dumps(info, indent=2).encode())
+            storage.create(stream_info_path(name), encode_description(name, record_format))
         except AlreadyExistsError:
             allow_pickle = record_format.kind == "pickle"
             found = JournalStream.open(storage, name, allow_pickle=allow_pickle)
             if found.format != record_format:
-                raise ConfigError(
-                    f"stream {name!r} holds records of {found.format!r}, not {record_format!r}",
-                    operation="open stream",
-                    path=storage.uri(name),
-                    ids={"stream": name},
-                    hint="use another stream name for the new schema",
-                ) from None
+                raise other_format(storage, name, found.format, record_format) from None
             return found
         return JournalStream(storage, name, record_format)
 
@@ -114,20 +105,8 @@ class JournalStream:
             ConfigError: it holds pickles, and other users can write to it.
         """
         path = stream_info_path(check_name("stream", name))
-        data = storage.read(path)
-        try:
-            info = json.loads(data)
-            if info["version"] > FORMAT_VERSION:
-                raise _newer(storage.uri(path), name, info["version"])
-            found = JournalStream(storage, name, RecordFormat.from_json(info["schema"]))
-        except (ValueError, KeyError, TypeError, OSError) as e:
-            raise LogFormatError(
-                "the stream's description cannot be read",
-                operation="open stream",
-                path=storage.uri(path),
-                ids={"stream": name},
-                hint="restore stream.json from another stream of the same schema",
-            ) from e
+        record_format = decode_description(storage.read(path), name, storage.uri(path))
+        found = JournalStream(storage, name, record_format)
         return found.trusted() if allow_pickle and found.format.kind == "pickle" else found
 
     def without_sync(self) -> JournalStream:
@@ -256,26 +235,3 @@ def _trusted(storage: Storage, name: str) -> Storage:
     check_trusted(storage.url)
     check_trusted(f"{storage.url}/{name}")
     return storage.private()
-
-
-def _newer(path: str, stream: str, version: int) -> LogFormatError:
-    return LogFormatError(
-        f"the stream has format version {version}, newer than {FORMAT_VERSION}",
-        operation="open stream",
-        path=path,
-        ids={"stream": stream},
-        hint="upgrade penstock here to the version that wrote it",
-    )
-
-
-def stream_names(storage: Storage) -> list[str]:
-    """Return the names of the streams under a journal's root, sorted; other folders are left out.
-
-    Opens none of them, so that damage to one does not hide the others.
-    """
-    names = []
-    for entry in storage.list():
-        if entry.is_folder and storage.exists(stream_info_path(entry.name)):
-            with suppress(ConfigError):  # no stream can have that name
-                names.append(check_name("stream", entry.name))
-    return names

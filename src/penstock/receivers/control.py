@@ -1,20 +1,21 @@
-"""Control by files: what runs command their receivers to do, and what receivers say of themselves.
+"""Control by files: the commands of runs to their receivers, and the status of receivers.
 
-A run is one start of a driver, or one ingest process. Both talk by small JSON files in the stream's
-``control`` folder, so no port is opened, and a receiver continues while the driver is down::
+A run is one start of a driver, or one ingest process. Runs and receivers communicate through small
+JSON files in the stream's ``control`` folder, so no port is opened, and a receiver continues while
+the driver is down::
 
     <receiver>.<run>.command.json    what that run commands; only that run writes it
     <receiver>.status.json           what the receiver last said
 
 Invariants, without a lock or a clock:
 
-1. No run overwrites another's command: each has a file of its own. A receiver obeys only its run's.
+1. No run overwrites another's command: each has its own file. A receiver obeys only its run's file.
 2. Runs are ordered by their names, and the newest run's file is never deleted. So a claim, which
-   takes a number above all that are there, is later than every claim that ended before it began.
-3. A claim deletes the files of earlier runs *after* it wrote its own, and whoever writes a command
-   looks for a later run *after* that, and takes its file back when there is one. So of two runs
-   that write at the same time at least one sees the other, and only the later one's file stays.
-4. A receiver whose command is gone, and which sees a later run's, was superseded, and ends.
+   takes a number above all existing ones, is later than every claim that ended before it began.
+3. A claim deletes the files of earlier runs *after* it wrote its own. A process that writes a
+   command checks for a later run *after* that, and deletes its file if there is one. So if two runs
+   write at the same time, at least one sees the other, and only the later one's file stays.
+4. If a receiver's command is gone and a later run's command exists, it was superseded, and ends.
 
 Readers ignore keys that they do not know.
 """
@@ -57,18 +58,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a run wants of a receiver."""
+    """A run's command to a receiver."""
 
     stop: bool = False
     rate: float | None = None
     """Records per second that it may store, None for no limit. Stays effective without a driver."""
     paused: bool = False
-    """Whether it may store nothing."""
+    """Whether storing is paused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a receiver last said of itself."""
+    """The last status of a receiver."""
 
     run: str
     writer: str
@@ -77,10 +78,10 @@ class Status:
     pid: int
     changed_ms: int
     errors: int = 0
-    """How many errors it reported in this run."""
+    """The number of errors that it reported in this run."""
     last_error: str | None = None
     listening_at: str | None = None
-    """The URL at which it can be reached, where others connect to it."""
+    """The URL at which it can be reached, if others connect to it."""
     max_bytes: int | None = None
     """The most bytes that it may hold in the journal, None for no bound."""
     max_lag_records: int | None = None
@@ -93,13 +94,13 @@ def control_folder(stream: JournalStream) -> str:
 
 
 def claim_run(stream: JournalStream, receiver: str, run_id: str, command: Command) -> str:
-    """Take the receiver over from every earlier run, whose receivers end at their next poll.
+    """Take the receiver over from every earlier run; their receivers end at their next poll.
 
     Args:
         stream: the receiver's stream.
         receiver: its name.
-        run_id: 32 hex digits that no other run has.
-        command: what the receiver is to do under this run.
+        run_id: 32 hex digits, unique to the run.
+        command: the command to the receiver under this run.
 
     Returns:
         The run, as the receiver's other control files name it.
@@ -123,7 +124,7 @@ def give_command(stream: JournalStream, receiver: str, run: str, command: Comman
     """Make a run's command known to the receiver, at its next poll.
 
     Raises:
-        FencedError: a later run took the receiver over; this one commands it no more.
+        FencedError: a later run took the receiver over; this one no longer commands it.
         StorageError: whether the receiver sees the command is unknown.
     """
     path = _command_path(stream, receiver, run)
@@ -149,12 +150,13 @@ def check_latest(stream: JournalStream, receiver: str, run: str) -> None:
         operation="command receiver",
         path=stream.storage.uri(_command_path(stream, receiver, run)),
         ids={"stream": stream.name, "receiver": receiver, "run": run, "later": newest},
-        hint="nothing acked is lost; run one driver, or one ingest process of this name, at a time",
+        hint="no acked record is lost; run one driver, or one ingest process with this name, at a "
+        "time",
     )
 
 
 def read_command(stream: JournalStream, receiver: str, run: str) -> Command | None:
-    """Return what a run commands, None when its file is gone or was never written.
+    """Return a run's command, None if its file is gone or was never written.
 
     Raises:
         LogFormatError: the file is damaged.
@@ -174,7 +176,7 @@ def commanded_receivers(stream: JournalStream) -> set[str]:
 
 
 def receivers_with_status(stream: JournalStream) -> list[str]:
-    """Return the receivers that said a status at some time."""
+    """Return the receivers that have written a status."""
     listed = [entry.name for entry in stream.storage.list(control_folder(stream))]
     return [name.removesuffix(_STATUS) for name in listed if name.endswith(_STATUS)]
 
@@ -186,7 +188,7 @@ def write_status(stream: JournalStream, receiver: str, status: Status) -> None:
 
 
 def read_status(stream: JournalStream, receiver: str) -> Status | None:
-    """Return the receiver's last status, None when it never said one.
+    """Return the receiver's last status, None if it never wrote one.
 
     Raises what read_command raises.
     """

@@ -1,7 +1,7 @@
-"""A receiver's own small files: what it has to keep beside the records, and their positions.
+"""A receiver's own small files: data that it keeps beside the records and their positions.
 
-A position is in every block, so it must be small. What would make it large goes into files here,
-and the position names them. Then the newest block, or seal, still tells all.
+A position is in every block, so it must be small. Large data is stored in files here, and the
+position names them. So the newest block or seal still determines everything.
 
 Invariants:
 
@@ -40,13 +40,13 @@ class OwnFiles(Protocol):
         """Make a file durable; AlreadyExistsError when there is one of that name."""
 
     def read(self, name: str) -> bytes:
-        """Return a file's content; NotFoundError when it is not there."""
+        """Return a file's content; NotFoundError if it does not exist."""
 
     def names(self) -> list[str]:
         """Return the names of all files."""
 
     def delete(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
 
 
 class StoredFiles:

@@ -52,8 +52,8 @@ def _connect_to(
             raise TimeoutError(f"no answer within {timeout_s:g} s")
     _raise_errno(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
     if connection.getsockname() == connection.getpeername():
-        # Retrying a local port that no one listens on sooner or later draws that very port as
-        # the outgoing one. TCP then connects it to itself, and the server could not bind it.
+        # Retrying a local port without a listener sooner or later selects the same port as the
+        # outgoing one. TCP then connects it to itself, and the server could not bind it.
         raise ConnectionRefusedError(errno.ECONNREFUSED, "the connection led back to itself")
 
 
@@ -87,7 +87,7 @@ def read_available(connection: socket.socket, buffer: bytearray) -> Read:
 
 
 def wait_readable(connection: socket.socket) -> bool:
-    """Whether there is something to read, within the time between two looks at ``shall_end``."""
+    """Whether there is something to read, within the time between two checks of ``shall_end``."""
     return _wait(connection, select.POLLIN)
 
 

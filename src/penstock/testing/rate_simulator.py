@@ -62,7 +62,7 @@ class Scenario:
     """What happens around the estimator. Rates in records per second.
 
     Attributes:
-        duration_ms: how long it goes on; batches that have not ended by then do not count.
+        duration_ms: its length; batches that have not ended by then do not count.
         cost: what a batch takes, by the time of its start.
         arrivals: how fast records come to the source, which keeps them.
         batch_interval_ms: length of a batch.

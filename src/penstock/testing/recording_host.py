@@ -89,13 +89,13 @@ class RecordingHost:
             self._blocked = True
 
     def unblock_stores(self) -> None:
-        """Let blocked stores go on."""
+        """Let blocked stores continue."""
         with self._changed:
             self._blocked = False
             self._changed.notify_all()
 
     def request_stop(self) -> None:
-        """Let ``isStopped`` be true, and blocked stores go on, until the next ``run``."""
+        """Let ``isStopped`` be true, and blocked stores continue, until the next ``run``."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()

@@ -183,7 +183,7 @@ def test_a_port_that_is_taken_is_said_and_tried_again(tmp_path: Path) -> None:
             assert served.post(b"x").status_code == 200
             status = read_status(served.stream, "r0")
             assert status is not None
-            assert "is taken by another process" in str(status.last_error)
+            assert "is in use by another process" in str(status.last_error)
 
 
 def test_a_receiver_pickles_while_it_runs(tmp_path: Path) -> None:

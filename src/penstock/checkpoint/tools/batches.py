@@ -1,4 +1,4 @@
-"""A batch as the two logs tell of it, read without loss and judged by no one here. Pure.
+"""A batch according to the two logs, read without loss and without validation. Pure.
 
 What cannot be parsed is kept as a problem beside what can, so one torn file hides no other.
 """

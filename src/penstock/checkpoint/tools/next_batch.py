@@ -1,6 +1,6 @@
 """What a query does first when it starts on a location. Pure: ids in, decision out.
 
-Spark looks at the newest entries of both logs alone (N in offsets, M in commits):
+Spark reads only the newest entries of both logs (N in offsets, M in commits):
 
     offsets   commits     what it does
     --------  ----------  ---------------------------------------------------------
@@ -9,8 +9,8 @@ Spark looks at the newest entries of both logs alone (N in offsets, M in commits
     newest N  any other   runs batch N again, from the end of batch N - 1
     newest N  M > N       the same, although a later batch is done: offsets were lost
 
-penstock runs every batch that is planned and not committed (penstock.checkpoint.recovery).
-With asynchronous progress tracking Spark takes the entry before N that is there.
+penstock runs every batch that is planned and not committed (penstock.checkpoint.recovery). With
+asynchronous progress tracking Spark takes the last existing entry before N.
 
 Source: MicroBatchExecution.populateStartOffsets.
 """

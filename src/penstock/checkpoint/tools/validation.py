@@ -58,7 +58,7 @@ class Validation:
 
     location: str
     files: int
-    """How many files were looked at."""
+    """The number of files that were checked."""
     severity: Severity | None
     """The worst of the findings'; None when there are none."""
     findings: tuple[Finding, ...]

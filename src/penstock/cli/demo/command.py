@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
 from penstock.cli.demo.runner import run_demo
-from penstock.cli.demo.view import open_view
 from penstock.cli.machine import check_java
 from penstock.errors import ConfigError
 
@@ -43,7 +43,13 @@ def demo(
     # With --json, standard output is for programs; people read the rest.
     console = Console(stderr=as_json)
     console.print(f"penstock demo: {megabytes} MB of source text, {kills} x kill -9", style="bold")
-    outcome = run_demo(megabytes * 1_000_000, kills, open_view(console, megabytes * 1_000_000))
+    started_s = time.monotonic()
+
+    def tell(text: str) -> None:
+        line = f"[dim]{time.monotonic() - started_s:6.1f} s[/]  {text}"
+        console.print(line, highlight=False, soft_wrap=True)
+
+    outcome = run_demo(megabytes * 1_000_000, kills, tell)
     good = outcome.is_good(kills)
     if as_json:
         typer.echo(json.dumps(outcome.to_json()))

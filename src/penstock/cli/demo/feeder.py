@@ -1,129 +1,132 @@
-"""The demo's feeder: a process that copies text into growing log files, at a steady pace.
+"""The demo's feeder: copies the source text that comes with Python into growing log files.
 
 It writes as programs write logs: by appending, in pieces that end anywhere in a line, with one
-rotation by rename, and moving on to other files now and then. What is on disk at the end is the
+rotation by rename, and moves on to other files now and then. What is on disk at the end is the
 truth that the demo's result is compared with.
-
-The rotation waits until the file is known to be followed: as with ``tail -F``, what was rotated
-away before anyone looked is not part of the stream.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
+import sysconfig
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from penstock.cli.demo.messages import say
-from penstock.cli.demo.source_text import SourceText, source_files
+from penstock.errors import ConfigError
 
-__all__ = ["STAGES", "Feeder", "main"]
+__all__ = ["STAGES", "Feeder", "endless_text", "source_files"]
 
 STAGES = ("app.log", "app.log", "web.log", "worker.log")
 """The file that each equal part of the text goes to. A name that comes again is rotated first:
 ``app.log`` becomes ``app.log.1``, and a new ``app.log`` begins."""
 
 _STEP_S = 0.05
-_REPORT_S = 0.25
 
 
-class Feeder:
-    """Fills a folder with log files.
+class Feeder(threading.Thread):
+    """Fills a folder with log files, in a thread of its own.
+
+    The rotation waits until ``is_followed`` is set: as with ``tail -F``, what was rotated away
+    before it was followed is not part of the stream.
 
     Args:
         folder: where the files go; it exists and is empty.
-        text: what they are filled with.
-        total_bytes: how much to write; the last line of each stage is written whole.
+        texts: what they are filled with; each part ends with a line.
+        total_bytes: how much to write at least; the last line of each file is written whole.
         seconds: how long to take for it, without the wait for the follower.
-        await_follower: called once, before the rotation; returns when ``app.log`` is followed.
-        report: told ``("fed", lines=, bytes=, file=)`` now and then, ``("rotated", file=, to=)``,
-            and ``("fed_all", lines=, bytes=)`` at the end, when all is written.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        text: SourceText,
-        total_bytes: int,
-        seconds: float,
-        await_follower: Callable[[], object],
-        report: Callable[..., None],
+        self, folder: Path, texts: Iterator[bytes], total_bytes: int, seconds: float
     ) -> None:
+        super().__init__(name="penstock-demo-feeder", daemon=True)
+        self.is_followed = threading.Event()
+        self.is_stopped = threading.Event()
+        self.lines = 0
+        self.bytes = 0
+        self.is_done = False
         self._folder = folder
-        self._text = text
+        self._texts = texts
+        self._text = memoryview(b"")
+        self._is_within_line = False
         self._total_bytes = total_bytes
         self._seconds = seconds
-        self._await_follower = await_follower
-        self._report = report
-        self._lines = 0
-        self._bytes = 0
-        self._started_s = 0.0
-        self._reported_s = 0.0
 
     def run(self) -> None:
-        """Write it all."""
-        self._started_s = time.monotonic()
+        """Write it all, unless it is stopped."""
+        started_s = time.monotonic()
         for number, name in enumerate(STAGES, start=1):
             path = self._folder / name
             if path.exists():
-                self._rotate(path)
-            self._grow(path, self._total_bytes * number // len(STAGES))
-        self._report("fed_all", lines=self._lines, bytes=self._bytes)
+                waits_s = time.monotonic()
+                self.is_followed.wait()
+                started_s += time.monotonic() - waits_s
+                path.rename(path.with_name(f"{name}.1"))
+            self._grow(path, self._total_bytes * number // len(STAGES), started_s)
+        self.is_done = not self.is_stopped.is_set()
 
-    def _rotate(self, path: Path) -> None:
-        waits_s = time.monotonic()
-        self._await_follower()
-        self._started_s += time.monotonic() - waits_s
-        rotated = path.with_name(f"{path.name}.1")
-        path.rename(rotated)
-        self._report("rotated", file=path.name, to=rotated.name)
+    def stop(self) -> None:
+        """End it, wherever it is."""
+        self.is_stopped.set()
+        self.is_followed.set()
+        self.join()
 
-    def _grow(self, path: Path, until_bytes: int) -> None:
+    def _grow(self, path: Path, until_bytes: int, started_s: float) -> None:
         """Append to a file until that much is written in all, to the end of a line."""
         with open(path, "xb", buffering=0) as log:
-            while self._bytes < until_bytes:
-                due = min(self._due_bytes(), until_bytes) - self._bytes
-                if due <= 0:
-                    time.sleep(_STEP_S)
-                    continue
-                self._append(log.fileno(), self._text.read(due))
-                self._report_now_and_then(path.name)
-            self._append(log.fileno(), self._text.read_to_line_end())
+            while self.bytes < until_bytes and not self.is_stopped.wait(_STEP_S):
+                share = (time.monotonic() - started_s) / max(self._seconds, 1e-9)
+                due_bytes = min(int(share * self._total_bytes), until_bytes)
+                while self.bytes < due_bytes:
+                    log.write(self._next(due_bytes - self.bytes))
+            if self._is_within_line:
+                log.write(self._next(bytes(self._text).index(b"\n") + 1))
 
-    def _due_bytes(self) -> int:
-        elapsed_s = time.monotonic() - self._started_s
-        share = elapsed_s / self._seconds if self._seconds > 0 else 1.0
-        return int(min(share, 1.0) * self._total_bytes)
-
-    def _append(self, descriptor: int, piece: bytes) -> None:
-        self._lines += piece.count(b"\n")
-        self._bytes += len(piece)
-        while piece:
-            piece = piece[os.write(descriptor, piece) :]
-
-    def _report_now_and_then(self, name: str) -> None:
-        now_s = time.monotonic()
-        if now_s - self._reported_s >= _REPORT_S:
-            self._reported_s = now_s
-            self._report("fed", lines=self._lines, bytes=self._bytes, file=name)
+    def _next(self, size: int) -> bytes:
+        if size and not self._text:
+            self._text = memoryview(next(self._texts))
+        piece, self._text = bytes(self._text[:size]), self._text[size:]
+        self.lines += piece.count(b"\n")
+        self.bytes += len(piece)
+        self._is_within_line = not piece.endswith(b"\n")
+        return piece
 
 
-def main() -> None:
-    """Feed as the command line says; the end of standard input allows the rotation.
+def source_files() -> list[Path]:
+    """Return the sources of the standard library and of the installed packages, in stable order."""
+    paths = sysconfig.get_paths()
+    folders = dict.fromkeys(Path(paths[key]).resolve() for key in ("stdlib", "purelib", "platlib"))
+    # Outside a virtual environment the packages lie within the standard library's folder.
+    return list(dict.fromkeys(file for each in folders for file in sorted(each.rglob("*.py"))))
 
-    Ends with BrokenPipeError when no one listens any more.
+
+def endless_text(files: Sequence[Path]) -> Iterator[bytes]:
+    """Yield the text of files one after the other, and again from the first when all are read.
+
+    Files that are empty, not UTF-8 or not readable are left out. A file that does not end in a line
+    end is given one.
+
+    Raises:
+        ConfigError: there is no text in any of the files.
     """
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--bytes", type=int, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    options = parser.parse_args()
-    text = SourceText(source_files())
-    Feeder(options.folder, text, options.bytes, options.seconds, sys.stdin.read, say).run()
+    while True:
+        texts = (text for file in files if (text := _text_of(file)))
+        first = next(texts, None)
+        if first is None:
+            raise ConfigError(
+                f"none of {len(files)} source files has text",
+                operation="feed text",
+                hint="the demo needs a Python whose standard library is installed as .py files",
+            )
+        yield first
+        yield from texts
 
 
-if __name__ == "__main__":
-    main()
+def _text_of(file: Path) -> bytes:
+    try:
+        text = file.read_bytes()
+        text.decode()
+    except (OSError, UnicodeDecodeError):
+        return b""
+    return text if not text or text.endswith(b"\n") else text + b"\n"

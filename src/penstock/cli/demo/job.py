@@ -8,22 +8,17 @@ runs twice counts once.
 
 from __future__ import annotations
 
-import argparse
+import json
 import os
 import sys
 import threading
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 
-from penstock.cli.demo.messages import say
 from penstock.streaming import StreamingContext, StreamingListener
-from penstock.streaming.core.events import (
-    StreamingListenerBatchCompleted,
-    StreamingListenerBatchStarted,
-    StreamingListenerBatchSubmitted,
-)
 
 __all__ = ["main"]
 
@@ -35,43 +30,39 @@ def write_word_counts(lines: DataFrame, batch_id: int, out: str) -> None:
 
 
 class Reporter(StreamingListener):
-    """Says on standard output how far the program is."""
+    """Says on standard output how far the program is, as one JSON object a line."""
 
-    def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
+    def onBatchSubmitted(self, batchSubmitted: Any) -> None:
         """Said before the batch starts, so no batch can be done that was not heard of."""
-        batch = batchSubmitted.batch_info
-        say("planned", batch=batch.batch_id, lines=batch.num_records)
+        self._say("planned", batchSubmitted)
 
-    def onBatchStarted(self, batchStarted: StreamingListenerBatchStarted) -> None:
+    def onBatchStarted(self, batchStarted: Any) -> None:
         """Say that Spark works on it."""
-        batch = batchStarted.batch_info
-        say("started", batch=batch.batch_id, lines=batch.num_records)
+        self._say("started", batchStarted)
 
-    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
+    def onBatchCompleted(self, batchCompleted: Any) -> None:
         """Say that it is committed; a failed one is told by ``awaitTermination``."""
-        batch = batchCompleted.batch_info
-        if not batch.failed:
-            say("committed", batch=batch.batch_id, delay_ms=batch.total_delay_ms)
+        if not batchCompleted.batch_info.failed:
+            self._say("committed", batchCompleted)
+
+    def _say(self, event: str, of: Any) -> None:
+        batch = of.batch_info
+        said = {"event": event, "batch": batch.batch_id, "lines": batch.num_records}
+        print(json.dumps(said), flush=True)
 
 
-def create_context(logs: str, out: str) -> StreamingContext:
+def create_context(root: str) -> StreamingContext:
     """Make the program, the first time."""
     spark = SparkSession.builder.appName("penstock demo").getOrCreate()
     ssc = StreamingContext(spark.sparkContext, batchDuration=1)
-    ssc.tailStream(logs, name="logs").foreachBatch(partial(write_word_counts, out=out))
+    lines = ssc.tailStream(f"{root}/logs/*.log", name="logs")
+    lines.foreachBatch(partial(write_word_counts, out=f"{root}/counts"))
     return ssc
 
 
-def main() -> None:
+def main(root: str) -> None:
     """Count until standard input ends, then finish what was received."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--logs", required=True, help="glob of the log files")
-    parser.add_argument("--checkpoint", required=True, help="checkpoint location")
-    parser.add_argument("--out", required=True, help="folder of the word counts")
-    options = parser.parse_args()
-
-    create = partial(create_context, options.logs, options.out)
-    ssc = StreamingContext.getOrCreate(options.checkpoint, create)
+    ssc = StreamingContext.getOrCreate(f"{root}/checkpoint", partial(create_context, root))
     ssc.addStreamingListener(Reporter())
     ssc.start()
     stop = end_of_input()
@@ -95,4 +86,4 @@ def end_of_input() -> threading.Event:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

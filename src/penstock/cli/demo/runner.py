@@ -1,226 +1,186 @@
 """The demo itself: feeds and counts, kills the driver on the way, and compares the totals.
 
-    start feeder and job -> (kill -9 the job, start it again)* -> all fed and committed
-        -> stop the job gracefully -> count again and compare
+    start feeder and driver -> (kill -9 the driver, start it again)* -> all fed and committed
+        -> stop the driver gracefully -> count again and compare
 
-It is given up, with an error that holds the last words of the process at fault, when a process ends
-that should not, or when no batch is committed for a while. Whatever happens, also Ctrl-C, no
-process and no file of the demo is left.
+It ends with an error that has the last lines of the driver's log when a driver ends that should
+not, or when no batch is committed for a while. Whatever happens, also Ctrl-C, no process and no
+file of the demo is left.
 """
 
 from __future__ import annotations
 
-import os
 import queue
 import random
+import shutil
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from penstock.cli.demo.child import Child, end_family
-from penstock.cli.demo.kill_plan import KillPlan
+from penstock.cli.demo.driver import Driver, end_family, environment
+from penstock.cli.demo.feeder import Feeder, endless_text, source_files
 from penstock.cli.demo.outcome import Outcome
 from penstock.cli.demo.progress import Progress
-from penstock.cli.demo.view import View
 from penstock.cli.demo.word_counts import compare, count_fed, count_sink
-from penstock.cli.demo.workspace import Workspace, workspace
 from penstock.errors import PenstockError
 
-__all__ = ["run_demo"]
+__all__ = ["Tell", "run_demo"]
 
+Tell = Callable[[str], None]
 _FEED_S_PER_RUN = 13.0
 """How long to feed for each run of the driver: time for its start, and for some work before it is
 killed."""
 _FEED_BYTES_PER_S = 2_000_000
 """At most, so that a batch takes about as long as its interval, whatever the size."""
 _TICK_S = 0.1
+_TELL_S = 2.0
 _HANGS_S = 90.0
 _IDLE_BATCHES = 30
 _STOP_S = 60.0
-_LAST_WORDS = 15
+_LONGEST_WAIT_S = 1.5
+"""Before a kill: a little more than a batch, so that every moment of one can be hit."""
 
 
-def run_demo(total_bytes: int, kills: int, view: View) -> Outcome:
+def run_demo(total_bytes: int, kills: int, tell: Tell) -> Outcome:
     """Feed that much, kill the driver that often, and return what came out of it.
 
     Raises:
-        PenstockError: a process failed or hung.
+        PenstockError: a driver failed or hung.
     """
-    with workspace() as space, view:
-        with _Run(space, total_bytes, kills, view) as run:
+    root = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    try:
+        (root / "logs").mkdir()
+        run = _Run(root, total_bytes, kills, tell)
+        try:
             run.follow()
-            run.stop_job()
-        view.event("comparing with a direct count over the fed files")
-        totals = compare(count_fed(space.fed_files()), count_sink(space.counts))
-    return Outcome(
-        fed=totals.fed,
-        processed=totals.processed,
-        lost=totals.lost,
-        duplicated=totals.duplicated,
-        restarts=run.progress.restarts,
-        records_per_s=round(run.progress.lines_per_s, 1),
-        recovery_s=round(max(run.progress.recovery_s, default=0.0), 2),
-    )
+            run.stop_driver()
+        finally:
+            run.end()
+        tell("comparing with a direct count over the fed files")
+        totals = compare(count_fed(sorted((root / "logs").iterdir())), count_sink(root / "counts"))
+        return run.progress.outcome(totals)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 class _Run:
-    """The processes of one demo. A context: they run within it, and end with it."""
+    """The feeder and the drivers of one demo."""
 
-    def __init__(self, space: Workspace, total_bytes: int, kills: int, view: View) -> None:
+    def __init__(self, root: Path, total_bytes: int, kills: int, tell: Tell) -> None:
         self.progress = Progress()
-        self._space = space
+        self._root = root
+        self._tell = tell
+        self._environ = environment(root)
+        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        # Each within its own stretch of the feeding, but the last: after it there is only recovery.
+        self._kill_shares = [(k + random.uniform(0.3, 1.0)) / (kills + 1) for k in range(kills)]
+        self._kill_s: float | None = None
+        self._waits_since_s = self._told_s = time.monotonic()
+        seconds = max(_FEED_S_PER_RUN * (kills + 1), total_bytes / _FEED_BYTES_PER_S)
+        texts = endless_text(source_files())
         self._total_bytes = total_bytes
-        self._feed_s = max(_FEED_S_PER_RUN * (kills + 1), total_bytes / _FEED_BYTES_PER_S)
-        self._kill_plan = KillPlan(kills, random.Random())
-        self._view = view
-        self._messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._environ = space.environment(os.environ)
-        self._children: list[Child] = []
-        self._waits_since_s = time.monotonic()
-
-    def __enter__(self) -> _Run:
-        try:
-            self._feeder = self._start_feeder()
-            self._job = self._start_job()
-        except BaseException:
-            self._end()
-            raise
-        self._view.event(
-            f"feeder (pid {self._feeder.pid}) and driver (pid {self._job.pid}) started"
-        )
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end()
+        self._feeder = Feeder(root / "logs", texts, total_bytes, seconds)
+        self._driver = Driver(root, self._environ, self._events)
+        self._feeder.start()
+        tell(f"feeder and driver (pid {self._driver.pid}) started")
 
     def follow(self) -> None:
         """Watch and kill until every line is fed and committed, or no more of them come.
 
         Raises:
-            PenstockError: a process ended, or hangs.
+            PenstockError: a driver ended, or hangs.
         """
-        while not self._is_done():
-            self._take_messages(_TICK_S)
-            self._check_processes()
-            if self._kill_is_due():
+        while self._kill_shares or not self._is_drained():
+            self._take_events(_TICK_S)
+            self._check_driver()
+            if self._kill_is_due(time.monotonic()):
                 self._kill_and_restart()
 
-    def _is_done(self) -> bool:
-        if self._kill_plan.left or not self.progress.fed_all:
-            return False
-        if self.progress.idle_batches >= _IDLE_BATCHES:
-            self._view.event(f"[red]{_IDLE_BATCHES} batches brought nothing more[/]")
-            return True
-        return self.progress.is_drained
-
-    def stop_job(self) -> None:
-        """Have the job finish what it has, and end.
+    def stop_driver(self) -> None:
+        """Have the driver finish what it has, and end.
 
         Raises:
             PenstockError: it does not, or not well.
         """
-        self._view.event("stopping the driver gracefully")
-        self._job.close_input()
-        status = self._job.wait(_STOP_S)
-        self._take_messages(0)
+        self._tell("stopping the driver gracefully")
+        status = self._driver.stop(_STOP_S)
+        self._take_events(0)
         if status is None:
-            raise self._failed(self._job, f"the driver did not stop within {_STOP_S:g} s")
+            raise self._failed(f"the driver did not stop within {_STOP_S:g} s")
         if status != 0:
-            raise self._failed(self._job, f"the driver ended with status {status}")
+            raise self._failed(f"the driver ended with status {status}")
 
-    def _start_feeder(self) -> Child:
-        return self._start(
-            "feeder",
-            *("--folder", str(self._space.logs)),
-            *("--bytes", str(self._total_bytes)),
-            *("--seconds", str(self._feed_s)),
-        )
+    def end(self) -> None:
+        """End the feeder and every process of the demo."""
+        self._feeder.stop()
+        self._driver.kill()
+        end_family(self._environ)
 
-    def _start_job(self) -> Child:
-        return self._start(
-            "job",
-            *("--logs", str(self._space.logs / "*.log")),
-            *("--checkpoint", str(self._space.checkpoint)),
-            *("--out", str(self._space.counts)),
-        )
+    def _is_drained(self) -> bool:
+        if not self._feeder.is_done:
+            return False
+        if self.progress.idle_batches >= _IDLE_BATCHES:
+            self._tell(f"{_IDLE_BATCHES} batches brought nothing more")
+            return True
+        return self.progress.committed_lines >= self._feeder.lines
 
-    def _start(self, name: str, *arguments: str) -> Child:
-        log = self._space.root / f"{name}.log"
-        module = f"{__package__}.{name}"
-        child = Child(module, arguments, self._environ, log, self._messages)
-        self._children.append(child)
-        return child
-
-    def _end(self) -> None:
-        for child in self._children:
-            child.close()
-        end_family(*self._space.family)
-
-    def _take_messages(self, wait_s: float) -> None:
-        """Take in what was said, after waiting a little for the first of it."""
+    def _take_events(self, wait_s: float) -> None:
+        """Take in what the driver said, after waiting a little for the first of it."""
         try:
-            message = self._messages.get(timeout=wait_s) if wait_s else self._messages.get_nowait()
+            event = self._events.get(timeout=wait_s) if wait_s else self._events.get_nowait()
             while True:
-                self._take(message)
-                message = self._messages.get_nowait()
+                self._take(event)
+                event = self._events.get_nowait()
         except queue.Empty:
             pass
-        self._view.update(self.progress)
+        if time.monotonic() - self._told_s >= _TELL_S:
+            self._told_s = time.monotonic()
+            committed, fed = self.progress.committed_lines, self._feeder.lines
+            self._tell(f"records {committed:,} of {fed:,} lines fed so far are committed")
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _take(self, event: dict[str, Any]) -> None:
         recovered = len(self.progress.recovery_s)
-        self.progress.take(message, time.monotonic())
-        match message["event"]:
-            case "rotated":
-                self._view.event(f"rotated {message['file']} to {message['to']}")
-            case "started" if self.progress.has_records:
-                self._feeder.close_input()  # records were read, so the first file is followed
-            case "committed":
-                self._waits_since_s = time.monotonic()
+        self.progress.take(event, time.monotonic())
+        if self.progress.works and not self._feeder.is_followed.is_set():
+            self._feeder.is_followed.set()  # records were read, so the first file is followed
+            self._tell("the feeder rotates app.log to app.log.1 from now on")
+        if event["event"] == "committed":
+            self._waits_since_s = time.monotonic()
         for seconds in self.progress.recovery_s[recovered:]:
-            self._view.event(f"recovered: first commit {seconds:.1f} s after the restart")
+            self._tell(f"recovered: first commit {seconds:.1f} s after the restart")
 
-    def _check_processes(self) -> None:
-        for child, may_end in ((self._job, False), (self._feeder, True)):
-            status = child.poll()
-            if status is not None and not (may_end and status == 0):
-                raise self._failed(child, f"pid {child.pid} ended with status {status}")
+    def _check_driver(self) -> None:
+        if (status := self._driver.poll()) is not None:
+            raise self._failed(f"the driver ended with status {status}")
         if time.monotonic() - self._waits_since_s > _HANGS_S:
-            raise self._failed(self._job, f"no batch was committed for {_HANGS_S:g} s")
+            raise self._failed(f"no batch was committed for {_HANGS_S:g} s")
 
-    def _kill_is_due(self) -> bool:
-        progress = self.progress
-        # When all is counted there are no more records, and the kill hits an idle driver.
-        works = progress.is_up and (progress.has_records or progress.is_drained)
-        share = progress.fed_bytes / self._total_bytes
-        return self._kill_plan.is_due(share, is_processing=works, now_s=time.monotonic())
+    def _kill_is_due(self, now_s: float) -> bool:
+        """Whether to kill a driver that works now: at a random moment after its share is fed."""
+        fed_share = self._feeder.bytes / self._total_bytes
+        if not self._kill_shares or fed_share < self._kill_shares[0] or not self.progress.is_up:
+            return False
+        if self._kill_s is None:
+            self._kill_s = now_s + random.uniform(0, _LONGEST_WAIT_S)
+        return now_s >= self._kill_s
 
     def _kill_and_restart(self) -> None:
-        self._job.kill()
-        self._take_messages(0)
-        batch = self.progress.batch
-        when = "between two batches" if batch is None else f"while batch {batch} was running"
-        killed = self._job.pid
-        self._job = self._start_job()
-        self.progress.restarted(time.monotonic())
+        self._driver.kill()
+        self._take_events(0)
+        self._kill_shares.pop(0)
+        self._kill_s = None
+        killed, self._driver = self._driver.pid, Driver(self._root, self._environ, self._events)
         self._waits_since_s = time.monotonic()
-        self._view.event(f"[red]kill -9[/] {killed}, {when}; started again as {self._job.pid}")
+        self.progress.restarted(self._waits_since_s)
+        self._tell(f"[red]kill -9[/] {killed}; started again as {self._driver.pid}")
 
-    def _failed(self, child: Child, message: str) -> PenstockError:
+    def _failed(self, message: str) -> PenstockError:
         return PenstockError(
-            f"{message}; {self.progress.committed_lines} of {self.progress.fed_lines} lines were "
-            f"committed. The last lines of its log:\n{_last_lines(child.log)}\n",
+            f"{message}; {self.progress.committed_lines} of {self._feeder.lines} lines were "
+            f"committed. The last lines of its log:\n{self._driver.last_words() or '(empty)'}\n",
             operation="run demo",
-            ids={"pid": child.pid, "restarts": self.progress.restarts},
+            ids={"pid": self._driver.pid, "restarts": len(self.progress.recovery_s)},
             hint="see what the machine lacks with `penstock doctor`",
         )
-
-
-def _last_lines(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_WORDS:]) or "(empty)"

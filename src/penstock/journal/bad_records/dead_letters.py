@@ -113,9 +113,9 @@ def source_stream(dead_letters: str) -> str:
     source = dead_letters.removesuffix(_SUFFIX)
     if source in (dead_letters, ""):
         raise ConfigError(
-            f"{dead_letters!r} is no stream of dead letters",
+            f"{dead_letters!r} is not a stream of dead letters",
             operation="name dead letters",
-            hint=f"they are called after the stream they came from: STREAM{_SUFFIX}",
+            hint=f"they are named after their source stream: STREAM{_SUFFIX}",
         )
     return source
 
@@ -141,11 +141,11 @@ def open_dead_letters(journal: Storage, name: str) -> JournalStream:
     stream = JournalStream.open(journal, name)
     if stream.format != DEAD_LETTER_FORMAT:
         raise ConfigError(
-            f"stream {name!r} holds records of {stream.format!r}, no dead letters",
+            f"stream {name!r} holds records of {stream.format!r}, not dead letters",
             operation="open dead letters",
             path=journal.uri(name),
             ids={"stream": name},
-            hint='parse(..., bad_records="dead_letter") makes and fills such a stream',
+            hint='parse(..., bad_records="dead_letter") creates such a stream',
         )
     return stream
 

@@ -91,7 +91,7 @@ class Refusal:
         try:
             text = str(self.error)
         except Exception as e:  # the error is the user's, too
-            text = f"(its text cannot be had: {type(e).__name__})"
+            text = f"(its text is not available: {type(e).__name__})"
         return text[:_ERROR_CHARS].encode("utf-8", "backslashreplace").decode()
 
     @property
@@ -309,5 +309,5 @@ def _cut_at_cells(
 def _describe(cell: OffsetRange, refusal: Refusal) -> str:
     return (
         f"record {refusal.offset} of writer {cell.partition}: {refusal}; "
-        f"it begins {refusal.excerpt}"
+        f"it begins with {refusal.excerpt}"
     )

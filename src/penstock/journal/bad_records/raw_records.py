@@ -44,7 +44,7 @@ def from_raw(record_format: RecordFormat, raws: Sequence[bytes]) -> pa.Table:
         return pa.table([values], schema=record_format.arrow)
     except (pa.ArrowException, OSError) as e:
         raise ConfigError(
-            f"raw records do not fit schema {record_format!r}",
+            f"raw records do not match schema {record_format!r}",
             operation="read raw records",
-            hint="replay them into a stream with the schema of the one they came from",
+            hint="replay them into a stream with the schema of their source stream",
         ) from e

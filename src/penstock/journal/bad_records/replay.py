@@ -5,7 +5,7 @@
 Invariants:
 
 1. The records of some letters and the place after them become durable in one block of the target's
-   receiver ``replay``, whose position lives through restarts. So a replay that was killed goes on
+   receiver ``replay``, whose position lives through restarts. So a replay that was killed continues
    after the last letter that is in the target.
 2. Letters are replayed in the order of the dead-letter stream, so one place says all: a writer of
    it, and an offset there.
@@ -161,8 +161,8 @@ def _warn_of_unreadable(target: JournalStream, letters: pa.RecordBatch, records:
     """Tell of what an older version stored: it goes back all the same, as the only copy."""
     if found := target.format.find_unreadable(records):
         _log.warning(
-            "A dead letter that was fed into stream %s will be refused again: of record %d of "
-            "writer %s %s",
+            "A dead letter that was fed into stream %s will be refused again: record %d of writer "
+            "%s: %s",
             target.name,
             letters.column("offset")[found.row].as_py(),
             letters.column("writer")[found.row].as_py(),

@@ -6,10 +6,10 @@ Records that can be read, now or later, must not be skipped:
   such in: see RecordFormat), or of a newer format, or that cannot be read for another reason than
   damage (its disk is away, say);
 - what an open writer has not written yet: what lies behind its newest block and beyond all that
-  consumers were told of. A writer is over when it is sealed, or when a later epoch
-  of its receiver has blocks. Where the newest block of one that is not over is damaged, its end is
-  unknown. Then nobody may be writing any more: the end that is chosen here is where the next epoch
-  seals it, and a writer that lived on would publish elsewhere.
+  consumers were told of. A writer is over when it is sealed, or when a later epoch of its receiver
+  has blocks. Where the newest block of one that is not over is damaged, its end is unknown. Then no
+  process may be writing any more: the end that is chosen here is where the next epoch seals it, and
+  a writer that lived on would publish elsewhere.
 
 Whatever else cannot be read is damaged or missing.
 """

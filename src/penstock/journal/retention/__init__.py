@@ -1,1 +1,1 @@
-"""Who still needs which blocks, and the deletion of those that nobody needs."""
+"""The consumers of blocks, and the deletion of blocks that no consumer needs."""

@@ -1,4 +1,4 @@
-"""How a writer ends: each with what it means for the records that were not acked."""
+"""The errors that end a writer, each with its meaning for unacked records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class WriterErrors:
             operation="publish block",
             path=self._stream.storage.uri(path),
             ids=self.ids,
-            hint="another attempt of this receiver runs; nothing unacked was lost, stop this one",
+            hint="another attempt of this receiver is running; stop this one. No acked record is "
+            "lost",
         )
         error.__cause__ = cause
         return error
@@ -39,17 +40,17 @@ class WriterErrors:
     ) -> WriterBrokenError:
         """Return the error of any other failure."""
         error = WriterBrokenError(
-            "the writer broke; what it had not acked is for the source to send again",
+            "the writer broke; the source has to resend unacked records",
             operation=operation,
             path=path and self._stream.storage.uri(path),
             ids=self.ids,
-            hint="open a new writer, which seals this one and goes on",
+            hint="open a new writer, which seals this one and continues",
         )
         error.__cause__ = cause
         return error
 
     def again(self, error: JournalError, operation: str) -> JournalError:
-        """Return the error that ended the writer, as the answer to a later call."""
+        """Return the error that ended the writer, for a later call."""
         repeated = type(error)(
             error.message, operation=operation, path=error.path, ids=self.ids, hint=error.hint
         )
@@ -65,12 +66,12 @@ class WriterErrors:
         return WriterBrokenError("the writer was abandoned", operation="abandon", ids=self.ids)
 
     def no_room(self, operation: str) -> JournalFullError:
-        """Return the error of a store or publish that may not wait for room any longer."""
+        """Return the error of a store or publish that may not wait for the bounds any longer."""
         return JournalFullError(
-            "the bound on the stream leaves no room, and the receiver is to end",
+            "the bound on the stream leaves no room, and the receiver has to end",
             operation=operation,
             path=self._stream.storage.uri(self._stream.name),
             ids=self.ids,
-            hint="what was not acked is for the source to send again; `penstock journal ls` shows "
-            "which consumer is behind",
+            hint="the source has to resend unacked records; `penstock journal ls` shows "
+            "which consumer lags",
         )

@@ -1,4 +1,4 @@
-"""The group that will be the next block: what a group commit has gathered so far."""
+"""The group that will be the next block: the stores of a group commit so far."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Group:
         self.deferred: list[tuple[DeferredPosition, int, int]] = []
         """Positions to be placed, with the start and end of their records within this group."""
         self.reserved = NOTHING
-        """What its block takes at most of the stream's bounds; nothing where there are none."""
+        """The most that its block may use of the stream's bounds; nothing without bounds."""
         self.acks: list[Ack] = []
         self._first_store_s = 0.0
         self._first_waiter_s: float | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to publish, and nobody to ack to.
+        """Whether there is nothing to publish, and no ack to call.
 
         A position alone is no reason to publish: it waits for the next records, or the seal.
         """
@@ -44,7 +44,7 @@ class Group:
 
     @property
     def has_waiter(self) -> bool:
-        """Whether somebody waits for this group to become durable."""
+        """Whether a caller waits for this group to become durable."""
         return self._first_waiter_s is not None
 
     def add(self, store: Store) -> None:
@@ -67,12 +67,12 @@ class Group:
             self.note_waiter()
 
     def note_waiter(self) -> None:
-        """Note that somebody waits for this group to become durable."""
+        """Note that a caller waits for this group to become durable."""
         if self._first_waiter_s is None:
             self._first_waiter_s = time.monotonic()
 
     def facts(self) -> GroupFacts:
-        """Return what the commit policy decides by."""
+        """Return the input of the commit policy."""
         return GroupFacts(self.count, self.size_bytes, self._first_store_s, self._first_waiter_s)
 
     def _values(self) -> list[Any]:

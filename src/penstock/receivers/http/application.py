@@ -55,7 +55,7 @@ _MAX_BACKLOG_BYTES = 64 << 20
 """Of bodies that are not yet durable, as far as they have arrived; one alone may exceed it."""
 _BUSY_RETRY_S = 1
 _OUTAGE_RETRY_S = 5
-_NO_MORE_NOW = "the stream takes no more now: its rate limit, or a consumer that is behind"
+_NO_MORE_NOW = "the stream accepts no more records now: its rate limit, or a consumer that lags"
 
 _T = TypeVar("_T")
 
@@ -147,12 +147,12 @@ class Application:
         path, method = scope["path"], scope["method"]
         if path == "/":
             if method != "POST":
-                raise RefusedError(405, "only POST is taken here", headers=((b"allow", b"POST"),))
+                raise RefusedError(405, "only POST is allowed here", headers=((b"allow", b"POST"),))
             return Answer.stored(await self._post(scope["headers"], incoming))
         if path == "/healthz":
             if method not in ("GET", "HEAD"):
                 raise RefusedError(
-                    405, "only GET is taken here", headers=((b"allow", b"GET, HEAD"),)
+                    405, "only GET is allowed here", headers=((b"allow", b"GET, HEAD"),)
                 )
             return self._health()
         raise RefusedError(404, "POST records to /")
@@ -280,7 +280,9 @@ class _Claim:
         self._bytes += size
         self._application.backlog_bytes += size
         if others and others + self._bytes > _MAX_BACKLOG_BYTES:
-            raise RefusedError(429, "too much waits to become durable", retry_after_s=_BUSY_RETRY_S)
+            raise RefusedError(
+                429, "too many bytes wait to become durable", retry_after_s=_BUSY_RETRY_S
+            )
 
     def release(self) -> None:
         """Give it all back."""

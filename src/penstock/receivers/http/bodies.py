@@ -112,7 +112,7 @@ class BodyParser:
         """Return the columns of lines that are JSON; _BadRowError names the first that misfits."""
         _check_any(lines.total)
         if (index := first_no_object(lines.text)) is not None:
-            raise _BadRowError(index, "it is no object")
+            raise _BadRowError(index, "it is not an object")
         table = self._read(lines)
         if table is None:
             raise self._first_bad_row(lines.text)
@@ -206,6 +206,6 @@ def _check_columns(schema: pa.Schema) -> pa.Schema:
         raise ConfigError(
             f"JSON cannot be converted to columns ({', '.join(map(str, schema))})",
             operation="set up HTTP receiver",
-            hint="leave out or change the column that the cause names",
+            hint="remove or change the column that the cause names",
         ) from e
     return schema

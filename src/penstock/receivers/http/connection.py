@@ -83,7 +83,7 @@ def check_uvicorn() -> None:
         raise ConfigError(
             f"this version of uvicorn has no {', '.join(missing)}",
             operation="set up HTTP receiver",
-            hint="pip install 'uvicorn>=0.30,<1'; if that is what is installed, an older one",
+            hint="pip install 'uvicorn>=0.30,<1'; if such a version is installed, an older one",
         )
 
 
@@ -209,7 +209,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def time_out(self) -> None:
         """Close a connection whose client is late."""
-        self._refuse(b"408 Request Timeout", "the request did not come in time")
+        self._refuse(b"408 Request Timeout", "the request did not arrive in time")
 
     def _progress(self) -> None:
         self._has_progress, self._extra_bytes = True, 0

@@ -47,10 +47,10 @@ def check_caller(headers: Iterable[tuple[bytes, bytes]], authorization: bytes | 
         if name == b"authorization":
             given = value
         elif name == b"origin" and authorization is None:
-            raise RefusedError(403, "requests of browsers are taken with a token only")
+            raise RefusedError(403, "requests from browsers require a token")
     if authorization is not None and not hmac.compare_digest(given, authorization):
         challenge = (b"www-authenticate", b'Bearer realm="penstock"')
-        raise RefusedError(401, "a bearer token is needed", headers=(challenge,))
+        raise RefusedError(401, "a bearer token is required", headers=(challenge,))
 
 
 def read_head(headers: Iterable[tuple[bytes, bytes]], accepted: tuple[Kind, ...]) -> Head:
@@ -62,7 +62,7 @@ def read_head(headers: Iterable[tuple[bytes, bytes]], accepted: tuple[Kind, ...]
     wanted = [header for header in headers if header[0] in _WANTED]
     found = dict(wanted)
     if len(found) < len(wanted):
-        raise RefusedError(400, "a header that may come once came twice")
+        raise RefusedError(400, "a header that may occur once occurs twice")
     return Head(
         kind=_kind(found.get(b"content-type", b""), accepted),
         is_gzip=_is_gzip(found.get(b"content-encoding")),

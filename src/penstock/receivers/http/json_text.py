@@ -11,7 +11,7 @@ holds, which makes its verdict complete:
   (A document that begins with ``null`` crashes that parser: none gets there.)
 - There is no bare ``NaN`` or ``Inf``, which it takes for numbers, and the body is UTF-8.
 
-Everything else, and whatever it refuses, is looked at by Python's parser, line by line.
+Python's parser handles everything else, and everything that it refuses, line by line.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Lines(NamedTuple):
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
-# Numbers are only looked at, so that none is too large.
+# Numbers are only checked, so that none is too large.
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant)
 
 
@@ -189,7 +189,7 @@ def _checked(value: bytes, number: int) -> str:
         text = value.decode()
         _decoder.decode(text)
     except (ValueError, RecursionError) as e:
-        raise RefusedError(400, f"line {number} is no JSON: {_reason(e)}", line=number) from e
+        raise RefusedError(400, f"line {number} is not JSON: {_reason(e)}", line=number) from e
     return text
 
 
@@ -201,7 +201,7 @@ def _lone_value(body: bytes, start: int) -> Iterator[str]:
         return
     item = _checked_item(window.text, 0, 0)
     if _after_space(window.text, len(item)) < len(window.text):
-        raise RefusedError(400, "after the value is something else", index=0)
+        raise RefusedError(400, "the value is followed by other text", index=0)
     yield item
 
 
@@ -220,7 +220,7 @@ def _items(body: bytes, start: int) -> Iterator[str]:
             if is_end := not text.startswith(",", after):
                 window.check_end(after, index)
         except RefusedError as refusal:
-            # Perhaps only because the window cuts it off: it is looked at again from its start on.
+            # Perhaps only because the window cuts it off: it is parsed again from its start.
             if window.is_last:
                 raise
             if at == 0:
@@ -255,7 +255,7 @@ class _Window:
         return _Window(self._body, self._byte(at))
 
     def ends(self, at: int) -> bool:
-        """Whether the array's end is there, and nothing after it."""
+        """Whether the array's end has been read, with nothing after it."""
         if not self.text.startswith("]", at):
             return False
         return not self._body[self._byte(at + 1) :].strip(_SPACE)
@@ -263,7 +263,9 @@ class _Window:
     def check_end(self, at: int, index: int) -> None:
         """Raise RefusedError unless the array ends there, after item ``index``."""
         if not self.ends(at):
-            raise RefusedError(400, f"after item {index} is neither ',' nor the end", index=index)
+            raise RefusedError(
+                400, f"item {index} is followed by neither ',' nor the end", index=index
+            )
 
     def _byte(self, at: int) -> int:
         return self._start + len(self.text[:at].encode())
@@ -271,14 +273,14 @@ class _Window:
 
 def _too_large(index: int) -> RefusedError:
     most = MAX_JSON_RECORD_BYTES
-    return RefusedError(413, f"item {index} is no JSON of at most {most} bytes", index=index)
+    return RefusedError(413, f"item {index} is not JSON of at most {most} bytes", index=index)
 
 
 def _checked_item(text: str, at: int, index: int) -> str:
     try:
         _, end = _decoder.raw_decode(text, at)
     except (ValueError, RecursionError) as e:
-        raise RefusedError(400, f"item {index} is no JSON: {_reason(e)}", index=index) from e
+        raise RefusedError(400, f"item {index} is not JSON: {_reason(e)}", index=index) from e
     return text[at:end]
 
 

@@ -96,7 +96,8 @@ class KeyWindow:
         self._next_file: int | None = None
         newest_ms = max([self._newest_ms, *(file.newest_ms for file in self._named)])
         self.clock = SteadyClock(clock, newest_ms or None)
-        """By which keys age: it begins at the newest key's time, and goes on while a receiver runs.
+        """By which keys age: it begins at the newest key's time, and advances while a receiver
+        runs.
 
         So a key is over when receivers ran for a window after it: neither a wall clock that is set
         nor a downtime makes one over."""
@@ -114,8 +115,8 @@ class KeyWindow:
                 kept += _unpack(_from_json(read_json(self._files, file.name)))
             except NotFoundError:
                 _log.warning(
-                    "The file %s with %d idempotency keys is gone: requests that are sent again "
-                    "with one of them are stored again",
+                    "The file %s with %d idempotency keys is missing: repeated requests with one "
+                    "of them are stored again",
                     file.name,
                     file.count,
                 )

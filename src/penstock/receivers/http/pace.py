@@ -1,6 +1,6 @@
 """By when more of a body has to come. Pure.
 
-What has come of a body is held in memory until the rest is there. So a body has a time for the
+The received part of a body is held in memory until the rest arrives. So a body has a time for the
 whole, and once it has begun it has to grow: in each part of that time by the same part of what
 there is. What comes evenly, within most of the time for the whole, does so; a client that stops
 near the end of a large body holds its memory for a short while.

@@ -173,12 +173,12 @@ class HttpReceiver(Receiver):
             is_taken = e.errno == errno.EADDRINUSE
             raise ConfigError(
                 f"port {self._port} of {self._settings.host} "
-                + ("is taken by another process" if is_taken else "cannot be bound"),
+                + ("is in use by another process" if is_taken else "cannot be bound"),
                 operation="start receiver",
                 hint=f"`ss -ltnp 'sport = :{self._port}'` names that process (to root, if it is "
-                "another user's): end it, or choose another port; 0 is any that is free"
+                "another user's): end it, or choose another port; 0 selects any free port"
                 if is_taken
-                else "give an address of this host, and a port that this user may bind",
+                else "pass an address of this host, and a port that this user may bind",
             ) from e
 
     def _delete(self, names: tuple[str, ...]) -> None:

@@ -39,7 +39,7 @@ _OFFSET_BYTES = 4
 def check_count(count: int, what: str = "records") -> None:
     """Refuse a body that holds more than ``MAX_RECORDS``; raises RefusedError (413)."""
     if count > MAX_RECORDS:
-        raise RefusedError(413, f"the body holds over {MAX_RECORDS:,} {what}; send fewer in one")
+        raise RefusedError(413, f"the body has over {MAX_RECORDS:,} {what}; send fewer in one")
 
 
 def check_lines(body: bytes, *, json: bool) -> None:
@@ -71,7 +71,7 @@ def check_columns(text: bytes, row_bytes: int) -> None:
     most = MAX_COLUMN_BYTES // max(row_bytes, 1)
     if text.count(b"{") > most and _count_objects(text) > most:
         raise RefusedError(
-            413, f"the body holds over {most:,} objects, too many for that many columns"
+            413, f"the body has over {most:,} objects, too many for this number of columns"
         )
 
 

@@ -63,7 +63,7 @@ class HttpServer:
         application: what to serve.
         listener: the socket to accept from; closed at the end.
         tls: for HTTPS.
-        on_failure: called in the thread when it ends although nobody stopped it.
+        on_failure: called in the thread when it ends without being stopped.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class HttpServer:
             raise ReceiverError(
                 f"the HTTP server did not end within {_JOIN_S:.0f} s",
                 operation="stop receiver",
-                hint="end the process; requests that were not answered will be sent again",
+                hint="end the process; clients resend unanswered requests",
             )
 
     def _connection(self) -> LimitedConnection:
@@ -192,7 +192,7 @@ def _no_answer(why: str) -> ReceiverError:
     return ReceiverError(
         f"the HTTP server {why}",
         operation="call HTTP server",
-        hint="nothing to do: the receiver is started again",
+        hint="no action is needed: the receiver restarts",
     )
 
 

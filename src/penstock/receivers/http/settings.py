@@ -38,7 +38,7 @@ class HttpSettings:
             raise _refusal(f"port {self.port!r} is not a TCP port", "pass 0 for any free port")
         if self.token_file is None and not is_loopback(self.host):
             raise _refusal(
-                f"host {self.host!r} can be reached from elsewhere, and no token is asked for",
+                f"host {self.host!r} can be reached from other hosts, and no token is required",
                 "give token_file=FILE, a file with a bearer token, or host='127.0.0.1'",
             )
         if (self.tls_certificate is None) != (self.tls_key is None):

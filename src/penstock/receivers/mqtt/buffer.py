@@ -54,13 +54,13 @@ class MessageBuffer:
             self._changed.notify()
 
     def fail(self, failure: Exception) -> None:
-        """Let ``take`` raise: there is nobody any more who puts messages in."""
+        """Let ``take`` raise: no more messages will be put in."""
         with self._changed:
             self._failure = failure
             self._changed.notify()
 
     def take(self, timeout_s: float) -> Taken | None:
-        """Return all that is there, after waiting for something to come; None when nothing came.
+        """Return all messages, after waiting for at least one; None if none came.
 
         Raises:
             Exception: what ``fail`` was given, once nothing is left to take.

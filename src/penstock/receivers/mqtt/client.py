@@ -195,7 +195,7 @@ class BrokerClient(paho.Client):
     def _take(self, chunk: bytes) -> MQTTErrorCode:
         for event in self._reader.feed(chunk):
             if not self.is_connected() and (isinstance(event, Messages) or event.head != _CONNACK):
-                raise malformed("its first packet is no CONNACK")
+                raise malformed("its first packet is not a CONNACK")
             if isinstance(event, Messages):
                 self._listener.on_messages(event)
             elif event.head & _TYPE == PUBREL:

@@ -11,34 +11,35 @@ __all__ = ["lost", "refused"]
 
 _HINTS = {
     "Bad user name or password": "check username and the content of password_file",
-    "Banned": "the broker bans this client: ask who runs it",
-    "Client identifier not valid": "pass another client_id: the broker does not take this one",
-    "Keep alive timeout": "this process was stopped or starved; it connects again",
-    "Not authorized": "check username and password_file, and what the broker's access rules allow",
-    "Packet too large": "the broker takes no packet of this size: raise its limit, or use fewer "
+    "Banned": "the broker bans this client: ask its operator",
+    "Client identifier not valid": "pass another client_id: the broker refuses this one",
+    "Keep alive timeout": "this process was stopped or starved; it reconnects",
+    "Not authorized": "check username and password_file, and the broker's access rules",
+    "Packet too large": "the broker refuses packets of this size: raise its limit, or use fewer "
     "and shorter topic filters",
     "QoS not supported": "the broker delivers with a lower QoS only: raise its max_qos",
     "Quota exceeded": "the broker's limit of sessions or subscriptions is reached",
-    "Receive maximum exceeded": "a fault of the broker or of penstock: report it",
-    "Server busy": "the broker is overloaded; connecting is tried again",
-    "Server shutting down": "the broker restarts; connecting is tried again",
-    "Session taken over": "another client has the same client id: give each program a client_id of "
-    "its own. After a failover it is the receiver's earlier attempt, which ends by itself",
-    "Shared subscription not supported": "leave out share_group, or use another broker",
-    "Topic filter invalid": "the broker does not take this topic filter",
+    "Receive maximum exceeded": "a bug in the broker or in penstock: please report it",
+    "Server busy": "the broker is overloaded; the receiver retries",
+    "Server shutting down": "the broker restarts; the receiver retries",
+    "Session taken over": "another client has the same client id: give each program its own "
+    "client_id. "
+    "After a failover it is the receiver's earlier attempt, which ends",
+    "Shared subscription not supported": "omit share_group, or use another broker",
+    "Topic filter invalid": "the broker refuses this topic filter",
     "Unsupported protocol version": "pass another version: '3.1.1' or '5'",
-    "Wildcard subscription not supported": "name each topic: the broker knows no wildcards",
+    "Wildcard subscription not supported": "name each topic: the broker does not support wildcards",
 }
 _LOST: tuple[tuple[type[BaseException], str], ...] = (
-    (socket.gaierror, "check host: this machine does not know the name"),
-    (ssl.SSLError, "check that this port is one with TLS, and that tls_ca is what its owner gave"),
+    (socket.gaierror, "check host: this machine cannot resolve the name"),
+    (ssl.SSLError, "check that this is a port with TLS, and that tls_ca is the broker's CA"),
     (ConnectionRefusedError, "check host and port, and that the broker runs"),
 )
 _CLOSED = (
     "check that the broker runs, that the port is one with TLS just if TLS is set, that no other "
     "client has the same id (it would take the session over), and the broker's log"
 )
-_OTHER = "the broker's log says more; connecting is tried again"
+_OTHER = "see the broker's log; the receiver retries"
 
 
 def lost(failure: Exception | None) -> ReceiverError:

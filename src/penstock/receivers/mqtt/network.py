@@ -37,7 +37,7 @@ _GOODBYE_S = 2.0
 
 
 class Network:
-    """Keeps one client connected until it is closed. Calls ``buffer.fail`` when it cannot go on.
+    """Keeps one client connected until it is closed. Calls ``buffer.fail`` when it cannot continue.
 
     Args:
         options: where to connect and what to subscribe to.
@@ -77,7 +77,7 @@ class Network:
         self.wake()
 
     def wake(self) -> None:
-        """Look at once at what changed: messages were taken from a full buffer, say."""
+        """Check for changes at once: for example messages were taken from a full buffer."""
         self._wakeup.wake()
 
     def stop_receiving(self) -> None:
@@ -209,7 +209,7 @@ class Network:
             self._options.host,
             self._options.port,
             self._client_id,
-            "whose session goes on" if session_present else "with a new session",
+            "continuing its session" if session_present else "with a new session",
         )
 
     def on_messages(self, messages: Messages) -> None:

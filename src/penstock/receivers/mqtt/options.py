@@ -53,44 +53,46 @@ class MqttOptions:
 
     def __post_init__(self) -> None:
         host, port, qos, version = self.host, self.port, self.qos, self.version
-        _check(isinstance(host, str) and host.strip(), f"host {host!r} is no name", "pass a name")
+        _check(
+            isinstance(host, str) and host.strip(), f"host {host!r} is not a name", "pass a name"
+        )
         _check(
             isinstance(port, int) and 1 <= port <= 65535,
             f"port {port!r} is not a TCP port",
             "brokers listen at 1883, with TLS at 8883",
         )
-        _check(qos in (0, 1, 2), f"qos is {qos!r}", "pass 0, 1 or 2; only 1 and 2 lose nothing")
+        _check(qos in (0, 1, 2), f"qos is {qos!r}", "pass 0, 1 or 2; only 1 and 2 lose no messages")
         _check(version in _VERSIONS, f"version is {version!r}", f"pass one of {_VERSIONS}")
         _check(
             self.client_id is None or _is_text(self.client_id),
-            f"client_id {self.client_id!r} is no name",
-            "pass a name of your own for this program's session, or leave it out",
+            f"client_id {self.client_id!r} is not a name",
+            "pass a name for this program's session, or omit it",
         )
         _check(
             self.password_file is None or self.username is not None,
-            "there is a password and no username",
-            "pass username, too",
+            "a password is given without a username",
+            "also pass username",
         )
         _check(
             self.tls_key is None or self.tls_certificate is not None,
-            "there is a TLS key and no certificate",
-            "pass tls_certificate, too",
+            "a TLS key is given without a certificate",
+            "also pass tls_certificate",
         )
         self._check_topics()
 
     def _check_topics(self) -> None:
-        _check(self.topics, "there is no topic to subscribe to", "pass ['sensors/#'], for example")
+        _check(self.topics, "no topic to subscribe to is given", "pass for example ['sensors/#']")
         for topic in self.topics:
             _check_filter(topic)
         if self.share_group is not None:
             _check(
                 _is_text(self.share_group) and not set(self.share_group) & set("/+#"),
-                f"share group {self.share_group!r} is no name",
+                f"share group {self.share_group!r} is not a name",
                 "pass a name without /, + and #",
             )
             _check(
                 not any(topic.startswith("$share/") for topic in self.topics),
-                "a topic names a share group of its own",
+                "a topic names its own share group",
                 "pass share_group or topics with $share, not both",
             )
 
@@ -137,7 +139,7 @@ class MqttOptions:
 
 
 def require_paho() -> None:
-    """Check that the MQTT client library is there.
+    """Check that the MQTT client library is installed.
 
     Raises:
         ConfigError: it is not.

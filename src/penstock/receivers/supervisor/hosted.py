@@ -1,4 +1,4 @@
-"""A receiver under its host: when which of its methods is called, and what becomes of a bad end.
+"""A receiver under its host: the order of its calls, and the handling of their failures.
 
 Invariant: one ``onStop`` for each ``onStart``, also for one that failed; ``onPause`` and
 ``onResume`` only come between the two.
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class FailedCallError(Exception):
-    """A method of the receiver failed: its message says which one, its cause what was raised."""
+    """A method of the receiver failed: the message names it, the cause is its exception."""
 
 
 class _State(enum.Enum):
@@ -51,7 +51,7 @@ class HostedReceiver:
         return self._state is not _State.ENDED
 
     def begin(self) -> None:
-        """Start the receiver, or go on with a paused one.
+        """Start the receiver, or resume a paused one.
 
         Raises:
             ReceiverError: it hangs; only a restart of this process fixes that.
@@ -68,7 +68,7 @@ class HostedReceiver:
                 operation="start receiver",
                 ids=self._task.ids,
                 hint=f"let {begin.__name__} start threads and return; this process ends, and the "
-                "receiver is started anew in another",
+                "receiver is started again in another one",
             ) from e
         except Exception as e:
             raise FailedCallError(f"{begin.__name__} failed") from e
@@ -88,10 +88,10 @@ class HostedReceiver:
         return self._state is _State.PAUSED
 
     def end(self) -> None:
-        """Have it free what it holds.
+        """Make it release its resources.
 
         Raises:
-            FailedCallError: it failed, or hangs. It counts as ended all the same.
+            FailedCallError: it failed, or hangs. It counts as ended nevertheless.
         """
         self._state = _State.ENDED
         try:

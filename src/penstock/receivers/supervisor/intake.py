@@ -27,7 +27,7 @@ class Intake:
 
     Args:
         block_interval_ms: what the rate limit evens out to.
-        poll_ms: how often the journal is looked at for room.
+        poll_ms: how often the journal is checked for free space.
         clock: what time it is.
     """
 
@@ -37,11 +37,11 @@ class Intake:
         self._poll_ms = poll_ms
         self._full_since_ms: int | None = None
         self.stopped = threading.Event()
-        """Set while the receiver shall not receive: then the rate does not hold it back either."""
+        """Set while the receiver must not receive: then the rate does not delay it either."""
         self.stopped.set()
 
     def limit(self, command: Command) -> None:
-        """Keep to a command's rate and pause."""
+        """Apply a command's rate and pause."""
         if command.rate != self._limiter.rate:
             self._limiter.set_rate(command.rate)
         self._limiter.set_paused(command.paused)
@@ -49,7 +49,7 @@ class Intake:
     def store(
         self, writer: JournalWriter, records: Records, position: Position, ack: Ack | None
     ) -> None:
-        """Wait until the limit and the journal's bounds let records through; see Receiver.store."""
+        """Wait until the limit and the journal's bounds allow the records; see Receiver.store."""
         if isinstance(records, pa.RecordBatch | pa.Table) and position is None:
             for part, is_last in self._parts(records, writer.max_store_bytes):
                 self._charge(part.num_rows)
@@ -62,7 +62,7 @@ class Intake:
     def try_store(
         self, writer: JournalWriter, records: Records, position: Position, ack: Ack | None
     ) -> int:
-        """Take records if that needs no wait; see Receiver.tryStore."""
+        """Store records if that needs no wait; see Receiver.tryStore."""
         taken, count = _counted(records)
         wait_ms = 0 if self.stopped.is_set() else self._limiter.try_acquire(count)
         if wait_ms:
@@ -74,7 +74,7 @@ class Intake:
         return self._until_room_ms()
 
     def _until_room_ms(self) -> int:
-        """Guess when a consumer makes room: not before as long again as there has been none."""
+        """Estimate when a consumer frees space: the same time again as there has been none."""
         now_ms = self._clock.monotonic_ms()
         since_ms = self._full_since_ms
         if since_ms is None:
@@ -82,10 +82,9 @@ class Intake:
         return min(max(now_ms - since_ms, self._poll_ms), _LONGEST_ABSENCE_MS)
 
     def _charge(self, count: int) -> None:
-        """Wait until the limit lets records through, or the receiver is stopped.
+        """Wait until the limit allows the records, or the receiver is stopped.
 
-        Then they go through all the same: a source without positions or acks could not send them
-        again.
+        Then they are stored nevertheless: a source without positions or acks could not resend them.
         """
         self._limiter.acquire(count, self.stopped)
 

@@ -1,4 +1,4 @@
-"""The journal's side of a supervisor: a writer that is replaced when it broke."""
+"""The journal's side of a supervisor: a writer that is replaced when it breaks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RenewableWriter"]
 
 _log = logging.getLogger(__name__)
 _BLOCKED_STORE_S = 2.0
-"""How long a store may still wait for room in the journal once the receiver is to stop."""
+"""How long a store may still wait for the bounds once the receiver has to stop."""
 
 
 class RenewableWriter:
@@ -39,7 +39,7 @@ class RenewableWriter:
 
     @property
     def full(self) -> JournalFullError | None:
-        """Why the receiver has to end, when it is to end rather than to wait for room."""
+        """Why the receiver has to end, if it must end instead of waiting for the bounds."""
         return self._quota.failure
 
     def open(self) -> None:
@@ -82,9 +82,9 @@ class RenewableWriter:
         self._quota.refresh()
 
     def flush(self) -> None:
-        """Make what was stored durable, as far as this writer still can.
+        """Make stored records durable, as far as this writer still can.
 
-        After this its position tells all that was stored, so a restart misses nothing.
+        After this its position covers all stored records, so a restart misses nothing.
 
         Raises:
             FencedError: another attempt took over.
@@ -101,14 +101,14 @@ class RenewableWriter:
             )
 
     def set_blocking(self) -> None:
-        """Let stores wait for room, as the receiver receives."""
+        """Let stores wait for the bounds, while the receiver receives."""
         self.current.set_blocking(True)
 
     @contextmanager
     def draining(self) -> Iterator[None]:
         """While the receiver stops, let no store wait for room longer than a little; none after it.
 
-        A store that waits would have its thread, and so ``onStop``, wait as well.
+        Otherwise a waiting store would make its thread, and so ``onStop``, wait as well.
         """
         patience = threading.Timer(_BLOCKED_STORE_S, self.current.set_blocking, (False,))
         patience.daemon = True

@@ -1,8 +1,8 @@
-"""What a receiver says of itself while it runs: its status file, and a line in the log.
+"""The status of a running receiver: its status file, and a line in the log.
 
-One file serves all attempts of a receiver. The newest one's word stands: an attempt that woke up
-late sees a later writer there, says nothing, and knows that it was replaced; should it have been
-stopped between looking and writing, its successor writes again at its next look.
+All attempts of a receiver share one file, and the newest one's status is valid: an attempt that
+woke up late sees a later writer in the file, does not write, and knows that it was replaced. If it
+was stopped between reading and writing, its successor writes again at its next refresh.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class StatusReport:
-    """Keeps one attempt's word in its receiver's status file. Thread-safe."""
+    """Keeps one attempt's status in its receiver's status file. Thread-safe."""
 
     def __init__(self, task: ReceiverTask) -> None:
         self._task = task
@@ -35,7 +35,7 @@ class StatusReport:
         self._last_error: str | None = None
 
     def say(self, state: State, writer: str) -> None:
-        """Say that the receiver is in that state, with that writer."""
+        """Write the receiver's state and writer."""
         with self._lock:
             self._state, self._writer = state, writer
             self._write()
@@ -46,7 +46,7 @@ class StatusReport:
             try:
                 found = self._read()
             except PenstockError:
-                return False  # the next look will tell
+                return False  # the next refresh will detect it
             if found is not None and _epoch(found.writer) > _epoch(self._writer):
                 return True
             if found is None or found.writer != self._writer:
@@ -54,7 +54,7 @@ class StatusReport:
             return False
 
     def error(self, message: str, error: BaseException | None, state: State | None = None) -> None:
-        """Say that something went wrong, and what state the receiver is in if that changed."""
+        """Report an error, and the receiver's state if it changed."""
         with self._lock:
             self._errors += 1
             self._last_error = message if error is None else f"{message}: {error}"
@@ -80,10 +80,10 @@ class StatusReport:
             found = self._read()
             if found is None or _epoch(found.writer) <= _epoch(self._writer):
                 write_status(self._task.stream, self._task.name, status)
-        except PenstockError as e:  # a disk is full, say, and the log has enough of that
-            _log.warning("%s could not say its status: %s", self._who(), e)
+        except PenstockError as e:  # for example a full disk, which the log reports already
+            _log.warning("%s could not write its status: %s", self._who(), e)
         except Exception:
-            _log.exception("%s could not say its status", self._who())
+            _log.exception("%s could not write its status", self._who())
 
     def _who(self) -> str:
         return f"Receiver {self._task.name} of stream {self._task.stream.name}"
@@ -92,7 +92,7 @@ class StatusReport:
         try:
             return read_status(self._task.stream, self._task.name)
         except LogFormatError:
-            return None  # damaged: to be written anew
+            return None  # damaged: write it again
 
 
 def _epoch(writer: str) -> int:

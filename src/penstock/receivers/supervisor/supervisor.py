@@ -1,8 +1,7 @@
 """The supervisor: runs one receiver in this process, in front of a journal writer.
 
-It lives as long as the receiver shall: inside a long Spark task on an executor, or in a process of
-its own. All decisions are taken by one thread, the one that called ``run``; receivers only leave
-events for it::
+It lives as long as the receiver: inside a long Spark task on an executor, or in a separate process.
+One thread, the one that called ``run``, takes all decisions; receivers only leave events for it::
 
     open writer (seals all earlier epochs) -> onStart -> running
         restart asked, onStart failed   ->  onStop, flush, back-off, onStart
@@ -47,7 +46,7 @@ _STABLE_S = 60.0
 
 
 def run_receiver(task: ReceiverTask) -> End:
-    """Run a receiver until it is to end, and return why: what a receiver's Spark task does.
+    """Run a receiver until it has to end, and return why: the body of a receiver's Spark task.
 
     Raises what ReceiverSupervisor.run raises.
     """
@@ -60,9 +59,9 @@ class ReceiverSupervisor:
     """Hosts one receiver; implements ReceiverHost for it.
 
     Args:
-        task: what to run.
-        parent: tells the process that this one works for; when it changes, nobody waits for the
-            receiver any more, and it ends.
+        task: the receiver to run.
+        parent: returns the parent process; when it changes, no process waits for the receiver any
+            more, and it ends.
     """
 
     def __init__(self, task: ReceiverTask, parent: Callable[[], int] = os.getppid) -> None:
@@ -77,13 +76,13 @@ class ReceiverSupervisor:
         self._failures = 0
 
     def run(self) -> End:
-        """Run the receiver until it is to end; return why.
+        """Run the receiver until it has to end; return why.
 
         Raises:
             UnsharedPathError: this process does not see the driver's files.
             StorageError: control files could not be read, at the start or for a minute.
             FencedError: another attempt took over.
-            JournalFullError: there is no room within the bounds, and the receiver is not to wait.
+            JournalFullError: a bound is reached, and the receiver must not wait.
             ReceiverError: ``onStart`` hangs, or the process that this one works for is gone.
         """
         command = self._watch.first_command()
@@ -165,7 +164,7 @@ class ReceiverSupervisor:
         return event
 
     def _poll(self, timeout_s: float) -> Event | None:
-        """Wait a little for an event; when none comes, poll whether the receiver is to continue."""
+        """Wait briefly for an event; without one, poll whether the receiver may continue."""
         try:
             return self._events.get(timeout=timeout_s)
         except queue.Empty:
@@ -191,7 +190,7 @@ class ReceiverSupervisor:
             return
         receiver = self._task.receiver
         if receiver.listeningAt is not None:
-            self._say("started")  # again, as now it is known where
+            self._say("started")  # again, as the location is known now
         _log.info(
             "Receiver %s of stream %s receives: %s, writer %s",
             *self._names(),
@@ -208,11 +207,11 @@ class ReceiverSupervisor:
             raise event.error
         if event.error is not None:
             self._status.error(event.message, event.error, "stopped")
-        elif event.kind != "superseded":  # then the status file is the other's
+        elif event.kind != "superseded":  # then the status file belongs to the other attempt
             self._say("stopped")
 
     def _halt(self) -> None:
-        """End receiving, whatever the receiver's ``onStop`` raises."""
+        """End receiving, regardless of errors in the receiver's ``onStop``."""
         self._intake.stopped.set()
         if not self._hosted.has_begun:
             return
@@ -240,7 +239,7 @@ class ReceiverSupervisor:
             self._start()
 
     def _wait(self, delay_ms: int) -> bool:
-        """Wait before a start; return False when a stop goes before it."""
+        """Wait before a start; return False if a stop comes first."""
         poll_s = self._task.settings.poll_ms / 1000
         deadline_s = time.monotonic() + delay_ms / 1000
         while (left_s := deadline_s - time.monotonic()) > 0:
@@ -251,12 +250,12 @@ class ReceiverSupervisor:
         return True
 
     def _renew_writer(self) -> bool:
-        """Replace a broken writer; return False when that failed and was put off."""
+        """Replace a broken writer; return False if that failed and was postponed."""
         try:
             self._journal.renew()
         except FencedError:
             raise
-        except PenstockError as e:  # still no room, say
+        except PenstockError as e:  # for example a bound is still reached
             self._on_writer_failure(e)
             return False
         return True

@@ -1,4 +1,4 @@
-"""Calls into a receiver's own code, which may hang or fail in ways that its host has to survive."""
+"""Calls into a receiver's own code, which may hang or fail; the host has to survive that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class HungError(Exception):
-    """A call did not return in time; its thread goes on, as threads cannot be ended."""
+    """A call did not return in time; its thread continues, as threads cannot be ended."""
 
 
 def call_within(
@@ -23,7 +23,7 @@ def call_within(
     poll_ms: int,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
-    """Make a call in a thread of its own and wait for it; look after the rest meanwhile.
+    """Make a call in a separate thread and wait for it; call ``meanwhile`` at each poll.
 
     Raises:
         HungError: it did not return within ``timeout_ms``.
@@ -53,9 +53,9 @@ def call_within(
 
 @contextmanager
 def uncaught_errors_to(report: Callable[[str, BaseException | None], None]) -> Iterator[None]:
-    """Tell ``report`` of threads that end with an exception, in place of a text on stderr.
+    """Report threads that end with an exception to ``report``, instead of a text on stderr.
 
-    For a process that runs one receiver: all threads are taken for the receiver's.
+    For a process that runs one receiver: all threads count as the receiver's.
     """
     before = threading.excepthook
 

@@ -1,4 +1,4 @@
-"""What bears on a receiver from outside its process: commands, its parent, a later attempt."""
+"""Influences on a receiver from outside its process: commands, its parent, a later attempt."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Watch:
         self._effective = self._read()
         if self._effective is None:
             raise UnsharedPathError(
-                "the receiver does not see the driver's command for it",
+                "the receiver cannot see its command from the driver",
                 operation="start receiver",
                 path=self._task.stream.storage.url,
                 ids=self._task.ids,
-                hint="give checkpoint() a path that driver and executors share",
+                hint="call checkpoint() with a path that driver and executors share",
             )
         return self._effective
 
@@ -70,34 +70,36 @@ class Watch:
         """
         if self._parent() != self._parent_pid:
             raise ReceiverError(
-                "the executor that this receiver belongs to is gone",
+                "the executor of this receiver died",
                 operation="run receiver",
                 ids=self._task.ids,
-                hint="nothing to do: the driver starts the receiver on another executor",
+                hint="no action is needed: the driver starts the receiver on another executor",
             )
         command = self._read_patiently()
         if command is None:
             raise ReceiverError(
-                "the command that this receiver runs by is gone",
+                "the command file of this receiver is gone",
                 operation="run receiver",
                 path=self._task.stream.storage.uri(control_folder(self._task.stream)),
                 ids=self._task.ids,
-                hint="leave the folder alone; what starts the receiver again writes the command",
+                hint="do not delete control files; the next start of the receiver writes its "
+                "command again",
             )
         if isinstance(command, Command) and self._status.refresh():
             raise FencedError(
-                "a later attempt of this receiver runs",
+                "a later attempt of this receiver is running",
                 operation="run receiver",
                 ids=self._task.ids,
-                hint="nothing to do: it sealed this one's writer, which can publish nothing more",
+                hint="no action is needed: it sealed this attempt's writer, which can publish "
+                "nothing more",
             )
         return command
 
     def _read_patiently(self) -> Command | Event | None:
-        """Read what is commanded; while the storage fails, what was commanded before holds.
+        """Read the command; while the storage fails, the previous command stays effective.
 
-        That is safe for as long as one likes: who may publish is decided in the journal. But a
-        receiver that cannot be stopped must not outlive its run for ever.
+        This is safe for any time, because the journal decides who may publish. But a receiver that
+        cannot be stopped must not outlive its run for ever.
         """
         try:
             self._effective = self._read()

@@ -260,7 +260,7 @@ class StreamingContext(StreamSources, RateControl):
         Raises:
             StreamingError: started twice, after stop, with another context active, or with nothing
                 to execute.
-            ConfigError: receivers would take every task slot; there is no checkpoint location on a
+            ConfigError: receivers would take every task slot; no checkpoint location is set on a
                 cluster; a function or what it holds cannot be kept in the graph checkpoint (named,
                 with its operation); or others can write the checkpoint location.
             UnsharedPathError: an executor does not see the driver's files there.

@@ -1,1 +1,1 @@
-"""Where records come from: inputs that are read by offsets, and what makes them."""
+"""Inputs, which are read by offsets, and the methods that create them."""

@@ -1,4 +1,4 @@
-"""An input that is the same RDD in every batch.
+"""An input with the same RDD in every batch.
 
 Invariant: a graph checkpoint that can be read back finds the RDD in the checkpoint location. It is
 written there once, at the start of the program that made it, before the first graph checkpoint, and
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ConstantInputDStream"]
 
 _TIME_MS = 0
-"""What the mark says: the RDD is that of every batch."""
+"""The time in the mark: the RDD is that of every batch."""
 
 
 class ConstantInputDStream(InputDStream):
@@ -34,7 +34,7 @@ class ConstantInputDStream(InputDStream):
     Source: ``org.apache.spark.streaming.dstream.ConstantInputDStream``.
 
     Raises:
-        ConfigError: it is given no RDD.
+        ConfigError: the argument is not an RDD.
     """
 
     kind = "constant"
@@ -43,7 +43,7 @@ class ConstantInputDStream(InputDStream):
     def __init__(self, ssc: StreamingContext, rdd: RDD[Any], name: str | None = None) -> None:
         if not isinstance(rdd, RDD):
             raise ConfigError(
-                f"{rdd!r} is no RDD",
+                f"{rdd!r} is not an RDD",
                 operation="ConstantInputDStream",
                 hint="give an RDD, e.g. sc.parallelize([...])",
             )
@@ -58,17 +58,17 @@ class ConstantInputDStream(InputDStream):
         return super().writes_rdds or self.ssc.graph.is_kept
 
     def checkpoint(self, interval: float) -> ConstantInputDStream:
-        """Have the RDD written to the checkpoint location, once; see ``DStream.checkpoint``."""
+        """Write the RDD to the checkpoint location, once; see ``DStream.checkpoint``."""
         super().checkpoint(interval)
         self.checkpoint_data = None  # there is nothing to write anew in each interval
         return self
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
-        """Learn where RDD checkpoints are."""
+        """Set the location of RDD checkpoints."""
         self._place = place
 
     def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
-        """Write the RDD that the program gave, or read the one that its first run wrote.
+        """Write the program's RDD, or read the one that its first run wrote.
 
         Raises:
             CheckpointError: it cannot be read.
@@ -81,7 +81,7 @@ class ConstantInputDStream(InputDStream):
             try:
                 self._rdd = self._place.load(marks.get(name, _TIME_MS))
             except NotFoundError:
-                return  # batches say that it is gone
+                return  # batches report that it is gone
         else:
             written = self._own(self._rdd)
             written.checkpoint()
@@ -101,12 +101,12 @@ class ConstantInputDStream(InputDStream):
         """
         if self._rdd is None:
             raise StreamingError(
-                "the RDD of a ConstantInputDStream is gone with the process that made it: it is not"
+                "the RDD of a ConstantInputDStream was lost with its process: it is not"
                 " in the checkpoint location",
                 operation="recover batch",
                 ids={"stream": self.name},
-                hint="restore rdds/ of the checkpoint location from a backup, or have the program "
-                "make the graph: getOrCreate(dir, create, recover='program')",
+                hint="restore rdds/ of the checkpoint location from a backup, or let the program "
+                "build the graph: getOrCreate(dir, create, recover='program')",
             )
         return self._rdd
 

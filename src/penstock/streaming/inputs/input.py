@@ -26,7 +26,7 @@ __all__ = ["InputContext", "InputDStream", "ReceiverFeed"]
 
 @dataclass(frozen=True, slots=True)
 class InputContext:
-    """What an input opens with, at its program's start."""
+    """The data with which an input is opened at its program's start."""
 
     journal: Storage
     """The journal in the program's own checkpoint location."""
@@ -34,7 +34,7 @@ class InputContext:
     """The checkpoint location's id: stays over restarts, and no two locations share one."""
     location_url: str
     start: SourceOffset
-    """Where the next batch begins; None for an input that is new, or at its very beginning."""
+    """The start of the next batch; None for an input that is new, or at its beginning."""
     first_offset: Callable[[Callable[[], SourceOffset]], SourceOffset]
     """Returns where the input's first batch begins, in the life of the checkpoint location.
 
@@ -47,10 +47,10 @@ class InputContext:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverFeed:
-    """What the program's own receivers write for an input."""
+    """The stream that the program's own receivers write for an input."""
 
     receivers: Mapping[str, Receiver]
-    """By the names of their writers."""
+    """The receivers, by the names of their writers."""
     journal: JournalStream
 
 
@@ -70,7 +70,7 @@ class InputDStream(DStream):
 
     kind = "input"
     takes_limits = False
-    """Whether ``cut`` keeps to limits. Other inputs can be paused, and no more."""
+    """Whether ``cut`` applies limits. Other inputs can only be paused."""
     reports_input = True
     """Whether listeners are told what each batch takes of it (``streamIdToInputInfo``).
 
@@ -84,11 +84,11 @@ class InputDStream(DStream):
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
         self.id = len(ssc.graph.inputs)
-        """This input's place among the program's inputs, from 0."""
+        """This input's index among the program's inputs, from 0."""
         usual = f"{self.kind}-{self.id}"
         self.name = check_name("stream", usual if name is None else name)
         self.max_rate: float | None = None
-        """Highest rate that the program gave this input; None for that of the settings."""
+        """Highest rate that the program set for this input; None for that of the settings."""
         self._ranges: dict[int, SourceRange] = {}
         ssc.graph.add_input(self)
 
@@ -104,12 +104,12 @@ class InputDStream(DStream):
 
     @property
     def receiver_count(self) -> int:
-        """How many receivers share the input's rate."""
+        """The number of receivers that share the input's rate."""
         return 1
 
     @property
     def feed(self) -> ReceiverFeed | None:
-        """What the program's own receivers write for this input; None without receivers."""
+        """The stream of the program's own receivers for this input; None without receivers."""
         return None
 
     def open(self, context: InputContext) -> None:
@@ -157,9 +157,9 @@ class InputDStream(DStream):
         that overrides this sets ``takes_limits``, and says in ``record_count`` what it took.
 
         Args:
-            wanted: all that is there.
-            limits: of the batch; as strict as they are, something is taken sooner or later.
-            carry: from the cut before; lost at a restart.
+            wanted: the available range.
+            limits: of the batch; even strict limits must let records pass eventually.
+            carry: from the previous cut; lost at a restart.
         """
         return wanted, carry
 
@@ -171,10 +171,10 @@ class InputDStream(DStream):
         min_rate: float,
         max_rate: float | None,
     ) -> RateController | None:
-        """Return what keeps this input's rate when back pressure is on; override it for one's own.
+        """Return the controller of this input's rate if back pressure is on; may be overridden.
 
         Called once, at start, and only when ``RateController.isBackPressureEnabled(ssc.conf)``.
-        None has the input's rate fixed at its highest one.
+        With None the input's rate stays at its highest rate.
 
         Source: ``org.apache.spark.streaming.dstream.InputDStream``.
         """
@@ -187,29 +187,29 @@ class InputDStream(DStream):
         """Return the records of a range."""
 
     def has_records(self, planned: SourceRange) -> bool:
-        """Whether a range may hold records; a graceful stop takes what is left if it does."""
+        """Whether a range may hold records; if so, a graceful stop takes the rest."""
         return bool(planned.start != planned.end)
 
     def metadata(self, wanted: SourceRange) -> dict[str, Any]:
-        """Return what listeners are told of a range, with a ``Description`` to show to users."""
+        """Return the information on a range for listeners, with a ``Description`` for users."""
         return {}
 
     def record_count(self, wanted: SourceRange) -> int:
-        """Return how many records a range holds, 0 when that is not known."""
+        """Return the number of records in a range, 0 if unknown."""
         return 0
 
     def find_damage(self, wanted: SourceRange, error: str) -> PenstockError | None:
-        """Return what keeps files of a range from being read that the text of an error names.
+        """Return the damage of files of a range that the text of an error names.
 
-        None when nothing does, or it is not known. Reads nothing that the error does not name.
+        None if there is none, or it is unknown. Reads only files that the error names.
         """
         return None
 
     def can_read_again(self, wanted: SourceRange) -> bool:
-        """Whether records of an earlier run's batch are still there, for windows that need them.
+        """Whether records of an earlier run's batch still exist, for windows that need them.
 
         Raises:
-            PenstockError: they should be, and are not.
+            PenstockError: they should exist, and do not.
         """
         return True
 
@@ -236,14 +236,14 @@ class InputDStream(DStream):
 
     @property
     def recall_ms(self) -> int:
-        """For how long this input must know what earlier batches took, to plan later ones."""
+        """How long this input must remember the ranges of earlier batches, to plan later ones."""
         return 0
 
     def recall(self, taken: SourceRange) -> None:
-        """Learn what a batch of an earlier run took; called oldest first, before any planning."""
+        """Recall the range of an earlier run's batch; called oldest first, before any planning."""
 
     def check_offset(self, offset: SourceOffset) -> None:
-        """Refuse, at start, an offset that is none of this input.
+        """Refuse, at start, an offset of another input.
 
         An input whose offsets have another form than ``{self.name: JSON value}`` overrides this.
 
@@ -262,7 +262,7 @@ class InputDStream(DStream):
         return {} if part is None else {name: int(end) for name, end in part.items()}
 
     def own_part(self, offset: SourceOffset) -> Any:
-        """Return what stands under this input's name in an offset, None for None.
+        """Return the value under this input's name in an offset, None for None.
 
         Raises:
             RecoveryMismatchError: it is another input's.
@@ -284,20 +284,20 @@ class InputDStream(DStream):
         return {**super().__getstate__(), "_ranges": {}}
 
     def set_range(self, time_ms: int, planned: SourceRange) -> None:
-        """Learn which records the batch of that time takes."""
+        """Set the range of the batch of that time."""
         self._ranges[time_ms] = planned
 
     def range_of(self, time_ms: int) -> SourceRange:
-        """Return which records the batch of that time takes."""
+        """Return the range of the batch of that time."""
         return self._ranges.get(time_ms, SourceRange(None, None))
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Return the records that were planned for that batch; None when it is not remembered."""
+        """Return the planned range of that batch; None if it is not remembered."""
         planned = self._ranges.get(time_ms)
         return None if planned is None else self.compute_range(planned)
 
     def release_ranges(self, until_ms: int) -> None:
-        """Forget the ranges of batches up to that time, and release their records."""
+        """Drop the ranges of batches up to that time, and release their records."""
         for time_ms in sorted(t for t in self._ranges if t <= until_ms):
             self.on_released(self._ranges[time_ms])
             del self._ranges[time_ms]

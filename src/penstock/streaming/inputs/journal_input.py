@@ -1,4 +1,4 @@
-"""Inputs that are a stream of a journal, read by offset ranges, whoever writes it."""
+"""Inputs over a stream of a journal, read by offset ranges."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class JournalInputDStream(InputDStream):
 
     @property
     def scan(self) -> StreamScan | None:
-        """What planning the newest batch has listed; None before this run planned one."""
+        """The scan of planning the newest batch; None before this run planned one."""
         return self._open.source.scan
 
     @property
@@ -106,11 +106,11 @@ class JournalInputDStream(InputDStream):
     def parse(
         self, parser: Callable[[Any], Any], bad_records: BadRecords = "fail"
     ) -> ParsedDStream:
-        """Return the stream of what a parser makes of each record; see docs/bad-records.md.
+        """Return the stream of a parser's results for each record; see docs/bad-records.md.
 
         Args:
             parser: a function of a record that returns a value, or raises when the record is bad.
-            bad_records: what becomes of a bad one. ``"fail"``: the batch fails and names it.
+            bad_records: the handling of a bad record. ``"fail"``: the batch fails and names it.
                 ``"drop"``: it is left out, and counted in a warning for each batch.
                 ``"dead_letter"``: it is kept in stream ``<name>-dead`` of the journal, from where
                 ``penstock journal replay`` feeds it back.
@@ -123,13 +123,13 @@ class JournalInputDStream(InputDStream):
         return ParsedDStream(self, parser, bad_records)
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
-        """Return the ends of all that is durable now."""
+        """Return the ends of all durable records."""
         return {self.name: self._open.source.latest(self._at(start))}
 
     def cut(
         self, wanted: SourceRange, limits: RangeLimits, carry: Carry
     ) -> tuple[SourceRange, Carry]:
-        """Return as many records as the limits allow; each receiver's in their order."""
+        """Return as many records as the limits allow; each receiver's records in order."""
         start, end = self._at(wanted.start), self._at(wanted.end)
         cut = cut_range(start, end, limits, carry, lane_of)
         return SourceRange(wanted.start, {self.name: cut.end}), cut.carry
@@ -146,25 +146,25 @@ class JournalInputDStream(InputDStream):
         return journal_dataframe(spark, self.journal, ranges, self.scan)
 
     def record_count(self, wanted: SourceRange) -> int:
-        """Return how many records the range holds."""
+        """Return the number of records in the range."""
         return self._open.source.count(self.ranges(wanted))
 
     def find_damage(self, wanted: SourceRange, error: str) -> PenstockError | None:
-        """Read the blocks of the range that the error names; return what is wrong with them."""
+        """Read the blocks of the range that the error names; return their damage."""
         return self._open.source.find_damage(self.ranges(wanted), error)
 
     def can_read_again(self, wanted: SourceRange) -> bool:
-        """Whether the blocks are still there; False when they were retired as no longer needed.
+        """Whether the blocks still exist; False if they were retired as no longer needed.
 
         Raises:
-            MissingBlockError: they are gone, and were not given free.
+            MissingBlockError: they are missing, and were not released.
         """
         return self._open.source.has_blocks(self.ranges(wanted))
 
     def on_released(self, done: SourceRange) -> None:
-        """Tell the journal, and retire the blocks that no consumer needs.
+        """Commit in the journal, and retire the blocks that no consumer needs.
 
-        Blocks that the offset log's entries name stay: whoever goes back within it finds the data.
+        Blocks that the offset log's entries name are kept for reprocessing.
         """
         start, end = self._at(done.start), self._at(done.end)
         self._open.source.commit(start, end, self._retained())

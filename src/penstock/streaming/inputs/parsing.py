@@ -41,7 +41,7 @@ __all__ = ["BadRecords", "ParsedDStream"]
 _log = logging.getLogger(__name__)
 
 BadRecords = Literal["fail", "drop", "dead_letter"]
-"""What becomes of a record that a parser refuses."""
+"""The handling of a record that a parser refuses."""
 
 
 class ParsedDStream(DStream):
@@ -97,7 +97,7 @@ class ParsedDStream(DStream):
         return sc.parallelize(tasks, len(tasks)).mapPartitions(run)
 
     def clear_metadata(self, ended_ms: int, needed_after_ms: int) -> None:
-        """See BaseDStream. Also moves dead letters into their stream and says what was refused."""
+        """See BaseDStream. Also moves dead letters into their stream and logs refused records."""
         super().clear_metadata(ended_ms, needed_after_ms)
         self._collect()
         self._say_refused(ended_ms)
@@ -116,11 +116,11 @@ class ParsedDStream(DStream):
         try:
             collect(self._source.journal, self._dead)
         except PenstockError:
-            # They are durable already, where the tasks left them: the next batch tries again.
+            # They are durable in staged files already: the next batch retries.
             _log.warning("Dead letters of stream %s wait", self._source.name, exc_info=True)
 
     def _say_refused(self, committed_ms: int) -> None:
-        """Log what was refused since the last time, and forget it."""
+        """Log the records refused since the last call, and reset the counters."""
         if self._tally is None or not (found := self._tally.value):
             return
         # Tasks of later batches may add to it meanwhile.

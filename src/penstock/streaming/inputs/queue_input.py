@@ -1,4 +1,4 @@
-"""An input that is a list of RDDs in the driver's memory."""
+"""An input over a list of RDDs in the driver's memory."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["QueueInputDStream"]
 class QueueInputDStream(InputDStream):
     """RDDs from a list that the program holds, one a batch or all at once; for tests.
 
-    Its data is in memory only: a batch of it that was cut off cannot run again after a restart.
-    Source: ``org.apache.spark.streaming.dstream.QueueInputDStream``.
+    Its data is in memory only: an interrupted batch cannot run again after a restart. Source:
+    ``org.apache.spark.streaming.dstream.QueueInputDStream``.
     """
 
     kind = "queue"
@@ -56,7 +56,7 @@ class QueueInputDStream(InputDStream):
         end = self.partitions(wanted.end).get("rdds", 0)
         if end > len(self._queue):
             raise StreamingError(
-                "the RDDs of an unfinished batch of a queueStream are gone with the process",
+                "the RDDs of an unfinished batch of a queueStream were lost with the process",
                 operation="recover batch",
                 ids={"stream": self.name},
                 hint="queueStream is for tests; use a receiver's stream where batches must survive",

@@ -1,4 +1,4 @@
-"""The input behind a program's own receivers: a stream of the journal that they write."""
+"""The input of a program's own receivers: the stream of the journal that they write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ReceiverInputDStream(JournalInputDStream):
         name: the stream's name in the journal and in the offsets.
 
     Raises:
-        ConfigError: what is given are no receivers, or their schemas differ.
+        ConfigError: the arguments are not receivers, or their schemas differ.
     """
 
     kind = "receiver"
@@ -51,7 +51,7 @@ class ReceiverInputDStream(JournalInputDStream):
         super().__init__(ssc, name)
 
     def getReceiver(self) -> Receiver | Sequence[Receiver]:
-        """Return what receives: one receiver, or several that share the stream.
+        """Return one receiver, or several that share the stream.
 
         Called once on the driver, when the program first needs it, at the latest at its start; so
         an override may use what its constructor sets. Several receivers must be of one schema.
@@ -76,7 +76,7 @@ class ReceiverInputDStream(JournalInputDStream):
         several = [found] if isinstance(found, Receiver) else found
         if not isinstance(several, Sequence) or not all(isinstance(r, Receiver) for r in several):
             raise ConfigError(
-                f"{found!r} is no receiver",
+                f"{found!r} is not a receiver",
                 operation="make receiver stream",
                 hint="give an instance of a subclass of penstock.receivers.Receiver",
             )
@@ -98,11 +98,11 @@ class ReceiverInputDStream(JournalInputDStream):
         return _shared_format(list(self.receivers.values()))
 
     def open_stream(self, context: InputContext) -> JournalStream:
-        """Return the stream in the checkpoint location, made if it is not there yet."""
+        """Return the stream in the checkpoint location; creates it if it does not exist."""
         return JournalStream.create(context.journal, self.name, self.format)
 
     def register(self, stream: JournalStream, context: InputContext) -> Consumer:
-        """Register as the program to which the journal belongs, whatever ran there before."""
+        """Register as the owner of the journal, regardless of earlier programs."""
         return register_consumer(
             stream,
             _CONSUMER,
@@ -121,6 +121,6 @@ def _shared_format(receivers: Sequence[Receiver]) -> RecordFormat:
         raise ConfigError(
             f"receivers of one stream store records of one schema, and these are {found}",
             operation="make receiver stream",
-            hint="give at least one receiver; make a stream of its own for each schema",
+            hint="give at least one receiver; use a separate stream for each schema",
         )
     return formats[0]

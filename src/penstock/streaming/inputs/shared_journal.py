@@ -1,4 +1,4 @@
-"""The input over a journal that others write: `penstock ingest`, or another program."""
+"""The input over a journal that `penstock ingest` or another program writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["SharedJournalDStream"]
 
 
 class SharedJournalDStream(JournalInputDStream):
-    """Records of a stream that others write; see ``StreamingContext.journalStream``."""
+    """Records of a stream of another program; see ``StreamingContext.journalStream``."""
 
     needs_location = True
 
@@ -57,14 +57,14 @@ class SharedJournalDStream(JournalInputDStream):
 
     @property
     def format(self) -> RecordFormat:
-        """As it was when the program was defined."""
+        """The format when the program was defined."""
         return self._format
 
     def open_stream(self, context: InputContext) -> JournalStream:
-        """Return the stream, which must be as it was when the program was defined.
+        """Return the stream, which must be the same as when the program was defined.
 
         Raises:
-            ConfigError: it is gone, or holds records of another schema.
+            ConfigError: it is missing, or holds records of another schema.
         """
         found = open_existing(self._url, self._stream, self._allow_pickle)
         if found.format != self.format:
@@ -74,12 +74,12 @@ class SharedJournalDStream(JournalInputDStream):
                 operation="open stream",
                 path=found.storage.uri(self._stream),
                 ids={"stream": self._stream},
-                hint="another stream took its name: begin with a new checkpoint location",
+                hint="another stream took its name: start with a new checkpoint location",
             )
         return found
 
     def register(self, stream: JournalStream, context: InputContext) -> Consumer:
-        """Register under a name that is this checkpoint location's alone."""
+        """Register under a name that is unique to this checkpoint location."""
         owner = f"{self.name}-{context.location_id}"
         name = owner if self._consumer is None else self._consumer
         return register_consumer(

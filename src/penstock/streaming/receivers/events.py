@@ -74,7 +74,7 @@ class ReceiverProgress:
 
 
 class ReceiverWatch(threading.Thread):
-    """Looks at the status of all receivers while someone listens."""
+    """Polls the status of all receivers while a listener is registered."""
 
     def __init__(self, bus: ListenerBus, poll_ms: int) -> None:
         super().__init__(name="penstock-receiver-watch", daemon=True)
@@ -85,21 +85,21 @@ class ReceiverWatch(threading.Thread):
         self._stopped = threading.Event()
 
     def watch(self, stream_id: int, task: ReceiverTask, *, alone: bool) -> None:
-        """Look at that receiver, too; to be called before the start.
+        """Add a receiver; to be called before the start.
 
-        ``alone`` says that it is the only one of its stream, whose name is as in Spark then.
+        ``alone``: it is the only one of its stream, and is then named as in Spark.
         """
         name = f"{type(task.receiver).__name__}-{stream_id}"
         named = name if alone else f"{name}-{task.name}"
         self._watched[_key(task)] = task, ReceiverProgress(stream_id, named)
 
     def run(self) -> None:
-        """Look at each poll until ``stop``."""
+        """Poll until ``stop``."""
         while not self._stopped.wait(self._poll_s):
             self._poll()
 
     def stop(self) -> None:
-        """Look once more, and say of all receivers that they ended."""
+        """Poll once more, and report that all receivers ended."""
         self._stopped.set()
         if self.ident is not None and self is not threading.current_thread():
             self.join()
@@ -110,7 +110,7 @@ class ReceiverWatch(threading.Thread):
         self._bus.deliver()
 
     def task_failed(self, task: ReceiverTask, error: str, now_ms: int) -> None:
-        """Take that a receiver's Spark task ended with an error."""
+        """Record that a receiver's Spark task ended with an error."""
         self._poll()
         progress = self._watched[_key(task)][1]
         with self._lock:

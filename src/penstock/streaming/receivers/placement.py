@@ -23,7 +23,7 @@ from pyspark.serializers import CPickleSerializer
 __all__ = ["ReceiverPlacement", "live_executors", "placed_rdd", "rdd_on_each"]
 
 _PATIENCE_S = 10.0
-"""How long a start waits for further executors when the first one is there."""
+"""How long a start waits for more executors after the first one."""
 _LOOK_S = 0.1
 
 
@@ -31,7 +31,7 @@ class ReceiverPlacement:
     """Chooses an executor for each receiver of a program. Thread-safe.
 
     Args:
-        live: returns the executors that are there.
+        live: returns the live executors.
         expected: how many are worth waiting for when the program starts.
     """
 

@@ -1,4 +1,4 @@
-"""Files that no one needs, and names that no one reads. Pure: by name alone."""
+"""Files that are not needed, and names that are not read. Pure: by name alone."""
 
 from __future__ import annotations
 

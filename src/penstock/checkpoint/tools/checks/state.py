@@ -1,4 +1,4 @@
-"""Whether the state is there from which the next batch goes on. Pure.
+"""Whether the state exists from which the next batch continues. Pure.
 
 Spark's batch N begins from version N of every store. Of penstock's state the programs themselves
 check at their start what they need.
@@ -91,7 +91,7 @@ def check_empty_files(state: OperatorState) -> Iterator[Finding]:
 
 
 def _expected(state: OperatorState, info: OperatorInfo | None) -> list[tuple[int, str]]:
-    """Return the stores that an operator has: by what it says, or else those that are there."""
+    """Return an operator's stores: by its description, or otherwise the existing ones."""
     if info is None:
         return [(store.partition, store.name) for store in state.stores]
     return [(number, name) for name, count in info.partitions.items() for number in range(count)]

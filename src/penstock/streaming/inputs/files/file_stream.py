@@ -92,7 +92,7 @@ class FileInputDStream(InputDStream):
         return -(-least_ms // interval_ms) * interval_ms
 
     def recall(self, taken: SourceRange) -> None:
-        """Know the files of an earlier batch as taken."""
+        """Record the files of an earlier batch as taken."""
         if (offset := self._parse(taken.end)) is not None:
             self._taken.add(offset)
 
@@ -102,7 +102,7 @@ class FileInputDStream(InputDStream):
         self.recall(planned)
 
     def check_offset(self, offset: SourceOffset) -> None:
-        """Refuse what is no offset of this input; see ``InputDStream.check_offset``."""
+        """Refuse an offset of another input; see ``InputDStream.check_offset``."""
         self._parse(offset)
 
     def initial_offset(self) -> SourceOffset:
@@ -112,8 +112,8 @@ class FileInputDStream(InputDStream):
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the window of modification times up to ``time_ms`` and the new files in it.
 
-        A directory that cannot be listed leaves the offset where it was: nothing is passed over,
-        the next batch looks at the whole time again.
+        If a directory cannot be listed, the offset does not change: no file is left out, and the
+        next batch covers the whole period.
         """
         previous, now_ms = self._parse(start) or self._first, self.ssc.clock.time_ms()
         if now_ms < previous.until_ms:
@@ -145,7 +145,7 @@ class FileInputDStream(InputDStream):
         _log.warning(
             "Stream %s: the clock of this machine was set back by at least %.1f s. Files are taken "
             "that were modified within the last %g s by it; one that was taken before may be taken "
-            "again, and an earlier one that was not is passed over (touch it to have it taken)",
+            "again, and an earlier one that was not is left out (touch it to include it)",
             self.name,
             back_ms / 1000,
             self.recall_ms / 1000,
@@ -169,7 +169,7 @@ class FileInputDStream(InputDStream):
     def _list(self) -> list[ListedFile]:
         folders = self._directories.expand(self.directory)
         if not folders and not self._told_missing:
-            _log.warning("Stream %s: there is no directory %s yet", self.name, self.directory)
+            _log.warning("Stream %s: directory %s does not exist yet", self.name, self.directory)
         self._told_missing = not folders
         return [file for folder in folders for file in self._directories.files_in(folder)]
 
@@ -215,7 +215,7 @@ class FileInputDStream(InputDStream):
         return True
 
     def record_count(self, wanted: SourceRange) -> int:
-        """Return how many records the files hold, 0 when only reading them would tell."""
+        """Return the number of records in the files, 0 if unknown without reading them."""
         return self.reader.count(self._files(wanted))
 
     def metadata(self, wanted: SourceRange) -> dict[str, Any]:
@@ -258,7 +258,7 @@ class FileInputDStream(InputDStream):
                 elif not self.ssc.settings.ignore_missing_files:
                     raise _removed(self.name, file)
                 else:
-                    _log.error("Stream %s: %s is gone and passed over", self.name, file.path)
+                    _log.error("Stream %s: %s is missing and left out", self.name, file.path)
         return kept
 
     # -- offsets --
@@ -279,7 +279,7 @@ class FileInputDStream(InputDStream):
             return FileOffset.from_json(value)
         except (AttributeError, KeyError, TypeError, ValueError) as e:
             raise RecoveryMismatchError(
-                f"the checkpoint location holds offset {offset!r}, which is none of files",
+                f"the checkpoint location holds offset {offset!r}, which is not an offset of files",
                 operation="recover",
                 ids={"stream": self.name},
                 hint="give the stream another name (name=), or a new checkpoint location",
@@ -315,7 +315,7 @@ def _removed(stream: str, planned: ListedFile) -> SourceChangedError:
         path=planned.path,
         ids={"stream": stream},
         hint=f"put it back, with its modification time (touch -d @{planned.modified_ms / 1000}); "
-        "to go on without it, set spark.files.ignoreMissingFiles=true",
+        "to continue without it, set spark.files.ignoreMissingFiles=true",
     )
 
 

@@ -1,6 +1,6 @@
-"""What a program makes its streams with; same names and meaning as in ``pyspark.streaming``.
+"""The methods that create streams; same names and meaning as in ``pyspark.streaming``.
 
-``pushed``: inputs that a journal stands behind, through receivers or written by somebody else.
+``pushed``: inputs over a journal, through receivers or written by another program.
 ``pulled``: inputs that each batch fetches, files and queues. ``combined``: operations on several
 streams. All are parts of StreamingContext, whose other parts they only know as ``ContextPart``.
 """

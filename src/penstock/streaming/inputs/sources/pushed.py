@@ -1,4 +1,4 @@
-"""Inputs with a journal behind them: through receivers, or written by somebody else."""
+"""Inputs over a journal: through receivers, or written by another program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PushedStreams(ContextPart):
     def receiverStream(
         self, receiver: Receiver | Sequence[Receiver], name: str | None = None
     ) -> ReceiverInputDStream:
-        """Return the stream of what a receiver stores, or several of them together.
+        """Return the stream of the records of one receiver, or of several.
 
         Args:
             receiver: runs on an executor; its records go through the journal. Of several each has
@@ -42,7 +42,7 @@ class PushedStreams(ContextPart):
                 data when the program's inputs change order.
 
         Raises:
-            ConfigError: these are no receivers, or their schemas differ.
+            ConfigError: the arguments are not receivers, or their schemas differ.
         """
         return ReceiverInputDStream(self._context, receiver, name)
 
@@ -56,7 +56,7 @@ class PushedStreams(ContextPart):
     ) -> ReceiverInputDStream:
         """Return the stream of lines that a TCP server sends.
 
-        ``storageLevel`` is taken for compatibility and has no effect: records live in the journal,
+        ``storageLevel`` exists for compatibility and has no effect: records live in the journal,
         not in executors' memory. More ``receivers`` than one connect each on their own, to a server
         that shares its lines out over its clients.
         """
@@ -202,7 +202,7 @@ class PushedStreams(ContextPart):
         *,
         allow_pickle: bool = False,
     ) -> JournalInputDStream:
-        """Return a stream of a journal that somebody else writes, with no receiver of its own.
+        """Return a stream of a journal that another program writes, without a receiver.
 
         That is a journal of ``penstock ingest``, or of another program's receivers. Programs read
         it at once, each at its own pace: this one is registered as a consumer before its first
