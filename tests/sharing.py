@@ -1,12 +1,15 @@
 """Shares the tests among the workers of pytest-xdist, so that they end together.
 
 Each worker has one Spark for all of its tests that use ``sc``. Those of a file stay together, as
-they share what its fixtures make; any worker takes the next file, or the next test of another kind,
-when it has nothing left. What takes long comes first, and the quick ones fill the end. Needs
-``--dist loadgroup --no-loadscope-reorder``, as in the Makefile.
+they share what its fixtures make. Whoever has nothing left takes the next unit: such a file, or a
+test of another kind. What takes long comes first, tests in the worker's Spark and programs in
+processes of their own by turns, as the ones compute where the others wait; the quick ones fill the
+end. Needs ``--dist loadgroup --no-loadscope-reorder``, as in the Makefile.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import pytest
 
@@ -14,18 +17,30 @@ import pytest
 def share(items: list[pytest.Item]) -> None:
     """Order the items, and mark those that have to stay together."""
     for item in items:
-        if _uses_spark_of_worker(item):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-    items.sort(key=_turn)
+        if _uses_sc(item):
+            item.add_marker(pytest.mark.xdist_group(_unit(item)))
+    long = [item for item in items if _turn(item) == 0]
+    in_worker = _positions(_unit(item) for item in long if _uses_sc(item))
+    of_own = _positions(_unit(item) for item in long if not _uses_sc(item))
+    position = in_worker | of_own
+    items.sort(key=lambda item: (_turn(item), position.get(_unit(item), 0.0)))
+
+
+def _positions(units: Iterable[str]) -> dict[str, float]:
+    """Return where each unit stands among those of its kind, between 0 and 1."""
+    distinct = list(dict.fromkeys(units))
+    return {unit: index / len(distinct) for index, unit in enumerate(distinct)}
 
 
 def _turn(item: pytest.Item) -> int:
-    if _uses_spark_of_worker(item):
-        return 1
-    if item.get_closest_marker("spark"):  # programs in processes of their own
+    if _uses_sc(item) or item.get_closest_marker("spark"):
         return 0
-    return 2 if any(map(item.get_closest_marker, ("slow", "soak"))) else 3
+    return 1 if any(map(item.get_closest_marker, ("slow", "soak"))) else 2
 
 
-def _uses_spark_of_worker(item: pytest.Item) -> bool:
+def _unit(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0] if _uses_sc(item) else item.nodeid
+
+
+def _uses_sc(item: pytest.Item) -> bool:
     return "sc" in getattr(item, "fixturenames", ())

@@ -20,7 +20,7 @@ from tests.receivers.acking_service import AckingService
 from tests.waiting import eventually
 
 DOC = Path(__file__).parents[1] / "docs" / "receivers.md"
-TASKS = 3000
+TASKS = 600
 
 PROGRAM = """
 import sys

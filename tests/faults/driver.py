@@ -65,6 +65,11 @@ class Driver:
         for _ in range(count):
             self.wait_line("committed")
 
+    def wait_records(self, count: int) -> None:
+        """Wait until more batches are committed, with so many records in all."""
+        while count > 0:
+            count -= int(self.wait_line("committed").split()[2])
+
     def kill(self) -> None:
         """SIGKILL the driver process alone; its JVM and workers find out by themselves."""
         self.process.kill()

@@ -15,25 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import PenstockError
-from penstock.journal import JournalStream
-from penstock.storage import open_storage
-from tests.waiting import WAIT_S, eventually
+from tests.durable import wait_durable
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("shutdown_program.py")
 LINES = [f"line {number}" for number in range(2000)]
-
-
-def durable(checkpoint: Path) -> int:
-    """How many lines are in blocks."""
-    try:
-        journal = JournalStream.open(open_storage(checkpoint / "journal"), "lines")
-        newest = [journal.newest(writer) for writer in journal.writers()]
-    except PenstockError:
-        return 0
-    return sum(footer.end_offset for footer in newest if footer is not None)
 
 
 @pytest.mark.parametrize("how", ["await", "exit"])
@@ -55,7 +43,7 @@ def test_all_that_was_received_is_processed(how: str, tmp_path: Path) -> None:
             client, _ = server.accept()
             with client:
                 client.sendall("".join(f"{line}\n" for line in LINES).encode())
-                assert eventually(lambda: durable(checkpoint) == len(LINES))
+                wait_durable(checkpoint, "lines", len(LINES))
                 if how == "exit":
                     process.stdin.close()
                     process.stdin = None

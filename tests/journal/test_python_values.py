@@ -293,7 +293,7 @@ def test_a_replay_reports_it_and_feeds_all_letters_back(
     stage_dead_letters(dead, _range(2), letters)
     with caplog.at_level(logging.WARNING):
         assert replay(dead, poisoned) == 2
-    assert f"of record 0 of writer {WRITER} column 'd' holds 10000-01-01" in caplog.text
+    assert f"record 0 of writer {WRITER}: column 'd' holds 10000-01-01" in caplog.text
     assert list(letters_to_replay(dead)) == []
     told = Told()
     run = ParseRecords(poisoned, lambda row: row["d"], told)

@@ -161,9 +161,9 @@ def test_a_block_that_went_after_the_scan_is_missing(sealed: bool) -> None:
         progress.ends({})
     program.stream.storage.delete(block_path("numbers", writer, 0))
     (gone,) = slice_ranges(program.stream, [OffsetRange(str(writer), 0, 1)], progress.scan)
-    with pytest.raises(MissingBlockError, match=r"\[0, 1\).*gone"):
+    with pytest.raises(MissingBlockError, match=r"\[0, 1\).*missing"):
         slice_footer(program.stream, gone, progress.scan)
-    with pytest.raises(MissingBlockError, match=r"\[0, 1\).*gone"):
+    with pytest.raises(MissingBlockError, match=r"\[0, 1\).*missing"):
         list(read_slices(program.stream, [gone]))
 
 

@@ -75,7 +75,7 @@ def take_batches_and_retain(place: str | Path) -> None:
 def shorten(place: str | Path) -> None:
     stream = opened(place)
     register_consumer(stream, "program", "p").commit({OPEN: 1}, retained={})
-    shorten_retention(stream, 1 << 30)
+    shorten_retention(stream, 1 << 30, ["r0"])
 
 
 STEPS: dict[str, tuple[Callable[[str | Path], None], str]] = {

@@ -12,7 +12,7 @@ from penstock.storage import open_storage
 from penstock.streaming import DStream, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.waiting import eventually
+from tests.durable import wait_durable
 
 
 class Program:
@@ -50,13 +50,7 @@ class Program:
         """Append lines, and wait until they are in the journal."""
         with self.log.open("a") as file:
             file.writelines(f"{line}\n" for line in lines)
-        wanted = len(self.log.read_text().splitlines())
-        assert eventually(lambda: self.durable() == wanted)
-
-    def durable(self) -> int:
-        journal = self.journal()
-        newest = [journal.newest(writer) for writer in journal.writers()]
-        return sum(footer.end_offset for footer in newest if footer is not None)
+        wait_durable(self.root / "checkpoint", "lines", len(self.log.read_text().splitlines()))
 
     def journal(self) -> JournalStream:
         return JournalStream.open(open_storage(self.root / "checkpoint" / "journal"), "lines")

@@ -59,7 +59,9 @@ def test_the_location_stays_locked_until_a_job_that_ignores_cancelling_ends(
     ssc.start()
     clock.advance(1000)
     assert running.wait(WAIT_S)
-    monkeypatch.setattr(JobScheduler, "stop", partialmethod(JobScheduler.stop, 0.2))
+    monkeypatch.setattr(
+        JobScheduler, "stop", partialmethod(JobScheduler.stop, cancel_timeout_s=0.2)
+    )
     try:
         ssc.stop(stopSparkContext=False)
         assert StreamingContext.getActive() is None

@@ -303,7 +303,7 @@ def test_it_goes_on_from_its_graph_checkpoint(
 def test_a_stream_that_is_not_there_is_refused(
     ssc: StreamingContext, stream: JournalStream, tmp_path: Path, journal: str
 ) -> None:
-    with pytest.raises(ConfigError, match="no stream 'orders'") as caught:
+    with pytest.raises(ConfigError, match="stream 'orders' does not exist") as caught:
         ssc.journalStream("orders", str(tmp_path / journal))
     assert ("'clicks'" in str(caught.value)) == (journal == "j")
     assert not (tmp_path / "nowhere").exists()

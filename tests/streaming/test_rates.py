@@ -33,6 +33,7 @@ from penstock.streaming import BatchInfo, StreamingContext
 from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.durable import wait_durable
 from tests.receivers.supervised import newest_command
 from tests.waiting import WAIT_S, eventually
 
@@ -131,11 +132,7 @@ class Program:
         return JournalStream.open(open_storage(self.root / "checkpoint/journal"), "numbers")
 
     def wait_durable(self, count: int) -> None:
-        def durable() -> int:
-            footers = map(self.journal().newest, self.journal().writers())
-            return sum(footer.end_offset for footer in footers if footer is not None)
-
-        assert eventually(lambda: durable() >= count), f"{durable()} of {count} arrived"
+        wait_durable(self.root / "checkpoint", "numbers", count)
 
     def receiver_command(self) -> Command:
         return newest_command(self.journal(), "r0")

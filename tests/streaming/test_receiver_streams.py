@@ -28,6 +28,7 @@ from penstock.streaming import DStream, StreamingContext
 from penstock.streaming.engine import engine
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.durable import wait_durable
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
@@ -85,13 +86,8 @@ class Program:
     def journal(self) -> JournalStream:
         return JournalStream.open(open_storage(self.root / "journal"), "numbers")
 
-    def durable(self) -> int:
-        journal = self.journal()
-        newest = [journal.newest(writer) for writer in journal.writers()]
-        return sum(footer.end_offset for footer in newest if footer is not None)
-
     def wait_durable(self, count: int) -> None:
-        assert eventually(lambda: self.durable() >= count), f"{self.durable()} of {count} arrived"
+        wait_durable(self.root, "numbers", count)
 
 
 @pytest.fixture

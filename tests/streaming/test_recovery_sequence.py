@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.journal import JournalStream
-from penstock.storage import open_storage
+from tests.durable import durable
 from tests.faults.driver import Driver
 from tests.streaming.acking_source import AckingSource
 from tests.waiting import eventually
@@ -29,18 +28,6 @@ def records(start: int, end: int) -> list[str]:
     return [f"order {number}" for number in range(start, end)]
 
 
-def wait_committed(driver: Driver, count: int) -> None:
-    while count > 0:
-        count -= int(driver.wait_line("committed").split()[2])
-
-
-def in_journal(checkpoint: Path) -> int:
-    """Count the records that a listing of the journal finds."""
-    stream = JournalStream.open(open_storage(checkpoint / "journal"), "orders")
-    newest = map(stream.newest, stream.writers())
-    return sum(footer.end_offset for footer in newest if footer is not None)
-
-
 def test_a_killed_driver_recovers_step_by_step(tmp_path: Path) -> None:
     checkpoint, sink = tmp_path / "checkpoint", tmp_path / "sink"
     sink.mkdir()
@@ -51,7 +38,7 @@ def test_a_killed_driver_recovers_step_by_step(tmp_path: Path) -> None:
         try:
             assert first.wait_line("") == "created"
             source.send(*records(0, 10))
-            wait_committed(first, 10)
+            first.wait_records(10)
             (sink / "hang").touch()
             source.send(*records(10, 20))
             hung = first.wait_line("hanging").split()[1]
@@ -61,7 +48,7 @@ def test_a_killed_driver_recovers_step_by_step(tmp_path: Path) -> None:
             first.kill()
         finally:
             first.end()
-        assert in_journal(checkpoint) == 30
+        assert durable(checkpoint, "orders") == 30
         (sink / "hang").unlink()
 
         second = Driver(PROGRAM, args, tmp_path / "errors")
@@ -71,7 +58,7 @@ def test_a_killed_driver_recovers_step_by_step(tmp_path: Path) -> None:
             again = second.wait_line("committed").split()
             assert again[1] == hung
             assert sorted((sink / hung).read_text().splitlines()) == records(10, 10 + int(again[2]))
-            wait_committed(second, 30 + len(late) - 10 - int(again[2]))
+            second.wait_records(30 + len(late) - 10 - int(again[2]))
             second.finish()
         finally:
             second.end()

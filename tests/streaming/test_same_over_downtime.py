@@ -84,6 +84,14 @@ def last_time() -> float:
     return max(seen.get("batches", {}), default=0.0)
 
 
+def wait_theirs(ssc: TheirContext, wanted: float) -> None:
+    def ended() -> bool:
+        ssc.awaitTerminationOrTimeout(0)  # raises what a job raised
+        return last_time() == wanted
+
+    assert eventually(ended), f"the batch of {last_time()} s is the last, not that of {wanted} s"
+
+
 def run_ours(sc: SparkContext, root: Path) -> None:
     """Recover once from the graph checkpoint, and once from the program."""
     clock = ManualClock()
@@ -128,7 +136,7 @@ def run_theirs(sc: SparkContext, root: Path) -> None:
                 put(root / "in", files)
                 ssc._jssc.ssc().scheduler().clock().advance(1000)
                 wanted += 1
-                assert eventually(lambda wanted=wanted: last_time() == wanted)  # type: ignore[misc]
+                wait_theirs(ssc, wanted)
             # Its jobs run before its checkpoint is written; one batch behind, all later differ.
             last_checkpoint = place / f"checkpoint-{int(wanted * 1000)}"
             assert eventually(last_checkpoint.exists)

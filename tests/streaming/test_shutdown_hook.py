@@ -7,12 +7,17 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from penstock.streaming.context import shutdown
+from tests.waiting import WAIT_S
+
 PROGRAM = """
 import signal, sys, threading, time
-from penstock.streaming.context.shutdown import Shutdown
+sys.path.insert(0, {folder!r})
+from shutdown import Shutdown
 
 {before}
 stopped = threading.Event()
@@ -48,14 +53,16 @@ def run(
     graceful: bool = True,
 ) -> tuple[int, list[str]]:
     """Run the program, send it signals once ready; return its exit code and what it printed."""
-    code = PROGRAM.format(before=before, stop=stop, wait=wait, graceful=graceful)
+    # Without its package, which takes a second to import.
+    folder = str(Path(shutdown.__file__).parent)
+    code = PROGRAM.format(folder=folder, before=before, stop=stop, wait=wait, graceful=graceful)
     with subprocess.Popen(
         [sys.executable, "-W", "error", "-c", code],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
-        watchdog = threading.Timer(60, process.kill)
+        watchdog = threading.Timer(WAIT_S, process.kill)
         watchdog.start()
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -127,6 +134,6 @@ def test_a_program_s_own_handler_of_interrupts_stays(handler: str) -> None:
 
 def test_a_second_interrupt_ends_a_stop_that_hangs() -> None:
     stop = "os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"
-    before = "import os; from penstock.streaming.context import shutdown; shutdown._IMPATIENT_S = 0"
+    before = "import os, shutdown; shutdown._IMPATIENT_S = 0"
     ended = run(SLEEP, before=before, stop=stop, number=signal.SIGINT, graceful=False)
     assert ended == (130, ["stopping"])

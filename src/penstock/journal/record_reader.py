@@ -1,4 +1,4 @@
-"""Records of block slices as Python values, and those that cannot be made one.
+"""Records of block slices as Python values, and those that cannot be converted.
 
 Runs in executors too: imports no Spark.
 """
@@ -28,15 +28,15 @@ def read_records(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterat
     """Return the records of the ranges, in order, as Python values.
 
     Raises as ``reader.read_batches``, and:
-        ConfigError: they are pickles, and may not be read back.
-        UnreadableRecordError: a record cannot be made a Python value.
+        ConfigError: they are pickles, and may not be unpickled.
+        UnreadableRecordError: a record cannot be converted to a Python value.
     """
     return slice_records(stream, slice_ranges(stream, ranges))
 
 
 def slice_records(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[Any]:
     """Return the records of block slices as Python values. Raises as ``read_records``."""
-    # Lists, chained: a generator would run Python code for each record.
+    # Chained lists: a generator would run Python code for each record.
     return chain.from_iterable(_record_lists(stream, slices))
 
 
@@ -45,7 +45,7 @@ def numbered_pieces(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the records of a block slice with the offset of the first, some thousand at a time.
 
-    As Python values, a piece takes little enough memory that the next one uses it again. Raises as
+    As Python values, a piece is small enough that the next one reuses its memory. Raises as
     ``read_batches``.
     """
     offset = part.start_offset
@@ -56,9 +56,9 @@ def numbered_pieces(
 
 
 def unreadable_records(stream: JournalStream, part: BlockSlice) -> list[OffsetRange]:
-    """Return the sound records of a slice that cannot be made Python values, in order.
+    """Return the undamaged records of a slice that cannot be converted to Python values, in order.
 
-    Pickles are not tried: that would run them. Raises as ``reader.read_batches``.
+    Pickles are not tried, as that would run code. Raises as ``reader.read_batches``.
     """
     found: list[OffsetRange] = []
     if stream.format.kind == "pickle":
@@ -98,16 +98,16 @@ def _is_readable(stream: JournalStream, batch: pa.RecordBatch) -> bool:
 def _locate(
     stream: JournalStream, part: BlockSlice, offset: int, error: UnreadableRecordError
 ) -> None:
-    """Have an error say where its record is, and the way out."""
+    """Add the location of the record and the hint to an error."""
     error.path = stream.storage.uri(part.path)
     writer = part.path.split("/")[1]
     error.ids |= {"stream": stream.name, "writer": writer, "offset": offset}
     if stream.format.kind == "pickle":
-        error.hint = "make what it was pickled from importable again, or read the stream by parse"
+        error.hint = "make its class importable again, or read the stream with parse"
         return
     unreadable = unreadable_records(stream, part)[:_MOST_COMMANDS]
     commands = skip_commands(stream.storage, stream.name, unreadable)
     error.hint = (
-        "nothing was skipped; foreachBatch reads it, parse makes a bad record of it, or skip what "
-        f"cannot be read: {commands}"
+        "nothing was skipped; foreachBatch can read it, parse makes a bad record of it, or skip "
+        f"what cannot be read: {commands}"
     )

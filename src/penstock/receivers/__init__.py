@@ -1,4 +1,4 @@
-"""Push sources: the contract of a receiver, what runs it, and one module per built-in source."""
+"""Push sources: the contract of a receiver, its supervisor, and one module per built-in source."""
 
 from penstock.receivers.backoff import backoff_ms
 from penstock.receivers.control import (

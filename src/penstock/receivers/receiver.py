@@ -1,4 +1,4 @@
-"""The receiver contract: what a push source implements, and what it may call.
+"""The receiver contract: the methods that a push source implements, and those it may call.
 
 A receiver runs as one long task in an executor process (or in ``penstock ingest``, without Spark).
 Its life::
@@ -7,16 +7,16 @@ Its life::
                   ^            |
                   +- restart --+      (onStop, delay with back-off, onStart)
 
-- ``onStart`` must return soon: it starts threads (or an event loop) that call ``store``.
-- ``onStop`` must make those threads end, and may be called at any time after ``onStart``, from
-  another thread, also when ``onStart`` failed half way. It is not guaranteed to be called: the
-  process may be killed.
+- ``onStart`` must return quickly: it starts threads (or an event loop) that call ``store``.
+- ``onStop`` must end those threads. It may be called at any time after ``onStart``, from another
+  thread, also if ``onStart`` failed half way. It is not guaranteed to be called: the process may be
+  killed.
 - After a start, receiving continues after ``lastPosition()``: the position that was stored with the
-  last durable record of this receiver, whoever wrote it. With a position, records are in the
-  journal exactly once; without, at least once.
-- ``penstock ingest`` calls ``checkStart`` before all else, and ends at once when that raises.
-- A source that others connect to can stay open while the journal cannot be written, and refuse what
-  comes: ``onPause`` and ``onResume`` stand for ``onStop`` and ``onStart`` then.
+  last durable record of this receiver, by any of its attempts. With a position, records are in the
+  journal exactly once; without one, at least once.
+- ``penstock ingest`` calls ``checkStart`` first, and ends at once if that raises.
+- A source that others connect to can stay open while the journal cannot be written, and refuse
+  requests: then ``onPause`` and ``onResume`` are called instead of ``onStop`` and ``onStart``.
 - An instance is pickled to the executor: open sockets and files in ``onStart``, not
   in ``__init__``.
 
@@ -37,13 +37,13 @@ from penstock.receivers.own_files import OwnFiles
 __all__ = ["Position", "Receiver", "ReceiverHost", "ReceiverIdentity"]
 
 Position: TypeAlias = Any
-"""Where a source stands after a record: any JSON value; only the source knows its meaning."""
+"""The source's position after a record: any JSON value; only the source knows its meaning."""
 
 Records: TypeAlias = Any | Iterable[Any] | pa.RecordBatch | pa.Table
 
 
 class ReceiverIdentity(NamedTuple):
-    """Which receiver this is, the same after every restart; names of other systems build on it."""
+    """The identity of a receiver, the same after every restart."""
 
     stream: str
     receiver: str
@@ -51,7 +51,7 @@ class ReceiverIdentity(NamedTuple):
 
 
 class ReceiverHost(Protocol):
-    """What runs a receiver: the supervisor in an executor, the ingest process, or a test."""
+    """The host of a receiver: the supervisor in an executor, the ingest process, or a test."""
 
     def store(self, records: Records, position: Position, ack: Callable[[], None] | None) -> None:
         """See Receiver.store."""
@@ -86,7 +86,7 @@ class ReceiverHost(Protocol):
 class Receiver(ABC):
     """A push source. Subclass it, implement ``onStart`` and ``onStop``, call ``store``.
 
-    ``schema`` says what the records are: ``"string"`` (the default: one text column ``value``),
+    ``schema`` is the kind of the records: ``"string"`` (the default: one text column ``value``),
     ``"binary"``, ``"pickle"`` (any Python object) or a ``pyarrow.Schema`` (records are dicts, or
     whole RecordBatches).
     """
@@ -94,17 +94,17 @@ class Receiver(ABC):
     schema: str | pa.Schema = "string"
 
     listeningAt: str | None = None
-    """Set by ``onStart`` where others connect to this receiver: the URL, for its status."""
+    """The URL for the status; set by ``onStart`` if others connect to this receiver."""
 
     _host: ReceiverHost | None = None
 
     @abstractmethod
     def onStart(self) -> None:
-        """Begin receiving; return soon. An exception restarts the receiver with back-off."""
+        """Start receiving; return quickly. An exception restarts the receiver with back-off."""
 
     @abstractmethod
     def onStop(self) -> None:
-        """End all threads that ``onStart`` began and free what they hold."""
+        """End all threads that ``onStart`` started, and release their resources."""
 
     def checkStart(self) -> None:  # noqa: B027 - most receivers have nothing to check
         """Raise a PenstockError if the receiver would fail on this host however often it is tried.
@@ -113,18 +113,18 @@ class Receiver(ABC):
         """
 
     def onPause(self, error: PenstockError) -> bool:
-        """Called when the journal cannot be written, for want of space, say.
+        """Called when the journal cannot be written, for example because the disk is full.
 
-        Return True to stay open: nothing may be stored until ``onResume``, or ``onStop``, and what
-        was not acked never will be. The default is False: the receiver is stopped, and started
-        when the journal can be written again.
+        Return True to stay open: nothing may be stored until ``onResume`` or ``onStop``, and
+        earlier unacked records will not be acked. The default is False: the receiver is stopped,
+        and started when the journal can be written again.
         """
         return False
 
     def onResume(self) -> None:
         """Called after ``onPause`` returned True, when the journal can be written again.
 
-        ``lastPosition()`` tells what became durable. An exception restarts the receiver.
+        ``lastPosition()`` returns the last durable position. An exception restarts the receiver.
         """
         self.onStart()
 
@@ -134,31 +134,31 @@ class Receiver(ABC):
         position: Position = None,
         ack: Callable[[], None] | None = None,
     ) -> None:
-        """Hand records to the journal, in order. Thread-safe.
+        """Store records in the journal, in order. Thread-safe.
 
         Args:
             data: one record, an iterable of records (a list, a generator; not str, bytes, dict or
                 tuple, which are records), or a pyarrow RecordBatch or Table of this schema: the
                 fast way.
-            position: where the source stands after the last of these records; it becomes durable in
+            position: the source's position after the last of these records; it becomes durable in
                 the same file as they do. Any JSON value, or a penstock.journal.DeferredPosition.
             ack: called after these records are durable, from a thread of the writer, in the order
                 of the stores, and never when an earlier publish failed. Must not block.
 
-        A list or other iterable without ``ack`` is durable when this returns; all else returns as
-        soon as it is buffered. Blocks while too much is buffered or a rate limit is reached; once
-        the receiver is stopped no limit holds it back, so that nothing it has is lost.
+        A list or other iterable without ``ack`` is durable when this returns; other stores return
+        as soon as they are buffered. Blocks while too much is buffered or a rate limit is reached.
+        Once the receiver is stopped no limit applies, so that no received record is lost.
 
         Under a rate limit a RecordBatch or Table without position is divided into blocks, so that
-        records come evenly. All else becomes durable as a whole, and what is more than a block
-        interval's worth is waited for before the next store.
+        records come evenly. Other stores become durable as a whole, and the next store waits for
+        the part above a block interval's worth.
 
         Raises:
-            FencedError, WriterBrokenError: nothing of this call will be acked; end the thread, the
-                host restarts the receiver.
+            FencedError, WriterBrokenError: no record of this call will be acked; end the thread,
+                the host restarts the receiver.
             JournalFullError: a WriterBrokenError: the stream's bounds leave no room, and the
                 receiver is to stop, or not to wait.
-            ConfigError: the records do not fit the schema.
+            ConfigError: the records do not match the schema.
         """
         self._attached().store(data, position, ack)
 
@@ -168,19 +168,20 @@ class Receiver(ABC):
         position: Position = None,
         ack: Callable[[], None] | None = None,
     ) -> int:
-        """Hand records to the journal if it takes them now, as a whole.
+        """Store records in the journal if it accepts them now, as a whole.
 
-        For sources that can tell their sender to come again (HTTP's 429 with Retry-After), instead
-        of having a thread wait for the rate limit, or while too much is buffered. The arguments,
-        and what is raised, are those of ``store``.
+        For sources that can ask their sender to retry (HTTP's 429 with Retry-After), instead of
+        blocking a thread for the rate limit, or while too much is buffered. Arguments and
+        exceptions are those of ``store``.
 
         Returns:
-            0 when they were taken, else after how many milliseconds to try again: nothing was.
+            0 if they were stored, otherwise the milliseconds after which to retry: nothing was
+            stored.
         """
         return self._attached().try_store(data, position, ack)
 
     def reportError(self, message: str, error: BaseException | None = None) -> None:
-        """Tell the driver of a problem that the receiver survives."""
+        """Report a problem that the receiver survives to the driver."""
         self._attached().report_error(message, error)
 
     def restart(
@@ -190,15 +191,15 @@ class Receiver(ABC):
         self._attached().restart(message, error, delay_ms)
 
     def stop(self, message: str, error: BaseException | None = None) -> None:
-        """End this receiver for good; what is buffered is still published."""
+        """End this receiver for good; buffered records are still published."""
         self._attached().stop(message, error)
 
     def isStopped(self) -> bool:
-        """Whether receiving threads shall end: after a stop, or while a restart is under way."""
+        """Whether receiving threads have to end: after a stop, or during a restart."""
         return self._host is None or self._host.is_stopped()
 
     def lastPosition(self) -> Position:
-        """Return the position stored with the last durable record, None when there is none."""
+        """Return the position stored with the last durable record, None without one."""
         return self._attached().last_position()
 
     def ownFiles(self) -> OwnFiles:

@@ -1,4 +1,4 @@
-"""What a receiver's process is given: the receiver, its place in the journal, and its settings."""
+"""The arguments of a receiver's process: the receiver, its journal location and its settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ReceiverSettings", "ReceiverTask", "poll_interval_ms", "receiver_bou
 _LOCAL_POLL_MS = 200
 _REMOTE_POLL_MS = 1000  # each poll is a request that an object store bills
 _LEAST_BYTES = 64 << 20
-"""What the built-in receivers store at once (4 MiB of a file, a body of 16 MiB) fits in this."""
+"""Larger than the largest stores of built-in receivers (4 MiB of a file, a body of 16 MiB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ReceiverSettings:
     poll_ms: int = _LOCAL_POLL_MS
     """How often commands are read and what is held is measured: the delay of a stop or a limit."""
     sync: bool = True
-    """Whether what is received is fsynced before it is acked."""
+    """Whether received records are fsynced before they are acked."""
     bounds: Bounds = field(default_factory=Bounds)
     """What the receiver may hold. In a program's settings: what each of its streams may."""
     when_full: WhenFull = "block"
@@ -55,12 +55,12 @@ class ReceiverTask:
 
     @property
     def ids(self) -> dict[str, str]:
-        """What errors name it by."""
+        """Its name in errors."""
         return {"stream": self.stream.name, "receiver": self.name}
 
 
 def poll_interval_ms(journal_url: str) -> int:
-    """Return how often control files are to be read where that journal is."""
+    """Return the poll interval of control files for the journal's storage."""
     return _LOCAL_POLL_MS if journal_url.startswith("file:") else _REMOTE_POLL_MS
 
 

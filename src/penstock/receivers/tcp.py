@@ -87,7 +87,7 @@ def read_available(connection: socket.socket, buffer: bytearray) -> Read:
 
 
 def wait_readable(connection: socket.socket) -> bool:
-    """Whether there is something to read, within the time between two looks at ``shall_end``."""
+    """Whether there is something to read, within the time between two checks of ``shall_end``."""
     return _wait(connection, select.POLLIN)
 
 

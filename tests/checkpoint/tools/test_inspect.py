@@ -6,16 +6,20 @@ import json
 import shutil
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.checkpoint.tools import Checkpoint, NextBatch, inspect, last_state
+from penstock.checkpoint.tools import Checkpoint, NextBatch, inspect, last_state, validate
 from penstock.errors import ConfigError
 from tests.cli.commands import Commands
 
-from .conftest import json_of
+from .conftest import ROCKS_DB, file_rows, json_of, run_to_the_end, settings, write_inputs
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _INSPECT = Commands("checkpoint", "inspect", columns=200)
 
@@ -51,6 +55,41 @@ def test_a_query_of_spark_is_read_as_it_is(counted: Path) -> None:
         len(files),
         sum(each.stat().st_size for each in files),
     )
+
+
+@pytest.mark.spark
+def test_a_join_in_rocks_db_is_read_with_all_its_stores(sc: SparkContext, tmp_path: Path) -> None:
+    """With checkpoint ids in the names of its files, and Spark's own checksums beside them."""
+    from pyspark.sql import SparkSession, functions
+
+    session, place = SparkSession(sc), tmp_path / "location"
+    write_inputs(tmp_path / "in", count=2)
+    left, right = (file_rows(session, tmp_path / "in").alias(name) for name in ("a", "b"))
+    prefix = "spark.sql.streaming.stateStore."
+    conf = {
+        f"{prefix}providerClass": ROCKS_DB,
+        f"{prefix}checkpointFormatVersion": "2",
+        f"{prefix}rocksdb.changelogCheckpointing.enabled": "true",
+    }
+    with settings(session, conf):
+        joined = left.join(right, functions.expr("a.key = b.key AND a.time = b.time"))
+        run_to_the_end(joined, place)
+
+    found = inspect(place)
+    (operator,) = found.operators
+    assert (operator.name, operator.format) == ("symmetricHashJoin", "RocksDB")
+    assert (operator.partitions, len(operator.stores)) == (2, 4)
+    assert operator.newest_version == found.next.first
+    assert set(found.batches[0].offsets) == {"0", "1"}
+    assert found.batches[-1].commit_version == 2
+    assert validate(place).findings == ()
+
+    version = found.next.first
+    for path in [*place.glob(f"state/0/1/*/{version}_*"), *place.glob(f"state/0/1/*/.{version}_*")]:
+        path.unlink()
+    missing = {each.path for each in validate(place).findings if each.severity == "error"}
+    stores = {f"state/0/1/{store}/{version}.changelog" for store in operator.stores}
+    assert missing >= stores
 
 
 @pytest.mark.spark

@@ -172,7 +172,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "note",
         "offsets/.5.0b1e2d3c.tmp",
     ),
-    "checksum alone": (lambda q: (q / "commits/4").unlink(), "note", "commits/.4.crc"),
+    "checksum alone": (lambda q: (q / "metadata.1.crc").touch(), "note", "metadata.1.crc"),
+    "checksum in the way": (lambda q: (q / "commits/4").unlink(), "error", "commits/.4.crc"),
     "name": (lambda q: (q / "offsets/notes").touch(), "note", "offsets/notes"),
     "spelling": (lambda q: (q / "offsets/05").touch(), "error", "offsets/05"),
 }

@@ -52,19 +52,13 @@ def first_line(driver: Driver) -> str:
     return driver.wait_line("")
 
 
-def wait_committed(driver: Driver, records: int) -> None:
-    """Wait until batches of that many records in all are done."""
-    while records > 0:
-        records -= int(driver.wait_line("committed").split()[2])
-
-
 def test_runs_that_are_killed_give_what_an_uninterrupted_one_gives(tmp_path: Path) -> None:
     site = Site(tmp_path)
     with site.driver() as driver:
         assert first_line(driver) == "created"
         assert first_line(driver) == READY
         site.feed("To be", "or not to be")
-        wait_committed(driver, records=2)
+        driver.wait_records(2)
         (site.sink / "hang").touch()
         site.feed("that is")
         hung = driver.wait_line("hanging").split()[1]
@@ -76,13 +70,13 @@ def test_runs_that_are_killed_give_what_an_uninterrupted_one_gives(tmp_path: Pat
         assert first_line(driver) == READY
         # The batch that was running runs again, first, and with the same record.
         assert driver.wait_line("committed") == f"committed {hung} 1"
-        wait_committed(driver, records=1)
+        driver.wait_records(1)
         site.feed("whether")
         driver.kill()  # at any moment of what that line sets off
 
     with site.driver() as driver:
         assert first_line(driver) == READY
         site.feed("TO BE")
-        wait_committed(driver, records=1)
+        driver.wait_records(1)
         driver.finish()
     assert site.seen() == Counter(site.log.read_text().lower().split())

@@ -1,6 +1,6 @@
 """What a query does first when it starts on a location. Pure: ids in, decision out.
 
-Spark looks at the newest entries of both logs alone (N in offsets, M in commits):
+Spark reads only the newest entries of both logs (N in offsets, M in commits):
 
     offsets   commits     what it does
     --------  ----------  ---------------------------------------------------------

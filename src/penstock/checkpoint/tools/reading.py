@@ -20,7 +20,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 FOLDERS = ("commits", "offsets", "sources", "state")
-"""The folders of a checkpoint location that are looked into: Spark's own."""
+"""The folders of a checkpoint location that are read: Spark's own."""
 
 Content = bytes | StorageError
 """What a file holds, or why it cannot be read."""
@@ -31,7 +31,7 @@ _REQUESTS_AT_ONCE = 32
 def list_files(storage: Storage) -> dict[str, FileInfo]:
     """Return the files at the root of a location and below FOLDERS, by path; none without one.
 
-    Folders of other names (a journal, RDDs) may be huge and are not looked into.
+    Folders of other names (a journal, RDDs) may be huge and are not read.
 
     Raises:
         StorageError: a folder cannot be listed.

@@ -58,7 +58,7 @@ class Validation:
 
     location: str
     files: int
-    """How many files were looked at."""
+    """The number of files that were checked."""
     severity: Severity | None
     """The worst of the findings'; None when there are none."""
     findings: tuple[Finding, ...]
@@ -74,12 +74,10 @@ class _Facts:
     committed: Sequence[int]
     is_penstock: bool
     next: NextBatch
-
-    @property
-    def newest_offsets(self) -> dict[str, object]:
-        """Each source's offset in the newest entry that can be read."""
-        readable = [batch for batch in self.batches if batch.offsets is not None]
-        return readable[-1].end_offsets if readable else {}
+    newest_offsets: Mapping[str, object]
+    """Each source's offset in the newest entry that can be read."""
+    first_needed: Mapping[str, int]
+    """Of each file source, the oldest entry of its log that is still read."""
 
 
 def validate(place: str | os.PathLike[str]) -> Validation:
@@ -119,7 +117,7 @@ def _find(checkpoint: Checkpoint) -> list[Finding]:
             *check_sources(facts.batches),
             *_check_file_sources(checkpoint, facts),
             *_check_state(checkpoint, facts),
-            *check_names(checkpoint.files.keys()),
+            *check_names(checkpoint.files.keys(), is_penstock=facts.is_penstock),
         )
     )
 
@@ -131,8 +129,21 @@ def _read(checkpoint: Checkpoint) -> _Facts:
     is_penstock = any(map(is_of_penstock, batches))
     newest = next((each for each in reversed(batches) if each.offsets is not None), None)
     planned, committed = checkpoint.kept_ids(newest)
-    following = checkpoint.next_batch(newest)
-    return _Facts(contents, batches, planned, committed, is_penstock, following)
+    offsets = newest.end_offsets if newest is not None else {}
+    return _Facts(
+        contents=contents,
+        batches=batches,
+        planned=planned,
+        committed=committed,
+        is_penstock=is_penstock,
+        next=checkpoint.next_batch(newest),
+        newest_offsets=offsets,
+        first_needed={
+            source: first_needed(_source_files(contents, source))
+            for source, offset in offsets.items()
+            if log_offset(offset) is not None
+        },
+    )
 
 
 def _is_log_entry(path: str) -> bool:
@@ -200,9 +211,9 @@ def _check_entry(path: str, data: bytes, checks: EntryChecks, facts: _Facts) -> 
 def _check_source_entry(path: str, data: bytes, facts: _Facts) -> Iterator[Finding]:
     _, source, name = path.split("/")
     offset = facts.newest_offsets.get(source)
-    is_file_source = log_offset(offset) is not None
-    findings = check_source_log(path, data, is_file_source=is_file_source)
-    if is_file_source and _id_of(name) < first_needed(_source_files(facts.contents, source)):
+    first = facts.first_needed.get(source)
+    findings = check_source_log(path, data, is_file_source=first is not None)
+    if first is not None and _id_of(name) < first:
         for each in findings:
             yield replace(each, severity="warning", meaning=_COMPACTED, fix="remove it")
     elif offset is None or isinstance(offset, (int, dict)):

@@ -52,7 +52,7 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
         ConfigError: the journal cannot be used, the stream holds records of another schema, or the
             receiver cannot start on this host (its port is taken, say).
         FencedError: another process took over.
-        JournalFullError: there is no room, and the source is not to wait.
+        JournalFullError: a bound is reached, and the source must not wait.
         PenstockError: another error ended it.
     """
     log_to_stderr(logging.INFO)

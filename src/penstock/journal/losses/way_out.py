@@ -1,4 +1,4 @@
-"""Errors of reading that say which records are missed, and the commands that are the way out."""
+"""Errors of reading: the records that are missing, and the commands that help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RESTORE = "restore the blocks from a copy (`penstock journal verify` finds all 
 
 @contextmanager
 def explained(stream: JournalStream, part: BlockSlice) -> Iterator[None]:
-    """Say of a block that cannot be read which records are missed with it, and the way out."""
+    """Add the records of an unreadable block and the hint to its error."""
     try:
         yield
     except NewerBlockError:
@@ -46,7 +46,7 @@ def _gone(stream: JournalStream, part: BlockSlice) -> PenstockError:
     end = part.block_end or part.end_offset
     error = MissingBlockError(
         f"records [{part.start_offset}, {part.end_offset}) are not in the journal: "
-        "their block is gone",
+        "their block is missing",
         operation="read range",
         path=stream.storage.uri(part.path),
         ids={"stream": stream.name, "writer": writer, "start": part.block_start, "end": end},
@@ -55,7 +55,7 @@ def _gone(stream: JournalStream, part: BlockSlice) -> PenstockError:
 
 
 def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
-    """Return where a writer's newest block ends: as its footer says, else as far as is known."""
+    """Return the end of a writer's newest block: from its footer, otherwise the known minimum."""
     try:
         return read_footer(stream.read_tail(part.path), part.path).end_offset
     except PenstockError:
@@ -65,9 +65,9 @@ def _end_of_damaged(stream: JournalStream, part: BlockSlice) -> int:
 def with_command(
     stream: JournalStream, error: PenstockError, restore: str = _RESTORE
 ) -> PenstockError:
-    """Give an error with the ids of the records the hint that fixes it; ``restore`` comes first."""
+    """Add the hint with the fix to an error with the ids of the records."""
     records = OffsetRange(error.ids["writer"], error.ids["start"], error.ids["end"])
     left = without_lost([records], lost_ranges(stream.storage, stream.name))
     commands = skip_commands(stream.storage, stream.name, left)
-    error.hint = f"nothing was skipped; {restore}, or give records up: {commands}"
+    error.hint = f"nothing was skipped; {restore}, or skip the records: {commands}"
     return error

@@ -1,6 +1,6 @@
-"""The files of a stream's consumers: their format, and nothing of what follows from it.
+"""The format of the files of a stream's consumers.
 
-    consumers/<name>.json            a consumer: how far it is, and what it is about to delete
+    consumers/<name>.json            a consumer: its committed offsets, and the blocks it may delete
     consumers/<16 hex>.retiring      announcement of a deletion by a process that is no consumer
 
 Each is replaced as a whole, by one owner. See docs/journal-format.md.
@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Which program a consumer is. For people: nothing is decided by it."""
+    """The program of a consumer. Informative only."""
 
     location: str
     """Its checkpoint location."""
@@ -56,28 +56,29 @@ class Program:
 
     @staticmethod
     def of_this_process(location: str, *, commits: bool = False) -> Program:
-        """Return what this process writes."""
+        """Return the entry of this process."""
         now_ms = time.time_ns() // 1_000_000 if commits else None
         return Program(location, socket.gethostname(), os.getpid(), now_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerEntry:
-    """What a consumer's file says. Plain readers write the offsets alone."""
+    """The content of a consumer's file. Plain readers write the offsets only."""
 
     offsets: Offsets
-    """How far it has committed: its next batches need no records before these."""
+    """Its committed offsets: its next batches need no records before these."""
     owner: str | None = None
-    """Who has the name."""
+    """The owner of the name."""
     begin: Offsets | None = None
-    """Where it began, once that is known."""
+    """The offsets at which it began, once known."""
     retiring: Offsets = field(default_factory=dict)
-    """Up to where it may be deleting blocks just now; see penstock.journal.retention.retirement."""
+    """The offsets up to which it may be deleting blocks; see
+    penstock.journal.retention.retirement."""
     kind: str | None = None
-    """Of the records that it reads; see RecordFormat."""
+    """The kind of the records that it reads; see RecordFormat."""
     retained: Offsets | None = None
-    """From where on it wants blocks to stay all the same, so that it can process them again; None
-    for ``offsets``. Never more than ``offsets``."""
+    """The offsets from which it retains blocks for reprocessing; None for ``offsets``. Never more
+    than ``offsets``."""
     swept: Mapping[str, int] = field(default_factory=dict)
     """Receiver -> epoch. The epochs before it are sealed, and only their seals are left."""
     program: Program | None = None
@@ -89,16 +90,17 @@ class ConsumerEntry:
 
 
 def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> None:
-    """Record that a consumer is done with all records before ``offsets``; registers it, too.
+    """Record that a consumer is done with all records before ``offsets``; also registers it.
 
-    What a *new* consumer finds then may still be deleted by a retirement that began before. One
-    that begins beside others uses ``register_consumer``, which tells it where to begin.
+    Blocks that a *new* consumer finds then may still be deleted by a retirement that began before.
+    A consumer that begins while others run uses ``register_consumer``, which returns where to
+    begin.
     """
     write_consumer(stream, consumer, ConsumerEntry(offsets))
 
 
 def consumer_names(stream: JournalStream) -> list[str]:
-    """Return who is registered, by the files' names: also those whose file cannot be read."""
+    """Return the registered consumers by the names of the files, including unreadable ones."""
     listed = (parse_consumer(each.name) for each in _list(stream))
     return [name for name in listed if name is not None]
 
@@ -117,7 +119,7 @@ def read_consumers(
 ) -> dict[str, ConsumerEntry]:
     """Return every registered consumer's entry.
 
-    ``own`` holds what the caller itself has written: those files need not be read, if they exist.
+    ``own`` holds the entries that the caller has written: those files are not read, if they exist.
 
     Raises:
         LogFormatError: a consumer's file is damaged.
@@ -136,7 +138,7 @@ def held_offsets(entries: Iterable[ConsumerEntry]) -> list[Offsets]:
 
 
 def swept_epochs(entries: Mapping[str, ConsumerEntry]) -> dict[str, int]:
-    """Return, by receiver, the epoch before which nothing is left but seals."""
+    """Return, by receiver, the epoch before which only seals are left."""
     swept: dict[str, int] = {}
     for entry in entries.values():
         for receiver, epoch in entry.swept.items():
@@ -150,12 +152,12 @@ def create_consumer(stream: JournalStream, consumer: str, entry: ConsumerEntry) 
 
 
 def write_consumer(stream: JournalStream, consumer: str, entry: ConsumerEntry) -> None:
-    """Put an entry in the place of the one that the consumer had, if any."""
+    """Replace the consumer's entry, if any."""
     stream.storage.create(consumer_path(stream.name, consumer), _encode(entry), overwrite=True)
 
 
 def read_consumer(stream: JournalStream, consumer: str) -> ConsumerEntry | None:
-    """Return a consumer's entry, None when it is not registered.
+    """Return a consumer's entry, None if it is not registered.
 
     Raises:
         LogFormatError: its file is damaged.
@@ -178,14 +180,14 @@ def read_consumer(stream: JournalStream, consumer: str) -> ConsumerEntry | None:
 
 
 def publish_notice(stream: JournalStream, retiring: Offsets) -> str:
-    """Announce, under a name of its own, up to where blocks may be deleted; return the name."""
+    """Announce the offsets up to which blocks may be deleted, in a new file; return its name."""
     name = secrets.token_hex(8)
     stream.storage.create(notice_path(stream.name, name), _to_json({"retiring": retiring}))
     return name
 
 
 def read_notices(stream: JournalStream) -> dict[str, Offsets]:
-    """Return the announcements of those that are no consumers, by name.
+    """Return the announcements of processes that are no consumers, by name.
 
     Raises:
         LogFormatError: one is damaged.
@@ -212,7 +214,7 @@ def read_notices(stream: JournalStream) -> dict[str, Offsets]:
 
 
 def remove_notice(stream: JournalStream, name: str) -> None:
-    """Take an announcement back: nothing of it will be deleted any more."""
+    """Remove an announcement: none of its blocks will be deleted any more."""
     stream.storage.delete(notice_path(stream.name, name))
 
 

@@ -22,7 +22,7 @@ def first_whole(
         writer: whose blocks.
         blocks: those that are listed, at least one.
         gone: before which offset any may be missing (``retired_before``). The footers of the blocks
-            there are read: few, unless nobody retires. What is missing later is damage, for the
+            there are read: few, if a consumer retires. Blocks missing later are damage, for the
             reader to find.
     """
     first = blocks[0].start_offset

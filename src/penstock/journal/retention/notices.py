@@ -1,4 +1,4 @@
-"""Announcements that outlive the retirement that made them: kept while blocks of it are left."""
+"""Announcements that outlive their retirement: they are kept while its blocks are left."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["remove_consumer", "remove_stale_notices"]
 
 
 def remove_consumer(stream: JournalStream, consumer: str) -> None:
-    """Forget a consumer, which must not be running: it holds nothing back any more.
+    """Remove a consumer, which must not be running: it holds nothing back any more.
 
-    What it announced and has not deleted stays announced, until the next ``retire``.
+    Blocks that it announced and did not delete stay announced until the next ``retire``.
     """
-    with suppress(LogFormatError):  # damaged: then there is nothing to be known of it
+    with suppress(LogFormatError):  # damaged: its content is unknown
         entry = read_consumer(stream, consumer)
         if entry is not None and _is_unfinished(stream, entry.retiring):
             publish_notice(stream, entry.retiring)
@@ -31,14 +31,14 @@ def remove_consumer(stream: JournalStream, consumer: str) -> None:
 
 
 def remove_stale_notices(stream: JournalStream) -> None:
-    """Remove what killed retirements announced, once nothing of it is left to delete."""
+    """Remove announcements of killed retirements, once none of their blocks is left."""
     for name, retiring in read_notices(stream).items():
         if not _is_unfinished(stream, retiring):
             remove_notice(stream, name)
 
 
 def _is_unfinished(stream: JournalStream, retiring: Offsets) -> bool:
-    """Whether anything of what was announced is left to delete."""
+    """Whether any announced block is left to delete."""
     return any(
         block.start_offset < end
         for writer, end in retiring.items()

@@ -1,19 +1,19 @@
-"""A registered consumer: it holds blocks back from before its first batch on.
+"""A registered consumer: it holds blocks back, beginning before its first batch.
 
 Invariants:
 
-1. A consumer is registered, holding back everything, before it looks where it begins: first at what
-   is announced to be deleted, then at the blocks, of which it takes none before that, and none
-   before a hole that a retirement has left. So what it begins at stays until it commits past it,
-   and is whole; ``retirement``, invariants 4 and 5, have both sides.
-2. Where it began is durable before it takes anything, and never changes: a first batch that runs
-   again, after whatever crash, takes the same records. A caller that keeps it elsewhere, too
-   (``settle``), makes it durable there first, while everything is held back.
-3. A name belongs to one owner, and its file to one process. A second owner is refused, as each
-   would give free what the other has yet to read.
+1. A consumer is registered, holding back everything, before it determines where it begins: it first
+   reads the announced deletions, and then lists the blocks. It takes no block before the announced
+   offsets, and none before a hole that a retirement has left. So what it begins at stays until it
+   commits past it, and is whole; ``retirement``, invariants 4 and 5, have both sides.
+2. The offsets at which it began are durable before it takes records, and never change: a first
+   batch that runs again after any crash takes the same records. A caller that also stores them
+   elsewhere (``settle``) makes them durable there first, while everything is held back.
+3. A name belongs to one owner, and its file to one process. A second owner is refused, because each
+   would release records that the other still has to read.
 
-A crash between the steps leaves a consumer that holds back everything, which the next call of its
-owner goes on with.
+A crash between the steps leaves a consumer that holds back everything; the next call of its owner
+continues from there.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from penstock.model import Offsets
 __all__ = ["Consumer", "StartingOffsets", "register_consumer"]
 
 StartingOffsets = Literal["earliest", "latest"]
-"""Where a new consumer begins: at the oldest blocks that stay, or after all that is durable."""
+"""Where a new consumer begins: at the oldest kept blocks, or after all durable records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A registration in force."""
+    """An active registration."""
 
     stream: JournalStream
     name: str
@@ -58,7 +58,7 @@ class Consumer:
     begin: Offsets
     """The offsets at which it began; writers that are not in it begin at 0."""
     location: str | None = None
-    """The program's checkpoint location, for whoever lists consumers."""
+    """The program's checkpoint location, shown when consumers are listed."""
 
     def commit(
         self,
@@ -72,7 +72,7 @@ class Consumer:
         self.write(self.entry(offsets, retiring, retained=retained, swept=swept))
 
     def write(self, entry: ConsumerEntry) -> None:
-        """Put an entry in the place of the one in the consumer's file."""
+        """Replace the entry in the consumer's file."""
         write_consumer(self.stream, self.name, entry)
 
     def entry(
@@ -83,13 +83,13 @@ class Consumer:
         retained: Offsets | None = None,
         swept: Mapping[str, int] | None = None,
     ) -> ConsumerEntry:
-        """Return what says that its next batches need no records before ``offsets``.
+        """Return the entry which says that its next batches need no records before ``offsets``.
 
         Args:
-            offsets: how far it has come.
-            retiring: announces up to where it may delete blocks until its next commit.
-            retained: from where on blocks stay all the same; None for ``offsets``.
-            swept: the epoch of each receiver before which nothing is left but seals.
+            offsets: its committed offsets.
+            retiring: the announced offsets up to which it may delete blocks until its next commit.
+            retained: the offsets from which blocks are retained; None for ``offsets``.
+            swept: the epoch of each receiver before which only seals are left.
         """
         return ConsumerEntry(
             offsets,
@@ -114,16 +114,16 @@ def register_consumer(
     location: str | None = None,
     settle: Callable[[Callable[[], Offsets]], Offsets] = lambda resolve: resolve(),
 ) -> Consumer:
-    """Register a consumer, or return it as it was registered by the same owner before.
+    """Register a consumer, or return its earlier registration by the same owner.
 
     Args:
-        stream: what it reads.
+        stream: the stream that it reads.
         name: its name.
-        owner: who it is, over restarts.
-        starting: where it begins when it is new.
-        begun: whether it has taken records before; then it is not sent to another place, also
-            when its registration is gone.
-        take_over: whether a registration of that name is its own, whoever the owner was.
+        owner: its identity across restarts.
+        starting: where a new consumer begins.
+        begun: whether it has taken records before; then its offsets do not change, even if its
+            registration is gone.
+        take_over: whether an existing registration of that name is its own, with any owner.
         location: the program's checkpoint location, to be shown to people.
         settle: makes it durable elsewhere, too, where it begins: returns what is recorded there, or
             else what the function that it is given returns. Called while all is held back.
@@ -167,7 +167,7 @@ def register_consumer(
             return known
         if begun:  # by an earlier release, or its registration was removed
             return {}
-        if entry.offsets:  # its predecessor released what is to be held back from now on
+        if entry.offsets:  # its predecessor released blocks that are held back from now on
             entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
             write_consumer(stream, name, entry)
         is_new = True
@@ -181,12 +181,12 @@ def register_consumer(
 
 
 def _claim(stream: JournalStream, name: str, owner: str, program: Program | None) -> ConsumerEntry:
-    """Take a name that is free, holding back everything; return what stands there then."""
+    """Take an available name, holding back everything; return the resulting entry."""
     entry = ConsumerEntry({}, owner, kind=stream.format.kind, program=program)
     try:
         create_consumer(stream, name, entry)
     except AlreadyExistsError:
-        # None: it was removed since.
+        # None: it has been removed since.
         return read_consumer(stream, name) or _claim(stream, name, owner, program)
     return entry
 
@@ -211,8 +211,8 @@ def _latest(stream: JournalStream) -> dict[str, int]:
 
 
 def _unswept_ends(stream: JournalStream) -> Mapping[WriterId, WriterEnd]:
-    """Return the ends of all writers but those of which nothing is left to read."""
+    """Return the ends of all writers that have records left to read."""
     swept = swept_epochs(read_consumers(stream))
-    # In an offset map, the presence of an epoch says that those before it are finished.
+    # In an offset map, the presence of an epoch means that earlier ones are finished.
     finished = {str(WriterId(receiver, epoch)): 0 for receiver, epoch in swept.items()}
     return StreamProgress(stream).ends(finished)

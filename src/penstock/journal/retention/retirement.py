@@ -2,28 +2,28 @@
 
 Invariants:
 
-1. A block goes only when every consumer has committed past its end, and none retains it to process
-   it again. What is retained so is given up early only where the stream's bound leaves no other
-   choice (``shortening``); what is not committed, never.
-2. The newest file of a writer never goes: an open writer's end, and a sealed writer's fence and
-   position, are read from it. So a seal outlives any zombie.
-3. No registered consumer, no retirement.
-4. A new consumer never begins at a block that is deleted after it looked. Each side first makes
-   itself known, then looks at the other one:
+1. A block is deleted only when every consumer has committed past its end, and none retains it for
+   reprocessing. Retained blocks are deleted early only if the stream's bound leaves no other choice
+   (``shortening``); uncommitted blocks are never deleted.
+2. The newest file of a writer is never deleted: it holds an open writer's end, and a sealed
+   writer's fence and position. So a seal outlives any zombie.
+3. Without a registered consumer nothing is retired.
+4. A new consumer never begins at a block that is deleted after its check. Each side first publishes
+   its own file, and then reads the other side's:
 
-       retire:    plan -> announce up to where -> look at the consumers -> delete
-       register:  claim, holding back everything -> look at what is announced -> begin after that
+       retire:    plan -> announce the offsets -> read the consumers -> delete
+       register:  claim, holding back everything -> read the announcements -> begin after them
 
-   Whoever looks second looks after both made themselves known. So the one that retires sees the
-   claim, and keeps the blocks, or the new consumer sees what is announced, and begins behind it.
+   The side that reads second reads after both have published. So either the retiring process sees
+   the claim and keeps the blocks, or the new consumer sees the announcement and begins after it.
 
 What is announced stands in the consumer's own file, which a commit writes anyway (``retirer``), or
 in a file of its own (``retire``). It must stay until its last block is deleted; that a file has one
 owner takes care of it. What was announced and not deleted does no harm: every consumer was past it.
 
 5. What is retired is deleted in any order, in one request where the store can. So a crash or a
-   failed deletion may leave any of it: blocks with holes between them, below ``retired_before``.
-   Nobody reads there: consumers are past it, a new one begins behind the holes (``registration``),
+   failed deletion may leave any of it: blocks with holes between them, below ``retired_before``. No
+   process reads there: consumers are past it, a new one begins behind the holes (``registration``),
    ``verify`` expects them, and the next call that retires deletes what was left.
 
 A crash leaves an announcement, too, which the owner's next commit replaces, or the next ``retire``
@@ -60,14 +60,14 @@ __all__ = [
 ]
 
 Doomed = Mapping[WriterId, list[OffsetRange]]
-"""The blocks of each writer that a retirement means to delete, oldest first."""
+"""The blocks of each writer that a retirement plans to delete, oldest first."""
 
 
 def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> int:
-    """Delete the blocks that every consumer is past; return how many were deleted.
+    """Delete the blocks that every consumer has passed; return their number.
 
-    ``writers`` narrows it down; all of them by default. Who goes on from batch to batch uses
-    penstock.journal.retention.retirer, whose cost does not grow with the number of sealed writers.
+    ``writers`` narrows it down; all of them by default. For repeated calls, batch after batch, use
+    penstock.journal.retention.retirer: its cost does not grow with the number of sealed writers.
 
     Raises:
         LogFormatError: a consumer's file is damaged.
@@ -88,10 +88,10 @@ def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> 
 
 
 def plan_blocks(stream: JournalStream, floors: Mapping[WriterId, int | None]) -> Doomed:
-    """Return the blocks up to the floors; those of writers without a floor but for the newest."""
+    """Return the blocks up to the floors; for writers without a floor, all except the newest."""
     doomed: dict[WriterId, list[OffsetRange]] = {}
     for writer, floor in floors.items():
-        # A block ends where the next one starts; the newest one has no next and stays.
+        # A block ends where the next one starts; the newest one has no next one and is kept.
         for block, following in itertools.pairwise(stream.blocks(writer)):
             end = following.start_offset
             if floor is None or end <= floor:
@@ -101,14 +101,14 @@ def plan_blocks(stream: JournalStream, floors: Mapping[WriterId, int | None]) ->
 
 
 def announcement(doomed: Doomed) -> dict[str, int]:
-    """Return what has to be announced, and be durable, before ``delete_blocks``."""
+    """Return the announcement that must be durable before ``delete_blocks``."""
     return {str(writer): blocks[-1].end_offset for writer, blocks in doomed.items()}
 
 
 def delete_blocks(stream: JournalStream, doomed: Doomed, held: Collection[Offsets]) -> int:
-    """Delete planned blocks, unless a consumer needs them; return how many were deleted.
+    """Delete planned blocks, unless a consumer needs them; return the number of deleted ones.
 
-    ``held`` is from where on consumers hold blocks back, as it was found after the announcement.
+    ``held`` are the offsets from which consumers hold blocks back, read after the announcement.
     """
     if not held:
         return 0
@@ -125,7 +125,7 @@ def delete_blocks(stream: JournalStream, doomed: Doomed, held: Collection[Offset
 
 
 def floor_of(writer: WriterId, held: Iterable[Offsets]) -> int | None:
-    """Return the offset that all consumers are past; None when the writer is finished for all."""
+    """Return the offset that all consumers have passed; None if the writer is finished for all."""
     ends = [offsets.get(str(writer), 0) for offsets in held if not is_finished(writer, offsets)]
     return min(ends, default=None)
 

@@ -1,19 +1,18 @@
-"""Commits and retirement from batch to batch, at the cost of one file written for both.
+"""Commits and retirement after each batch; both together write one file.
 
 An entry that equals the one in the file is not written: an idle batch costs one listing. The
-consumers' names are listed all the same, so a registration that was removed is made again.
+consumers' names are always listed, so a removed registration is created again.
 
-Looks only at writers for which the consumers have moved on. A slower consumer, and what is
-retained to be processed again, hold back writers that a driver left behind long ago. So a writer is
-looked at until it is swept: all are past it and its blocks are deleted. It is listed only when the
-slowest consumer has moved.
+Examines only writers for which the consumers have moved on. A slower consumer, and blocks retained
+for reprocessing, hold back writers that a driver passed long ago. So a writer is examined until it
+is swept: all consumers are past it and its blocks are deleted. It is listed only when the slowest
+consumer has moved.
 
-Which epochs are swept is written with each commit, so a later run, or a new consumer, looks at none
-of them, however many there are.
+Each commit records the swept epochs, so a later run, or a new consumer, examines none of them.
 
-What is retired has to be announced before the consumers are looked at (``retirement``, invariant
-4). So each commit announces what follows from its own offsets and from what the look before found;
-where another consumer moved meanwhile, that shows at the next commit.
+A retirement has to be announced before the consumers are read (``retirement``, invariant 4). So
+each commit announces the offsets that follow from its own offsets and from the previous read of the
+consumers; if another consumer moved meanwhile, the next commit accounts for it.
 """
 
 from __future__ import annotations
@@ -48,11 +47,13 @@ class Retirer:
         self._consumer = consumer
         self._stream = consumer.stream
         self._seen: Mapping[str, ConsumerEntry] | None = None
-        """The consumers, as of the last look."""
+        """The consumers, as of the last read."""
         self._floors: dict[WriterId, int | None] = {}
-        """Writers that may still have blocks to retire: up to where that was done."""
+        """Writers that may still have blocks to retire, and the offsets up to which that was
+        done."""
         self._swept: dict[str, int] | None = None
-        """The epoch of each receiver before which nothing is left; None before the first commit."""
+        """The epoch of each receiver before which no blocks are left; None before the first
+        commit."""
 
     def commit(
         self, offsets: Offsets, writers: Iterable[WriterId], retained: Offsets | None = None
@@ -60,11 +61,11 @@ class Retirer:
         """Record that no batch needs records before ``offsets``; delete what no consumer needs.
 
         Of ``writers`` and of those that were held back. The first time all writers that are not
-        swept are looked at: an earlier run may have been killed before it could retire.
+        swept are examined: an earlier run may have been killed before it could retire.
 
         Args:
-            offsets: how far the consumer has committed.
-            writers: which the offsets have just moved in, or left.
+            offsets: the consumer's committed offsets.
+            writers: the writers whose offsets have just changed or been removed.
             retained: from where on its blocks stay to be processed again; None for ``offsets``.
 
         Raises:
@@ -82,7 +83,7 @@ class Retirer:
         floors = self._moved(writers, held_offsets({**seen, name: own}.values()))
         doomed = plan_blocks(self._stream, floors)
         entry = self._consumer.entry(offsets, announcement(doomed), retained=retained, swept=swept)
-        self._seen = None  # until it is known again what the file holds
+        self._seen = None  # until the content of the file is known again
         if seen.get(name) != entry:
             self._consumer.write(entry)
         self._seen = read_consumers(self._stream, {name: entry})
@@ -97,9 +98,9 @@ class Retirer:
     def _moved(
         self, writers: Iterable[WriterId], held: Collection[Offsets]
     ) -> dict[WriterId, int | None]:
-        """Return the floors that are not where they were."""
+        """Return the floors that have changed."""
         for writer in writers:
-            self._floors.setdefault(writer, _NOTHING_DONE)  # also when this commit fails
+            self._floors.setdefault(writer, _NOTHING_DONE)  # also if this commit fails
         floors = {writer: floor_of(writer, held) for writer in sorted(self._floors)}
         return {writer: floor for writer, floor in floors.items() if floor != self._floors[writer]}
 

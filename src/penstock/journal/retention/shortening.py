@@ -1,13 +1,13 @@
-"""The reprocessing period of a stream whose bound in bytes is reached: what is given up of it.
+"""Shortens the reprocessing period of a stream that has reached its bound in bytes.
 
-Blocks that all consumers have committed stay for as long as a consumer retains them, so that
-batches can be processed again. Where a receiver's bound leaves no other way to store more, they are
-deleted before that, oldest first.
+Blocks that all consumers have committed are kept for as long as a consumer retains them, so that
+batches can be processed again. If a receiver's bound leaves no other way to store more, they are
+deleted earlier, oldest first.
 
 Invariants:
 
-1. Only blocks that every consumer has committed are deleted, never a writer's newest file: all
-   that ``retirement`` says holds, but for what is retained.
+1. Only blocks that every consumer has committed are deleted, and never a writer's newest file: the
+   invariants of ``retirement`` apply, except for retained blocks.
 2. Of each receiver the oldest blocks go first, and of several receivers about the same part each.
    So what is left is whole from some offsets on.
 
@@ -37,7 +37,7 @@ __all__ = ["Shortened", "shorten_retention"]
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """What was deleted early."""
+    """The blocks that were deleted early."""
 
     records: int = 0
     size_bytes: int = 0

@@ -4,7 +4,7 @@ Invariants:
 
 1. Groups leave in the order in which their stores were taken, one open group at a time.
 2. At most ``max_buffered_bytes`` of records wait in memory, in at most four groups (being filled,
-   encoded, queued, published); a store that finds no room waits.
+   encoded, queued, published); further stores wait.
 3. With bounds, what is published and buffered never exceeds what ``allow`` gave; a block that turns
    out larger than was reserved for it waits, like a store, until it fits.
 4. The first failure is the last word: nothing is taken or handed out after it, and everybody who
@@ -65,7 +65,7 @@ class StoreBuffer:
         self._in_flight = 0  # groups closed and not yet published
         self._last_position: str | None = None
         self._last_publish_s = float("-inf")
-        self._may_wait = True  # whether a store may wait for room within the bounds
+        self._may_wait = True  # whether a store may wait for the bounds
         self._closing = False
         self._error: JournalError | None = None
 
@@ -88,7 +88,7 @@ class StoreBuffer:
 
         Raises:
             ConfigError: it is larger than any store may be.
-            JournalFullError: within the bounds there is no room, and none is to be waited for.
+            JournalFullError: a bound is reached, and the store must not wait.
             FencedError, WriterBrokenError: the writer has failed, or is closed.
         """
         if store.size_bytes > self.max_store_bytes:
@@ -186,7 +186,7 @@ class StoreBuffer:
                 if due_s is not None and due_s <= now_s:
                     group, self._group = self._group, Group()
                     self._in_flight += 1
-                    self._progress.notify_all()  # there is room in the new group
+                    self._progress.notify_all()  # the new group accepts stores
                     return group
                 if self._closing and self._group.is_idle:
                     return None

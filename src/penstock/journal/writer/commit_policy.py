@@ -1,10 +1,10 @@
-"""When to publish: the group commit's decision, as a pure function.
+"""The group commit's decision when to publish, as a pure function.
 
-A publish costs about a millisecond whatever it holds, so many small stores share one. Publishing at
-once is right when no other store is about to come; under load a few milliseconds of patience let
-hundreds of waiting clients into one block (measured: 512 connections, 7.4 k durable requests/s with
-5 ms spacing). Without waiting stores, blocks grow until the block interval, as in Spark
-(``spark.streaming.blockInterval``).
+A publish costs about a millisecond regardless of its size, so many small stores share one.
+Publishing at once is right when no other store is about to come; under load a few milliseconds of
+patience let hundreds of waiting clients into one block (measured: 512 connections, 7.4 k durable
+requests/s with 5 ms spacing). Without waiting stores, blocks grow until the block interval, as in
+Spark (``spark.streaming.blockInterval``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class GroupFacts:
     count: int
     size_bytes: int
     first_store_s: float
-    """When the first of ``count`` records came; without meaning when there is none."""
+    """When the first of ``count`` records came; meaningless without records."""
     first_waiter_s: float | None
     """When the first caller began to wait for durability (an ack, a flush, a store at a bound)."""
 

@@ -1,4 +1,4 @@
-"""How a writer ends: each with what it means for the records that were not acked."""
+"""The errors that end a writer, each with its meaning for unacked records."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WriterErrors:
         return error
 
     def again(self, error: JournalError, operation: str) -> JournalError:
-        """Return the error that ended the writer, as the answer to a later call."""
+        """Return the error that ended the writer, for a later call."""
         repeated = type(error)(
             error.message, operation=operation, path=error.path, ids=self.ids, hint=error.hint
         )
@@ -66,7 +66,7 @@ class WriterErrors:
         return WriterBrokenError("the writer was abandoned", operation="abandon", ids=self.ids)
 
     def no_room(self, operation: str) -> JournalFullError:
-        """Return the error of a store or publish that may not wait for room any longer."""
+        """Return the error of a store or publish that may not wait for the bounds any longer."""
         return JournalFullError(
             "the bound on the stream leaves no room, and the receiver has to end",
             operation=operation,

@@ -1,4 +1,4 @@
-"""The group that will be the next block: what a group commit has gathered so far."""
+"""The group that will be the next block: the stores of a group commit so far."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Group:
         self.deferred: list[tuple[DeferredPosition, int, int]] = []
         """Positions to be placed, with the start and end of their records within this group."""
         self.reserved = NOTHING
-        """What its block takes at most of the stream's bounds; nothing where there are none."""
+        """The most that its block may use of the stream's bounds; nothing without bounds."""
         self.acks: list[Ack] = []
         self._first_store_s = 0.0
         self._first_waiter_s: float | None = None
@@ -72,7 +72,7 @@ class Group:
             self._first_waiter_s = time.monotonic()
 
     def facts(self) -> GroupFacts:
-        """Return what the commit policy decides by."""
+        """Return the input of the commit policy."""
         return GroupFacts(self.count, self.size_bytes, self._first_store_s, self._first_waiter_s)
 
     def _values(self) -> list[Any]:

@@ -1,10 +1,10 @@
-"""The public writer: opens an epoch, checks what is stored, and seals the epoch at its end.
+"""The public writer: opens an epoch, checks stored data, and seals the epoch at its end.
 
 Invariants:
 
 1. Opening seals all earlier epochs of the receiver: their records are final, none is lost.
-2. What becomes durable keeps the order of the stores; see ``publisher`` for what is acked when, and
-   ``buffer`` for how much may wait.
+2. Records become durable in the order of the stores; see ``publisher`` for the order of acks, and
+   ``buffer`` for the limit on waiting stores.
 3. After a failure nothing more becomes durable through this writer: a new one seals it and
    continues.
 """
@@ -113,7 +113,7 @@ class JournalWriter:
 
     @property
     def error(self) -> JournalError | None:
-        """Why this writer takes nothing more, None while it works."""
+        """The error that ended this writer, None while it works."""
         return self._buffer.error
 
     @property
@@ -132,14 +132,14 @@ class JournalWriter:
                 record; becomes durable in the same file.
             ack: called from a thread of the writer, in the order of the stores; must not block, nor
                 close the writer.
-            wait: whether to wait for room.
+            wait: whether to wait for the bounds.
 
         Returns:
-            Whether it was taken: True unless there is no room, and ``wait`` is False.
+            Whether it was stored: True unless a bound is reached and ``wait`` is False.
 
         Raises:
             ConfigError: the record does not fit the schema, or the position is no JSON value.
-            JournalFullError: within the bounds there is no room, and none is to be waited for.
+            JournalFullError: a bound is reached, and the store must not wait.
             FencedError, WriterBrokenError: nothing of this call will become durable through this
                 writer, or be acked.
         """
@@ -218,16 +218,16 @@ class JournalWriter:
         """Let so much in all be stored through this writer, counted from its start.
 
         Returns:
-            The limit in force: not below what is stored already.
+            The effective limit: not below the amount stored already.
         """
         return self._buffer.allow(limit)
 
     def account(self) -> Account:
-        """Return what was stored so far, and what waits for room."""
+        """Return the amounts stored so far, and waiting for the bounds."""
         return self._buffer.account()
 
     def set_blocking(self, may_wait: bool) -> None:
-        """Whether stores may wait for room within the bounds, or raise JournalFullError."""
+        """Set whether stores may wait for the bounds, or raise JournalFullError."""
         self._buffer.set_blocking(may_wait)
 
     # -- ends --

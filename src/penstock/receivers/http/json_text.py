@@ -11,7 +11,7 @@ holds, which makes its verdict complete:
   (A document that begins with ``null`` crashes that parser: none gets there.)
 - There is no bare ``NaN`` or ``Inf``, which it takes for numbers, and the body is UTF-8.
 
-Everything else, and whatever it refuses, is looked at by Python's parser, line by line.
+Python's parser handles everything else, and everything that it refuses, line by line.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
 
-# Numbers are only looked at, so that none is too large.
+# Numbers are only checked, so that none is too large.
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant)
 
 
@@ -220,7 +220,7 @@ def _items(body: bytes, start: int) -> Iterator[str]:
             if is_end := not text.startswith(",", after):
                 window.check_end(after, index)
         except RefusedError as refusal:
-            # Perhaps only because the window cuts it off: it is looked at again from its start on.
+            # Perhaps only because the window cuts it off: it is parsed again from its start.
             if window.is_last:
                 raise
             if at == 0:

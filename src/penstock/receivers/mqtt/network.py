@@ -77,7 +77,7 @@ class Network:
         self.wake()
 
     def wake(self) -> None:
-        """Look at once at what changed: messages were taken from a full buffer, say."""
+        """Check for changes at once: for example messages were taken from a full buffer."""
         self._wakeup.wake()
 
     def stop_receiving(self) -> None:

@@ -1,11 +1,11 @@
-"""What runs a receiver: its host on an executor, or in a process of its own.
+"""The host of a receiver, on an executor or in a separate process.
 
 ReceiverSupervisor     the one thread that decides; the host that the receiver's threads call
 ├ HostedReceiver       calls of onStart, onPause, onResume, onStop; they may hang or raise
-├ Watch                what others say: commands, the parent process, a later attempt
+├ Watch                events from outside: commands, the parent process, a later attempt
 ├ Intake               a store's way to the writer: counted, charged to the rate limit
 ├ RenewableWriter      the journal writer, replaced when it broke, and its room in the bounds
-└ StatusReport         what the driver is told
+└ StatusReport         the status for the driver
 """
 
 from penstock.receivers.supervisor.events import End

@@ -1,4 +1,4 @@
-"""What a supervisor acts on; receivers, writers and commands leave it events."""
+"""The events of a supervisor, which receivers, writers and commands leave."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Event:
 
     @property
     def end(self) -> End | None:
-        """Why the receiver is to end, None when it is to be brought back."""
+        """Why the receiver has to end, None if it is restarted."""
         if self.kind == "restart" or self.kind == "writer_failed":
             return None
         return self.kind

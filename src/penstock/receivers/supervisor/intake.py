@@ -27,7 +27,7 @@ class Intake:
 
     Args:
         block_interval_ms: what the rate limit evens out to.
-        poll_ms: how often the journal is looked at for room.
+        poll_ms: how often the journal is checked for free space.
         clock: what time it is.
     """
 
@@ -74,7 +74,7 @@ class Intake:
         return self._until_room_ms()
 
     def _until_room_ms(self) -> int:
-        """Guess when a consumer makes room: not before as long again as there has been none."""
+        """Estimate when a consumer frees space: the same time again as there has been none."""
         now_ms = self._clock.monotonic_ms()
         since_ms = self._full_since_ms
         if since_ms is None:

@@ -17,7 +17,7 @@ __all__ = ["RenewableWriter"]
 
 _log = logging.getLogger(__name__)
 _BLOCKED_STORE_S = 2.0
-"""How long a store may still wait for room in the journal once the receiver is to stop."""
+"""How long a store may still wait for the bounds once the receiver has to stop."""
 
 
 class RenewableWriter:
@@ -39,7 +39,7 @@ class RenewableWriter:
 
     @property
     def full(self) -> JournalFullError | None:
-        """Why the receiver has to end, when it is to end rather than to wait for room."""
+        """Why the receiver has to end, if it must end instead of waiting for the bounds."""
         return self._quota.failure
 
     def open(self) -> None:
@@ -101,7 +101,7 @@ class RenewableWriter:
             )
 
     def set_blocking(self) -> None:
-        """Let stores wait for room, as the receiver receives."""
+        """Let stores wait for the bounds, while the receiver receives."""
         self.current.set_blocking(True)
 
     @contextmanager

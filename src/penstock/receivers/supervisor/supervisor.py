@@ -82,7 +82,7 @@ class ReceiverSupervisor:
             UnsharedPathError: this process does not see the driver's files.
             StorageError: control files could not be read, at the start or for a minute.
             FencedError: another attempt took over.
-            JournalFullError: there is no room within the bounds, and the receiver is not to wait.
+            JournalFullError: a bound is reached, and the receiver must not wait.
             ReceiverError: ``onStart`` hangs, or the process that this one works for is gone.
         """
         command = self._watch.first_command()
@@ -255,7 +255,7 @@ class ReceiverSupervisor:
             self._journal.renew()
         except FencedError:
             raise
-        except PenstockError as e:  # still no room, say
+        except PenstockError as e:  # for example a bound is still reached
             self._on_writer_failure(e)
             return False
         return True

@@ -1,21 +1,21 @@
-"""What to do with a followed file: marks, the facts of one look at the disk, and the decisions.
+"""Decisions about a followed file: marks, the facts of one scan of the disk, and the actions.
 
-No I/O here. A *mark* says how far one file is stored; the position in the block with the records
-tells all marks (see ``positions``). After a kill they are all that is known, so every decision must
-follow from them and from what the disk shows now.
+No I/O. A *mark* holds how far one file is stored; the position in the block with the records has
+all marks (see ``positions``). After a kill nothing else is known, so every decision must follow
+from the marks and the current state of the disk.
 
 Invariants:
 
 1. A file is known by device and inode, never by name alone: names move when logs rotate.
-2. An inode is believed only with its fingerprint: the bytes before the mark's offset must still be
-   those that were stored. So a reused inode or a rewritten file starts again at 0 instead of being
-   continued in the middle, and the number in its name tells nothing of the file that it was.
-3. Content that left its name is looked for before it is given up: a renamed file by its inode, a
+2. An inode is trusted only with its fingerprint: the bytes before the mark's offset must still be
+   the stored ones. So a reused inode or a rewritten file starts again at 0 instead of continuing in
+   the middle, and the number in its name says nothing about the earlier file.
+3. Content that left its name is searched for before it is abandoned: a renamed file by its inode, a
    copied one (copytruncate) by its fingerprint.
 4. A mark is dropped only when its file is gone, or when the file could not be mistaken for a new
    one later (see ``superseded``). So marks do not pile up, and no file is read twice.
 5. The marks of one path stand in the order of age; the last one is the file that had the name when
-   it was looked at last.
+   it was last scanned.
 
 Prior art: GNU ``tail -F``, Fluentd's ``in_tail`` (rotate_wait), Filebeat's inode and fingerprint
 file identities.
@@ -66,7 +66,7 @@ class Mark:
         file_id: device and inode.
         offset: bytes stored; a line begins here.
         crc: fingerprint of the bytes before ``offset``.
-        mtime_ns: when it had been written to last, at the look before its last read.
+        mtime_ns: when it had been written to last, at the scan before its last read.
     """
 
     path: str
@@ -77,10 +77,10 @@ class Mark:
 
 
 class Glance(NamedTuple):
-    """What a look saw of a file.
+    """The facts of a file in a scan.
 
     While nothing of a file is stored, no fingerprint tells whether its content is still the one for
-    which rotated copies were looked for. So it is read only if the content begins as at the look.
+    which rotated copies were searched for. So it is read only if the content begins as at the scan.
     """
 
     mtime_ns: int
@@ -130,7 +130,7 @@ def decide(place: Place, *, intact: bool, copied: bool) -> Decision:
     Args:
         place: where its file is.
         intact: whether the bytes before the mark's offset are still those that were stored.
-        copied: whether a rotated copy holds those bytes; only looked for when they are not intact.
+        copied: whether a rotated copy holds those bytes; searched for if they are not intact.
     """
     if intact and place is not Place.MISSING:
         return Decision(
@@ -204,7 +204,7 @@ def missed_rotations(
 
     Numbers in names (``app.log.1``) tell the order whatever the clock did, once two proven files of
     the path tell whether they count up or down. Else times tell: a file that was written to after
-    our last look at the newest cannot have been read before, for files that were read have a mark,
+    our last scan of the newest cannot have been read before, for files that were read have a mark,
     or were dropped as older (``superseded``).
 
     Args:

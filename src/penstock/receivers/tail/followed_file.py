@@ -35,17 +35,17 @@ class FollowedFile:
 
     Invariant: a read that moves the mark is taken only if the bytes before the mark were still
     intact *after* it, so lines never come from two contents of one file. Where there are none,
-    those that the last look saw count: a content that came after it may have had one before that
+    those that the last scan saw count: a content that came after it may have had one before that
     only a copy holds. The fingerprint of the new mark is made of bytes in memory, so it speaks of
     what was stored, whatever the disk holds then.
 
     An unfinished line is not kept in memory: the mark stays before it, and once its end has come it
     is read as a whole. ``_searched`` remembers how much of it holds no line end, so a long line
-    that grows slowly is searched once, not at every look.
+    that grows slowly is searched once, not at every scan.
 
     Attributes:
         mark: how far the file is stored.
-        place: where it was at the last look; set by who looks.
+        place: where it was at the last scan; set by a scan.
         at_end: whether the last read found nothing after the mark but an unfinished line.
         is_stuck: whether the next line is too long; nothing is read then.
         idle_since_s: when (monotonic clock) it was last seen to have grown.
@@ -101,7 +101,7 @@ class FollowedFile:
         """
         self._open_files.add()
         try:
-            # Not blocking, should the path have become a FIFO since it was looked at.
+            # Not blocking, should the path have become a FIFO since it was scanned.
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             self._open_files.remove()
@@ -157,13 +157,13 @@ class FollowedFile:
         return fingerprint(*self._window(offset))
 
     def start_over(self, glance: Glance) -> None:
-        """Take the file for a new one, to be read from 0, as of a look."""
+        """Take the file for a new one, to be read from 0, as of a scan."""
         self._reset()
         self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""))
         self.note_scan(glance)
 
     def note_scan(self, glance: Glance) -> None:
-        """Note what a look saw that found out what became of content before that."""
+        """Note the facts of a scan that determined what happened to earlier content."""
         self._glance = glance
         if glance.size < self._searched:
             self._searched = 0  # that was in another content
@@ -248,8 +248,8 @@ class FollowedFile:
         )
 
     def _note_time(self, facts: os.stat_result) -> None:
-        # While nothing is stored, only the time tells a look that the content may have been moved
-        # away since the look before; so then it is for the look to note (``note_scan``). And the
+        # While nothing is stored, only the time tells a scan that the content may have been moved
+        # away since the previous scan; so then it is for the scan to note (``note_scan``). And the
         # time of a truncation is not the mark's: the copy made before it would look like an older
         # one, and what only the copy holds would never be read.
         if self.mark.offset and self.is_intact():

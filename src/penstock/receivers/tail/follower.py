@@ -1,4 +1,4 @@
-"""Follows the files that patterns name: looks at the disk now and then, and reads in turn."""
+"""Follows the files that patterns name: scans the disk from time to time, and reads in turn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FollowOptions:
 class Follower:
     """The followed files, in the order of age within each path.
 
-    ``look`` and ``read_round`` are called in turn, by one thread.
+    ``scan`` and ``read_round`` are called in turn, by one thread.
 
     Args:
         options: what to follow.
@@ -61,7 +61,7 @@ class Follower:
             FollowedFile(mark, options.max_line_bytes, self._open_files) for mark in marks or []
         ]
         self._of_path: dict[str, list[FollowedFile]] = {}
-        """The files of ``_files``, as of the last look."""
+        """The files of ``_files``, as of the last scan."""
         self._told: dict[str, list[Mark]] = by_path(marks or [])
         """What ``changes`` has told, with what was known at first."""
         self._changed: set[str] = set()
@@ -88,7 +88,7 @@ class Follower:
         return [file.mark for file in self._of_path.get(path, ()) if file.has_begun]
 
     def scan(self) -> None:
-        """Take in what was rotated, replaced, added or removed since the last look."""
+        """Process what was rotated, replaced, added or removed since the last scan."""
         start = decide_new(
             resumed=self._resumed,
             first_scan=self._first_scan,
@@ -109,7 +109,7 @@ class Follower:
         self._note_changes()
 
     def _note_changes(self) -> None:
-        """Find the changes of a look, which takes the time of all files anyway."""
+        """Find the changes of a scan, which takes the time of all files anyway."""
         self._of_path = {}
         for file in self._files:
             self._of_path.setdefault(file.mark.path, []).append(file)

@@ -59,7 +59,7 @@ _PREFIX = "marks-"
 _SOME_AGAIN = "the copy before it is used, and lines that came between the two are stored again"
 _ALL_AGAIN = (
     "no copy is left, so all files but those that changed after it are stored again from their "
-    "beginning; what was not read yet of files that were rotated is not looked for, so compare it"
+    "beginning; what was not read yet of files that were rotated is not searched for, so compare it"
 )
 
 

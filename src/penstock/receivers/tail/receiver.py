@@ -22,7 +22,7 @@ _STORE_BYTES = 4 << 20
 """Lines of several files are stored together up to here: else each would be a store, and those of
 many files that grow would have as many positions."""
 _SCAN_SHARE = 10
-"""A look takes at most one part in so many of the time, however many files there are."""
+"""A scan takes at most one part in so many of the time, however many files there are."""
 
 
 class TailReceiver(ThreadedReceiver):
@@ -37,7 +37,7 @@ class TailReceiver(ThreadedReceiver):
 
     - Files that exist and files that appear later, also of globs (``*``, ``?``, ``[]``, ``**``).
     - Rotation by rename, also several at once and while the receiver was down: a renamed file is
-      read to its end before its successor. It is looked for in the same directory under any name;
+      read to its end before its successor. It is searched for in the same directory under any name;
       files that came and went unseen are found by the usual names (``app.log.1``,
       ``app.log-20240131``, ``app-2024-01-31.log``, ``app.log.old``; compressed ones are not read).
       Numbers at the end of names tell their order, whatever the clock did; of other names the
@@ -65,7 +65,7 @@ class TailReceiver(ThreadedReceiver):
         from_beginning: whether files that exist at the very first start are read from 0, or from
             their last line end on. Files that appear later are always read from 0, and after the
             first store the stored position counts alone.
-        poll_interval_ms: how often to look for new bytes and files; where a look takes long, as
+        poll_interval_ms: how often to look for new bytes and files; where a scan takes long, as
             with thousands of files, ten times what it takes.
         rotate_wait_ms: see above.
         max_line_bytes: a longer line stops the reading of its file.
@@ -95,7 +95,7 @@ class TailReceiver(ThreadedReceiver):
         return f"TailReceiver({', '.join(self._options.patterns)})"
 
     def receive(self) -> None:
-        """Look and read in turn until the receiver shall end."""
+        """Scan and read in turn until the receiver has to end."""
         position = self.lastPosition()
         positions = MarkPositions(self.ownFiles(), position, self.reportError)
         marks = None if position is None else positions.marks()

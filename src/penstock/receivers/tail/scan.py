@@ -1,4 +1,4 @@
-"""One look at the disk: which files are followed after it, given those that were before."""
+"""One scan of the disk: determines the followed files, given the previous ones."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ __all__ = ["Scan"]
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Where a followed file is, and whether its stored part is still there.
+    """The location of a followed file, and whether its stored part is intact.
 
     ``path`` is its name where that is known or needed; ``intact`` is None when it cannot be read.
-    ``glance`` was taken before the listing in which rotated files are looked for.
+    ``glance`` was taken before the listing in which rotated files are searched for.
     """
 
     file: FollowedFile
@@ -46,9 +46,9 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What was decided about one followed file.
+    """The decision about one followed file.
 
-    ``decision`` is None when it cannot be read now: it is kept as it is for the next look.
+    ``decision`` is None when it cannot be read now: it is kept as it is for the next scan.
     """
 
     seen: _Seen
@@ -58,18 +58,18 @@ class _Case:
 
 
 class Scan:
-    """The facts of one moment, and what follows from them.
+    """The facts of one moment, and the resulting decisions.
 
-    A look may fail half way, and is then thrown away: up to then it has opened files, which does no
+    A scan may fail half way, and is then thrown away: up to then it has opened files, which does no
     harm, and moved no mark.
 
     Args:
-        files: what is followed, in the order of age within each path.
-        found: what the patterns name now, by real paths.
-        start: where to begin with a found file that no mark knows.
+        files: the followed files, in order of age within each path.
+        found: the files that the patterns match now, by real paths.
+        start: where to begin in a matched file without a mark.
         max_line_bytes: for the files that are new.
-        open_files: counts what is held open.
-        problems: where trouble is told.
+        open_files: counts open files.
+        problems: reports problems.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Scan:
         self._listings: dict[tuple[str, str | None], list[Sibling]] = {}
 
     def take(self) -> list[FollowedFile]:
-        """Return what is followed from now on.
+        """Return the files that are followed from now on.
 
         Raises:
             OSError: a directory could not be read.
@@ -182,7 +182,7 @@ class Scan:
         """Whether the sibling is a copy, complete or not, of what the file itself still holds.
 
         So it is between the two steps of a copytruncate. The file is read where it is; should it be
-        truncated before that, the next look finds the copy.
+        truncated before that, the next scan finds the copy.
         """
         if seen.place is not Place.FOLLOWED or not seen.file.is_open:
             return False
@@ -268,14 +268,14 @@ class Scan:
     def _begin(self, mark: Mark, path: str, start: Start = Start.BEGINNING) -> FollowedFile:
         at_end = start is Start.END
         file = FollowedFile(mark, self._max_line_bytes, self._open_files, begin_at_end=at_end)
-        self._open(file, path)  # if this fails, the next looks try again
+        self._open(file, path)  # if this fails, the next scans try again
         return file
 
     def _open(self, file: FollowedFile, path: str) -> bool:
         try:
             opened = file.open(path)
         except FileNotFoundError:
-            return False  # renamed since it was listed: the next look finds it by its inode
+            return False  # renamed since it was listed: the next scan finds it by its inode
         except TooManyFilesError:
             self._unopened += 1
             return False

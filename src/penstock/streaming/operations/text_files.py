@@ -125,7 +125,7 @@ class BatchFolder:
     def publish(self) -> None:
         """Rename this run's folder to the batch's; raises when that exists."""
         if self.scheme == "file":
-            # Hadoop's rename would copy into a folder that appears after it looked.
+            # Hadoop's rename would copy into a folder that appears after its check.
             os.rename(self._own.toUri().getPath(), self._path.toUri().getPath())
         else:
             self.publish_by_hadoop()

@@ -14,18 +14,38 @@ _TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?", re.DOTALL)
 _JAVA_LONG = re.compile(r"[+-]?[0-9]+")
 
 
-def check_names(paths: Collection[str]) -> Iterator[Finding]:
+def check_names(paths: Collection[str], *, is_penstock: bool) -> Iterator[Finding]:
     """Yield a finding for each file that is left over, or not named as an entry of its log."""
     known = set(paths)
+    newest = _newest_entries(paths)
     for path in sorted(paths):
         folder, _, name = path.rpartition("/")
         if _TEMPORARY.fullmatch(name):
             yield _leftover(path, "it is a temporary file: its writer was killed, or is at work")
         elif name.endswith(".crc"):
             if not _main_files(folder, name) & known:
-                yield _leftover(path, "it is a checksum whose file is gone")
+                entry = _entry_id(folder, name.removeprefix(".").removesuffix(".crc"))
+                is_next = entry is not None and entry > newest.get(folder, -1)
+                yield _in_the_way(path) if is_next and not is_penstock else _orphan(path)
         elif folder in ("offsets", "commits") and parse_batch_id(name) is None:
             yield _odd_name(path, name)
+
+
+def _entry_id(folder: str, name: str) -> int | None:
+    """Return the id of an entry of a log, by its name; None for files of no log."""
+    if folder not in ("offsets", "commits") and not folder.startswith("sources/"):
+        return None
+    return parse_batch_id(name.removesuffix(".compact"))
+
+
+def _newest_entries(paths: Collection[str]) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        entry = _entry_id(folder, name)
+        if entry is not None:
+            newest[folder] = max(entry, newest.get(folder, -1))
+    return newest
 
 
 def _main_files(folder: str, name: str) -> set[str]:
@@ -33,6 +53,21 @@ def _main_files(folder: str, name: str) -> set[str]:
     main = name.removesuffix(".crc")
     prefix = f"{folder}/" if folder else ""
     return {prefix + main, prefix + main.removeprefix(".")}
+
+
+def _orphan(path: str) -> Finding:
+    return _leftover(path, "it is a checksum whose file is gone")
+
+
+def _in_the_way(path: str) -> Finding:
+    return Finding(
+        "error",
+        path,
+        "it is a checksum whose file is gone",
+        "the query fails when it writes that entry: it takes the checksum for another query's"
+        ' ("Multiple streaming queries are concurrently using ...")',
+        "remove it",
+    )
 
 
 def _leftover(path: str, what: str) -> Finding:

@@ -12,8 +12,8 @@ Invariants:
    the batches within the remember duration.
 
 Source: ``org.apache.spark.streaming.dstream.FileInputDStream``. It has a batch for each tick of a
-downtime, and so looks back from each; a batch that stands for several of them looks back from the
-first.
+downtime, and so its windows go back from each; the window of a batch for several ticks goes back
+from the first.
 """
 
 from __future__ import annotations
