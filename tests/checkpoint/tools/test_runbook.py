@@ -80,8 +80,7 @@ def test_spark_goes_on_after_a_disk_was_full(
     assert inspect(location).next.first == 4
     with pytest.raises(StreamingQueryException, match="concurrently using"):  # a checksum alone
         count(session, inputs, location)
-    assert worst_paths(location) == ["commits/.5.crc"]
-    (location / "commits/.5.crc").unlink()
+    assert (location / "commits/5").exists()  # it is renamed before its checksum
     count(session, inputs, location)
 
     assert worst_paths(location) == []
