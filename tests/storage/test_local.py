@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import AlreadyExistsError, ConfigError, StorageError
+from penstock.errors import AlreadyExistsError, ConfigError, NotFoundError, StorageError
 from penstock.storage import Entry
 from penstock.storage.local import LocalStorage
 from penstock.storage.names import temporary_name
@@ -281,3 +281,16 @@ def test_a_create_that_never_gets_its_name_fails(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot create"):
         storage.create("folder/file", b"content")
     assert os.listdir(tmp_path / "folder") == []
+
+
+def test_what_is_neither_a_file_nor_a_folder_is_not_there(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.create("folder/file", b"x")
+    os.mkfifo(tmp_path / "folder/fifo")
+
+    assert storage.list("folder") == [Entry("file", size=1)]
+    assert storage.find() == ["folder/file"]
+    assert [each.path for each in storage.walk()] == ["folder/file"]
+    assert not storage.exists("folder/fifo")
+    with pytest.raises(NotFoundError):
+        storage.read("folder/fifo")

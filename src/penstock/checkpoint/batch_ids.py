@@ -37,6 +37,6 @@ def find_gaps(batch_ids: Iterable[int]) -> tuple[range, ...]:
 def describe_files(folder: str, ranges: Sequence[range]) -> str:
     """Name the files of ``ranges``, as in ``offsets/3, offsets/5 to offsets/9``."""
     return ", ".join(
-        f"{folder}/{ids[0]}" if len(ids) == 1 else f"{folder}/{ids[0]} to {folder}/{ids[-1]}"
+        f"{folder}/{ids[0]}" if ids[0] == ids[-1] else f"{folder}/{ids[0]} to {folder}/{ids[-1]}"
         for ids in ranges
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.tools import diff_batches, diff_locations, inspect, validate
 from penstock.cli.checkpoint_plot import draw_progress
 from penstock.cli.checkpoint_text import (
@@ -81,11 +82,12 @@ def diff(
     if len(others) == 1:
         locations = diff_locations(location, others[0])
         _show(locations, location_diff_lines(locations), as_json=as_json)
-    elif len(others) == 2 and all(map(str.isdecimal, others)):
-        batches = diff_batches(location, int(others[0]), int(others[1]))
-        _show(batches, batch_diff_lines(batches), as_json=as_json)
-    else:
+        return
+    left, right = map(parse_batch_id, others) if len(others) == 2 else (None, None)
+    if left is None or right is None:
         raise typer.BadParameter("give two batch ids, or one other location", param_hint="A B")
+    batches = diff_batches(location, left, right)
+    _show(batches, batch_diff_lines(batches), as_json=as_json)
 
 
 @app.command("validate")

@@ -166,7 +166,7 @@ def _next_lines(found: Inspection, now_ms: int) -> Iterator[str]:
     else:
         yield "next: batch 0, the first"
     newest = found.batches[-1] if found.batches else None
-    if newest is not None and newest.time_ms is not None:
+    if newest is not None and newest.time_ms is not None and newest.time is not None:
         yield f"newest: batch {newest.batch_id}, planned {_age(now_ms - newest.time_ms)}"
 
 

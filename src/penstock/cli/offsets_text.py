@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from penstock.checkpoint.tools.offsets import log_offset, moved, offset_parts, streams_of
+from penstock.checkpoint.tools.offsets import log_offset, moved, number_of, offset_parts, streams_of
 
 __all__ = ["describe_move", "describe_offset", "part_rows"]
 
@@ -16,8 +16,8 @@ def describe_offset(offset: Any) -> str:
     """Return an offset in at most a few words; ``-`` for a source that takes no part."""
     if offset is None:
         return "-"
-    if type(offset) is int:
-        return f"{offset:,}"
+    if (number := number_of(offset)) is not None:
+        return f"{number:,}"
     if (log := log_offset(offset)) is not None:
         return f"log {log:,}"
     if (streams := streams_of(offset)) is not None:

@@ -133,7 +133,8 @@ class LocalStorage(Storage):
         """See Storage.read."""
         target = self._locate(path)
         with self._failures("read", path):
-            fd = self._syscalls.open(target, os.O_RDONLY)
+            # Without O_NONBLOCK, opening a FIFO would wait for its writer.
+            fd = self._syscalls.open(target, os.O_RDONLY | os.O_NONBLOCK)
             try:
                 status = self._syscalls.fstat(fd)
                 if not stat.S_ISREG(status.st_mode):
@@ -218,14 +219,14 @@ class LocalStorage(Storage):
         return f"file://{self._locate(path)}"
 
     def _scan_below(self, folder: str) -> Iterator[os.DirEntry[str]]:
-        """Yield all but the folders that are in a folder and below it."""
+        """Yield the files in a folder and below it."""
         waiting = [self._locate(folder) if folder else self._root]
         while waiting:
             with suppress(*_NO_FOLDER):
                 for entry in self._syscalls.scan(waiting.pop()):
                     if entry.is_dir():
                         waiting.append(entry.path)
-                    else:
+                    elif entry.is_file():  # else a FIFO, a device, a link to nothing
                         yield entry
 
     def _check_trusted(self, path: str, status: os.stat_result) -> None:
@@ -321,7 +322,7 @@ class LocalStorage(Storage):
             with suppress(FileNotFoundError):  # removed since the scan
                 if entry.is_dir():
                     yield Entry(entry.name, is_folder=True)
-                else:
+                elif entry.is_file():
                     yield Entry(entry.name, size=entry.stat().st_size)
 
     def _try_out(self) -> None:

@@ -38,6 +38,15 @@ def test_two_batches_differ_in_offsets_times_and_settings(tmp_path: Path) -> Non
     assert _DIFF.succeed(str(query), "1", "1") == "batches 1 and 1 are the same\n"
 
 
+def test_a_number_that_is_no_batch_id_is_refused(tmp_path: Path) -> None:
+    query = write_query(tmp_path / "query", batches=2)
+
+    done = _DIFF.run(str(query), "9" * 5000, "1")
+
+    assert done.exit_code == 2
+    assert "two batch ids" in done.output
+
+
 def test_partitions_are_compared_each(own: Path) -> None:
     printed = rows(_DIFF.succeed(str(own), "0", "2"))
 

@@ -255,3 +255,21 @@ def test_files_that_are_retired_meanwhile_are_left_out(own: Path) -> None:
         (own / log / "0").unlink()
 
     assert [batch.batch_id for batch in checkpoint.batches()] == [1, 2]
+
+
+def test_numbers_beyond_64_bits_are_survived(own: Path) -> None:
+    path = own / "offsets/2"
+    text, long = path.read_text(), "9" * 4300
+    assert '"spark.penstock.keptFrom":"0"' in text
+    for damaged in (
+        text.replace('keptFrom":"0"', f'keptFrom":"{long}{long}"'),
+        text.replace("1600000002000", str(2**63 - 1)),
+        text.replace('"r0-1":30,"r0-2":10', f'"r0-1":{long},"r0-2":{long}'),
+        text.replace('"r0-1":30', f'"r0-1":{long}{long}'),
+    ):
+        assert damaged != text
+        path.write_text(damaged)
+        for arguments in ([], ["--batch", "2"], ["--json"]):
+            _INSPECT.succeed(str(own), *arguments)
+        Commands("checkpoint", "diff").succeed(str(own), "1", "2")
+        validate(own)

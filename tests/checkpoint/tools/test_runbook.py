@@ -6,12 +6,17 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.checkpoint.tools import inspect, validate
 
+from .conftest import count
 from .queries import write_query
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 DOC = Path(__file__).parents[3] / "docs/checkpoints.md"
 RECIPES = dict(re.findall(r"^### (.*?)\n.*?^```sh\n(.*?)^```", DOC.read_text(), re.M | re.S))
@@ -30,6 +35,11 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+def worst_paths(location: Path) -> list[str]:
+    """Return the files of which more than a note is said."""
+    return [each.path for each in validate(location).findings if each.severity != "note"]
+
+
 def test_every_recipe_is_run_here() -> None:
     assert RECIPES.keys() == DAMAGES.keys()
 
@@ -46,6 +56,36 @@ def test_a_recipe_leaves_a_sound_location(tmp_path: Path, recipe: str) -> None:
     assert validate(query).findings == ()
     assert inspect(query).next.problem is None
     assert inspect(query).next.first in (12, 13)
+
+
+@pytest.mark.spark
+def test_spark_goes_on_after_a_disk_was_full(
+    sc: SparkContext, counted: Path, location: Path
+) -> None:
+    """It refuses the torn entry, and after the recipe does all that was left to do."""
+    from pyspark.errors import StreamingQueryException
+    from pyspark.sql import SparkSession
+
+    session, inputs = SparkSession(sc), counted.parent / "in"
+    (location / "offsets/4").write_bytes(b"")
+    for name in ("commits/4", "commits/.4.crc", "commits/5", "offsets/5", "offsets/.5.crc"):
+        (location / name).unlink()
+    assert worst_paths(location) == ["offsets/4", "commits/.5.crc"]
+    with pytest.raises(StreamingQueryException):  # it reads no torn entry
+        count(session, inputs, location)
+
+    recipe = RECIPES["A disk was full, and the newest entry of the offset log is torn"]
+    command = recipe.replace("/data/words", str(location)).replace("12", "4")
+    subprocess.run(["bash", "-e", "-c", command], check=True)
+    assert inspect(location).next.first == 4
+    with pytest.raises(StreamingQueryException, match="concurrently using"):  # a checksum alone
+        count(session, inputs, location)
+    assert (location / "commits/5").exists()  # it is renamed before its checksum
+    count(session, inputs, location)
+
+    assert worst_paths(location) == []
+    (batch,) = inspect(location, batch_ids=[4]).batches
+    assert (batch.committed, batch.offsets) == (True, {"0": {"logOffset": 4}})
 
 
 def test_a_torn_entry_of_a_committed_batch_is_left_alone(tmp_path: Path) -> None:

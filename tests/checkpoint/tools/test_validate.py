@@ -150,7 +150,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "state partition": (
         lambda q: shutil.rmtree(q / "state/0/0"),
         "error",
-        "state/0/0/1.delta to 5.delta",
+        "state/0/0",
     ),
     "state empty": (
         lambda q: remove(q / "state/0/1/5.delta") or (q / "state/0/1/5.delta").touch(),
@@ -333,3 +333,31 @@ def test_a_driver_at_work_is_no_damage(tmp_path: Path) -> None:
     finally:
         stopped.set()
         thread.join()
+
+
+def test_a_description_of_more_partitions_than_memory_is_one_finding(query: Path) -> None:
+    path = query / "state/0/_metadata/metadata"
+    edit(path, lambda text: text.replace(f'ions":{PARTITIONS}', f'ions":{2**31 - 1}'))
+
+    assert found(query) == [("error", f"state/0/{PARTITIONS} to state/0/{2**31 - 2}")]
+
+    edit(path, lambda text: text.replace(str(2**31 - 1), str(2**31)))
+    assert found(query) == [("error", "state/0/_metadata/metadata")]
+
+
+def test_a_fifo_in_place_of_an_entry_keeps_no_command_waiting(query: Path) -> None:
+    for name in ("metadata", "commits/4", "sources/0/4", "state/0/0/5.delta"):
+        remove(query / name)
+        os.mkfifo(query / name)
+
+    assert found(query) == [
+        ("error", "metadata"),
+        ("error", "sources/0/4"),
+    ]
+    assert inspect(query).next == NextBatch(5, (4,))
+
+
+def test_an_offset_at_the_end_of_64_bits_is_survived(query: Path) -> None:
+    edit(query / "offsets/4", lambda text: text.replace(":4}", f":{2**63 - 1}}}"))
+
+    assert found(query) == [("error", f"sources/0/5 to sources/0/{2**63 - 1}")]

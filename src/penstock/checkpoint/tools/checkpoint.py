@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
+from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
 from penstock.checkpoint.tools.batches import Batch, batch_ids_in, batch_paths, parse_batch
 from penstock.checkpoint.tools.next_batch import NextBatch, next_of_penstock, next_of_spark
@@ -105,8 +106,8 @@ class Checkpoint:
         penstock's newest entry names the oldest batch that counts (penstock.checkpoint.batch_life,
         invariant 5); Spark's all count.
         """
-        text = newest.conf.get(_KEPT_FROM, "0") if newest is not None else "0"
-        first = int(text) if isinstance(text, str) and text.isdecimal() else 0
+        text = newest.conf.get(_KEPT_FROM) if newest is not None else None
+        first = (parse_batch_id(text) if isinstance(text, str) else None) or 0
         planned, committed = (
             [each for each in ids if each >= first] for ids in (self.planned, self.committed)
         )

@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["log_offset", "moved", "offset_parts", "streams_of"]
+__all__ = ["log_offset", "moved", "number_of", "offset_parts", "streams_of"]
+
+
+def number_of(value: object) -> int | None:
+    """Return a number in Spark's form, 64 bits; None for any other value."""
+    return value if type(value) is int and -(2**63) <= value < 2**63 else None
 
 
 def log_offset(offset: object) -> int | None:
     """Return which entry of its log a file source has come to; None for any other source."""
     if isinstance(offset, dict) and tuple(offset) == ("logOffset",):
-        return _number(offset["logOffset"])
+        return number_of(offset["logOffset"])
     return None
 
 
@@ -28,7 +33,7 @@ def streams_of(offset: object) -> dict[str, dict[str, int]] | None:
     for partitions in offset.values():
         if not isinstance(partitions, dict):
             return None
-        if any(_number(value) is None for value in partitions.values()):
+        if any(number_of(value) is None for value in partitions.values()):
             return None
     return offset
 
@@ -54,13 +59,9 @@ def moved(start: object, end: object) -> int | None:
 def _total(offset: object) -> int | None:
     if (log := log_offset(offset)) is not None:
         return log
-    if (number := _number(offset)) is not None:
+    if (number := number_of(offset)) is not None:
         return number
     streams: Mapping[str, Mapping[str, int]] | None = streams_of(offset)
     if streams is None:
         return None
     return sum(sum(partitions.values()) for partitions in streams.values())
-
-
-def _number(value: object) -> int | None:
-    return value if type(value) is int else None

@@ -61,4 +61,9 @@ def parse_operator_info(data: bytes) -> OperatorInfo:
 def _are_valid(name: Any, partitions: Mapping[Any, Any]) -> bool:
     counts = partitions.values()
     texts = (name, *partitions)
-    return all(isinstance(t, str) for t in texts) and all(type(n) is int and n > 0 for n in counts)
+    return all(isinstance(t, str) for t in texts) and all(map(_is_count, counts))
+
+
+def _is_count(value: object) -> bool:
+    """Whether a value is a number of partitions: a positive Java int."""
+    return type(value) is int and 0 < value < 2**31

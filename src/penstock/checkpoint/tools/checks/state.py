@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from penstock.checkpoint.batch_ids import describe_files, find_gaps
 from penstock.checkpoint.tools.findings import Finding
 from penstock.checkpoint.tools.operators import OperatorInfo
 from penstock.checkpoint.tools.state_files import OperatorState, StateStore, missing_files
@@ -27,12 +28,18 @@ def check_operator(
     """Yield what is missing to load ``version`` of each store of an operator of Spark."""
     if state.format == "penstock" or version == 0:
         return
-    stores = {(store.partition, store.name): store for store in state.stores}
-    for partition, name in _expected(state, info):
-        store = stores.get((partition, name), StateStore(partition, name, ()))
+    for name, gaps in _missing_partitions(state, info):
+        yield Finding(
+            "error",
+            describe_files(f"state/{state.operator}", gaps),
+            f"the store {name!r} of these partitions has no files",
+            _MEANING.format(version),
+            _FIX,
+        )
+    for store in _expected(state, info):
         if missing := missing_files(store, version):
-            folder = f"state/{state.operator}/{partition}"
-            place = folder if name == "default" else f"{folder}/{name}"
+            folder = f"state/{state.operator}/{store.partition}"
+            place = folder if store.name == "default" else f"{folder}/{store.name}"
             yield Finding(
                 "error",
                 f"{place}/{missing}",
@@ -90,8 +97,18 @@ def check_empty_files(state: OperatorState) -> Iterator[Finding]:
                 )
 
 
-def _expected(state: OperatorState, info: OperatorInfo | None) -> list[tuple[int, str]]:
-    """Return an operator's stores: by its description, or otherwise the existing ones."""
+def _expected(state: OperatorState, info: OperatorInfo | None) -> list[StateStore]:
+    """Return the existing stores of an operator without those that its description lacks."""
     if info is None:
-        return [(store.partition, store.name) for store in state.stores]
-    return [(number, name) for name, count in info.partitions.items() for number in range(count)]
+        return list(state.stores)
+    return [each for each in state.stores if each.partition < info.partitions.get(each.name, 0)]
+
+
+def _missing_partitions(
+    state: OperatorState, info: OperatorInfo | None
+) -> Iterator[tuple[str, Sequence[range]]]:
+    """Yield the partitions without files, by store; their number is only a claim of a file."""
+    for name, count in info.partitions.items() if info is not None else ():
+        existing = {each.partition for each in _expected(state, info) if each.name == name}
+        if gaps := find_gaps({-1, *existing, count}):
+            yield name, gaps
