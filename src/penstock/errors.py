@@ -39,6 +39,7 @@ cause down to the root.
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 __all__ = [
@@ -73,6 +74,12 @@ __all__ = [
     "UnsharedPathError",
     "WriterBrokenError",
 ]
+
+
+_CAUSES = 8
+"""At most so many causes are in a message: the first ones and those at the root."""
+_CHARS = 1000
+"""At most so many of each."""
 
 
 class PenstockError(Exception):
@@ -115,20 +122,48 @@ class PenstockError(Exception):
         of those below nothing.
         """
         said: list[str] = []
+        seen: set[int] = set()
         cause = self.cause
-        while cause is not None:
-            reason = cause.message if isinstance(cause, PenstockError) else str(cause)
-            first_line, is_trace, _ = reason.partition("\n")
+        while cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            reason = cause.message if isinstance(cause, PenstockError) else _text(cause)
+            line, is_trace, _ = reason.partition("\n")
+            first_line = one_line(line[:_CHARS])
             is_said = f"{type(cause).__name__}: {first_line}" in self.message
             is_left_out = is_trace and cause is not self.cause
             if not (is_said or is_left_out or any(first_line in each for each in said)):
                 said.append(f"Cause: {type(cause).__name__}: {first_line}.")
             cause = cause.__cause__
+        if len(said) > _CAUSES:
+            said[_CAUSES // 2 : -_CAUSES // 2] = ["..."]
         return said
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross from Spark's Python workers to the driver, so keyword fields must pickle too.
         return (_rebuild, (type(self), self.message, self.__dict__))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except (Exception, SystemExit):
+        return "its text cannot be formatted"
+
+
+def printable(error: BaseException) -> BaseException:
+    """Return the error, or one in its place if it cannot be formatted, as users' may not be."""
+    try:
+        str(error)
+        traceback.format_exception(error)
+    except (Exception, SystemExit):
+        message = f"a {type(error).__name__} was raised, whose text cannot be formatted"
+        return RuntimeError(message).with_traceback(error.__traceback__)
+    return error
+
+
+def one_line(text: str) -> str:
+    """Return a text with all characters escaped that end a line or control a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _rebuild(kind: type[PenstockError], message: str, state: dict[str, Any]) -> PenstockError:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.errors import BatchFailedError, ConcurrentDriverError, ConfigError
-from penstock.streaming import StreamingContext
+from penstock.streaming import StreamingContext, StreamingListener
 from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.operations.outputs import ForEachBatch
 from penstock.testing import ManualClock
@@ -168,3 +168,45 @@ def test_a_batch_that_runs_again_says_so(
     program(fails=False).wait_completed(1)
     assert "Batch 0 (1970-01-01T00:16:41.000Z) runs again: it was planned" in caplog.text
     assert "there is no commits/0" in caplog.text
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def exits(rdd: RDD[Any]) -> Any:
+    raise SystemExit("bad configuration")
+
+
+def unprintable(rdd: RDD[Any]) -> Any:
+    raise UnprintableError
+
+
+@pytest.mark.parametrize("function", [exits, unprintable])
+@pytest.mark.parametrize("on_planning", [True, False])
+def test_whatever_a_function_raises_ends_the_program_with_an_error(
+    ssc: StreamingContext, clock: ManualClock, function: Any, on_planning: bool
+) -> None:
+    stream = ssc.queueStream([[1], [2]])
+    stream = stream.transform(function) if on_planning else stream
+    stream.foreachRDD(function if not on_planning else RDD.count)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    with pytest.raises(
+        BatchFailedError, match=r"bad configuration|an? UnprintableError was raised"
+    ):
+        stepper.step()
+
+
+class ExitingListener(StreamingListener):
+    def onBatchStarted(self, batchStarted: Any) -> None:
+        raise SystemExit(1)
+
+
+def test_a_listener_that_exits_ends_nothing(ssc: StreamingContext, clock: ManualClock) -> None:
+    ssc.addStreamingListener(ExitingListener())
+    ssc.queueStream([[1], [2]]).foreachRDD(lambda rdd: None)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    assert len(stepper.step(2)) == 2

@@ -11,6 +11,7 @@ from penstock.errors import (
     DamagedBlockError,
     PenstockError,
     UnreadableRecordError,
+    printable,
 )
 from penstock.streaming.core.batch import Batch
 from penstock.streaming.engine.failures import batch_failed, reason_of
@@ -53,9 +54,12 @@ def test_an_error_of_a_reader_is_explained(text: str) -> None:
     assert asked == [text]
 
 
+TRACE = 'Traceback (most recent call last):\n  File "/app/job.py", line 7, in double\n    call()\n'
+
+
 @pytest.mark.parametrize("kind", [BadRecordError, UnreadableRecordError])
 def test_a_bad_record_is_told_by_itself(kind: type[PenstockError]) -> None:
-    text = f"x\npenstock.errors.{kind.__name__}: line 3\n"
+    text = f"x\n{TRACE}penstock.errors.{kind.__name__}: line 3\n"
     reason = reason_of(RuntimeError(text), lambda _: None)
     assert (type(reason), reason.args) == (kind, ("line 3",))
 
@@ -116,3 +120,63 @@ def test_the_place_is_the_users_also_where_a_library_raised() -> None:
         json.loads("{")
     line = raised.traceback[0].lineno + 1
     assert root_cause(raised.value).endswith(f", at {__file__}:{line}")
+
+
+def test_a_message_forges_no_bad_record() -> None:
+    error = RuntimeError(f"x\n{TRACE}ValueError: two\npenstock.errors.BadRecordError: forged\n")
+    assert reason_of(error, lambda _: None) is error
+
+
+class RaisesError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class ExitsError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+class NoTextError(Exception):
+    def __str__(self) -> str:
+        return 5  # type: ignore[return-value]
+
+
+class BadNotesError(Exception):
+    @property
+    def __notes__(self) -> list[str]:
+        raise RuntimeError
+
+
+def odd_syntax_error() -> SyntaxError:
+    return SyntaxError("m", ("f.py", 1, "text", "no number"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "error", [RaisesError(), ExitsError(), NoTextError(), BadNotesError(), odd_syntax_error()]
+)
+def test_an_error_that_cannot_be_formatted_is_told_by_its_type(error: Exception) -> None:
+    told = printable(error)
+    text = str(batch_failed("job x failed", Batch(0, 1000, ()), told))
+    assert f"a {type(error).__name__} was raised, whose text cannot be formatted" in text
+    within = ValueError("within")
+    within.__cause__ = error
+    assert "ValueError: within" in str(batch_failed("job", Batch(0, 1000, ()), within))
+
+
+def test_many_causes_and_odd_characters_stay_one_short_line() -> None:
+    error = ValueError("a\udcffb\u2028c\u202ed")
+    for number in range(3000):
+        cause, error = error, ValueError(f"cause {number}")
+        error.__cause__ = cause
+    text = str(batch_failed("job x failed", Batch(0, 1000, ()), error))
+    assert len(text.splitlines()) == 1
+    assert len(text) < 1000
+    assert "cause 2999" in text
+    assert "Cause: ValueError: a\\udcffb\\u2028c\\u202ed." in text
+
+
+def test_causes_in_a_circle_end() -> None:
+    error, other = ValueError("one"), ValueError("other")
+    error.__cause__, other.__cause__ = other, error
+    assert "Cause: ValueError: other." in str(batch_failed("job", Batch(0, 1000, ()), error))

@@ -273,11 +273,11 @@ class StreamingContext(StreamSources, RateControl):
             _check_no_other_is_active()
             self.graph.validate()
             try:
+                self._shutdown.install()
                 self._engine = self._make_engine()
                 self._life.enter(State.ACTIVE)
                 StreamingContext._active = self
                 self._engine.start()
-                self._shutdown.install()
             except BaseException:
                 self.stop(stopSparkContext=False)
                 raise

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 
+from penstock.errors import printable
 from penstock.streaming.core.events import (
     StreamingListenerBatchCompleted,
     StreamingListenerBatchStarted,
@@ -96,8 +97,10 @@ class ListenerBus:
                 for listener in self._listeners:
                     try:
                         getattr(listener, method)(event)
-                    except Exception:
-                        _log.exception("Listener %r failed in %s", listener, method)
+                    except (Exception, SystemExit) as error:
+                        _log.error(
+                            "Listener %r failed in %s", listener, method, exc_info=printable(error)
+                        )
 
     def post(self, event: object) -> None:
         """Call listeners for an event, and wait for them."""

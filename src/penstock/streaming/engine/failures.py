@@ -16,7 +16,7 @@ from penstock.errors import (
     UnreadableRecordError,
 )
 from penstock.streaming.core.batch import Batch
-from penstock.streaming.engine.root_cause import root_cause
+from penstock.streaming.engine.root_cause import raised_by_worker, root_cause
 
 __all__ = ["batch_failed", "reason_of"]
 
@@ -26,7 +26,7 @@ _UNREADABLE = re.compile(
 )
 """Errors of Spark's and penstock's readers, not of a user's function."""
 _BAD_RECORD = re.compile(
-    rf"^{BadRecordError.__module__}\.(?:(BadRecord)|UnreadableRecord)Error: (.+)$", re.MULTILINE
+    rf"{BadRecordError.__module__}\.(?:(BadRecord)|UnreadableRecord)Error: (.+)"
 )
 _RUNS_AGAIN = (
     "the batch stays uncommitted and runs again, with the same records, when the program is "
@@ -44,7 +44,9 @@ def reason_of(
     """
     text = str(error)
     reason: PenstockError | None = None
-    if told := _BAD_RECORD.search(text):  # on one line: the content of the record is escaped
+    if told := _BAD_RECORD.match(
+        raised_by_worker(text)
+    ):  # on one line: the content of the record is escaped
         reason = BadRecordError(told[2]) if told[1] else UnreadableRecordError(told[2])
     elif _UNREADABLE.search(text):
         reason = find_damage(text)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.clock import iso_time
-from penstock.errors import PenstockError, StreamingError
+from penstock.errors import PenstockError, StreamingError, printable
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.core.events import StreamInputInfo
@@ -335,13 +335,14 @@ def _attempt(stream: BaseDStream, what: str, call: Callable[[], None]) -> bool:
     """Call; return whether it succeeded. Failures are logged, and retried after the next batch."""
     try:
         call()
-    except Exception as error:  # an input may be a user's own
+    except (Exception, SystemExit) as raised:  # an input may be a user's own
+        error = printable(raised)
         _log.warning(
             "Stream %s cannot %s now; it is retried when the next batch is done: %s",
             getattr(stream, "name", type(stream).__name__),
             what,
             error,
-            exc_info=not isinstance(error, PenstockError),
+            exc_info=None if isinstance(error, PenstockError) else error,
         )
         return False
     return True

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from penstock.clock import Clock, SteadyClock, iso_time
-from penstock.errors import BatchFailedError, LogGapError
+from penstock.errors import BatchFailedError, LogGapError, printable
 from penstock.streaming.core.batch import Batch, InputLimit
 from penstock.streaming.engine.batch_log import BatchLog
 from penstock.streaming.engine.due_ticks import DueTick, DueTicks
@@ -36,6 +36,7 @@ __all__ = ["JobGenerator"]
 
 _log = logging.getLogger(__name__)
 _SAY_LATE_EVERY_MS = 60_000
+_CHECK_LOOP_S = 1.0
 _WARM_UP_MS = 30_000
 """The first batches of a run are late on any machine, while Spark starts its workers."""
 
@@ -271,12 +272,13 @@ class JobGenerator:
             except BatchFailedError as e:
                 _log.exception("Error generating jobs")
                 self._on_batch_error(e)
-            except Exception as e:
+            except BaseException as e:  # the thread must not end before the program does
                 # A batch that cannot be planned or made durable now must not be skipped: plan no
                 # more.
                 self._halted = True
-                _log.exception("The job generator failed and plans no more batches")
-                self._on_error(e)
+                error = printable(e)
+                _log.error("The job generator failed and plans no more batches", exc_info=error)
+                self._on_error(error)
 
     def _tick(self, time_ms: int) -> None:
         late_since_ms = self._due.late_since_ms
@@ -352,10 +354,11 @@ class JobGenerator:
             if (update := self._graph.state_updates(batch)) is not None:
                 jobs = jobs_after(update, batch, jobs)
             inputs = self._graph.input_infos(batch)
-        except Exception as e:  # a user's function of RDDs runs here
+        except (Exception, SystemExit) as e:  # a user's function of RDDs runs here
             self._log.fail(batch)
             what = f"the jobs of batch {batch.id} ({iso_time(batch.time_ms)}) cannot be created"
-            raise batch_failed(what, batch, e, "make jobs") from e
+            reason = printable(e)
+            raise batch_failed(what, batch, reason, "make jobs") from reason
         self._log.run(batch)
         self._submit(JobSet(batch, jobs, inputs, due_ms, self._steady.time_ms(), limits))
         self._room -= 1
@@ -391,4 +394,5 @@ class JobGenerator:
         """Wait until the loop has processed all earlier events."""
         reached = threading.Event()
         self._events.put(reached.set)
-        reached.wait()
+        while self._loop.is_alive() and not reached.wait(_CHECK_LOOP_S):
+            pass

@@ -20,7 +20,7 @@ from functools import partial
 from pyspark import SparkContext
 
 from penstock.clock import SteadyClock
-from penstock.errors import ConcurrentDriverError, PenstockError, StorageError
+from penstock.errors import ConcurrentDriverError, PenstockError, StorageError, printable
 from penstock.storage.patience import StoragePatience
 from penstock.streaming.core.batch import Batch
 from penstock.streaming.core.events import (
@@ -171,7 +171,7 @@ class JobScheduler:
             self._sc.setJobGroup(self._group, str(job), interruptOnCancel=True)
             job.run()
         except BaseException as e:
-            error = e
+            error = printable(e)
         if error is not None:
             self._report(job, error)
         with self._lock:

@@ -12,7 +12,9 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["root_cause"]
+from penstock.errors import one_line, printable
+
+__all__ = ["raised_by_worker", "root_cause"]
 
 _PACKAGE = f"{Path(__file__).parents[2]}/"
 _STDLIB = sysconfig.get_path("stdlib")
@@ -23,25 +25,34 @@ _JAVA_CAUSE = re.compile(r"^(?:Caused by)?: (.+)$", re.MULTILINE)
 _NOT_USERS = re.compile(
     r"/(?:site|dist)-packages/|/pyspark/|\bpyspark\.zip/|/lib/python3|^<frozen "
 )
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CHARS = 1000
 
 
 def root_cause(error: BaseException) -> str:
     """Return an error's root cause on one line, with file and line of the user's code if known."""
-    text = "".join(traceback.format_exception_only(error))
+    text = "".join(traceback.format_exception_only(printable(error)))
     called = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     place = _users_place(called)
-    if _TRACE in text:  # of a Python worker: the last exception of the first such trace
-        trace = text[text.index(_TRACE) :].split(_JVM_FRAME, 1)[0].rpartition(_TRACE)[2]
+    if trace := _worker_trace(text):
         place = _users_place(_FRAME.findall(trace)) or place
         raised = _first_line(trace)
     elif _JVM_FRAME in text and (causes := _JAVA_CAUSE.findall(text)):
         raised = causes[-1]
     else:
         raised = _first_line(text)
-    raised = _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", raised[:_CHARS])
+    raised = one_line(raised[:_CHARS])
     return f"{raised}, at {place}" if place else raised
+
+
+def raised_by_worker(text: str) -> str:
+    """Return type and message, the first line, of what a Python worker raised; "" if none did."""
+    return _first_line(_worker_trace(text))
+
+
+def _worker_trace(text: str) -> str:
+    """Return the frames and the last exception of the first trace of a Python worker."""
+    _, begin, rest = text.partition(_TRACE)
+    return (begin + rest).split(_JVM_FRAME, 1)[0].rpartition(_TRACE)[2]
 
 
 def _first_line(text: str) -> str:
