@@ -298,7 +298,8 @@ class CheckpointLocation:
         plan = plan_recovery(kept, done)
         if plan.error is not None:
             usual = (
-                "restore the missing files from a backup, or start with a new checkpoint location"
+                "restore the missing files from a backup, or start with a new checkpoint location;"
+                " acked records are in the journal here (docs/bad-records.md says how to read them)"
             )
             lost = self.offsets if plan.folder == "offsets" else self.commits
             raise LogGapError(

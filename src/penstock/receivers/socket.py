@@ -199,7 +199,7 @@ def _check_host(host: str) -> str:
         raise ConfigError(
             f"host {host!r} is not a name or an address",
             operation="set up socket receiver",
-            hint="pass for example 'localhost'",
+            hint="pass for example 'localhost'; the port is the second argument",
         )
     return host
 

@@ -72,15 +72,17 @@ def receiver_bounds(
     Raises:
         ConfigError: it is too small to work with.
     """
-    for what, bound, least in (
-        ("bytes", max_bytes, _LEAST_BYTES),
-        ("uncommitted records", max_lag_records, 1),
+    for what, bound, least, names in (
+        ("bytes", max_bytes, _LEAST_BYTES, "spark.penstock.journal.maxBytes, --max-journal-bytes"),
+        ("uncommitted records", max_lag_records, 1, "spark.penstock.journal.maxLag, --max-lag"),
     ):
         if bound is not None and bound // receivers < least:
+            total = least * receivers
+            needed = f"{total >> 20}m" if least == _LEAST_BYTES else total
             raise ConfigError(
                 f"the bound on the journal's {what} is {bound}, for {receivers} receiver(s)",
                 operation="bound journal",
-                hint=f"give {least} or more for each receiver, or leave it out for no bound",
+                hint=f"give {needed} or more ({names}) in all, or leave it out for no bound",
             )
     return Bounds(
         None if max_bytes is None else max_bytes // receivers,

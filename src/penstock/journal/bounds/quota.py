@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from penstock.errors import JournalFullError
 from penstock.journal.bounds.amounts import NOTHING, Amount, Bounds, is_within
 from penstock.journal.bounds.usage import StreamUsage
+from penstock.journal.retention.consumer_files import consumers
 from penstock.journal.retention.shortening import Shortened, shorten_retention
 from penstock.journal.writer import JournalWriter
 
@@ -117,5 +118,8 @@ class WriterQuota:
             path=self._stream.storage.uri(self._stream.name),
             ids={"stream": self._stream.name, "writer": str(self._writer.id)},
             hint="see which consumer is behind with `penstock journal ls`; storing continues when "
-            "it has committed",
+            "it has committed"
+            if consumers(self._stream)
+            else "no consumer is registered: start a program that reads the stream; storing "
+            "continues when it has committed",
         )

@@ -55,7 +55,10 @@ _MAX_BACKLOG_BYTES = 64 << 20
 """Of bodies that are not yet durable, as far as they have arrived; one alone may exceed it."""
 _BUSY_RETRY_S = 1
 _OUTAGE_RETRY_S = 5
-_NO_MORE_NOW = "the stream accepts no more records now: its rate limit, or a consumer that lags"
+_NO_MORE_NOW = (
+    "the stream accepts no more records now: its rate limit or a bound of its journal is reached;"
+    " the receiver's log names the bound, and says what it waits for"
+)
 
 _T = TypeVar("_T")
 

@@ -33,7 +33,7 @@ class HttpSettings:
     def __post_init__(self) -> None:
         _check_packages()
         if not isinstance(self.host, str) or not self.host.strip():
-            raise _refusal(f"host {self.host!r} is not a name or an address", "pass '127.0.0.1'")
+            raise _refusal(f"host {self.host!r} is not a name or an address", _host_hint(self.host))
         if not isinstance(self.port, int) or not 0 <= self.port <= 65535:
             raise _refusal(f"port {self.port!r} is not a TCP port", "pass 0 for any free port")
         if self.token_file is None and not is_loopback(self.host):
@@ -124,3 +124,8 @@ def _check_packages() -> None:
 
 def _refusal(what: str, hint: str) -> ConfigError:
     return ConfigError(what, operation=_OPERATION, hint=hint)
+
+
+def _host_hint(host: object) -> str:
+    port = f": the port is the second argument (port={host})" if isinstance(host, int) else ""
+    return f"pass '127.0.0.1'{port}"

@@ -18,12 +18,14 @@ def check_ids(
 ) -> Iterator[Finding]:
     """Yield what is missing from the logs; ``following`` says whether a start is possible."""
     if following.problem is not None:
+        restart = "restore the file from a backup, or start with a new checkpoint location"
+        journal = "; acked records are in DIR/journal (docs/bad-records.md says how to read them)"
         yield Finding(
             "error",
             "offsets",
             following.problem,
             "the query does not start, or does not know where its next batch begins",
-            "restore the file from a backup, or start with a new checkpoint location",
+            restart + journal * is_penstock,
         )
     elif gaps := find_gaps(planned):
         yield Finding(

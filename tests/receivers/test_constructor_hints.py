@@ -1,0 +1,21 @@
+"""What a wrong bound or argument is answered with: the setting or the argument to change."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.receivers import HttpReceiver
+from penstock.receivers.task import receiver_bounds
+
+
+def test_a_bound_too_small_for_its_receivers_names_the_setting_and_the_least() -> None:
+    with pytest.raises(ConfigError, match=r"give 128m or more \(spark.penstock.journal.maxBytes"):
+        receiver_bounds(100 << 20, None, 2)
+    with pytest.raises(ConfigError, match=r"give 3 or more \(spark.penstock.journal.maxLag"):
+        receiver_bounds(None, 2, 3)
+
+
+def test_a_port_in_place_of_the_host_is_named() -> None:
+    with pytest.raises(ConfigError, match="port=18495"):
+        HttpReceiver(18495)  # type: ignore[arg-type]
