@@ -25,7 +25,7 @@ def location(place: Path, offsets: str, commit: str = 'v1\n{"nextBatchWatermarkM
     for folder, text in (("offsets", offsets), ("commits", commit)):
         (place / folder).mkdir(parents=True)
         (place / folder / "0").write_text(text)
-    (place / "metadata").write_text('{"id":"9"}')
+    (place / "metadata").write_text('{"id":"6cc7d9a3-dd4b-4da6-9c38-5168a8ee4ce7"}')
     return place
 
 

@@ -100,6 +100,26 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "error",
         "metadata",
     ),
+    "metadata id no UUID": (  # Error at index 11 in: "...132647a9332X"
+        lambda q: edit(q / "metadata", lambda text: text.replace('7"}', 'X"}')),
+        "error",
+        "metadata",
+    ),
+    "metadata id empty": (  # Invalid UUID string:
+        lambda q: edit(q / "metadata", lambda _: '{"id":""}'),
+        "error",
+        "metadata",
+    ),
+    "source entry of another batch": (  # assertion failed SQLSTATE: XXKST
+        lambda q: edit(q / "sources/0/4", lambda text: text.replace('Id":4', 'Id":3')),
+        "error",
+        "sources/0/4",
+    ),
+    "source entry of batch -9": (
+        lambda q: edit(q / "sources/0/3.compact", lambda text: text.replace('Id":0', 'Id":-9')),
+        "error",
+        "sources/0/3.compact",
+    ),
     "gap": (lambda q: remove(q / "offsets/1"), "warning", "offsets/1"),
     "start of the newest": (lambda q: remove(q / "offsets/3"), "error", "offsets"),
     "commit without offsets": (lambda q: remove(q / "offsets/4"), "error", "offsets"),
@@ -193,6 +213,43 @@ def test_damage_is_found_and_explained(query: Path, damage: str) -> None:
     assert done.exit_code == {"note": 0, "warning": 1, "error": 2}[severity]
     assert f"{severity.upper()} {path}" in done.output
     assert f"to fix: {finding.fix}" in done.output
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        '{"logOfgset":4}',  # No usable value for logOffset
+        '{"logOffset":"one"}',
+        '{"logOffset":4,"logOffset":4}',
+        "[4]",
+        '{"logOffset":NaN}',  # Non-standard token 'NaN'
+        '{"logOffset":9223372036854775808}',
+    ],
+)
+@pytest.mark.parametrize("batches", [1, 5])
+def test_an_offset_that_a_file_source_refuses_is_an_error(
+    tmp_path: Path, offset: str, batches: int
+) -> None:
+    query, newest = write_query(tmp_path / "query", batches), batches - 1
+    edit(query / f"offsets/{newest}", lambda text: text.replace(text.split("\n")[2], offset))
+
+    assert found(query) == [("error", f"offsets/{newest}")]
+
+
+@pytest.mark.parametrize("offset", ["4", '{"logOffset":4,"more":1}', "-"])
+def test_an_offset_that_a_file_source_reads_is_none(query: Path, offset: str) -> None:
+    edit(query / "offsets/4", lambda text: text.replace('{"logOffset":4}', offset))
+
+    assert found(query) == []
+
+
+def test_state_that_is_gone_is_missed_where_a_commit_names_it(query: Path) -> None:
+    shutil.rmtree(query / "state")
+    assert found(query) == []  # nothing else tells that the query is stateful
+
+    fields = {"nextBatchWatermarkMs": 5, "stateUniqueIds": {"0": [["id-1"], ["id-2"]]}}
+    edit(query / "commits/4", lambda _: f"v2\n{json.dumps(fields)}")
+    assert found(query) == [("error", f"state/0/{n}/5_id-{n + 1}") for n in range(PARTITIONS)]
 
 
 def test_a_newer_version_is_named_in_sparks_words(query: Path) -> None:

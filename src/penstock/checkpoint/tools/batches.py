@@ -5,7 +5,6 @@ What cannot be parsed is kept as a problem beside what can, so one torn file hid
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from penstock.checkpoint.log_files import (
     parse_commit_file,
     parse_offset_file,
 )
-from penstock.checkpoint.log_format import MalformedLogError, is_time_ms
+from penstock.checkpoint.log_format import MalformedLogError, is_time_ms, parse_json
 from penstock.checkpoint.tools.reading import Content
 from penstock.errors import StorageError
 from penstock.storage import FileInfo
@@ -112,7 +111,7 @@ def parse_offset(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        return json.loads(text)
+        return parse_json(text)
     except (ValueError, RecursionError):
         return text
 

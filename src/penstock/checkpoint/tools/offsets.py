@@ -1,7 +1,7 @@
 """The parts of a source's offset, whatever source it is of. Pure: parsed JSON in, numbers out.
 
 {"clicks":{"0":120,"1":30}}     Kafka and journals: a number for each partition of a stream
-{"logOffset":12}                a file source: the entry of its own log
+{"logOffset":12}                a file source: the entry of its own log (12 alone is read as well)
 7                               rate, socket and others: a number
 anything else                   one part, which is no number
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["log_offset", "moved", "number_of", "offset_parts", "streams_of"]
+__all__ = ["entry_of_log", "log_offset", "moved", "number_of", "offset_parts", "streams_of"]
 
 
 def number_of(value: object) -> int | None:
@@ -24,6 +24,11 @@ def log_offset(offset: object) -> int | None:
     if isinstance(offset, dict) and tuple(offset) == ("logOffset",):
         return number_of(offset["logOffset"])
     return None
+
+
+def entry_of_log(offset: object) -> int | None:
+    """Return the entry that a file source takes from its offset; None for what it refuses."""
+    return number_of(offset.get("logOffset") if isinstance(offset, dict) else offset)
 
 
 def streams_of(offset: object) -> dict[str, dict[str, int]] | None:

@@ -31,7 +31,11 @@ from penstock.checkpoint.tools.checks.log_entries import (
     penstock_checks,
     spark_checks,
 )
-from penstock.checkpoint.tools.checks.source_logs import check_file_source, first_needed
+from penstock.checkpoint.tools.checks.source_logs import (
+    check_file_source,
+    first_needed,
+    is_file_log,
+)
 from penstock.checkpoint.tools.checks.state import (
     check_checkpoint_ids,
     check_empty_files,
@@ -39,7 +43,7 @@ from penstock.checkpoint.tools.checks.state import (
 )
 from penstock.checkpoint.tools.findings import Finding, Severity, worst
 from penstock.checkpoint.tools.next_batch import NextBatch
-from penstock.checkpoint.tools.offsets import log_offset
+from penstock.checkpoint.tools.offsets import entry_of_log, log_offset
 from penstock.checkpoint.tools.operators import newest_infos
 from penstock.checkpoint.tools.reading import Content
 from penstock.errors import StorageError
@@ -140,9 +144,17 @@ def _read(checkpoint: Checkpoint) -> _Facts:
         newest_offsets=offsets,
         first_needed={
             source: first_needed(_source_files(contents, source))
-            for source, offset in offsets.items()
-            if log_offset(offset) is not None
+            for source in offsets
+            if _is_file_source(source, batches, contents)
         },
+    )
+
+
+def _is_file_source(source: str, batches: Sequence[Batch], contents: Mapping[str, Content]) -> bool:
+    """Whether a batch or the source's own log says so; one that is damaged does not."""
+    logs = (contents[path] for path in contents if path.startswith(f"sources/{source}/"))
+    return any(log_offset(each.end_offsets.get(source)) is not None for each in batches) or any(
+        isinstance(log, bytes) and is_file_log(log) for log in logs
     )
 
 
@@ -182,7 +194,11 @@ def _check_metadata(checkpoint: Checkpoint) -> Iterator[Finding]:
 
 
 def _check_entries(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
-    checks = penstock_checks(checkpoint.storage) if facts.is_penstock else spark_checks()
+    checks = (
+        penstock_checks(checkpoint.storage)
+        if facts.is_penstock
+        else spark_checks(facts.first_needed)
+    )
     for path, content in facts.contents.items():
         if isinstance(content, StorageError):
             yield Finding(
@@ -216,7 +232,7 @@ def _check_source_entry(path: str, data: bytes, facts: _Facts) -> Iterator[Findi
     if first is not None and _id_of(name) < first:
         for each in findings:
             yield replace(each, severity="warning", meaning=_COMPACTED, fix="remove it")
-    elif offset is None or isinstance(offset, (int, dict)):
+    elif first is not None or offset is None or isinstance(offset, (int, dict)):
         yield from findings
     else:  # what a source keeps whose offset is none of Spark's may be of any form
         yield from (replace(each, severity="note") for each in findings)
@@ -259,10 +275,10 @@ def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _check_file_sources(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
-    for source, offset in facts.newest_offsets.items():
-        newest = log_offset(offset)
-        if newest is not None:
-            yield from check_file_source(source, _source_files(checkpoint.files, source), newest)
+    for source in facts.first_needed:
+        newest = entry_of_log(facts.newest_offsets[source])
+        names = _source_files(checkpoint.files, source)
+        yield from check_file_source(source, names, -1 if newest is None else newest)
 
 
 def _check_state(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:

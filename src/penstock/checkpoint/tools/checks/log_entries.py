@@ -6,7 +6,7 @@ a default or dropping a field is a warning: it is not as any Spark writes it.
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -18,10 +18,13 @@ from penstock.checkpoint.log_format import (
     check_version,
     is_time_ms,
     parse_fields,
+    parse_json,
     parse_log,
 )
 from penstock.checkpoint.offset_log import OffsetLog
+from penstock.checkpoint.tools.checks.source_logs import batch_ids_of
 from penstock.checkpoint.tools.findings import Finding
+from penstock.checkpoint.tools.offsets import entry_of_log
 from penstock.checkpoint.tools.operators import parse_operator_info
 from penstock.storage import Storage
 
@@ -54,13 +57,17 @@ _COMMIT_REQUIRED = {3: ("sinkMetadataMap",)}
 _OPTIONAL = {"stateUniqueIds", "sourceMetadataInfo"}
 """What Spark leaves out when there is none."""
 
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NOT_STARTING = "the query fails when it reads this file, at its start at the latest"
 _RESTORE = "restore the file from a backup"
 
 
-def spark_checks() -> EntryChecks:
-    """Return the checks of what a query of Spark reads."""
-    return {"offsets": _check_offsets, "commits": _check_commit}
+def spark_checks(file_sources: Collection[str]) -> EntryChecks:
+    """Return the checks of what a query of Spark reads, with these file sources."""
+    return {
+        "offsets": partial(_check_offsets, file_sources=file_sources),
+        "commits": _check_commit,
+    }
 
 
 def penstock_checks(storage: Storage) -> EntryChecks:
@@ -86,7 +93,7 @@ def _check_strictly(parse: Callable[[bytes], Any], path: str, data: bytes) -> It
         yield _error(path, str(error), "the program does not start", error.hint)
 
 
-def _check_offsets(path: str, data: bytes) -> Iterator[Finding]:
+def _check_offsets(path: str, data: bytes, file_sources: Collection[str]) -> Iterator[Finding]:
     """Yield what is wrong with an entry of the offset log."""
     fix = f"{_RESTORE}; without one, go back to the batch before (docs/checkpoints.md)"
     try:
@@ -99,7 +106,13 @@ def _check_offsets(path: str, data: bytes) -> Iterator[Finding]:
             _check_time(metadata, field)
         _check_conf(metadata.get("conf", {}))
         for place, line in enumerate(found.sources):
-            _check_json(line.offset, f"the offset of source {line.name or place}")
+            source = str(place) if line.name is None else line.name
+            offset = _check_json(line.offset, f"the offset of source {source}")
+            if source in file_sources and line.offset is not None and entry_of_log(offset) is None:
+                raise MalformedLogError(
+                    f"Log file was malformed: the offset of file source {source} is {line.offset},"
+                    " which names no entry of its log (logOffset)"
+                )
     except MalformedLogError as error:
         yield _unreadable(path, error, fix)
         return
@@ -130,8 +143,8 @@ def check_metadata(path: str, data: bytes) -> Iterator[Finding]:
     """Yield what is wrong with the metadata file."""
     try:
         fields = parse_fields(data.decode())
-        if not isinstance(fields.get("id"), str):
-            raise MalformedLogError(f"Log file was malformed: {fields} holds no id")
+        if not _UUID.fullmatch(str(fields.get("id"))):
+            raise MalformedLogError(f"Log file was malformed: {fields} holds no UUID as its id")
     except (MalformedLogError, UnicodeDecodeError) as error:
         fix = f"{_RESTORE}; the query's id is also in its progress reports"
         yield _error(path, str(error), _NOT_STARTING, fix)
@@ -149,17 +162,22 @@ def check_source_log(path: str, data: bytes, *, is_file_source: bool) -> Iterato
             check_version(version, _SOURCE_VERSION)
         for number, line in enumerate(lines):
             entry = _check_json(line, f"entry {number}")
-            if is_file_source and not _names_a_file(entry):
-                raise MalformedLogError(f"Log file was malformed: {line!r} names no file")
+            if is_file_source and not _names_a_file(entry, batch_ids_of(path)):
+                raise MalformedLogError(
+                    f"Log file was malformed: {line!r} names no file of this entry (batchId)"
+                )
     except MalformedLogError as error:
         yield _unreadable(path, error, fix)
 
 
-def _names_a_file(entry: Any) -> bool:
-    if not isinstance(entry, Mapping):
-        return False
-    numbers = (entry.get("timestamp"), entry.get("batchId"))
-    return isinstance(entry.get("path"), str) and all(type(number) is int for number in numbers)
+def _names_a_file(entry: Any, batch_ids: range) -> bool:
+    return (
+        isinstance(entry, Mapping)
+        and isinstance(entry.get("path"), str)
+        and type(entry.get("timestamp")) is int
+        and type(entry.get("batchId")) is int
+        and entry["batchId"] in batch_ids
+    )
 
 
 def _check_time(fields: Mapping[str, Any], name: str) -> None:
@@ -174,7 +192,7 @@ def _check_conf(conf: Any) -> None:
 
 def _check_json(text: str | None, what: str) -> Any:
     try:
-        return None if text is None else json.loads(text)
+        return None if text is None else parse_json(text)
     except (ValueError, RecursionError) as error:
         raise MalformedLogError(f"Log file was malformed: {what} is not JSON ({error})") from error
 

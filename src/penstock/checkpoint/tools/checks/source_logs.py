@@ -14,9 +14,21 @@ from collections.abc import Collection, Iterable, Iterator
 from penstock.checkpoint.batch_ids import describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.tools.findings import Finding
 
-__all__ = ["check_file_source", "first_needed"]
+__all__ = ["batch_ids_of", "check_file_source", "first_needed", "is_file_log"]
 
 _COMPACT = ".compact"
+
+
+def is_file_log(data: bytes) -> bool:
+    """Whether an entry of a source's log is of a file source: a line of it names a file."""
+    return b'"path":"' in data and b'"batchId":' in data
+
+
+def batch_ids_of(path: str) -> range:
+    """Return the batch ids that an entry of a file source's log may give its files."""
+    name = path.rpartition("/")[2]
+    entry = parse_batch_id(name.removesuffix(_COMPACT)) or 0
+    return range(0 if name.endswith(_COMPACT) else entry, entry + 1)
 
 
 def first_needed(names: Iterable[str]) -> int:
