@@ -129,6 +129,43 @@ MISFITS = [
 ]  # fmt: skip
 
 
+REASONS = [
+    ("d", pa.date32(), '"2026-01-01"', "date32[day]: a number, days since 1970-01-01"),
+    ("n", pa.int64(), '"1"', "int64: a whole number in its range"),
+    ("n", pa.int64(), "1.5", "int64: a whole number in its range"),
+    ("s", pa.string(), "1", "string"),
+    ("l", pa.list_(pa.int32()), '["a"]', "list<item: int32>"),
+    ("m", pa.decimal128(10, 2), '"1.234"', "decimal128(10, 2): text or a number"),
+    ("t", pa.timestamp("us"), '"10000-01-01T00:00:00"', "timestamp[us]: ISO 8601 text such as"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "sent", "wanted"), REASONS)
+def test_a_refused_value_is_named_with_its_column_and_type(
+    name: str, kind: pa.DataType, sent: str, wanted: str
+) -> None:
+    schema = pa.schema([("before", pa.int64()), (name, kind), ("after", pa.string())])
+    row = f'{{"before": 1, "{name}": {sent}, "after": "x"}}'
+    found = str(refusal(schema, "ndjson", f'{{"before": 0}}\n{row}\n'.encode()))
+    assert f"line 2: column {name!r} must be {wanted}" in found
+    assert found.endswith(f", not {sent}")
+
+
+def test_an_unexpected_column_and_a_repeated_one_are_named() -> None:
+    found = str(refusal(COLUMNS, "ndjson", b'{"id": 1, "other": 2}\n'))
+    assert "line 1: unexpected column 'other'; the columns are ['id'," in found
+    found = str(refusal(COLUMNS, "ndjson", b'{"id": 1, "id": 2}\n'))
+    assert "Column(/id) was specified twice" in found
+    within = pa.schema([("s", pa.struct([("x", pa.int64())]))])
+    assert "unexpected" in str(refusal(within, "ndjson", b'{"s": {"y": 1}}\n'))
+
+
+def test_a_large_row_is_refused_with_its_column() -> None:
+    row = f'{{"id": "1", "name": "{"x" * 100_000}"}}\n'
+    found = str(refusal(COLUMNS, "ndjson", row.encode()))
+    assert found.endswith("column 'id' must be int64: a whole number in its range")
+
+
 @pytest.mark.parametrize(("row", "reason"), MISFITS)
 @pytest.mark.parametrize("before", [0, 1, 3, 500])
 def test_a_row_that_does_not_fit_is_named(row: str, reason: str, before: int) -> None:

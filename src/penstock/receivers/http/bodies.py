@@ -28,6 +28,7 @@ from penstock.receivers.http.json_text import (
     likely_lines,
     read_arrow,
 )
+from penstock.receivers.http.misfits import describe_misfit
 from penstock.receivers.http.record_limits import (
     MAX_JSON_RECORD_BYTES,
     check_columns,
@@ -144,7 +145,8 @@ class BodyParser:
         try:
             table = read_arrow(b"\n".join([*rows, b""]), self._columns, "error")
         except pa.ArrowInvalid as e:
-            return str(e).partition(" in row ")[0]
+            reason = str(e).partition(" in row ")[0]
+            return reason if len(rows) > 1 else describe_misfit(rows[0], self._columns, reason)
         return self._flaw(table)
 
     def _flaw(self, table: pa.Table) -> str:
