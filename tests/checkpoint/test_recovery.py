@@ -36,10 +36,15 @@ ROWS: dict[RecoveryCase, Callable[[Ids, Ids], bool]] = {
         bool(o) and not has_hole(o) and min(o) > 0 and all(i < min(o) - 1 for i in c)
     ),
     RecoveryCase.RESUME: lambda o, c: (
+        bool(o) and not has_hole(o) and all(i <= max(o) for i in c) and (min(o) == 0 or min(o) in c)
+    ),
+    RecoveryCase.START_LOST: lambda o, c: (
         bool(o)
         and not has_hole(o)
         and all(i <= max(o) for i in c)
-        and (min(o) == 0 or any(i >= min(o) - 1 for i in c))
+        and min(o) > 0
+        and min(o) not in c
+        and any(i >= min(o) - 1 for i in c)
     ),
 }
 

@@ -17,10 +17,12 @@ Exactly one of these cases applies (m and n: smallest and largest id in offsets)
     OFFSETS_GAP   m..n, holes     any                  -                     -      the holes
     COMMIT_AHEAD  m..n            largest is c > n     -                     -      offsets/n+1 to c
     COMMITS_LOST  m..n, m > 0     none from m-1 on     -                     -      commits/m-1
+    START_LOST    m..n, m > 0     m-1 or later, not m  -                     -      offsets/m-1
     RESUME        m..n            any other            m..n without commits  n + 1  -
 
-Commits below m are left over from a purge and are ignored. A commit that is missing between others
-is no damage: that batch was running when the driver died.
+A batch begins where the one before it ends, so the entry before an uncommitted batch is never
+purged (START_LOST). Commits below m are left over from a purge and are ignored. A commit that is
+missing between others is no damage: that batch was running when the driver died.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class RecoveryCase(Enum):
     OFFSETS_GAP = "offsets of batches are missing between others"
     COMMIT_AHEAD = "batches were committed that have no offsets"
     COMMITS_LOST = "older batches were purged, but no commit shows that they were done"
+    START_LOST = "the entry is missing with which the oldest batch that runs again begins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +87,7 @@ def plan_recovery(offset_ids: Collection[int], commit_ids: Collection[int]) -> R
     if first > 0 and last_commit < first - 1:
         lost = (range(first - 1, first),)
         return RecoveryPlan(RecoveryCase.COMMITS_LOST, folder="commits", missing=lost)
+    if first > 0 and first not in commit_ids:
+        return RecoveryPlan(RecoveryCase.START_LOST, missing=(range(first - 1, first),))
     rerun = tuple(sorted(set(offset_ids).difference(commit_ids)))
     return RecoveryPlan(RecoveryCase.RESUME, rerun=rerun, next_batch_id=last + 1)

@@ -19,6 +19,7 @@ from penstock.cli.checkpoint_text import (
     location_diff_lines,
     validation_lines,
 )
+from penstock.cli.output import print_line
 from penstock.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ def _show(found: DataclassInstance, lines: Iterable[str], *, as_json: bool) -> N
     if as_json:
         typer.echo(json.dumps(found, default=_fields))
         return
-    for line in lines:  # names of files may be no UTF-8
-        typer.echo(line.encode(errors="backslashreplace").decode())
+    for line in lines:
+        print_line(line)
 
 
 def _fields(value: DataclassInstance) -> dict[str, object]:

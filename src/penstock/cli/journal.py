@@ -34,6 +34,7 @@ from penstock.cli.journal_places import (
 )
 from penstock.cli.journal_records import as_json, as_text, behind_holes, records
 from penstock.cli.journal_replay import replay_dead_letters
+from penstock.cli.output import print_line, print_text
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
@@ -69,7 +70,7 @@ def list_journal(
     for each in facts:
         _print_stream(each)
     if not facts:
-        typer.echo(f"{journal.url} holds no streams")
+        print_line(f"{journal.url} holds no streams")
 
 
 @app.command("cat")
@@ -97,7 +98,7 @@ def print_records(
         if as_json_lines:
             typer.echo(as_json(partition, offset, record))
         else:
-            typer.echo(as_text(record, found.format.kind))
+            print_text(as_text(record, found.format.kind))
 
 
 @app.command("verify")
@@ -119,7 +120,7 @@ def verify_journal(path: PathArgument, stream: _Stream = None) -> None:
         except LogFormatError as error:
             totals.damaged += 1
             _print_damage(name, error)
-    typer.echo(f"{len(found)} streams, {totals}")
+    print_line(f"{len(found)} streams, {totals}")
     if totals.damaged:
         raise typer.Exit(1)
 
@@ -128,18 +129,18 @@ def verify_journal(path: PathArgument, stream: _Stream = None) -> None:
 
 
 def _print_stream(facts: StreamFacts) -> None:
-    typer.echo(f"{facts.stream} ({facts.schema})")
+    print_line(f"{facts.stream} ({facts.schema})")
     shown = [each for each in facts.writers if each.records or each.state != "sealed"]
     if shown:
         rows = map(_writer_row, shown)
         for line in table_lines(_WRITER_COLUMNS, rows, right=_WRITER_COLUMNS[2:]):
-            typer.echo(line)
+            print_line(line)
     else:
-        typer.echo("no records")
+        print_line("no records")
     if hidden := len(facts.writers) - len(shown):
-        typer.echo(f"and {hidden} sealed, with no records left")
+        print_line(f"and {hidden} sealed, with no records left")
     for line in _notes(facts):
-        typer.echo(line)
+        print_line(line)
     typer.echo()
 
 
@@ -273,9 +274,9 @@ def _print_verdict(journal: Storage, stream: str, verdict: Verdict) -> None:
         what += f" records from {verdict.block.start_offset} on"
     _print_damage(what, error)
     for left in verdict.left:
-        typer.echo(f"  or skip: {skip_command(journal, stream, left)}")
+        print_line(f"  or skip: {skip_command(journal, stream, left)}")
 
 
 def _print_damage(what: str, error: PenstockError) -> None:
     found = "MISSING" if isinstance(error, MissingBlockError) else "DAMAGED"
-    typer.echo(f"{found} {what}\n  file: {error.path}\n  {error.message}\n  fix: {error.hint}")
+    print_text(f"{found} {what}\n  file: {error.path}\n  {error.message}\n  fix: {error.hint}")

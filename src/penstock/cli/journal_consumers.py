@@ -18,6 +18,7 @@ from penstock.cli.journal_places import (
     open_stream,
     open_streams,
 )
+from penstock.cli.output import print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal import remove_consumer
@@ -51,9 +52,9 @@ def list_consumers(
         return
     rows = [_row(each.stream, one) for each in facts for one in each.consumers]
     for line in table_lines(_COLUMNS, rows, right=_COLUMNS[2:3]) if rows else ["no consumers"]:
-        typer.echo(line)
+        print_line(line)
     for damage in itertools.chain.from_iterable(each.damage for each in facts):
-        typer.echo(f"DAMAGED: {damage}")
+        print_line(f"DAMAGED: {damage}")
 
 
 def _row(stream: str, facts: ConsumerFacts) -> tuple[object, ...]:
@@ -88,4 +89,4 @@ def remove(
             hint=f"name one of: {', '.join(known)}" if known else "the stream has no consumers",
         )
     remove_consumer(found, consumer)
-    typer.echo(f"removed {consumer} from {stream}")
+    print_line(f"removed {consumer} from {stream}")

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.journal_places import JsonOption, PathArgument, names, open_journal, open_stream
+from penstock.cli.output import print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal.losses.loss_log import Loss, read_losses
@@ -43,9 +44,9 @@ def skip_records(
     if not yes and check_skip(found, wanted):
         typer.confirm(f"{told} cannot be read. Skip them for good?", abort=True)
     if skip(found, wanted, reason) is None:
-        typer.echo(f"{told} were skipped already")
+        print_line(f"{told} were skipped already")
     else:
-        typer.echo(f"{told} are skipped")
+        print_line(f"{told} are skipped")
 
 
 def list_losses(
@@ -64,7 +65,7 @@ def list_losses(
         return
     rows = [_as_row(name, loss) for name, losses in logs.items() for loss in losses]
     for line in table_lines(_COLUMNS, rows) if rows else ["nothing was skipped"]:
-        typer.echo(line)
+        print_line(line)
 
 
 def _parse(text: str) -> OffsetRange:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.journal_places import PathArgument, names, open_journal, open_stream
+from penstock.cli.output import print_line
 from penstock.journal import JournalStream
 from penstock.journal.bad_records.dead_letters import open_dead_letters, source_stream
 from penstock.journal.bad_records.replay import letters_to_replay, replay
@@ -44,13 +45,13 @@ def replay_dead_letters(
         _print_waiting(dead, target)
         return
     count = replay(dead, target, most)
-    typer.echo(f"{count} dead letters of {dead.name} were fed into stream {target.name}")
+    print_line(f"{count} dead letters of {dead.name} were fed into stream {target.name}")
 
 
 def _print_waiting(dead: JournalStream, target: JournalStream) -> None:
     errors: Counter[str] = Counter()
     for letters in letters_to_replay(dead):
         errors.update(letters.column("error_type").to_pylist())
-    typer.echo(f"{errors.total()} dead letters of {dead.name} would go into stream {target.name}")
+    print_line(f"{errors.total()} dead letters of {dead.name} would go into stream {target.name}")
     for error, count in errors.most_common():
-        typer.echo(f"  {count} {error}")
+        print_line(f"  {count} {error}")

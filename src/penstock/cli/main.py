@@ -15,6 +15,7 @@ from penstock.cli.ingest import app as ingest
 from penstock.cli.journal import app as journal
 from penstock.cli.journal_consumers import app as journal_consumers
 from penstock.cli.log import log_to_stderr
+from penstock.cli.output import print_line
 from penstock.cli.rate import app as rate
 from penstock.cli.state import app as state
 from penstock.errors import PenstockError
@@ -56,5 +57,5 @@ def main() -> None:
     try:
         app()
     except PenstockError as error:
-        typer.echo(f"penstock: error: {error}", err=True)
+        print_line(f"penstock: error: {error}", err=True)
         sys.exit(1)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.output import print_line, printable
 from penstock.cli.rate_facts import StreamRates, open_location, program_streams, read_rates
 from penstock.cli.rate_plot import draw_rates
 from penstock.errors import ConfigError
@@ -89,7 +90,7 @@ def _override(
     for name in program_streams(storage, stream):
         override = change(overrides.get(name))
         overrides.set(name, override)
-        typer.echo(f"{name}: {_describe(override)}")
+        print_line(f"{name}: {_describe(override)}")
     typer.echo("Takes effect within a second if the program is running, otherwise when it starts.")
 
 
@@ -114,7 +115,7 @@ def _describe(override: RateOverride) -> str:
 
 
 def _print_stream(console: Console, facts: StreamRates, last: int) -> None:
-    console.print(f"{facts.stream} ({_describe(facts.override)})")
+    print_line(f"{facts.stream} ({_describe(facts.override)})")
     if not facts.batches:
         console.print("no batch had a limit: back pressure is off, and no highest rate is set\n")
         return
@@ -138,7 +139,7 @@ def _row(batch: EndedBatch) -> tuple[str, ...]:
         str(decision.processing_delay_ms),
         str(decision.scheduling_delay_ms),
         _short(decision.rate),
-        decision.why,
+        printable(decision.why),
     )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 
+from penstock.cli.output import printable
+
 __all__ = ["table_lines"]
 
 _GAP = "  "
@@ -18,7 +20,7 @@ def table_lines(
     titles: Sequence[str], rows: Iterable[Sequence[object]], *, right: Collection[str] = ()
 ) -> Iterator[str]:
     """Yield the lines of a table, titles first; the columns named in ``right`` are of numbers."""
-    cells = [titles, *([_one_line(str(value)) for value in row] for row in rows)]
+    cells = [[_one_line(str(value)) for value in row] for row in (titles, *rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     at_right = [title in right for title in titles]
     for row in cells:
@@ -31,4 +33,4 @@ def _padded(text: str, width: int, at_right: bool) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))

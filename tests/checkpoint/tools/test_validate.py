@@ -296,6 +296,16 @@ def test_a_driver_of_penstock_is_stricter(own: Path) -> None:
     assert (finding.severity, finding.path) == ("error", "commits/0")
 
 
+def test_the_entry_before_a_batch_that_runs_again_is_missed(own: Path) -> None:
+    remove(own / "offsets/0")
+
+    (finding,) = validate(own).findings
+
+    assert (finding.severity, finding.path) == ("error", "offsets")
+    assert "offsets/0 not found" in finding.what
+    assert inspect(own).next.problem == finding.what
+
+
 def test_json_holds_what_is_printed(query: Path) -> None:
     remove(query / "commits/1")
 

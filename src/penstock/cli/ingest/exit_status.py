@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import typer
-
+from penstock.cli.output import print_line
 from penstock.errors import ConfigError, FencedError, JournalFullError, PenstockError
 
 __all__ = ["exit_status"]
@@ -27,5 +26,5 @@ def exit_status() -> Iterator[None]:
     try:
         yield
     except PenstockError as error:
-        typer.echo(f"penstock: error: {error}", err=True)
+        print_line(f"penstock: error: {error}", err=True)
         sys.exit(next(status for kind, status in _STATUS if isinstance(error, kind)))

@@ -1,0 +1,40 @@
+"""Text for people, on a terminal: what files and records hold must not control it.
+
+Every command prints through this module what is not JSON. A terminal obeys control characters
+(escape sequences move the cursor, set its title, hide text) and directions of writing; text that
+came from elsewhere shows them as escapes, as Python writes them.
+"""
+
+from __future__ import annotations
+
+import re
+
+import typer
+
+__all__ = ["print_line", "print_text", "printable"]
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f"  # C0 without the tab, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions
+    "\u2028\u2029\ud800-\udfff]"  # ends of lines and paragraphs, bytes that are no UTF-8
+)
+
+
+def printable(text: str) -> str:
+    """Return text as one line that a terminal shows as it is."""
+    return _CONTROL.sub(_escape, text)
+
+
+def print_line(text: str, *, err: bool = False) -> None:
+    """Print one line, to standard error if ``err``."""
+    typer.echo(printable(text), err=err)
+
+
+def print_text(text: str) -> None:
+    """Print text that may have several lines."""
+    for line in text.split("\n"):
+        print_line(line)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "backslashreplace").decode("ascii")
