@@ -283,6 +283,7 @@ def test_gaps_are_refused_when_a_driver_starts(storage: Storage) -> None:
         CheckpointLocation(storage).acquire()
     assert caught.value.path == storage.url
     assert "restore" in str(caught.value.hint)
+    assert "acked records stay in this location's folder journal" in str(caught.value)
 
 
 def test_look_alikes_do_not_disturb(storage: Storage) -> None:

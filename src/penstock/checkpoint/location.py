@@ -48,6 +48,7 @@ from penstock.checkpoint.local_files import local_path
 from penstock.checkpoint.log_format import MalformedLogError, dump_json, parse_fields
 from penstock.checkpoint.offset_log import OffsetLog, OffsetSeq
 from penstock.checkpoint.recovery import RecoveryPlan, plan_recovery
+from penstock.checkpoint.rollback import START_ELSEWHERE
 from penstock.errors import (
     AlreadyExistsError,
     CheckpointError,
@@ -297,10 +298,7 @@ class CheckpointLocation:
         done = [i for i in commit_ids if i >= kept_from]
         plan = plan_recovery(kept, done)
         if plan.error is not None:
-            usual = (
-                "restore the missing files from a backup, or start with a new checkpoint location;"
-                " acked records are in the journal here (docs/bad-records.md says how to read them)"
-            )
+            usual = f"restore the missing files from a backup, or {START_ELSEWHERE}"
             lost = self.offsets if plan.folder == "offsets" else self.commits
             raise LogGapError(
                 plan.error,

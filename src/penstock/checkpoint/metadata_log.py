@@ -22,6 +22,7 @@ from typing import ClassVar, Generic, TypeVar
 from penstock.checkpoint.batch_ids import MAX_BATCH_ID, describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.checksum import ChecksummedFiles, sidecar_name
 from penstock.checkpoint.log_format import MalformedLogError, encode_log
+from penstock.checkpoint.rollback import START_ELSEWHERE
 from penstock.errors import (
     AlreadyExistsError,
     ConcurrentDriverError,
@@ -194,7 +195,7 @@ class MetadataLog(ABC, Generic[T]):
 
     def _missing(self, gaps: Sequence[range]) -> LogGapError:
         names = describe_files(self._folder, gaps)
-        usual = f"restore {names} from a backup, or start with a new checkpoint location"
+        usual = f"restore {names} from a backup, or {START_ELSEWHERE}"
         return LogGapError(
             f"batches are missing from the log: {names} not found",
             operation="read log",

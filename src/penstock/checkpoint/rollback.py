@@ -13,7 +13,13 @@ from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.storage import Storage
 from penstock.storage.urls import local_root
 
-__all__ = ["rollback_hint"]
+__all__ = ["START_ELSEWHERE", "rollback_hint"]
+
+START_ELSEWHERE = (
+    "start with a new checkpoint location (acked records stay in this location's folder journal; "
+    "docs/bad-records.md says how to process them)"
+)
+"""What is left to do where there is no way back; ends a hint."""
 
 
 def rollback_hint(storage: Storage, batch_id: int) -> str | None:

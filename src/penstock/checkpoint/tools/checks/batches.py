@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from penstock.checkpoint.batch_ids import describe_files, find_gaps
+from penstock.checkpoint.rollback import START_ELSEWHERE
 from penstock.checkpoint.tools.batches import Batch
 from penstock.checkpoint.tools.findings import Finding
 from penstock.checkpoint.tools.next_batch import NextBatch, leaves_out
@@ -18,14 +19,13 @@ def check_ids(
 ) -> Iterator[Finding]:
     """Yield what is missing from the logs; ``following`` says whether a start is possible."""
     if following.problem is not None:
-        restart = "restore the file from a backup, or start with a new checkpoint location"
-        journal = "; acked records are in DIR/journal (docs/bad-records.md says how to read them)"
+        restart = START_ELSEWHERE if is_penstock else "start with a new checkpoint location"
         yield Finding(
             "error",
             "offsets",
             following.problem,
             "the query does not start, or does not know where its next batch begins",
-            restart + journal * is_penstock,
+            f"restore the file from a backup, or {restart}",
         )
     elif gaps := find_gaps(planned):
         yield Finding(
