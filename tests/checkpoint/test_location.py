@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint import CheckpointLocation, CommitMetadata
+from penstock.checkpoint import CheckpointLocation, CommitMetadata, OffsetLog, OffsetSeq
 from penstock.errors import (
     CheckpointError,
     ConcurrentDriverError,
@@ -349,3 +349,9 @@ def test_a_driver_removes_what_a_killed_one_left_of_entries(tmp_path: Path) -> N
         file.write_bytes(b"v1")
     with CheckpointLocation(tmp_path):
         assert not any(file.exists() for file in left)
+
+
+def test_a_kept_from_that_is_no_batch_id_is_refused(storage: Storage) -> None:
+    OffsetLog(storage).add(0, OffsetSeq(1000, conf={"spark.penstock.keptFrom": "9" * 5000}))
+    with pytest.raises(LogFormatError, match="which is no batch id"):
+        CheckpointLocation(storage).acquire()

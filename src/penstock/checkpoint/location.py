@@ -38,7 +38,7 @@ from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 
-from penstock.checkpoint.batch_ids import describe_files, find_gaps
+from penstock.checkpoint.batch_ids import describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.batch_life import BatchLives, BatchState
 from penstock.checkpoint.checksum import ChecksummedFiles
 from penstock.checkpoint.commit_log import CommitLog, CommitMetadata
@@ -334,7 +334,15 @@ class CheckpointLocation:
     def _kept_from(self, batch_id: int) -> int:
         """Return the ``kept_from`` of an entry; 0 if the entry is gone."""
         entry = self.offsets.get(batch_id)
-        return 0 if entry is None else int(entry.conf.get(_KEPT_FROM, "0"))
+        text = "0" if entry is None else entry.conf.get(_KEPT_FROM, "0")
+        if (kept_from := parse_batch_id(text)) is None:
+            raise LogFormatError(
+                f"{_KEPT_FROM} is {text[:40]!r}, which is no batch id",
+                operation="read offset log",
+                path=self.storage.uri(f"offsets/{batch_id}"),
+                hint="restore the file from a backup",
+            )
+        return kept_from
 
     def _run_of(self, batch_id: int) -> str | None:
         try:
