@@ -83,7 +83,7 @@ def test_timer_calls_once_when_the_clock_is_set_forward(
     ticking[0].set_wall(YEAR_MS + 30)
     ahead_ms = YEAR_MS // 100 * 100
     assert tick(ticking) == ahead_ms + 1200
-    assert "went forward by 31536000.0 s at once" in caplog.text
+    assert "was set forward by 31536000.0 s" in caplog.text
     assert tick(ticking, 70) == ahead_ms + 1300
     assert ticking[1].empty()
 

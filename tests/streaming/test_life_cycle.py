@@ -343,7 +343,7 @@ def test_program_with_other_inputs_is_refused(
     assert StreamingContext.getActive() is None
 
 
-def test_late_ticks_of_a_queue_of_one_rdd_each_are_kept(
+def test_late_ticks_of_a_queue_of_one_rdd_each_take_one_and_leave_the_rest(
     ssc: StreamingContext, clock: ManualClock
 ) -> None:
     running, go_on = threading.Event(), threading.Event()
@@ -361,7 +361,9 @@ def test_late_ticks_of_a_queue_of_one_rdd_each_are_kept(
     assert running.wait(WAIT_S)
     clock.advance(2000)
     go_on.set()
-    stepper.wait_completed(3)
+    stepper.wait_completed(2)
+    assert seen == [[1], [2]]
+    stepper.step()
     assert seen == [[1], [2], [3]]
 
 

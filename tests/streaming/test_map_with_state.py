@@ -344,7 +344,7 @@ def test_another_number_of_partitions(program: Program) -> None:
 
     batches = [[("a", 1)], [("a", 1)]]
     program.start(batches, define(3)).step()
-    with pytest.raises(RecoveryMismatchError, match="3 partitions, and the program asks for 2"):
+    with pytest.raises(RecoveryMismatchError, match="3 partitions, and the program requests 2"):
         program.start(batches, define(2))
     program.start(batches, define(None)).step()
     assert program.seen["out"] == [[("a", 1)], [("a", 2)]]

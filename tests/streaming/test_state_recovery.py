@@ -285,11 +285,11 @@ def test_batches_that_state_needs_and_that_are_gone_are_named(
     sc: SparkContext, tmp_path: Path
 ) -> None:
     site = Site(sc, tmp_path)
-    site.run(until_s=3, define=totals(1, []))
+    site.run(until_s=5, define=totals(1, []))
     (tmp_path / "offsets" / "0").unlink()
     (tmp_path / "commits" / "0").unlink()
     with pytest.raises(LogGapError, match="state was kept at 1970-01-01T00:00:00"):
-        site.run(until_s=4, define=totals(1, []))
+        site.run(until_s=6, define=totals(1, []))
 
 
 def test_an_initial_rdd_is_not_in_a_graph_checkpoint(sc: SparkContext) -> None:

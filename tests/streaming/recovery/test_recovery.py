@@ -196,7 +196,7 @@ def test_interval_remember_inputs_and_outputs_come_from_the_checkpoint(
     recreated = StreamingContext("checkpoint", clock=place.clock)
     assert recreated.graph.batch_interval_ms == 1000
     assert [i.name for i in recreated.graph.inputs] == ["a", "b"]
-    assert [o.name for o in recreated.graph.outputs] == ["foreachRDD", "foreachRDD"]
+    assert [o.name for o in recreated.graph.outputs] == ["foreachRDD-0", "foreachRDD-1"]
     with pytest.raises(StreamingError, match="Remember duration already set as 7000 ms"):
         recreated.remember(9)
     recreated.start()

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from penstock.checkpoint.rollback import START_ELSEWHERE
 from penstock.clock import Clock, SteadyClock, iso_time
 from penstock.errors import BatchFailedError, LogGapError, printable
 from penstock.streaming.core.batch import Batch, InputLimit
@@ -253,8 +254,7 @@ class JobGenerator:
                 f"state was kept at {iso_time(state_ms)}, and the batches after it, before "
                 f"{iso_time(first_ms)}, are no longer in the offset log",
                 operation="recover state",
-                hint="restore the offset log from a backup, or start with a new checkpoint "
-                "location",
+                hint=f"restore the offset log from a backup, or {START_ELSEWHERE}",
             )
         _log.warning(
             "Windows need batches since %s, and the batches before %s are no longer in the "
