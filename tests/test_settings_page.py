@@ -22,7 +22,7 @@ _NO_READERS = {
     "streaming/core/recorded_conf.py",
     "streaming/recovery/saved_conf.py",
 }
-"""Modules with names of settings that they set, record or leave out; nothing there depends on them."""
+"""Modules with names of settings that they set, record or leave out; they do not depend on them."""
 
 
 class Row(NamedTuple):
