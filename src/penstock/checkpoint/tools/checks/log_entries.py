@@ -21,6 +21,7 @@ from penstock.checkpoint.log_format import (
     parse_json,
     parse_log,
 )
+from penstock.checkpoint.metadata_log import MetadataLog
 from penstock.checkpoint.offset_log import OffsetLog
 from penstock.checkpoint.tools.checks.source_logs import batch_ids_of
 from penstock.checkpoint.tools.findings import Finding
@@ -73,8 +74,8 @@ def spark_checks(file_sources: Collection[str]) -> EntryChecks:
 def penstock_checks(storage: Storage) -> EntryChecks:
     """Return the checks of what a driver of penstock reads: its own logs judge."""
     return {
-        "offsets": partial(_check_strictly, OffsetLog(storage).parse),
-        "commits": partial(_check_strictly, CommitLog(storage).parse),
+        "offsets": partial(_check_strictly, OffsetLog(storage)),
+        "commits": partial(_check_strictly, CommitLog(storage)),
     }
 
 
@@ -86,11 +87,13 @@ def check_operator_info(path: str, data: bytes) -> Iterator[Finding]:
         yield _unreadable(path, error, f"{_RESTORE}; it only changes with the query's plan")
 
 
-def _check_strictly(parse: Callable[[bytes], Any], path: str, data: bytes) -> Iterator[Finding]:
+def _check_strictly(log: MetadataLog[Any], path: str, data: bytes) -> Iterator[Finding]:
     try:
-        parse(data)
+        log.parse(data)
     except MalformedLogError as error:
-        yield _error(path, str(error), "the program does not start", error.hint)
+        batch_id = int(path.rpartition("/")[2])
+        fix = log.hint_for_damage(batch_id, error.hint)
+        yield _error(path, str(error), "the program does not start", fix)
 
 
 def _check_offsets(path: str, data: bytes, file_sources: Collection[str]) -> Iterator[Finding]:
