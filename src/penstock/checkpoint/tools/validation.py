@@ -51,7 +51,7 @@ from penstock.checkpoint.tools.operators import newest_infos
 from penstock.checkpoint.tools.reading import Content
 from penstock.errors import StorageError
 
-__all__ = ["Validation", "validate"]
+__all__ = ["Validation", "find_damage", "validate"]
 
 _METADATA = "metadata"
 _COMPACTED = "nothing reads it any more: a compacted entry holds what was in it"
@@ -104,8 +104,7 @@ def validate(place: str | os.PathLike[str]) -> Validation:
     found = _find(checkpoint, facts)
     if worst(found) in ("warning", "error"):
         # Of a running query one folder may have been listed before a batch, and the next after it.
-        second = Checkpoint.open(place)
-        again = set(_find(second, _read(second)))
+        again = set(find_damage(Checkpoint.open(place)))
         found = [finding for finding in found if finding in again]
     order = ("error", "warning", "note")
     return Validation(
@@ -115,6 +114,11 @@ def validate(place: str | os.PathLike[str]) -> Validation:
         severity=worst(found),
         findings=tuple(sorted(found, key=lambda each: order.index(each.severity))),
     )
+
+
+def find_damage(checkpoint: Checkpoint) -> list[Finding]:
+    """Return what is wrong with a location by one scan, in no order."""
+    return _find(checkpoint, _read(checkpoint))
 
 
 def _find(checkpoint: Checkpoint, facts: _Facts) -> list[Finding]:

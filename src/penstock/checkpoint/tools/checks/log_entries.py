@@ -34,6 +34,7 @@ __all__ = [
     "check_metadata",
     "check_operator_info",
     "check_source_log",
+    "is_torn",
     "penstock_checks",
     "spark_checks",
 ]
@@ -60,6 +61,8 @@ _OPTIONAL = {"stateUniqueIds", "sourceMetadataInfo"}
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NOT_STARTING = "the query fails when it reads this file, at its start at the latest"
+_NEWER = "newer version"
+"""In the message of ``check_version``."""
 _RESTORE = "restore the file from a backup"
 
 
@@ -77,6 +80,12 @@ def penstock_checks(storage: Storage) -> EntryChecks:
         "offsets": partial(_check_strictly, OffsetLog(storage)),
         "commits": partial(_check_strictly, CommitLog(storage)),
     }
+
+
+def is_torn(checks: EntryChecks, path: str, data: bytes) -> bool:
+    """Whether an entry of a log cannot be read by any release: it was cut off, or overwritten."""
+    findings = checks[path.partition("/")[0]](path, data)
+    return any(each.severity == "error" and _NEWER not in each.what for each in findings)
 
 
 def check_operator_info(path: str, data: bytes) -> Iterator[Finding]:
@@ -221,8 +230,8 @@ def _odd_fields(
 
 
 def _unreadable(path: str, error: MalformedLogError, fix: str) -> Finding:
-    newer = "newer version" in str(error)
-    return _error(path, str(error), _NOT_STARTING, error.hint if newer else fix)
+    is_newer = _NEWER in str(error)
+    return _error(path, str(error), _NOT_STARTING, error.hint if is_newer else fix)
 
 
 def _error(path: str, what: str, meaning: str, fix: str) -> Finding:
