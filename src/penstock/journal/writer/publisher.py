@@ -1,8 +1,8 @@
 """The two threads behind a writer: each takes a group, encodes it, publishes it, and acks.
 
-A thread takes the publishing turn before it passes on the encoding turn, so groups are published in
-the order in which they were taken, and the next block is encoded while the last one is being synced.
-A store's block stays with one thread, as a hand-over to another would delay its ack. Invariants:
+A thread takes the publishing turn before it passes on the encoding turn, so groups are published
+in the order in which they were taken, and the next block is encoded while the last one is being
+synced. A block stays with one thread, as a hand-over to another would delay its acks. Invariants:
 
 1. A record is acked only after the publish that holds it returned: bytes and name are durable.
 2. Acks run in the order of the stores, and never past a publish that failed: the first failure ends
