@@ -17,10 +17,11 @@ from hypothesis import HealthCheck, settings
 from tests.budget import folder_of, seconds_by, worker_of
 from tests.jvm import java_options, stop_jvm, use_archive
 from tests.processes import mark_this_run, processes_left
-from tests.sharing import share
+from tests.sharing import Scheduler, share
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from xdist.remote import Producer
 
 ROOT = Path(__file__).parent.parent
 
@@ -50,6 +51,11 @@ def pytest_collection_modifyitems(
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         share(items)
     return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduler:
+    return Scheduler(config, log)
 
 
 def pytest_terminal_summary(

@@ -17,8 +17,12 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "penstock"
 PAGE = "docs/settings.md"
 _NAME = re.compile(r"spark\.[a-z]\w*(\.\w+)+")
-_NO_READERS = {"cli/demo/driver.py", "streaming/recovery/saved_conf.py"}
-"""Modules with names of settings that they set, or leave out, and do not read."""
+_NO_READERS = {
+    "cli/demo/driver.py",
+    "streaming/core/recorded_conf.py",
+    "streaming/recovery/saved_conf.py",
+}
+"""Modules with names of settings that they set, record or leave out; they do not depend on them."""
 
 
 class Row(NamedTuple):

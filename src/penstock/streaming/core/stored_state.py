@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 
 from penstock.storage import Storage
 from penstock.streaming.core.base import BaseDStream
@@ -28,8 +29,10 @@ class StoredStateStream(BaseDStream):
         """Find the existing state."""
 
     @abstractmethod
-    def begin_state(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
-        """Prepare the state for batches from ``first_ms`` on.
+    def begin_state(
+        self, first_ms: int, committed_ms: int | None, planned_ms: int
+    ) -> Mapping[str, str]:
+        """Prepare the state for batches from ``first_ms`` on; return settings to record with each.
 
         ``committed_ms`` is the time of the newest batch that is committed already, ``planned_ms``
         that of the newest one that was planned, -1 without one.

@@ -162,7 +162,16 @@ class BatchLog:
 
     def newest_conf(self, name: str) -> str | None:
         """Return a value in the conf of the previous run's newest batch, or None."""
-        return None if self._left is None else self._left.conf.get(name)
+        return self.recorded_conf.get(name)
+
+    @property
+    def recorded_conf(self) -> Mapping[str, str]:
+        """The conf of the newest batch of the previous run, empty in a new location."""
+        return {} if self._left is None else self._left.conf
+
+    def record(self, conf: Mapping[str, str]) -> None:
+        """Add settings to the conf of every batch from now on."""
+        self._conf |= conf
 
     @property
     def _before(self) -> range:

@@ -23,6 +23,7 @@ from penstock.streaming.core.events import StreamingListenerStreamingStarted
 from penstock.streaming.core.executors import has_executors
 from penstock.streaming.core.listener import ListenerBus
 from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
+from penstock.streaming.core.recorded_conf import settle_conf
 from penstock.streaming.engine.batch_log import BatchLog
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.engine.job_generator import JobGenerator
@@ -99,6 +100,7 @@ class Engine:
             _open(graph, location, log)
             if graph.writes_rdds:
                 graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
+            log.record(settle_conf(sc, log.recorded_conf, graph.batch_interval_ms))
             self._rates = RateManager(
                 graph.inputs,
                 graph.batch_interval_ms,

@@ -118,7 +118,7 @@ class JobGenerator:
         committed_ms = self._log.newest_committed_ms
         begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
         for stream in self._graph.stored_state:
-            stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms)
+            self._log.record(stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms))
         # Before any batch, but after everything that a recovered graph needs from the location.
         self._do_checkpoint(first_ms - self._graph.batch_interval_ms, done=False)
         for batch in again:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark import RDD, SparkContext
@@ -47,6 +48,7 @@ from penstock.state import (
 from penstock.state.layout import version_path
 from penstock.storage import Storage
 from penstock.streaming.core.executors import has_executors
+from penstock.streaming.core.recorded_conf import warn_of_update
 from penstock.streaming.core.stored_state import StoredStateStream
 from penstock.streaming.operations.dstream import DStream
 from penstock.streaming.operations.state_spec import StateSpec
@@ -55,6 +57,7 @@ from penstock.streaming.state.ahead_of_log import check_state_is_planned
 __all__ = ["MapWithStateDStream"]
 
 _log = logging.getLogger(__name__)
+_PARTITIONS = "spark.penstock.statePartitions"
 
 
 class MapWithStateDStream(DStream, StoredStateStream):
@@ -103,10 +106,14 @@ class MapWithStateDStream(DStream, StoredStateStream):
         """List the existing versions; raises StorageError."""
         self._run = _Run(self.ssc.sparkContext, storage, self.operator.name, self._spec)
 
-    def begin_state(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
+    def begin_state(
+        self, first_ms: int, committed_ms: int | None, planned_ms: int
+    ) -> Mapping[str, str]:
         """Check that the state matches, or load the initial state if there is none yet."""
         every_batch = self.slide_ms == self.ssc.graph.batch_interval_ms
-        self._running().begin(first_ms, committed_ms if every_batch else None, planned_ms)
+        run = self._running()
+        run.begin(first_ms, committed_ms if every_batch else None, planned_ms)
+        return run.conf
 
     def update_state(self, time_ms: int) -> None:
         """Run the pending updates of all batches up to that time."""
@@ -158,6 +165,8 @@ class _Run:
     def __init__(self, sc: SparkContext, storage: Storage, operator: str, spec: StateSpec) -> None:
         self.place = StatePlace(storage, operator, new_run())
         self.first_ms = 0
+        self.conf: dict[str, str] = {}
+        """What each batch records: the number of partitions."""
         self._sc = sc
         self._spec = spec
         # Each process has its own memory; otherwise tasks on this host write to files of this
@@ -174,15 +183,18 @@ class _Run:
     def begin(self, first_ms: int, committed_ms: int | None, planned_ms: int) -> None:
         """Set the first batch; raises if the program cannot continue."""
         self.first_ms = first_ms
+        name = f"{_PARTITIONS}.{self.place.operator}"
+        count = self._spec.partitions or self._sc.defaultParallelism
         if self._log.times:
             newest = self._read(self._log.times[-1])
             self._check(newest, committed_ms)
             place, times = self.place, self._log.times
             files = {t: place.storage.uri(version_path(place.operator, t)) for t in times}
             check_state_is_planned(place.operator, files, planned_ms)
-            count = len(newest.partitions)
-        else:
-            count = self._spec.partitions or self._sc.defaultParallelism
+            if (stored := len(newest.partitions)) != count:
+                warn_of_update(name, str(count), str(stored))
+                count = stored
+        self.conf = {name: str(count)}
         self._empty = Version(0, (PartitionVersion(),) * count)
         if not self._log.times:
             self._load_initial_state()

@@ -1,0 +1,45 @@
+"""The SQL settings of the Spark session in which batches run.
+
+A session takes seconds to start, and a program that uses only RDDs never has one. So this module
+starts none: without a session it reads and changes the SparkContext's configuration, from which the
+next session takes its settings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+
+__all__ = ["SessionConf"]
+
+
+class SessionConf:
+    """The settings of the default session, or those that it will have."""
+
+    def __init__(self, sc: SparkContext) -> None:
+        self._shared: Any = sc._conf
+        # Sessions that are started in Python or in the JVM become the default one there.
+        sql: Any = sc._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+        session = sql.classic.SparkSession.getDefaultSession()
+        self._session = session.get().conf() if session.isDefined() else None
+        self._defaults = sql.internal.SQLConf()
+
+    def get(self, name: str) -> str | None:
+        """Return the value of a setting, or Spark's default; None if there is neither."""
+        if self._session is None and self._shared.contains(name):
+            return str(self._shared.get(name))
+        try:
+            value = (
+                self._defaults.getConfString(name)
+                if self._session is None
+                else self._session.get(name)
+            )
+        except Py4JJavaError:  # neither is known to Spark
+            return None
+        return None if value is None else str(value)
+
+    def set(self, name: str, value: str) -> None:
+        """Set a setting."""
+        (self._shared if self._session is None else self._session).set(name, value)
