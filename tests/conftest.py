@@ -29,6 +29,7 @@ ROOT = Path(__file__).parent.parent
 # (functions of modules pickle by name), and Spark binds to loopback only.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+os.environ["SPARK_CONF_DIR"] = str(ROOT / "tests" / "spark")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
@@ -117,7 +118,7 @@ def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         "spark.default.parallelism": "2",  # the other two slots are for receivers
         "spark.local.dir": str(folder),
         "spark.sql.shuffle.partitions": "2",
