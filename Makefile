@@ -37,7 +37,7 @@ bench: setup ## run every benchmark beside its peer
 
 soak: setup ## the tests that take minutes
 	@scripts/tools.sh mosquitto strace buildah debootstrap
-	@$(BIN)/pytest -m soak $(ARGS)
+	@$(BIN)/pytest -m soak -o faulthandler_timeout=0 $(ARGS)
 
 lock: ## write requirements.lock again (ARGS=--upgrade for newer versions)
 	@scripts/lock.sh $(ARGS)

@@ -17,10 +17,11 @@ from hypothesis import HealthCheck, settings
 from tests.budget import folder_of, seconds_by, worker_of
 from tests.jvm import java_options, stop_jvm, use_archive
 from tests.processes import mark_this_run, processes_left
-from tests.sharing import share
+from tests.sharing import Scheduler, share
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from xdist.remote import Producer
 
 ROOT = Path(__file__).parent.parent
 
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parent.parent
 # (functions of modules pickle by name), and Spark binds to loopback only.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+os.environ["SPARK_CONF_DIR"] = str(ROOT / "tests" / "spark")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
@@ -49,6 +51,11 @@ def pytest_collection_modifyitems(
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         share(items)
     return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduler:
+    return Scheduler(config, log)
 
 
 def pytest_terminal_summary(
@@ -112,7 +119,7 @@ def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         "spark.default.parallelism": "2",  # the other two slots are for receivers
         "spark.local.dir": str(folder),
         "spark.sql.shuffle.partitions": "2",

@@ -12,6 +12,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from xdist.scheduler import LoadGroupScheduling
+from xdist.workermanage import WorkerController
+
+
+class Scheduler(LoadGroupScheduling):
+    """xdist's, for runs that go on after a worker has crashed: its own may wait for ever then."""
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Return the test that crashed, and leave to other workers only those it had not begun."""
+        work = self.assigned_work[node]
+        crashed = next((test for unit in work.values() for test in unit if not unit[test]), None)
+        for name, unit in list(work.items()):
+            if crashed in unit:
+                unit[crashed] = True
+            if all(unit.values()):
+                del work[name]
+        super().remove_node(node)
+        return crashed
+
+    def schedule(self) -> None:
+        """Give a worker two units at least: it runs a test only when it knows the next one."""
+        super().schedule()
+        for node in self.nodes:
+            self._reschedule(node)
 
 
 def share(items: list[pytest.Item]) -> None:

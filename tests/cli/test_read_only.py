@@ -35,6 +35,9 @@ READING = {
     "state dump": ["--checkpoint", "{}"],
 }
 WRITING = {
+    "checkpoint promote",
+    "checkpoint rewind",
+    "checkpoint undo",
     "journal consumers rm",
     "journal replay",
     "journal skip",

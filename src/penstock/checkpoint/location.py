@@ -1,6 +1,6 @@
 """A checkpoint location: the protocol that makes batches recoverable, in files.
 
-    metadata            {"id":"<uuid>"}: the program's identity over all its runs
+    metadata            {"id":"<uuid>"}: the program's identity over all its runs (see location_id)
     offsets/N           the input of batch N, durable before it runs
     commits/N           batch N is done
     sources/<name>/0    where the first batch of input <name> begins (see first_offsets)
@@ -23,7 +23,7 @@ batch_life defines the allowed steps. This module makes them durable:
 Each entry's conf holds ``spark.penstock.run`` (who planned it) and ``spark.penstock.keptFrom``
 (batch_life, invariant 5).
 
-Source: Spark's MicroBatchExecution, StreamMetadata, ResolveCheckpointLocation.
+Source: Spark's MicroBatchExecution, ResolveCheckpointLocation.
 """
 
 from __future__ import annotations
@@ -34,36 +34,31 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 
 from penstock.checkpoint.batch_ids import describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.batch_life import BatchLives, BatchState
-from penstock.checkpoint.checksum import ChecksummedFiles
 from penstock.checkpoint.commit_log import CommitLog, CommitMetadata
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.checkpoint.first_offsets import FirstOffsets
 from penstock.checkpoint.local_files import local_path
-from penstock.checkpoint.log_format import MalformedLogError, dump_json, parse_fields
+from penstock.checkpoint.location_id import LocationId
 from penstock.checkpoint.offset_log import OffsetLog, OffsetSeq
 from penstock.checkpoint.recovery import RecoveryPlan, plan_recovery
 from penstock.checkpoint.rollback import START_ELSEWHERE
 from penstock.errors import (
-    AlreadyExistsError,
     CheckpointError,
     ConcurrentDriverError,
     ConfigError,
     LogFormatError,
     LogGapError,
-    NotFoundError,
     StorageError,
 )
 from penstock.storage import Storage, open_storage
 
 __all__ = ["CheckpointLocation"]
 
-_METADATA = "metadata"
 _RUN = "spark.penstock.run"
 _KEPT_FROM = "spark.penstock.keptFrom"
 _log = logging.getLogger(__name__)
@@ -88,7 +83,7 @@ class CheckpointLocation:
         self.offsets = OffsetLog(self.storage)
         self.commits = CommitLog(self.storage)
         self.first_offsets = FirstOffsets(self.storage)
-        self._files = ChecksummedFiles(self.storage)
+        self._id = LocationId(self.storage)
         lock_path = local_path(self.storage, LOCK_NAME)
         self._driver_lock = DriverLock(lock_path) if lock_path is not None else None
         self._mutex = threading.Lock()
@@ -127,7 +122,9 @@ class CheckpointLocation:
             for log in (self.offsets, self.commits):
                 log.sweep()
             plan, lives, stale = self._recover()
-            self._ensure_id(fresh=plan.next_batch_id == 0)
+            if plan.next_batch_id == 0:
+                self._id.ensure()
+            self._id.read()
             self._remove_stale(stale, lives.kept_from)
         except BaseException:
             self.release()
@@ -281,15 +278,7 @@ class CheckpointLocation:
 
         Raises LogFormatError when it is missing or damaged.
         """
-        try:
-            return _decode_id(self._files.read(_METADATA))
-        except NotFoundError as error:
-            raise self._bad_metadata(
-                "the file is missing",
-                "restore it from a backup; only a location that no driver has used yet has none",
-            ) from error
-        except MalformedLogError as error:
-            raise self._bad_metadata(str(error), error.hint) from error.__cause__
+        return self._id.read()
 
     def _recover(self) -> tuple[RecoveryPlan, BatchLives, _Stale]:
         offset_ids, commit_ids = self.offsets.batch_ids(), self.commits.batch_ids()
@@ -396,14 +385,6 @@ class CheckpointLocation:
         with self._mutex:
             self._driving().enter(batch_id, state)
 
-    def _ensure_id(self, *, fresh: bool) -> None:
-        """Create the metadata file of a location that has no batches yet, and read it."""
-        if fresh and not self.storage.exists(_METADATA):
-            # On a store without locks another driver may be faster; its id is equally good.
-            with suppress(AlreadyExistsError):
-                self._files.create(_METADATA, _encode_id(str(uuid.uuid4())))
-        self.read_id()
-
     def _driving(self) -> BatchLives:
         if self._fenced is not None:
             raise self._fenced
@@ -416,22 +397,3 @@ class CheckpointLocation:
                 hint="call acquire() first, in the same process",
             )
         return self._lives
-
-    def _bad_metadata(self, message: str, hint: str) -> LogFormatError:
-        return LogFormatError(
-            message, operation="read metadata", path=self.storage.uri(_METADATA), hint=hint
-        )
-
-
-def _encode_id(location_id: str) -> bytes:
-    return dump_json({"id": location_id}).encode()
-
-
-def _decode_id(data: bytes) -> str:
-    try:
-        location_id = str(uuid.UUID(parse_fields(data.decode())["id"]))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise MalformedLogError(f"the file holds no id: {data!r}") from error
-    if _encode_id(location_id) != data:
-        raise MalformedLogError(f"the file is not in the form that Spark writes: {data!r}")
-    return location_id

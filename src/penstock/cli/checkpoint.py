@@ -1,4 +1,4 @@
-"""``penstock checkpoint``: shows the checkpoint location of any query. Changes nothing."""
+"""``penstock checkpoint``: shows the checkpoint location of any query. What is here only reads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.tools import diff_batches, diff_locations, inspect, validate
+from penstock.cli.checkpoint_changes import app as changes
 from penstock.cli.checkpoint_plot import draw_progress
 from penstock.cli.checkpoint_text import (
     batch_diff_lines,
@@ -30,8 +31,9 @@ __all__ = ["app"]
 app = typer.Typer(
     name="checkpoint",
     no_args_is_help=True,
-    help="Show the checkpoint location of a Structured Streaming query or penstock program.",
+    help="The checkpoint location of a Structured Streaming query or penstock program.",
 )
+app.add_typer(changes)
 
 _Location = Annotated[
     str, typer.Argument(metavar="DIR", help="The checkpoint location: a folder or URL.")

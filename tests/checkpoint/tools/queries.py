@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from penstock.checkpoint.checksum import checksum_of
@@ -10,7 +11,7 @@ from penstock.checkpoint.checksum import checksum_of
 PARTITIONS = 2
 
 
-def write_query(place: Path, batches: int) -> Path:
+def write_query(place: Path, batches: int, inputs: str = "file:///in") -> Path:
     """Write an aggregation with a watermark over a file source; return the location.
 
     All batches are committed. The source's log is compacted at every second entry. State has a
@@ -30,7 +31,7 @@ def write_query(place: Path, batches: int) -> Path:
         is_compacted = batch_id % 2 == 1
         entries = range(batch_id + 1) if is_compacted else [batch_id]
         name = f"{batch_id}.compact" if is_compacted else str(batch_id)
-        _write(place / f"sources/0/{name}", ["v1", *map(_entry, entries)])
+        _write(place / f"sources/0/{name}", ["v1", *(_entry(inputs, each) for each in entries)])
         for partition in range(PARTITIONS):
             _write(place / f"state/0/{partition}/{batch_id + 1}.delta", ["delta"])
     operator = {
@@ -43,8 +44,18 @@ def write_query(place: Path, batches: int) -> Path:
     return place
 
 
-def _entry(batch_id: int) -> str:
-    path = f"file:///in/{batch_id}.json"
+def write_stateless(place: Path, batches: int) -> Path:
+    """Write a query without state over files that are there, beside it; return the location."""
+    write_query(place, batches, inputs=f"file://{place.parent}/in")
+    shutil.rmtree(place / "state")
+    (place.parent / "in").mkdir(exist_ok=True)
+    for batch_id in range(batches):
+        (place.parent / f"in/{batch_id}.json").touch()
+    return place
+
+
+def _entry(folder: str, batch_id: int) -> str:
+    path = f"{folder}/{batch_id}.json"
     return _json({"path": path, "timestamp": 1_700_000_000_000, "batchId": batch_id})
 
 

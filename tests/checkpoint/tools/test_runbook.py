@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +14,15 @@ import pytest
 from penstock.checkpoint.tools import inspect, validate
 
 from .conftest import count
-from .queries import write_query
+from .queries import write_query, write_stateless
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 DOC = Path(__file__).parents[3] / "docs/checkpoints.md"
 RECIPES = dict(re.findall(r"^### (.*?)\n.*?^```sh\n(.*?)^```", DOC.read_text(), re.M | re.S))
+STATELESS = {"The query wrote wrong results since batch 8": 15}
+"""For queries without state; with the batch that runs next."""
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "A disk was full, and the newest entry of the offset log is torn": lambda q: (
         (q / "offsets/12").write_bytes(b""),
@@ -41,7 +44,24 @@ def worst_paths(location: Path) -> list[str]:
 
 
 def test_every_recipe_is_run_here() -> None:
-    assert RECIPES.keys() == DAMAGES.keys()
+    assert RECIPES.keys() == DAMAGES.keys() | STATELESS.keys()
+
+
+@pytest.mark.parametrize("recipe", STATELESS)
+def test_a_recipe_for_a_query_without_state(tmp_path: Path, recipe: str) -> None:
+    query = write_stateless(tmp_path / "words", batches=13)
+
+    subprocess.run(["bash", "-e", "-c", _command(recipe, query)], check=True)
+
+    assert validate(query).findings == ()
+    assert inspect(query).next.first == STATELESS[recipe]
+
+
+def _command(recipe: str, place: Path) -> str:
+    """Return a recipe for that location, with the command of this environment."""
+    penstock = Path(sys.executable).with_name("penstock")
+    command = RECIPES[recipe].replace("/data/words", str(place))
+    return re.sub("^penstock", str(penstock), command, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("recipe", DAMAGES)

@@ -1,10 +1,15 @@
 """What ``penstock checkpoint`` prints, as functions that return plain values.
 
 They read the location of any Structured Streaming query (Spark 2.1 and later) or penstock program,
-running or not, need no permission to write there, and change nothing.
+running or not, need no permission to write there, and change nothing; but for ``apply_plan``, which
+does what a plan of the others says.
 """
 
 from penstock.checkpoint.tools.batches import Problem
+from penstock.checkpoint.tools.changes.apply import apply_plan, plan_undo
+from penstock.checkpoint.tools.changes.evidence import describe_evidence
+from penstock.checkpoint.tools.changes.plan import FileChange, Plan
+from penstock.checkpoint.tools.changes.rewind import plan_promote, plan_rewind
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.differences import (
     BatchDiff,
@@ -31,20 +36,27 @@ __all__ = [
     "BatchFacts",
     "Change",
     "Checkpoint",
+    "FileChange",
     "Finding",
     "Inspection",
     "LastState",
     "LocationDiff",
     "NextBatch",
     "OperatorFacts",
+    "Plan",
     "Problem",
     "Severity",
     "SourceFacts",
     "Validation",
+    "apply_plan",
+    "describe_evidence",
     "diff_batches",
     "diff_locations",
     "inspect",
     "iso_time",
     "last_state",
+    "plan_promote",
+    "plan_rewind",
+    "plan_undo",
     "validate",
 ]

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
+from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED
 from penstock.checkpoint.tools.batches import Batch, batch_ids_in, batch_paths, parse_batch
 from penstock.checkpoint.tools.next_batch import NextBatch, next_of_penstock, next_of_spark
 from penstock.checkpoint.tools.operators import OperatorInfo, newest_infos, parse_operator_info
@@ -62,13 +64,23 @@ class Checkpoint:
 
     @cached_property
     def planned(self) -> tuple[int, ...]:
-        """The batch ids in the offset log, ascending."""
-        return batch_ids_in(self.files, "offsets")
+        """The batch ids in the offset log, ascending; the barrier is none."""
+        return batch_ids_in((path for path in self.files if path != BARRIER), "offsets")
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether a change of the location is not finished; then no query starts."""
+        return BARRIER in self.files
 
     @cached_property
     def committed(self) -> tuple[int, ...]:
         """The batch ids in the commit log, ascending."""
         return batch_ids_in(self.files, "commits")
+
+    @cached_property
+    def done(self) -> tuple[int, ...]:
+        """The batch ids in both logs, ascending."""
+        return tuple(sorted({*self.planned} & {*self.committed}))
 
     def batches(self, batch_ids: Iterable[int] | None = None) -> tuple[Batch, ...]:
         """Return batches that have an entry, ascending; all of them when none are named."""
@@ -96,7 +108,20 @@ class Checkpoint:
         return tuple((each, _info(known.get(paths.get(each.operator, "")))) for each in states)
 
     def next_batch(self, newest: Batch | None) -> NextBatch:
-        """Return what a start does first; ``newest`` is the newest planned batch."""
+        """Return what a start does first; ``newest`` is the newest planned batch.
+
+        Every start reads its entries, so it fails if one of them cannot be read.
+        """
+        following = self.next_by_ids(newest)
+        if self.is_barred:
+            return replace(following, problem=f"{INTERRUPTED} (docs/checkpoints.md)")
+        if following.problem is None and newest is not None and newest.problems:
+            damage = newest.problems[0]
+            return replace(following, problem=f"{damage.path} cannot be read: {damage.message}")
+        return following
+
+    def next_by_ids(self, newest: Batch | None) -> NextBatch:
+        """Return what a start does first if it can read its entries."""
         decide = next_of_penstock if is_of_penstock(newest) else next_of_spark
         return decide(*self.kept_ids(newest))
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED
 from penstock.checkpoint.tools.batches import Batch, parse_batch
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.checks.batches import check_clocks, check_ids, check_sources
@@ -110,6 +111,8 @@ def validate(place: str | os.PathLike[str]) -> Validation:
 
 
 def _find(checkpoint: Checkpoint) -> list[Finding]:
+    if checkpoint.is_barred:
+        return [_unfinished_change()]
     facts = _read(checkpoint)
     return _one_error_a_file(
         (
@@ -140,7 +143,7 @@ def _read(checkpoint: Checkpoint) -> _Facts:
         planned=planned,
         committed=committed,
         is_penstock=is_penstock,
-        next=checkpoint.next_batch(newest),
+        next=checkpoint.next_by_ids(newest),
         newest_offsets=offsets,
         first_needed={
             source: first_needed(_source_files(contents, source))
@@ -178,6 +181,18 @@ def _one_error_a_file(findings: Iterable[Finding]) -> list[Finding]:
             damaged.add(finding.path)
         kept.append(finding)
     return kept
+
+
+def _unfinished_change() -> Finding:
+    """Return the only finding until the change is finished: files may be as before, or after."""
+    return Finding(
+        "error",
+        BARRIER,
+        INTERRUPTED,
+        "no query starts on the location, of which some files may have been changed",
+        "repeat the command that was interrupted, which completes it, or take it back with"
+        " `penstock checkpoint undo FILE --apply`: FILE is the newest in the folder undo",
+    )
 
 
 def _check_metadata(checkpoint: Checkpoint) -> Iterator[Finding]:

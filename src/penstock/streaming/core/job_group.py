@@ -1,31 +1,44 @@
-"""Ends the Spark jobs of a group, without a word."""
+"""Ends the Spark jobs of a group, silently."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from pyspark import SparkContext
 
-__all__ = ["cancel_jobs"]
+__all__ = ["any_task_runs", "cancel_jobs"]
 
 _REASON = "as the streaming program stops"
 
 
-def cancel_jobs(sc: SparkContext, group: str) -> None:
+def cancel_jobs(sc: SparkContext, group: str) -> set[int]:
     """Cancel the jobs of a group that run now; to be repeated while a thread may submit others.
 
-    ``SparkContext.cancelJobGroup`` warns about a group that has no job, which is the usual case.
+    Returns their ids. ``SparkContext.cancelJobGroup`` warns about a group that has no job, which is
+    the usual case.
     """
     if sc._jsc is None:  # the program stopped its SparkContext first
-        return
+        return set()
     _hide_killed_tasks(sc._gateway)
     tracker = sc.statusTracker()
-    running = set(tracker.getActiveJobsIds())
-    for job_id in running.intersection(tracker.getJobIdsForGroup(group)):
+    jobs = set(tracker.getActiveJobsIds()).intersection(tracker.getJobIdsForGroup(group))
+    for job_id in jobs:
         sc._jsc.sc().cancelJob(job_id, _REASON)
+    return jobs
+
+
+def any_task_runs(sc: SparkContext, job_ids: Iterable[int]) -> bool:
+    """Whether a task of these jobs still runs: a cancelled job ends before its tasks do."""
+    if sc._jsc is None:
+        return False
+    tracker = sc.statusTracker()
+    jobs = filter(None, map(tracker.getJobInfo, job_ids))
+    stages = filter(None, (tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds))
+    return any(stage.numActiveTasks for stage in stages)
 
 
 @cache

@@ -19,7 +19,7 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from penstock.clock import SteadyClock
+from penstock.clock import SteadyClock, iso_time
 from penstock.errors import ConcurrentDriverError, PenstockError, StorageError, printable
 from penstock.storage.patience import StoragePatience
 from penstock.streaming.core.batch import Batch
@@ -30,7 +30,7 @@ from penstock.streaming.core.events import (
     StreamingListenerOutputOperationCompleted,
     StreamingListenerOutputOperationStarted,
 )
-from penstock.streaming.core.job_group import cancel_jobs
+from penstock.streaming.core.job_group import any_task_runs, cancel_jobs
 from penstock.streaming.core.listener import ListenerBus
 from penstock.streaming.engine.failures import batch_failed, reason_of
 from penstock.streaming.engine.jobs import Job, JobSet
@@ -119,7 +119,7 @@ class JobScheduler:
     def stop(
         self, cancel_timeout_s: float = 10.0, *, patience_s: float = 0.0
     ) -> list[threading.Thread]:
-        """Run no more jobs, cancel those on Spark, and wait for the threads to end.
+        """Run no more jobs, cancel those on Spark, and wait for threads and tasks to end.
 
         Args:
             cancel_timeout_s: how long to wait after that.
@@ -134,20 +134,20 @@ class JobScheduler:
             self._queue.put(None)
         patient_s = time.monotonic() + patience_s
         for thread in self._threads:
-            if thread is not threading.current_thread():
+            if _is_other(thread):
                 thread.join(max(0.0, patient_s - time.monotonic()))
         self._cancelling = True
         deadline_s = time.monotonic() + cancel_timeout_s
+        cancelled: set[int] = set()
         for thread in self._threads:
-            if thread is not threading.current_thread():  # a job may stop its own program
-                self._end(thread, deadline_s)
+            # A job may stop its own program, and a thread may submit another job each time.
+            while _is_other(thread) and time.monotonic() < deadline_s:
+                cancelled |= cancel_jobs(self._sc, self._group)
+                thread.join(_CANCEL_EVERY_S)
+        # Tasks may write, and Spark prints stack traces if it stops under them.
+        while any_task_runs(self._sc, cancelled) and time.monotonic() < deadline_s:
+            time.sleep(_CANCEL_EVERY_S)
         return [thread for thread in self._threads if thread.is_alive()]
-
-    def _end(self, thread: threading.Thread, deadline_s: float) -> None:
-        """Cancel jobs on Spark until a thread ends, which may submit another each time."""
-        while thread.is_alive() and time.monotonic() < deadline_s:
-            cancel_jobs(self._sc, self._group)
-            thread.join(_CANCEL_EVERY_S)
 
     def _run_jobs(self) -> None:
         # Without it, an RDD checkpoint behind a newer one is never written (SPARK-6847).
@@ -218,7 +218,17 @@ class JobScheduler:
         if job_set.failed:
             with suppress(PenstockError):  # the fencing of this driver is reported already
                 self._on_failure(job_set)
-        self._bus.post(StreamingListenerBatchCompleted(job_set.info()))
+        info = job_set.info()
+        _log.info(
+            "Batch %d of %s %s: %d records in %d ms, %d ms after it was submitted",
+            info.batch_id,
+            iso_time(info.batch_time_ms),
+            "failed" if info.failed else "committed",
+            info.num_records,
+            info.processing_delay_ms or 0,
+            info.total_delay_ms or 0,
+        )
+        self._bus.post(StreamingListenerBatchCompleted(info))
         self._on_end()
         with self._idle:
             self._running -= 1
@@ -234,3 +244,8 @@ class JobScheduler:
         reason = reason_of(error, partial(self._find_damage, job.batch))
         _log.error("Error running job %s", job, exc_info=reason)
         self._on_batch_error(batch_failed(f"job {job} failed", job.batch, reason))
+
+
+def _is_other(thread: threading.Thread) -> bool:
+    """Whether a thread is alive, and not the one that asks."""
+    return thread is not threading.current_thread() and thread.is_alive()

@@ -1,0 +1,43 @@
+"""The entry that stands in the offset log while a location is being changed. Pure.
+
+    offsets/9223372036854775807     v2147483647
+                                    {"interrupted":"...","undo":"undo/20261122T081453086Z.json"}
+
+No batch reaches this id. Every query reads the newest entry of the offset log when it starts, and
+every release of Spark and of penstock refuses a version newer than its own ("The log file was
+produced by a newer version of Spark"). Spark 4 refuses before it reads, by the distance between the
+ids ("More than Int.MaxValue elements").
+"""
+
+from __future__ import annotations
+
+from penstock.checkpoint.batch_ids import MAX_BATCH_ID
+from penstock.checkpoint.log_format import (
+    MalformedLogError,
+    dump_json,
+    encode_log,
+    parse_fields,
+    parse_log,
+)
+
+__all__ = ["BARRIER", "INTERRUPTED", "barrier_entry", "undo_path_of"]
+
+BARRIER = f"offsets/{MAX_BATCH_ID}"
+INTERRUPTED = "a change of this location by `penstock checkpoint` is not finished"
+_VERSION = 2**31 - 1
+
+
+def barrier_entry(undo_path: str) -> bytes:
+    """Return the entry of a change whose undo file is at that path of the location."""
+    fields = {"interrupted": f"{INTERRUPTED}: see docs/checkpoints.md", "undo": undo_path}
+    return encode_log(_VERSION, [dump_json(fields)])
+
+
+def undo_path_of(entry: bytes) -> str | None:
+    """Return where the undo file of a change is; None when the entry does not tell."""
+    try:
+        _, lines = parse_log(entry)
+        path = parse_fields(lines[0] if lines else "").get("undo")
+    except MalformedLogError:
+        return None
+    return path if isinstance(path, str) else None

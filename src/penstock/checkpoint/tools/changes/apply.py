@@ -1,0 +1,220 @@
+"""Applies a plan: all of it or nothing, whenever the process dies.
+
+    undo file -> barrier -> changes, in their order -> barrier removed
+
+Invariants:
+
+1. No file is changed before the undo file is durable. It holds each file's content before and
+   after, so both the change and its way back can be completed by anyone who has the location.
+2. No file is changed without the barrier (penstock.checkpoint.tools.barrier), which is created
+   after the undo file and removed after the last change is durable. With it no query starts. So a
+   query sees the location as it was before, or as planned; the removal is the moment of the change.
+3. A file is changed only if it holds what the plan says it holds; what already holds the planned
+   content is done. So the steps can be repeated from any point, in either direction.
+4. New files are created exclusively. A query that runs against all evidence, and plans the same
+   batch, is first or fails by itself; if it is first, the change is taken back.
+5. The barrier is created exclusively: there is one change at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+from typing import Any
+
+from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED, barrier_entry, undo_path_of
+from penstock.checkpoint.tools.changes.evidence import check_quiet, hold_driver_lock
+from penstock.checkpoint.tools.changes.plan import (
+    FileChange,
+    MalformedPlanError,
+    Plan,
+    dump_plan,
+    inverse,
+    parse_plan,
+)
+from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.clock import Clock, SystemClock
+from penstock.errors import (
+    AlreadyExistsError,
+    CheckpointError,
+    ConfigError,
+    NotFoundError,
+)
+from penstock.storage import Storage, open_storage
+
+__all__ = ["apply_plan", "interrupted_plan", "plan_undo"]
+
+_UNDO_FOLDER = "undo"
+
+
+def apply_plan(plan: Plan, *, stopped: bool = False, clock: Clock | None = None) -> str:
+    """Do what a plan says, and return the URL of its undo file.
+
+    After a kill the location is as before, as planned, or refused by every query until this or
+    ``plan_undo`` is applied again.
+
+    Args:
+        plan: what to do.
+        stopped: the caller knows that no query runs, so fresh files are no evidence of one.
+        clock: for the age of files, and the name of the undo file.
+
+    Raises:
+        ConcurrentDriverError: a query runs, or may run.
+        CheckpointError: the location is not as the plan says, or another change is not finished.
+        StorageError: a file cannot be written; the same call completes the change.
+    """
+    clock = clock or SystemClock()
+    storage = open_storage(plan.location)
+    with hold_driver_lock(storage) as held:
+        if not held and not stopped:
+            check_quiet(plan, clock.time_ms())
+        undo_path = plan.undo_path or _record(storage, plan, clock)
+        began = _raise_barrier(storage, undo_path)
+        try:
+            _check_unmoved(storage, plan)
+        except CheckpointError:
+            if began:
+                storage.delete(BARRIER)
+            raise
+        _take_steps(storage, plan)
+        storage.delete(BARRIER)
+    return storage.uri(undo_path)
+
+
+def plan_undo(undo_file: str | os.PathLike[str]) -> Plan:
+    """Return the plan that takes a change back.
+
+    Raises:
+        ConfigError: there is no such file, or it is no undo file.
+        CheckpointError: the location has moved since: a query has run on it.
+        StorageError: it cannot be read.
+    """
+    place, slash, name = os.fspath(undo_file).rpartition(f"/{_UNDO_FOLDER}/")
+    if not slash:
+        place, name = ".", os.fspath(undo_file).removeprefix(f"{_UNDO_FOLDER}/")
+    checkpoint = Checkpoint.open(place)
+    plan = inverse(_read_plan(checkpoint.storage, f"{_UNDO_FOLDER}/{name}"))
+    _check_unmoved(checkpoint.storage, plan)
+    return plan
+
+
+def interrupted_plan(checkpoint: Checkpoint, command: str) -> Plan | None:
+    """Return the plan that the same command began and did not finish; None when there is none.
+
+    Raises:
+        CheckpointError: another command did.
+    """
+    if not checkpoint.is_barred:
+        return None
+    undo_path = undo_path_of(checkpoint.storage.read(BARRIER))
+    plan = None if undo_path is None else _read_plan(checkpoint.storage, undo_path)
+    if plan is not None and plan.command == command:
+        return plan
+    raise _not_finished(checkpoint.storage, undo_path)
+
+
+def _record(storage: Storage, plan: Plan, clock: Clock) -> str:
+    """Write the undo file; return its path."""
+    now = datetime.fromtimestamp(clock.time_ms() / 1000, timezone.utc)
+    stamp = f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z"
+    path = f"{_UNDO_FOLDER}/{stamp}-{plan.command.partition(' ')[0]}.json"
+    storage.create(path, dump_plan(plan))
+    return path
+
+
+def _raise_barrier(storage: Storage, undo_path: str) -> bool:
+    """Create the barrier; return False if this change has done so before.
+
+    Raises:
+        CheckpointError: another change has.
+    """
+    try:
+        storage.create(BARRIER, barrier_entry(undo_path))
+    except AlreadyExistsError as error:
+        other = undo_path_of(storage.read(BARRIER))
+        if other != undo_path:
+            raise _not_finished(storage, other) from error
+        return False
+    return True
+
+
+def _check_unmoved(storage: Storage, plan: Plan) -> None:
+    """Raise CheckpointError unless the location is as before the plan, after it or in between."""
+    checkpoint = Checkpoint.open(storage.url)
+    for log, ids, limit in zip(
+        ("planned", "committed"),
+        (checkpoint.planned, checkpoint.committed),
+        plan.newest_after(),
+        strict=True,
+    ):
+        if ids and ids[-1] > limit:
+            raise _moved(storage, f"batch {ids[-1]} was {log} since")
+    for change in plan.changes:
+        if _read(storage, change.path) not in (change.before, change.after):
+            raise _moved(storage, f"{change.path} holds something else")
+
+
+def _take_steps(storage: Storage, plan: Plan) -> None:
+    """Make the changes; take all back if a query was first with one of the files."""
+    try:
+        for change in plan.changes:
+            _take_step(storage, change)
+    except AlreadyExistsError as error:
+        for change in inverse(plan).changes:
+            if _read(storage, change.path) == change.before:
+                _take_step(storage, change)
+        storage.delete(BARRIER)
+        raise _moved(storage, "a query that runs wrote the same file") from error
+
+
+def _take_step(storage: Storage, change: FileChange) -> None:
+    if _read(storage, change.path) == change.after:
+        return
+    if change.after is None:
+        storage.delete(change.path)
+        return
+    try:
+        storage.create(change.path, change.after, overwrite=change.before is not None)
+    except AlreadyExistsError:
+        if _read(storage, change.path) != change.after:  # else this change, applied by another
+            raise
+
+
+def _read(storage: Storage, path: str) -> bytes | None:
+    try:
+        return storage.read(path)
+    except NotFoundError:
+        return None
+
+
+def _read_plan(storage: Storage, undo_path: str) -> Plan:
+    facts: dict[str, Any] = {"operation": "read undo file", "path": storage.uri(undo_path)}
+    hint = "give the file that --apply named; it is in the folder undo of the checkpoint location"
+    try:
+        data = storage.read(undo_path)
+        return parse_plan(data, location=storage.url, undo_path=undo_path)
+    except NotFoundError as error:
+        raise ConfigError("there is no such undo file", hint=hint, **facts) from error
+    except MalformedPlanError as error:
+        raise ConfigError(str(error), hint=hint, **facts) from error
+
+
+def _not_finished(storage: Storage, undo_path: str | None) -> CheckpointError:
+    file = "FILE" if undo_path is None else storage.uri(undo_path)
+    return CheckpointError(
+        f"{INTERRUPTED}, so no query starts on it",
+        operation="change checkpoint location",
+        path=storage.url,
+        hint="repeat the command that was interrupted, which completes it, or take it back: "
+        f"penstock checkpoint undo {file} --apply",
+    )
+
+
+def _moved(storage: Storage, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint location has moved since this change was planned: {what}",
+        operation="change checkpoint location",
+        path=storage.url,
+        hint="nothing was changed; `penstock checkpoint inspect` shows where the query stands now."
+        " Stop it, and plan again",
+    )

@@ -1,0 +1,89 @@
+"""Whether a source still has what is to be read again.
+
+A file source's own log names its files, and files on this machine can be tried. What other sources
+keep only they know; a check for another one is a function like ``_check_files``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.log_format import MalformedLogError, parse_log
+from penstock.checkpoint.tools.changes.position import refusal
+from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.checks.source_logs import is_file_log
+from penstock.checkpoint.tools.offsets import log_offset, moved
+from penstock.storage import local_root
+
+__all__ = ["describe_source"]
+
+_COMPACT = ".compact"
+
+
+def describe_source(checkpoint: Checkpoint, source: str, start: object, end: object) -> str:
+    """Return in words what a source reads again from ``start``, having come to ``end``.
+
+    Raises:
+        CheckpointError: it is known that some of it is gone.
+    """
+    first, last = log_offset(start), log_offset(end)
+    if last is not None:
+        return _check_files(checkpoint, source, -1 if first is None else first, last)
+    if start is None:
+        return "from its beginning, as the query's options say (not checked)"
+    by = moved(start, end)
+    distance = "" if by is None else f", {by:,} before where it stands"
+    return f"from {json.dumps(start)}{distance}; that the source still has this is not checked"
+
+
+def _check_files(checkpoint: Checkpoint, source: str, first: int, last: int) -> str:
+    """Check the files that entries ``(first, last]`` of a file source's log name."""
+    names = [path for path, entry in _file_entries(checkpoint, source) if first < entry <= last]
+    local = {name: path for name in names if (path := local_root(name)) is not None}
+    gone = [name for name, path in local.items() if not _exists(path)]
+    if gone:
+        raise refusal(
+            checkpoint,
+            f"{len(gone)} of {len(names)} files of source {source} that would be read again are "
+            f"gone: {', '.join(gone[:3])}",
+            "restore them, or go back less far",
+        )
+    far = len(names) - len(local)
+    unchecked = f", {far} of them not on this machine and not checked" if far else ""
+    return (
+        f"from entry {first + 1} of its log: {len(names)} files again{unchecked}, in one batch,"
+        " whatever maxFilesPerTrigger says"
+    )
+
+
+def _file_entries(checkpoint: Checkpoint, source: str) -> Iterator[tuple[str, int]]:
+    """Yield the files in a file source's log, each once, with its entry."""
+    prefix = f"sources/{source}/"
+    paths = [path for path in checkpoint.files if path.startswith(prefix) and _is_entry(path)]
+    found: dict[tuple[str, int], None] = {}
+    for data in checkpoint.read(paths).values():
+        if isinstance(data, bytes) and is_file_log(data):
+            found |= dict.fromkeys(_names_in(data))
+    yield from found
+
+
+def _names_in(data: bytes) -> Iterator[tuple[str, int]]:
+    try:
+        for line in parse_log(data).lines:
+            entry = json.loads(line)
+            yield str(entry["path"]), int(entry["batchId"])
+    except (MalformedLogError, ValueError, KeyError, TypeError):
+        return  # `validate` says so
+
+
+def _is_entry(path: str) -> bool:
+    return parse_batch_id(path.rpartition("/")[2].removesuffix(_COMPACT)) is not None
+
+
+def _exists(path: str) -> bool:
+    """Whether a file exists; from Spark 3.4 on, its log has names percent-encoded."""
+    return os.path.exists(path) or os.path.exists(unquote(path))

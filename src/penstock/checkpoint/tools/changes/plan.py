@@ -1,0 +1,142 @@
+r"""A change of a checkpoint location as plain values, and as the text of its undo file. Pure.
+
+    {"version":1,"command":"rewind --to-batch 5","newest":[12,12],"meaning":["..."],
+     "changes":[{"path":"offsets/13","before":null,"after":{"text":"v1\n..."},"why":"..."}]}
+
+A file's content is ``null`` where there is no file, text, or base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.checkpoint.batch_ids import parse_batch_id
+
+__all__ = ["FileChange", "MalformedPlanError", "Plan", "dump_plan", "inverse", "parse_plan"]
+
+_VERSION = 1
+
+
+class MalformedPlanError(ValueError):
+    """Text is no undo file."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What one file holds before and after; None stands for no file."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A change of a location: nothing is done until it is applied."""
+
+    location: str
+    """URL of the location."""
+    command: str
+    """The command that planned it, without the location."""
+    meaning: tuple[str, ...]
+    """What follows for the query, in sentences."""
+    changes: tuple[FileChange, ...]
+    newest: tuple[int, int]
+    """The newest planned and the newest committed batch when it was planned; -1 for none."""
+    undo_path: str | None = None
+    """Its undo file, by its path in the location; None before it is first applied."""
+
+    def newest_after(self) -> tuple[int, int]:
+        """Return the newest ids that the logs may hold before, during and after the change."""
+        logs = ("offsets", "commits")
+        paths = [change.path for change in self.changes]
+        planned, committed = (
+            max(before, *(_batch_id(path, log) for path in paths), -1)
+            for before, log in zip(self.newest, logs, strict=True)
+        )
+        return planned, committed
+
+
+def inverse(plan: Plan) -> Plan:
+    """Return the change that takes a change back."""
+    changes = tuple(
+        replace(each, before=each.after, after=each.before) for each in reversed(plan.changes)
+    )
+    meaning = ("the location is again as it was before",)
+    return replace(plan, command=f"undo {plan.command}", meaning=meaning, changes=changes)
+
+
+def dump_plan(plan: Plan) -> bytes:
+    """Return the content of the plan's undo file."""
+    changes = [
+        {
+            "path": each.path,
+            "before": _dump_content(each.before),
+            "after": _dump_content(each.after),
+            "why": each.why,
+        }
+        for each in plan.changes
+    ]
+    fields = {
+        "version": _VERSION,
+        "command": plan.command,
+        "newest": plan.newest,
+        "meaning": plan.meaning,
+        "changes": changes,
+    }
+    return json.dumps(fields, indent=1).encode()
+
+
+def parse_plan(data: bytes, *, location: str, undo_path: str) -> Plan:
+    """Return the plan of an undo file.
+
+    Raises:
+        MalformedPlanError: it is none, or of a newer version.
+    """
+    try:
+        fields = json.loads(data)
+        if fields["version"] != _VERSION:
+            raise MalformedPlanError(f"it is of version {fields['version']}, not {_VERSION}")
+        changes = tuple(
+            FileChange(
+                str(each["path"]),
+                _parse_content(each["before"]),
+                _parse_content(each["after"]),
+                str(each["why"]),
+            )
+            for each in fields["changes"]
+        )
+        planned, committed = map(int, fields["newest"])
+        command, meaning = str(fields["command"]), tuple(map(str, fields["meaning"]))
+    except MalformedPlanError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise MalformedPlanError(f"it is no undo file ({error!r})") from error
+    return Plan(location, command, meaning, changes, (planned, committed), undo_path)
+
+
+def _batch_id(path: str, log: str) -> int:
+    folder, _, name = path.rpartition("/")
+    found = parse_batch_id(name) if folder == log else None
+    return -1 if found is None else found
+
+
+def _dump_content(content: bytes | None) -> dict[str, str] | None:
+    if content is None:
+        return None
+    try:
+        return {"text": content.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}
+
+
+def _parse_content(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if "text" in value:
+        return str(value["text"]).encode()
+    return base64.b64decode(value["base64"], validate=True)

@@ -1,0 +1,218 @@
+"""``rewind`` and ``promote``: a query of Spark continues from where an earlier batch ended.
+
+A query begins where the newest entry of the offset log ends, if that batch is done. So two batches
+are appended under the next ids, P and P + 1, in both logs, each with the offsets of the earlier
+batch. The query continues with batch P + 2. No id is used twice, for sinks recognize batches by
+their ids; and a query that runs against all evidence fails when it plans batch P.
+
+Why two: at its start Spark has sources of its first interface (files) get the newest batch once
+more, from the end of the batch before. They refuse a range that runs backwards, as that of batch P
+does; that of batch P + 1 is empty.
+
+Source: MicroBatchExecution.populateStartOffsets, FileStreamSource.getBatch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.checkpoint.log_files import OffsetFile, SourceLine
+from penstock.checkpoint.log_format import dump_json
+from penstock.checkpoint.tools.batches import batch_paths, parse_offset
+from penstock.checkpoint.tools.changes.apply import interrupted_plan
+from penstock.checkpoint.tools.changes.available import describe_source
+from penstock.checkpoint.tools.changes.entries import encode_commit, encode_offsets
+from penstock.checkpoint.tools.changes.files import new_file
+from penstock.checkpoint.tools.changes.plan import FileChange, Plan
+from penstock.checkpoint.tools.changes.position import (
+    Position,
+    find_position,
+    refusal,
+    require_done,
+)
+from penstock.checkpoint.tools.changes.targets import batch_at, batch_before, check_offsets
+from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
+from penstock.clock import Clock, SystemClock
+from penstock.errors import ConfigError
+
+__all__ = ["plan_promote", "plan_rewind"]
+
+_TWICE = (
+    "a sink that appends gets these records a second time; one that skips the batch ids it has"
+    " seen takes them as new"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What the appended entries say, and from where that is in words."""
+
+    words: str
+    offsets: bytes
+    commit: bytes
+    sources: tuple[SourceLine, ...]
+
+
+def plan_rewind(
+    place: str | os.PathLike[str],
+    *,
+    to_batch: int | None = None,
+    to_offsets: Mapping[str, Any] | None = None,
+    to_timestamp_ms: int | None = None,
+    shift_by: int | None = None,
+    clock: Clock | None = None,
+) -> Plan:
+    """Plan that a query reads again what came after a point; give exactly one point.
+
+    The query keeps its settings and its watermark, which matters to state only.
+
+    Args:
+        place: path or URL of the checkpoint location.
+        to_batch: the end of this batch.
+        to_offsets: these offsets, by source as in ``BatchFacts.offsets``; other sources stay.
+        to_timestamp_ms: the end of the newest batch that was planned at that time or before.
+        shift_by: so many batches before the newest that is done.
+        clock: for the time of the new entry.
+
+    Raises:
+        ConfigError: there is no such point, or no location.
+        CheckpointError: the query cannot go back: it has state, or what it would read is gone; or
+            the location is damaged, or another change is not finished.
+    """
+    point = {
+        "--to-batch": to_batch,
+        "--to-offsets": None if to_offsets is None else dump_json(dict(to_offsets)),
+        "--to-timestamp": to_timestamp_ms,
+        "--shift-by": shift_by,
+    }
+    given = [f"{option} {value}" for option, value in point.items() if value is not None]
+    if len(given) != 1:
+        raise ConfigError(
+            "give exactly one point to go back to",
+            operation="plan change of checkpoint location",
+            path=os.fspath(place),
+            hint=f"one of {', '.join(point)}",
+        )
+    checkpoint, command = Checkpoint.open(place), f"rewind {given[0]}"
+    if (begun := interrupted_plan(checkpoint, command)) is not None:
+        return begun
+    position = _position_of_spark(checkpoint)
+    time_ms = (clock or SystemClock()).time_ms()
+    words, sources = "these offsets", position.offsets.sources
+    if to_offsets is not None:
+        sources = check_offsets(checkpoint, position, to_offsets)
+    else:
+        batch_id = _batch_of(checkpoint, to_batch, to_timestamp_ms, shift_by)
+        words, sources = (
+            f"the end of batch {batch_id}",
+            require_done(checkpoint, batch_id)[0].sources,
+        )
+    target = _Target(
+        words,
+        encode_offsets(position.offsets, sources, {"batchTimestampMs": time_ms}),
+        encode_commit(position.commit),
+        sources,
+    )
+    return _plan(checkpoint, position, command, target)
+
+
+def _batch_of(
+    checkpoint: Checkpoint, to_batch: int | None, time_ms: int | None, shift_by: int | None
+) -> int:
+    if time_ms is not None:
+        return batch_at(checkpoint, time_ms)
+    if shift_by is not None:
+        return batch_before(checkpoint, shift_by)
+    assert to_batch is not None
+    return to_batch
+
+
+def plan_promote(
+    place: str | os.PathLike[str], batch_id: int, *, clock: Clock | None = None
+) -> Plan:
+    """Plan that a query uses an old entry: its offsets, and also the settings recorded in it.
+
+    Raises:
+        ConfigError: there is no such batch, or no location.
+        CheckpointError: as for ``plan_rewind``.
+    """
+    checkpoint, command = Checkpoint.open(place), f"promote {batch_id}"
+    if (begun := interrupted_plan(checkpoint, command)) is not None:
+        return begun
+    position = _position_of_spark(checkpoint)
+    offsets, commit = require_done(checkpoint, batch_id)
+    changed = {"batchTimestampMs": (clock or SystemClock()).time_ms()}
+    target = _Target(
+        f"the end of batch {batch_id}, with its settings",
+        encode_offsets(offsets, offsets.sources, changed),
+        encode_commit(commit),
+        offsets.sources,
+    )
+    return _plan(checkpoint, position, command, target)
+
+
+def _position_of_spark(checkpoint: Checkpoint) -> Position:
+    position = find_position(checkpoint)
+    if is_of_penstock(position.newest):
+        raise refusal(
+            checkpoint,
+            "this location is of a penstock program, which takes each batch's records by the logs",
+            'see "Process the last batches again" in docs/operating.md',
+        )
+    if operators := checkpoint.operators():
+        names = ", ".join(info.name if info else state.operator for state, info in operators)
+        raise refusal(
+            checkpoint,
+            f"the query has state ({names}), which would stay as it is: it holds already what"
+            " would be read again",
+            "start the query on a new location from the offsets that `inspect --batch N` shows",
+        )
+    return position
+
+
+def _plan(checkpoint: Checkpoint, position: Position, command: str, target: _Target) -> Plan:
+    _check_sources(checkpoint, position.offsets, target.sources)
+    stands = position.is_done and target.sources == position.offsets.sources
+    newest = (checkpoint.planned[-1], checkpoint.committed[-1])
+    if stands and not command.startswith("promote"):
+        nothing = f"the query stands at {target.words} already: there is nothing to change"
+        return Plan(checkpoint.url, command, (nothing,), (), newest)
+    changes: list[FileChange] = []
+    for batch_id in (position.next_id, position.next_id + 1):
+        offsets_path, commit_path = batch_paths(batch_id)
+        changes += new_file(checkpoint, offsets_path, target.offsets, target.words)
+        changes += new_file(checkpoint, commit_path, target.commit, "its batch counts as done")
+    meaning = tuple(_meaning(checkpoint, position, target))
+    return Plan(checkpoint.url, command, meaning, tuple(changes), newest)
+
+
+def _meaning(checkpoint: Checkpoint, position: Position, target: _Target) -> Iterator[str]:
+    new_id = position.next_id
+    yield f"batches {new_id} and {new_id + 1} do no work: they set the query to {target.words}"
+    yield f"batch {new_id + 2} runs next, and begins there"
+    if not position.is_done:
+        yield (
+            f"batch {position.newest.batch_id}, planned and not committed, does not run again under"
+            " its id; what it would have read is read by new batches"
+        )
+    ends = position.newest.end_offsets
+    for (source, end), line in zip(ends.items(), target.sources, strict=True):
+        if (start := parse_offset(line.offset)) != end:
+            yield f"source {source}: {describe_source(checkpoint, source, start, end)}"
+    yield _TWICE
+
+
+def _check_sources(
+    checkpoint: Checkpoint, newest: OffsetFile, target: Sequence[SourceLine]
+) -> None:
+    """Refuse a batch whose sources are not those that the query has now."""
+    if [each.name for each in newest.sources] != [each.name for each in target]:
+        raise refusal(
+            checkpoint,
+            f"that batch has {len(target)} sources and the newest has {len(newest.sources)}, or"
+            " they have other names: the query was changed in between",
+            "choose a later batch",
+        )

@@ -1,0 +1,75 @@
+"""A change killed with SIGKILL at each system call that changes files."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.tools import apply_plan, inspect, plan_rewind, plan_undo, validate
+from tests.strace import kill_points, needs_strace, traced
+
+from .queries import write_stateless
+from .test_changes import files_of, undo_files
+
+pytestmark = [pytest.mark.slow, needs_strace]
+
+CHANGING = re.compile(r"link\(|unlink\((?!.*\.tmp\")|rename\(|mkdir\(")
+BARRIER = "offsets/9223372036854775807"
+
+
+def begin(place: str, direction: str) -> Callable[[], object]:
+    if direction == "forth":
+        return partial(apply_plan, plan_rewind(place, to_batch=1), stopped=True)
+    return partial(apply_plan, plan_undo(undo_files(Path(place))[0]), stopped=True)
+
+
+def finish(place: Path, *, forth: bool) -> None:
+    """Complete what was begun, or take it back."""
+    if forth:
+        apply_plan(plan_rewind(place, to_batch=1), stopped=True)
+    elif undo_files(place):
+        apply_plan(plan_undo(undo_files(place)[-1]), stopped=True)
+
+
+@pytest.mark.parametrize("direction", ["forth", "back"])
+def test_kill_at_each_change_of_a_file(tmp_path: Path, direction: str) -> None:
+    """The location is as before, as planned, or refused until one of the two is completed."""
+    prepared = write_stateless(tmp_path / "prepared", batches=3)
+    before = without_times(files_of(prepared))
+    if direction == "back":
+        apply_plan(plan_rewind(prepared, to_batch=1), stopped=True)
+    whole = Path(shutil.copytree(prepared, tmp_path / "whole"))
+    points = kill_points(begin, (str(whole), direction), tmp_path / "calls", CHANGING)
+    after = without_times(files_of(whole))
+    states = [before, after if direction == "forth" else without_times(files_of(prepared))]
+
+    refused = 0
+    for number, point in enumerate(points):
+        place = Path(shutil.copytree(prepared, tmp_path / f"{number}"))
+        assert traced(begin, (str(place), direction), tmp_path / "log", point) != 0
+        left = without_times(files_of(place))
+        if BARRIER in left:
+            refused += 1
+            assert inspect(place).next.problem is not None
+        else:
+            assert left in states, point
+        other = Path(shutil.copytree(place, tmp_path / f"{number}-other"))
+        finish(place, forth=direction == "forth")
+        assert without_times(files_of(place)) == states[direction == "forth"]
+        assert {f.severity for f in validate(place).findings} <= {"note"}
+        if BARRIER in left:
+            finish(other, forth=False)
+            assert without_times(files_of(other)) == before
+    assert refused > 5
+
+
+def without_times(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the files of a location without temporary ones, and the times of new batches."""
+    kept = {path: data for path, data in files.items() if ".tmp" not in path}
+    times = re.compile(rb'"batchTimestampMs":\d+')
+    return {p: times.sub(b"", d) for p, d in kept.items() if not p.endswith(".crc")}

@@ -1,0 +1,246 @@
+"""Plans: what they say, that applying them is all or nothing, and how they are taken back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.tools import (
+    apply_plan,
+    inspect,
+    plan_promote,
+    plan_rewind,
+    plan_undo,
+    validate,
+)
+from penstock.errors import CheckpointError, ConcurrentDriverError, ConfigError
+from tests.cli.commands import Commands
+
+from .interruptions import interrupt
+from .queries import write_stateless
+
+CHECKPOINT = Commands("checkpoint", columns=200)
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Path:
+    """What a query of Spark without state leaves: batches 0 to 4 over files, which are there."""
+    return write_stateless(tmp_path / "query", batches=5)
+
+
+def files_of(place: Path) -> dict[str, bytes]:
+    """Return what a location holds, without undo files."""
+    return {
+        str(path.relative_to(place)): path.read_bytes()
+        for path in sorted(place.rglob("*"))
+        if path.is_file() and path.parent.name != "undo"
+    }
+
+
+def undo_files(place: Path) -> list[Path]:
+    return sorted((place / "undo").glob("*"))
+
+
+def test_a_plan_changes_nothing(query: Path) -> None:
+    before = files_of(query)
+    printed = CHECKPOINT.succeed("rewind", str(query), "--to-batch", "1")
+
+    assert files_of(query) == before
+    assert not (query / "undo").exists()
+    assert "create offsets/5" in printed
+    assert "create commits/6" in printed
+    assert "batch 7 runs next" in printed
+    assert "source 0: from entry 2 of its log: 3 files again" in printed
+    assert "the query last wrote 0:00:" in printed
+    assert "add --apply" in printed
+
+
+def test_a_change_is_taken_back_byte_for_byte(query: Path) -> None:
+    before = files_of(query)
+    done = CHECKPOINT.succeed("rewind", str(query), "--to-batch", "1", "--apply", "--stopped")
+    assert validate(query).findings == ()
+    (newest,) = inspect(query, batch_ids=[6]).batches
+    assert newest.offsets == {"0": {"logOffset": 1}}
+    assert newest.next_watermark_ms == 5  # that of the newest
+    assert inspect(query).next.first == 7
+
+    command = done.rpartition("penstock checkpoint ")[2].split()
+    assert "the location is again as it was" in CHECKPOINT.succeed(*command[:2])
+    CHECKPOINT.succeed(*command, "--stopped")
+    assert files_of(query) == before
+
+
+def test_fresh_files_refuse_a_change(query: Path) -> None:
+    before = files_of(query)
+    error = CHECKPOINT.fail("rewind", str(query), "--to-batch", "1", "--apply")
+    assert isinstance(error, ConcurrentDriverError)
+    assert "--stopped" in str(error)
+    assert files_of(query) == before
+
+    for path in query.rglob("*"):
+        os.utime(path, (path.stat().st_mtime - 61,) * 2)
+    done = CHECKPOINT.succeed("rewind", str(query), "--to-batch", "1", "--apply")
+    undo = done.rpartition("undo ")[2].split()[0]
+    CHECKPOINT.succeed("undo", undo, "--apply")  # its own files are no evidence
+    assert files_of(query) == before
+
+
+def test_a_location_that_moved_since_is_left_alone(query: Path) -> None:
+    plan = plan_rewind(query, to_batch=1)
+    write_stateless(query, batches=6)
+    before = files_of(query)
+    with pytest.raises(CheckpointError, match="has moved since"):
+        apply_plan(plan, stopped=True)
+    assert files_of(query) == before
+
+    undo = apply_plan(plan_rewind(query, to_batch=1), stopped=True)
+    for name in ("offsets/8", "commits/8"):
+        shutil.copy(query / "offsets/6", query / name)
+    with pytest.raises(CheckpointError, match="batch 8 was planned since"):
+        plan_undo(undo)
+
+
+def test_a_query_that_plans_the_batch_first_wins(
+    query: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_rewind(query, to_batch=1)
+    last = plan.changes[-2].path  # a commit, when all else is done
+    before = files_of(query)
+    from penstock.checkpoint.tools.changes import apply
+
+    taken = apply._take_step
+
+    def take_step(storage: object, change: object) -> None:
+        if change.path == last and change.after is not None:  # type: ignore[attr-defined]
+            storage.create(last, b"v1\n{}")  # type: ignore[attr-defined]
+        taken(storage, change)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(apply, "_take_step", take_step)
+    with pytest.raises(CheckpointError, match="wrote the same file"):
+        apply_plan(plan, stopped=True)
+    assert files_of(query) == {**before, last: b"v1\n{}"}
+
+
+@pytest.mark.parametrize("finish", ["again", "undo"])
+def test_no_query_starts_on_half_a_change(
+    query: Path, monkeypatch: pytest.MonkeyPatch, finish: str
+) -> None:
+    before = files_of(query)
+    rewind = partial(plan_rewind, query, to_batch=1)
+    half = interrupt(rewind(), monkeypatch, after=3)
+
+    assert "is not finished" in (inspect(query).next.problem or "")
+    assert "CANNOT START" in CHECKPOINT.succeed("inspect", str(query))
+    assert [f.path for f in validate(query).findings] == ["offsets/9223372036854775807"]
+    with pytest.raises(CheckpointError, match="is not finished"):
+        plan_promote(query, 1)
+    if finish == "again":
+        again = rewind()
+        assert again.changes == half.changes  # the plan that was begun, with its times
+        apply_plan(again, stopped=True)
+        assert inspect(query).next.first == 7
+        assert validate(query).findings == ()
+    else:
+        apply_plan(plan_undo(undo_files(query)[0]), stopped=True)
+        assert files_of(query) == before
+
+
+REWINDS: dict[str, tuple[list[str], int]] = {
+    "batch": (["--to-batch", "2"], 2),
+    "time": (["--to-timestamp", "2023-11-14T22:13:22.500Z"], 2),
+    "milliseconds": (["--to-timestamp", "1700000003000"], 3),
+    "shift": (["--shift-by", "3"], 1),
+    "offsets": (["--to-offsets", '{"0":{"logOffset":0}}'], 0),
+}
+
+
+@pytest.mark.parametrize("case", REWINDS)
+def test_points_to_go_back_to(query: Path, case: str) -> None:
+    options, batch_id = REWINDS[case]
+    CHECKPOINT.succeed("rewind", str(query), *options, "--apply", "--stopped")
+    (newest,) = inspect(query, last=1).batches
+    assert newest.offsets == {"0": {"logOffset": batch_id}}
+    assert validate(query).findings == ()
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no such batch": (lambda q: plan_rewind(q, to_batch=9), "0 to 4"),
+    "no batch by then": (lambda q: plan_rewind(q, to_timestamp_ms=5), "oldest was planned at"),
+    "too far": (lambda q: plan_rewind(q, shift_by=5), "give 1 to 4"),
+    "two points": (lambda q: plan_rewind(q, shift_by=1, to_batch=1), "exactly one"),
+    "unknown source": (lambda q: plan_rewind(q, to_offsets={"7": 1}), "sources are 0"),
+    "another form": (lambda q: plan_rewind(q, to_offsets={"0": 1}), "another form"),
+    "forward": (lambda q: plan_rewind(q, to_offsets={"0": {"logOffset": 9}}), "goes back"),
+    "no undo file": (lambda q: plan_undo(q / "undo/1.json"), "no such undo file"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_planned_is_refused(query: Path, case: str) -> None:
+    plan, message = REFUSED[case]
+    with pytest.raises(ConfigError, match=message):
+        plan(query)
+
+
+def test_source_files_that_are_gone_refuse_a_rewind(query: Path) -> None:
+    (query.parent / "in/3.json").unlink()
+    with pytest.raises(CheckpointError, match=r"1 of 3 files .* gone: file:///.*3\.json"):
+        plan_rewind(query, to_batch=1)
+    assert plan_rewind(query, to_batch=3).changes
+
+
+def test_a_damaged_location_is_repaired_first(query: Path) -> None:
+    (query / "offsets/4").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="offsets/4 cannot be read"):
+        plan_rewind(query, to_batch=1)
+
+
+def test_a_batch_without_commit_does_not_run_again(query: Path) -> None:
+    for name in ("commits/4", "commits/.4.crc"):
+        (query / name).unlink()
+    plan = plan_rewind(query, to_batch=2)
+    assert any("batch 4, planned and not committed" in each for each in plan.meaning)
+    apply_plan(plan, stopped=True)
+    assert inspect(query).next.first == 7
+    with pytest.raises(ConfigError, match="not among the batches that are done"):
+        plan_rewind(query, to_batch=4)
+
+
+def test_promote_takes_the_settings_with_it(query: Path) -> None:
+    path = query / "offsets/1"
+    path.write_text(path.read_text().replace('partitions":"2"', 'partitions":"7"'))
+    (query / "offsets/.1.crc").unlink()
+    apply_plan(plan_promote(query, 1), stopped=True)
+    (newest,) = inspect(query, last=1).batches
+    assert newest.conf == {"spark.sql.shuffle.partitions": "7"}
+
+    apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    (newest,) = inspect(query, last=1).batches
+    assert newest.conf == {"spark.sql.shuffle.partitions": "7"}  # that of the newest
+    assert newest.offsets == {"0": {"logOffset": 3}}
+
+
+def test_there_is_nothing_to_do_where_the_query_stands(query: Path) -> None:
+    assert plan_rewind(query, to_batch=4).changes == ()
+    apply_plan(plan_rewind(query, to_batch=2), stopped=True)
+    assert plan_rewind(query, to_batch=2).changes == ()
+    assert "nothing to change" in CHECKPOINT.succeed("rewind", str(query), "--to-batch", "2")
+
+
+def test_named_sources_and_newer_versions_keep_their_form(query: Path) -> None:
+    for batch_id in range(5):
+        path = query / f"offsets/{batch_id}"
+        _, metadata, offset = path.read_text().split("\n")
+        names = json.dumps({"sourceMetadataInfo": {}})[1:]
+        path.write_text(f"v2\n{metadata[:-1]},{names}\n0:{offset}")
+        (query / f"offsets/.{batch_id}.crc").unlink()
+    apply_plan(plan_rewind(query, to_batch=2), stopped=True)
+    (newest,) = inspect(query, last=1).batches
+    assert (newest.offset_version, newest.offsets) == (2, {"0": {"logOffset": 2}})
+    assert validate(query).findings == ()

@@ -1,0 +1,189 @@
+"""Queries of Spark that are run, stopped, sent back and started again by Spark itself."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.checkpoint.tools import (
+    apply_plan,
+    inspect,
+    plan_promote,
+    plan_rewind,
+    plan_undo,
+    validate,
+)
+from penstock.errors import CheckpointError
+from tests.waiting import eventually
+
+from .conftest import FILES, settings, write_inputs
+from .interruptions import interrupt
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Sink:
+    """A sink in memory that recognizes batch ids, and can fail."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[str]] = {}
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        self.batches[batch_id] = sorted(str(row[0]) for row in frame.collect())
+
+    def rows(self, batch_ids: range | None = None) -> Counter[str]:
+        ids = self.batches if batch_ids is None else batch_ids
+        return Counter(row for batch_id in ids for row in self.batches.get(batch_id, []))
+
+
+def read_files(session: SparkSession, inputs: Path, place: Path, sink: Sink) -> None:
+    """Run a query without state over files, one a batch, until it has read all that is there."""
+    reader = session.readStream.schema("key string, time timestamp")
+    rows = reader.option("maxFilesPerTrigger", 1).json(str(inputs)).select("time")
+    writer = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(place))
+    with settings(session, {"spark.sql.streaming.fileSource.log.compactInterval": "2"}):
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.fixture(scope="module")
+def read(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sink]:
+    """What such a query leaves, with its inputs beside it; tests copy it to change it."""
+    from pyspark.sql import SparkSession
+
+    folder, sink = tmp_path_factory.mktemp("read"), Sink()
+    write_inputs(folder / "in")
+    read_files(SparkSession(sc), folder / "in", folder / "location", sink)
+    assert list(sink.batches) == list(range(FILES))
+    return folder / "location", sink
+
+
+@pytest.fixture
+def session(sc: SparkContext) -> Any:
+    from pyspark.sql import SparkSession
+
+    return SparkSession(sc)
+
+
+def sound(place: Path) -> list[str]:
+    return [f.path for f in validate(place).findings if f.severity == "error"]
+
+
+def copy_of(place: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Return a copy of a location, and of the inputs beside it (their log names the originals)."""
+    return Path(shutil.copytree(place, tmp_path / "location")), place.parent / "in"
+
+
+def test_a_query_over_files_reads_again_what_came_after(
+    session: SparkSession, read: tuple[Path, Sink], tmp_path: Path
+) -> None:
+    """Twice, the second time with settings: its output is that of the run that never stopped."""
+    whole = read[1]
+    location, inputs = copy_of(read[0], tmp_path)
+
+    apply_plan(plan_rewind(location, to_batch=1), stopped=True)
+    assert sound(location) == []
+    assert inspect(location).next.first == FILES + 2
+    again = Sink()
+    read_files(session, inputs, location, again)
+    assert list(again.batches) == [FILES + 2]  # a new id
+    assert whole.rows(range(2)) + again.rows() == whole.rows()
+    assert sound(location) == []
+
+    apply_plan(plan_promote(location, 3), stopped=True)
+    again = Sink()
+    read_files(session, inputs, location, again)
+    assert list(again.batches) == [FILES + 5]
+    assert whole.rows(range(4)) + again.rows() == whole.rows()
+    assert sound(location) == []
+
+
+def test_a_rewind_that_was_taken_back_changes_nothing_for_spark(
+    session: SparkSession, read: tuple[Path, Sink], tmp_path: Path
+) -> None:
+    location, inputs = copy_of(read[0], tmp_path)
+
+    apply_plan(plan_undo(apply_plan(plan_rewind(location, to_batch=0), stopped=True)), stopped=True)
+    again = Sink()
+    read_files(session, inputs, location, again)
+
+    assert again.batches == {}
+    assert inspect(location).next.first == FILES
+
+
+def test_a_batch_that_failed_is_read_by_a_new_one(
+    session: SparkSession, read: tuple[Path, Sink], tmp_path: Path
+) -> None:
+    """Batch 4 has no commit: after the rewind it does not run again under its id."""
+    whole = read[1]
+    location, inputs = copy_of(read[0], tmp_path)
+    for name in (f"commits/{FILES - 1}", f"commits/.{FILES - 1}.crc"):
+        (location / name).unlink()
+
+    apply_plan(plan_rewind(location, to_batch=2), stopped=True)
+    again = Sink()
+    read_files(session, inputs, location, again)
+
+    assert list(again.batches) == [FILES + 2]
+    assert whole.rows(range(3)) + again.rows() == whole.rows()
+
+
+def test_spark_refuses_half_a_change(
+    session: SparkSession, read: tuple[Path, Sink], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    location, inputs = copy_of(read[0], tmp_path)
+    interrupt(plan_rewind(location, to_batch=1), monkeypatch, after=1)
+    again = Sink()
+    with pytest.raises(StreamingQueryException, match="More than Int"):
+        read_files(session, inputs, location, again)
+    assert again.batches == {}
+
+    apply_plan(plan_rewind(location, to_batch=1), stopped=True)  # the second --apply
+    read_files(session, inputs, location, again)
+    assert read[1].rows(range(2)) + again.rows() == read[1].rows()
+
+
+def run_rate(session: SparkSession, place: Path, enough: Callable[[Sink], bool]) -> Sink:
+    """Run a query over the rate source until its sink has enough."""
+    rows = session.readStream.format("rate").option("rowsPerSecond", 5).load().select("value")
+    sink = Sink()
+    writer = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(place))
+    query = writer.start()
+    try:
+        assert eventually(lambda: enough(sink))
+    finally:
+        query.stop()
+    return sink
+
+
+def test_a_query_over_rate_reads_again_what_came_after(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    location = tmp_path / "location"
+    before = run_rate(session, location, lambda sink: len(sink.batches) > 3)
+    first = before.rows(range(2))
+    seen = before.rows()
+
+    apply_plan(plan_rewind(location, to_batch=1), stopped=True)
+    new_id = inspect(location).next.first
+    again = run_rate(session, location, lambda sink: (first + sink.rows()) >= seen)
+
+    assert min(again.batches) == new_id > max(before.batches)
+    assert set((first + again.rows()).values()) == {1}  # none is missing, none comes twice
+    assert sound(location) == []
+
+
+def test_a_query_with_state_is_refused(counted: Path, tmp_path: Path) -> None:
+    location, _ = copy_of(counted, tmp_path)
+    with pytest.raises(CheckpointError, match="has state"):
+        plan_rewind(location, to_batch=1)

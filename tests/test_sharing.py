@@ -1,0 +1,46 @@
+"""A run whose worker dies ends, and runs all other tests once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFTEST = """
+from tests.sharing import Scheduler
+
+def pytest_xdist_make_scheduler(config, log):
+    return Scheduler(config, log)
+"""
+TESTS = """
+import os, pytest
+
+@pytest.mark.parametrize("number", range(12))
+def test_each(number):
+    with open("ran", "a") as file:
+        print(number, file=file)
+    if number in {0, 5, 11}:
+        os._exit(1)
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_fails_one_test(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_dies.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    workers = ["-n2", "--dist=loadgroup", "--no-loadscope-reorder"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *workers, "."],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if "PYTEST" not in name},
+        timeout=120,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert "3 failed, 9 passed" in ended.stdout
+    assert sorted(map(int, (tmp_path / "ran").read_text().split())) == list(range(12))
