@@ -4,9 +4,10 @@
         │
     StoreBuffer               accepts stores; fills a group; closes it when CommitPolicy decides
         │ Group
-    encoding thread           Parquet, while the block before it is being synced
+    Publisher, encoding turn  Parquet, while the block before it is being synced
         │ EncodedGroup
-    publishing thread         one exclusive, durable create after the other; then the acks
+    Publisher, publishing     one exclusive, durable create after the other; then the acks
+        turn
 
 ``journal_writer`` is the public class: opening, the checks of stored data, sealing. ``buffer`` is
 the monitor that all threads share, ``publisher`` the two threads, ``commit_policy`` the pure
