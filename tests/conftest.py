@@ -112,12 +112,13 @@ def archive_of_classes(request: pytest.FixtureRequest) -> None:
 def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
     """One quiet local Spark for all tests that need one."""
     from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         "spark.default.parallelism": "2",  # the other two slots are for receivers
         "spark.local.dir": str(folder),
         "spark.sql.shuffle.partitions": "2",
@@ -129,6 +130,8 @@ def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
     conf = SparkConf().setMaster("local[4]").setAppName("penstock tests").setAll(settings.items())
     context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
+    # Before tests change settings of the context, which a session that starts then would keep.
+    SparkSession.builder.getOrCreate()
     yield context
     context.stop()
     stop_jvm()

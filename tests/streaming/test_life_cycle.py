@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 from pyspark import RDD, SparkContext
 
+from penstock.clock import iso_time
 from penstock.errors import (
     BatchFailedError,
     ConcurrentDriverError,
@@ -386,3 +387,14 @@ def test_late_batches_are_told_in_words(
     (said,) = (each for each in caplog.messages if each.startswith("The next batch has waited"))
     assert re.search(r"for \d+\.\d s, since 1970-01-01T00:\d\d:\d\d\.\d{3}Z: the batches bef", said)
     assert "take longer than the batch interval of 1 s" in said
+
+
+def test_each_batch_is_logged(
+    ssc: StreamingContext, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "penstock.streaming.engine")
+    ssc.queueStream([[1]]).foreachRDD(lambda rdd: None)
+    stepper = Stepper(ssc, clock)
+    ssc.start()
+    (done,) = stepper.step()
+    assert f"Batch 0 of {iso_time(done.batch_time_ms)} committed: 0 records in " in caplog.text

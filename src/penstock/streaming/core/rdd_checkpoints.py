@@ -20,6 +20,7 @@ from pyspark import RDD, SparkContext
 
 from penstock.checkpoint.local_files import local_path
 from penstock.checkpoint.rdd_marks import RddMark, RddMarks
+from penstock.checkpoint.rollback import START_ELSEWHERE
 from penstock.errors import CheckpointError, ConfigError, StorageError, StreamingError
 from penstock.storage import Storage, open_storage
 from penstock.storage.checks import storage_error
@@ -119,7 +120,7 @@ class RddCheckpoints:
                 f"{list(mark.sizes)} when it was complete",
                 operation="restore RDD checkpoint",
                 path=self._url(mark.file),
-                hint="restore the files from a backup, or start with a new checkpoint location",
+                hint=f"restore the files from a backup, or {START_ELSEWHERE}",
             )
         for name in self._files(mark.file):
             check_trusted(f"{self._storage.url}/{_FOLDER}/{mark.file}/{name}")

@@ -19,7 +19,7 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from penstock.clock import SteadyClock
+from penstock.clock import SteadyClock, iso_time
 from penstock.errors import ConcurrentDriverError, PenstockError, StorageError, printable
 from penstock.storage.patience import StoragePatience
 from penstock.streaming.core.batch import Batch
@@ -218,7 +218,17 @@ class JobScheduler:
         if job_set.failed:
             with suppress(PenstockError):  # the fencing of this driver is reported already
                 self._on_failure(job_set)
-        self._bus.post(StreamingListenerBatchCompleted(job_set.info()))
+        info = job_set.info()
+        _log.info(
+            "Batch %d of %s %s: %d records in %d ms, %d ms after it was submitted",
+            info.batch_id,
+            iso_time(info.batch_time_ms),
+            "failed" if info.failed else "committed",
+            info.num_records,
+            info.processing_delay_ms or 0,
+            info.total_delay_ms or 0,
+        )
+        self._bus.post(StreamingListenerBatchCompleted(info))
         self._on_end()
         with self._idle:
             self._running -= 1
