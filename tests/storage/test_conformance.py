@@ -152,6 +152,14 @@ def test_list_gives_direct_children_sorted(storage: Storage) -> None:
     ]
 
 
+def test_names_gives_the_files_of_a_folder_sorted(storage: Storage) -> None:
+    for path in ("b/2", "b/10", "b/sub/x"):
+        storage.create(path, b"12345")
+
+    assert list(storage.names("b")) == ["10", "2"]
+    assert list(storage.names("nowhere")) == []
+
+
 def test_list_of_no_folder_is_empty(storage: Storage) -> None:
     storage.create("file", b"x")
 
