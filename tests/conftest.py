@@ -29,7 +29,6 @@ ROOT = Path(__file__).parent.parent
 # (functions of modules pickle by name), and Spark binds to loopback only.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-os.environ["SPARK_CONF_DIR"] = str(ROOT / "tests" / "spark")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
