@@ -106,7 +106,7 @@ class Engine:
                 settings.rate,
                 dict(sc.getConf().getAll()),
                 RateOverrides(location.storage),
-                log.newest_conf(RATES_KEY),
+                log.recorded_conf.get(RATES_KEY),
             )
             self._receiver_settings = _receiver_settings(settings, location)
             self._tracker = ReceiverTracker(
