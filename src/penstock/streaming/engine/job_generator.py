@@ -196,7 +196,7 @@ class JobGenerator:
         if first_ms - now_ms > interval_ms:
             _log.warning(
                 "The newest batch is of %s, %.0f s ahead of the clock of this machine, which "
-                "was ahead once, or is behind now. Batches continue after that one, one every %g s, "
+                "was ahead once, or is behind now. Batches continue after that one, one in %g s, "
                 "with times ahead of the clock; windows and timeouts of state use these times",
                 iso_time(self._newest_ms),
                 (self._newest_ms - now_ms) / 1000,
