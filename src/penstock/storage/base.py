@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError
@@ -35,8 +34,7 @@ from penstock.errors import ConfigError
 __all__ = ["CheckpointFileManager", "Entry", "FileInfo", "Storage", "check_path"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class Entry(NamedTuple):
     """One direct child of a folder: ``size`` in bytes, 0 for folders."""
 
     name: str
@@ -83,6 +81,13 @@ class Storage(ABC):
 
         Temporary files of unfinished creates are left out.
         """
+
+    def names(self, folder: str = "") -> Sequence[str]:
+        """Return the names of the files directly in a folder, sorted, as durable as with ``list``.
+
+        For folders of many files: without sizes, a local file system reads no file's status.
+        """
+        return [entry.name for entry in self.list(folder) if not entry.is_folder]
 
     def find(self, folder: str = "") -> Sequence[str]:
         """Return the paths of all files in a folder and below it, sorted; none without the folder.

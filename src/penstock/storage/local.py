@@ -169,14 +169,14 @@ class LocalStorage(Storage):
 
     def list(self, folder: str = "") -> Sequence[Entry]:
         """See Storage.list."""
-        place = self._locate(folder) if folder else self._root
         with self._failures("list", folder):
-            try:
-                entries = self._syscalls.scan(place)
-                sync_folder(self._syscalls, place)
-            except _NO_FOLDER:
-                return []
-            return sorted(self._describe(entries), key=attrgetter("name"))
+            return sorted(self._describe(self._scan_durably(folder)))
+
+    def names(self, folder: str = "") -> Sequence[str]:
+        """See Storage.names."""
+        with self._failures("list", folder):
+            entries = self._scan_durably(folder)
+            return sorted(e.name for e in entries if not is_temporary(e.name) and e.is_file())
 
     def find(self, folder: str = "") -> Sequence[str]:
         """See Storage.find."""
@@ -239,6 +239,16 @@ class LocalStorage(Storage):
     def uri(self, path: str) -> str:
         """See Storage.uri."""
         return f"file://{self._locate(path)}"
+
+    def _scan_durably(self, folder: str) -> Sequence[os.DirEntry[str]]:
+        """Return the entries of a folder, whose names survive a power cut; none without it."""
+        place = self._locate(folder) if folder else self._root
+        try:
+            entries = self._syscalls.scan(place)
+            sync_folder(self._syscalls, place)
+        except _NO_FOLDER:
+            return []
+        return entries
 
     def _scan_below(self, folder: str) -> Iterator[os.DirEntry[str]]:
         """Yield the files in a folder and below it."""
@@ -345,13 +355,16 @@ class LocalStorage(Storage):
 
     def _describe(self, entries: Sequence[os.DirEntry[str]]) -> Iterator[Entry]:
         for entry in entries:
-            if is_temporary(entry.name):
+            name = entry.name
+            if is_temporary(name):
                 continue
-            with suppress(FileNotFoundError):  # removed since the scan
+            try:
                 if entry.is_dir():
-                    yield Entry(entry.name, is_folder=True)
+                    yield Entry(name, is_folder=True)
                 elif entry.is_file():
-                    yield Entry(entry.name, size=entry.stat().st_size)
+                    yield Entry(name, entry.stat().st_size)
+            except FileNotFoundError:  # removed since the scan
+                continue
 
     def _try_out(self) -> None:
         """Create and delete a file once, so that an unusable folder is refused now."""

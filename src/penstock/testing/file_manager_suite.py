@@ -170,6 +170,13 @@ class CheckpointFileManagerSuite:
             Entry("sub", is_folder=True),
         ]
 
+    def test_names_gives_the_files_of_a_folder_sorted(self, storage: CheckpointFileManager) -> None:
+        for path in ("b/2", "b/10", "b/sub/x"):
+            storage.create(path, b"12345")
+
+        assert list(storage.names("b")) == ["10", "2"]
+        assert list(storage.names("nowhere")) == []
+
     def test_list_of_no_folder_is_empty(self, storage: CheckpointFileManager) -> None:
         storage.create("file", b"x")
 
