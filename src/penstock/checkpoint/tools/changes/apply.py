@@ -129,7 +129,7 @@ def _raise_barrier(storage: Storage, undo_path: str) -> bool:
         CheckpointError: another change has.
     """
     try:
-        storage.create(BARRIER, barrier_entry(undo_path))
+        storage.create(BARRIER, barrier_entry(undo=undo_path))
     except AlreadyExistsError as error:
         other = undo_path_of(storage.read(BARRIER))
         if other != undo_path:

@@ -15,7 +15,16 @@ from typing import Any
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 
-__all__ = ["FileChange", "MalformedPlanError", "Plan", "dump_plan", "inverse", "parse_plan"]
+__all__ = [
+    "FileChange",
+    "MalformedPlanError",
+    "Plan",
+    "dump_content",
+    "dump_plan",
+    "inverse",
+    "parse_content",
+    "parse_plan",
+]
 
 _VERSION = 1
 
@@ -75,8 +84,8 @@ def dump_plan(plan: Plan) -> bytes:
     changes = [
         {
             "path": each.path,
-            "before": _dump_content(each.before),
-            "after": _dump_content(each.after),
+            "before": dump_content(each.before),
+            "after": dump_content(each.after),
             "why": each.why,
         }
         for each in plan.changes
@@ -104,8 +113,8 @@ def parse_plan(data: bytes, *, location: str, undo_path: str) -> Plan:
         changes = tuple(
             FileChange(
                 str(each["path"]),
-                _parse_content(each["before"]),
-                _parse_content(each["after"]),
+                parse_content(each["before"]),
+                parse_content(each["after"]),
                 str(each["why"]),
             )
             for each in fields["changes"]
@@ -125,7 +134,8 @@ def _batch_id(path: str, log: str) -> int:
     return -1 if found is None else found
 
 
-def _dump_content(content: bytes | None) -> dict[str, str] | None:
+def dump_content(content: bytes | None) -> dict[str, str] | None:
+    """Return a file's content as plain JSON."""
     if content is None:
         return None
     try:
@@ -134,7 +144,8 @@ def _dump_content(content: bytes | None) -> dict[str, str] | None:
         return {"base64": base64.b64encode(content).decode()}
 
 
-def _parse_content(value: Any) -> bytes | None:
+def parse_content(value: Any) -> bytes | None:
+    """Return what ``dump_content`` was given; raises ValueError, KeyError, TypeError."""
     if value is None:
         return None
     if "text" in value:
