@@ -175,7 +175,7 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
         yield f"- {describe_evidence(plan)}"
 
 
-def _verb(before: bytes | None, after: bytes | None) -> str:
+def _verb(before: object, after: object) -> str:
     if after is None:
         return "remove"
     return "create" if before is None else "replace"
