@@ -29,7 +29,6 @@ ROOT = Path(__file__).parent.parent
 # (functions of modules pickle by name), and Spark binds to loopback only.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-os.environ["SPARK_CONF_DIR"] = str(ROOT / "tests" / "spark")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
@@ -113,6 +112,7 @@ def archive_of_classes(request: pytest.FixtureRequest) -> None:
 def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
     """One quiet local Spark for all tests that need one."""
     from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
     settings = {
@@ -130,6 +130,8 @@ def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
     conf = SparkConf().setMaster("local[4]").setAppName("penstock tests").setAll(settings.items())
     context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
+    # Before tests change settings of the context, which a session that starts then would keep.
+    SparkSession.builder.getOrCreate()
     yield context
     context.stop()
     stop_jvm()

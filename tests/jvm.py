@@ -21,13 +21,20 @@ _OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr"
     " -XX:-UsePerfData"  # its file in /tmp would outlive a kill
 )
+# A folder of defaults (SPARK_CONF_DIR) would be part of the class path, and archives allow none.
+_SPARK = (
+    " -Dspark.python.daemon.module=tests.worker_daemon"
+    # Over TCP every task of a worker waits 40 ms: JVMs leave Nagle's algorithm on, and what they
+    # send last waits until the worker acknowledges what came before, which it delays.
+    " -Dspark.python.unix.domain.socket.enabled=true"
+)
 _ARCHIVE_WITHIN_S = 300.0
 """Some seconds on an idle machine; to give up costs every later run as much again."""
 
 
 def java_options(temporary: str) -> str:
     """Return the options of every JVM that this run starts; its files go to ``temporary``."""
-    return f"-Djava.io.tmpdir={temporary} {_OPTIONS}"
+    return f"-Djava.io.tmpdir={temporary} {_OPTIONS}{_SPARK}"
 
 
 def use_archive(folder: Path) -> None:

@@ -30,8 +30,9 @@ FULL_NAME = re.compile(r"(?<![\w.])penstock(?:\.\w+)+")
 SHORT_NAME = re.compile(r"`((?:checkpoint|journal|rate|receivers|state|streaming)(?:\.\w+)+)`")
 """What docs/architecture.md calls modules: their path within the package."""
 KEYS = {"penstock.crc", "penstock.position"}
-LOGGERS = {"penstock.CheckpointFileManager", "penstock.OffsetSeqMetadata"}
 """In the footer of a block, so no names."""
+LOGGERS = {"penstock.CheckpointFileManager", "penstock.OffsetSeqMetadata"}
+"""Named after classes of Spark's, whose messages they have."""
 
 
 def exists(name: str) -> bool:

@@ -22,6 +22,7 @@ __all__ = [
     "Conf",
     "RateSettings",
     "StreamingSettings",
+    "session_setting_names",
     "settings_of",
     "settings_without_effect",
 ]
@@ -56,6 +57,12 @@ Conf = Mapping[str, str] | _SparkConf
 def settings_of(conf: Conf) -> Mapping[str, str]:
     """Return a configuration as a mapping."""
     return conf if isinstance(conf, Mapping) else dict(conf.getAll())
+
+
+def session_setting_names() -> list[str]:
+    """Return the settings that a Spark session may have a value of its own for."""
+    names = (n for each in fields(StreamingSettings) for n in each.metadata.get("names", ()))
+    return [name for name in names if name.startswith("spark.sql.")]
 
 
 def settings_without_effect(conf: Mapping[str, str]) -> dict[str, str | None]:
@@ -244,6 +251,9 @@ class StreamingSettings:
 
     block_interval_ms: int = _setting("spark.streaming.blockInterval", _duration_ms, 200)
     checkpoint_directory: str | None = _setting("spark.streaming.checkpoint.directory", _path, None)
+    checkpoint_location: str | None = _setting(
+        "spark.sql.streaming.checkpointLocation", _path, None
+    )
     concurrent_jobs: int = _setting("spark.streaming.concurrentJobs", _positive, 1)
     graceful_stop_timeout_ms: int | None = _setting(
         "spark.streaming.gracefulStopTimeout", _duration_ms, None

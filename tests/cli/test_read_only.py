@@ -36,6 +36,7 @@ READING = {
 }
 WRITING = {
     "checkpoint promote",
+    "checkpoint repair",
     "checkpoint rewind",
     "checkpoint undo",
     "journal consumers rm",

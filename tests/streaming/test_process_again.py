@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from penstock.errors import PenstockError
+from penstock.checkpoint.tools import plan_rewind
+from penstock.errors import CheckpointError, PenstockError
 from penstock.streaming import DStream, State, StateSpec, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
@@ -22,7 +24,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.spark
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
-LIST, COPY, REMOVE, TIDY, CUT_ANEW = range(5)
+REWIND, LIST, COPY, REMOVE, TIDY, CUT_ANEW = range(6)
 """The page's blocks of commands, in order."""
 
 
@@ -83,7 +85,9 @@ class Program:
         """Run a block of the page's commands in the location; return what it prints."""
         found = re.findall(r"^ *```sh\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
         text = textwrap.dedent(found[block]).replace("/data/report", str(self.location))
-        script = f"cd {self.location}; first={first}; {text.replace('first=118', '')}"
+        text = text.replace("first=118", "").replace("--to-batch 117", f"--to-batch {first - 1}")
+        text = text.replace("penstock ", f"{Path(sys.executable).with_name('penstock')} ")
+        script = f"cd {self.location}; first={first}; {text}"
         done = subprocess.run(
             ["/bin/sh", "-ec", script], capture_output=True, check=True, text=True
         )
@@ -132,6 +136,14 @@ def test_batches_are_processed_again(program: Program) -> None:
     program.run(TIDY)
     assert not (program.location / "commits.before").exists()
 
+    printed = program.run(REWIND, first)
+    assert "run again, under their ids and with the same records" in printed
+    before = dict(program.written)
+    program.lose(first)
+    stepper = program.start()
+    assert eventually(lambda: bool(stepper.step()) and program.written == before)
+    stop()
+
     program.run(REMOVE, first)
     program.run(CUT_ANEW, first)
     program.lose(first)
@@ -147,6 +159,8 @@ def test_keyed_state_does_not_go_back(program: Program, state: str) -> None:
     program.add(program.start(), *"012")
     stop()
     before, first = list(program.ran), program.ran[1]
+    with pytest.raises(CheckpointError, match="keeps state"):
+        plan_rewind(program.location, to_batch=first - 1)
     program.run(COPY)
     program.run(REMOVE, first)
     with pytest.raises(

@@ -14,6 +14,7 @@ from penstock.checkpoint.tools import (
     apply_plan,
     describe_evidence,
     plan_promote,
+    plan_repair,
     plan_rewind,
     plan_undo,
 )
@@ -68,6 +69,12 @@ def promote(
 ) -> None:
     """Make an old entry the one that the query uses, with the settings in it."""
     _show_or_apply(plan_promote(location, batch), apply=apply, stopped=stopped)
+
+
+@app.command("repair")
+def repair(location: _Location, apply: _Apply = False, stopped: _Stopped = False) -> None:
+    """Fix what `validate` finds and can be fixed without a choice; say what is left."""
+    _show_or_apply(plan_repair(location), apply=apply, stopped=stopped)
 
 
 @app.command("undo")

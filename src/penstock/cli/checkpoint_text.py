@@ -96,6 +96,8 @@ def validation_lines(found: Validation) -> Iterator[str]:
     counts = Counter(finding.severity for finding in found.findings)
     parts = [f"{n} {severity}{'s' if n > 1 else ''}" for severity, n in counts.items()]
     yield f"{found.location}: {found.files} files, {', '.join(parts) or 'sound'}"
+    if found.is_penstock:
+        yield "the journal is not among them: `penstock journal verify` reads its blocks"
 
 
 def batch_diff_lines(found: BatchDiff) -> Iterator[str]:

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.checksum import checksum_of
-from penstock.checkpoint.tools import Finding, NextBatch, inspect, validate
+from penstock.checkpoint.tools import Finding, NextBatch, inspect, last_state, validate
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 
@@ -428,3 +428,30 @@ def test_an_offset_at_the_end_of_64_bits_is_survived(query: Path) -> None:
     edit(query / "offsets/4", lambda text: text.replace(":4}", f":{2**63 - 1}}}"))
 
     assert found(query) == [("error", f"sources/0/5 to sources/0/{2**63 - 1}")]
+
+
+def test_a_program_is_told_the_way_back_and_of_its_journal(own: Path) -> None:
+    (own / "offsets/2").write_bytes(b"")
+    (finding,) = (f for f in validate(own).findings if f.path == "offsets/2")
+    assert "go back to batch 1" in finding.fix
+    assert "for n in $(seq 2 2)" in finding.fix
+    assert "`penstock journal verify`" in _VALIDATE.run(str(own)).output
+
+
+def test_a_program_is_told_the_way_back_from_a_gap(own: Path) -> None:
+    with CheckpointLocation(own) as driver:
+        for batch_id in (3, 4):
+            driver.plan(batch_id, OffsetSeq(1_700_000_000_000, sources=("1",)))
+    remove(own / "offsets/3")
+    (finding,) = (f for f in validate(own).findings if f.severity == "error")
+    assert "go back to batch 2" in finding.fix
+
+
+def test_a_torn_newest_entry_keeps_the_query_from_starting(query: Path) -> None:
+    for name in ("offsets/4", "commits/4"):
+        data = (query / name).read_bytes()
+        (query / name).write_bytes(b"")
+        assert f"{name} cannot be read: Incomplete" in (inspect(query).next.problem or "")
+        assert last_state(query).next.problem
+        (query / name).write_bytes(data)
+    assert inspect(query).next.problem is None

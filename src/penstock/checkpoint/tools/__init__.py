@@ -9,6 +9,7 @@ from penstock.checkpoint.tools.batches import Problem
 from penstock.checkpoint.tools.changes.apply import apply_plan, plan_undo
 from penstock.checkpoint.tools.changes.evidence import describe_evidence
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
+from penstock.checkpoint.tools.changes.repair import plan_repair
 from penstock.checkpoint.tools.changes.rewind import plan_promote, plan_rewind
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.differences import (
@@ -56,6 +57,7 @@ __all__ = [
     "iso_time",
     "last_state",
     "plan_promote",
+    "plan_repair",
     "plan_rewind",
     "plan_undo",
     "validate",

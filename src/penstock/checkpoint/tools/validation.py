@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.recovery import plan_recovery
+from penstock.checkpoint.rollback import rollback_hint
 from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED
 from penstock.checkpoint.tools.batches import Batch, parse_batch
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
@@ -49,7 +51,7 @@ from penstock.checkpoint.tools.operators import newest_infos
 from penstock.checkpoint.tools.reading import Content
 from penstock.errors import StorageError
 
-__all__ = ["Validation", "validate"]
+__all__ = ["Validation", "find_damage", "validate"]
 
 _METADATA = "metadata"
 _COMPACTED = "nothing reads it any more: a compacted entry holds what was in it"
@@ -64,6 +66,8 @@ class Validation:
     location: str
     files: int
     """The number of files that were checked."""
+    is_penstock: bool
+    """Whether it is of a penstock program; its journal is not among the files."""
     severity: Severity | None
     """The worst of the findings'; None when there are none."""
     findings: tuple[Finding, ...]
@@ -96,28 +100,40 @@ def validate(place: str | os.PathLike[str]) -> Validation:
         StorageError: it cannot be listed.
     """
     checkpoint = Checkpoint.open(place)
-    found = _find(checkpoint)
+    facts = _read(checkpoint)
+    found = _find(checkpoint, facts)
     if worst(found) in ("warning", "error"):
         # Of a running query one folder may have been listed before a batch, and the next after it.
-        again = set(_find(Checkpoint.open(place)))
+        again = set(find_damage(Checkpoint.open(place)))
         found = [finding for finding in found if finding in again]
     order = ("error", "warning", "note")
     return Validation(
         location=checkpoint.url,
         files=len(checkpoint.files),
+        is_penstock=facts.is_penstock,
         severity=worst(found),
         findings=tuple(sorted(found, key=lambda each: order.index(each.severity))),
     )
 
 
-def _find(checkpoint: Checkpoint) -> list[Finding]:
+def find_damage(checkpoint: Checkpoint) -> list[Finding]:
+    """Return what is wrong with a location by one scan, in no order."""
+    return _find(checkpoint, _read(checkpoint))
+
+
+def _find(checkpoint: Checkpoint, facts: _Facts) -> list[Finding]:
     if checkpoint.is_barred:
         return [_unfinished_change()]
-    facts = _read(checkpoint)
     return _one_error_a_file(
         (
             *_check_metadata(checkpoint),
-            *check_ids(facts.planned, facts.committed, facts.next, is_penstock=facts.is_penstock),
+            *check_ids(
+                facts.planned,
+                facts.committed,
+                facts.next,
+                is_penstock=facts.is_penstock,
+                way_back=_way_back(checkpoint, facts),
+            ),
             *_check_entries(checkpoint, facts),
             *_check_checksums(checkpoint, facts),
             *check_clocks(facts.batches),
@@ -127,6 +143,12 @@ def _find(checkpoint: Checkpoint) -> list[Finding]:
             *check_names(checkpoint.files.keys(), is_penstock=facts.is_penstock),
         )
     )
+
+
+def _way_back(checkpoint: Checkpoint, facts: _Facts) -> str | None:
+    """Return how a penstock program goes back to before the first entry that is missing."""
+    missing = plan_recovery(facts.planned, facts.committed).missing if facts.is_penstock else ()
+    return rollback_hint(checkpoint.storage, missing[0].start) if missing else None
 
 
 def _read(checkpoint: Checkpoint) -> _Facts:

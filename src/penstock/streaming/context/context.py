@@ -16,14 +16,21 @@ from pyspark import SparkConf, SparkContext
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
-from penstock.conf import StreamingSettings, settings_of, settings_without_effect
+from penstock.conf import (
+    StreamingSettings,
+    session_setting_names,
+    settings_of,
+    settings_without_effect,
+)
 from penstock.errors import ConfigError, StreamingError
+from penstock.model import check_name
 from penstock.rate import RateEstimator
 from penstock.streaming.context.life_cycle import LifeCycle, State
 from penstock.streaming.context.rate_control import RateControl
-from penstock.streaming.context.run_location import RunLocation
+from penstock.streaming.context.run_location import RunLocation, configured_location
 from penstock.streaming.context.shutdown import Shutdown
 from penstock.streaming.core.listener import ListenerBus, StreamingListener
+from penstock.streaming.core.session_conf import SessionConf
 from penstock.streaming.engine.engine import Engine
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.inputs.sources import StreamSources
@@ -59,11 +66,13 @@ class StreamingContext(StreamSources, RateControl):
             graph checkpoint the program is recreated, SparkContext and batch interval included.
         batchDuration: the batch interval in seconds; fractions are allowed, to the millisecond.
         clock: the clock of the batches; tests give ``penstock.testing.ManualClock``.
+        queryName: the program's name under ``spark.sql.streaming.checkpointLocation``, where it
+            finds its checkpoint location again if ``checkpoint`` is not called.
 
     Raises:
-        ConfigError: what is given is no SparkContext, the duration or a ``spark.streaming.*``
-            setting is wrong, the rate estimator that they name cannot be made, or others can write
-            the checkpoint location.
+        ConfigError: what is given is no SparkContext, the duration, the name or a
+            ``spark.streaming.*`` setting is wrong, the rate estimator that they name cannot be
+            made, or others can write the checkpoint location.
         CheckpointError: there is no graph checkpoint, or none that can be read.
     """
 
@@ -76,7 +85,9 @@ class StreamingContext(StreamSources, RateControl):
         batchDuration: float | None = None,
         *,
         clock: Clock | None = None,
+        queryName: str | None = None,
     ) -> None:
+        self._query_name = None if queryName is None else check_name("query", queryName)
         if isinstance(sparkContext, str):
             self._recreate(require_checkpoint(sparkContext), sparkContext, clock)
         else:
@@ -89,7 +100,9 @@ class StreamingContext(StreamSources, RateControl):
         self._sc = sc
         _use_this_python(sc)
         self._clock = clock or SystemClock()
-        conf = settings_of(sc.getConf())
+        session = SessionConf(sc)
+        sql = {name: session.explicit(name) for name in session_setting_names()}
+        conf = {**settings_of(sc.getConf()), **{k: v for k, v in sql.items() if v is not None}}
         self._settings = StreamingSettings.from_conf(conf)
         for name, meant in settings_without_effect(conf).items():
             hint = f"did you mean {meant}?" if meant else "docs/settings.md lists those that have"
@@ -192,6 +205,7 @@ class StreamingContext(StreamSources, RateControl):
             checkpoint = find_checkpoint(checkpointPath)
             if checkpoint is not None:
                 recreated = cls.__new__(cls)
+                recreated._query_name = None  # it has a location
                 recreated._recreate(checkpoint, checkpointPath, clock=None)
                 return recreated
         ssc = setupFunc()
@@ -222,7 +236,8 @@ class StreamingContext(StreamSources, RateControl):
     def checkpoint(self, directory: str) -> None:
         """Keep offsets, commits, journal and graph under ``directory`` (a path or an fsspec URL).
 
-        On a cluster, driver and executors must see the same files there.
+        On a cluster, driver and executors must see the same files there. Without this call the
+        location is ``spark.sql.streaming.checkpointLocation/queryName`` if that setting is set.
 
         Raises:
             ConfigError: it cannot be written, or no storage is known for the URL.
@@ -339,9 +354,13 @@ class StreamingContext(StreamSources, RateControl):
 
     def _make_engine(self) -> Engine:
         _check_outputs(self.graph.outputs, self._settings)
+        if self._checkpoint_dir is None:
+            location = configured_location(self._settings, self._query_name)
+            if location is not None:
+                self.checkpoint(location)
         graph_checkpoints = self._make_graph_checkpoints()
         self._location = RunLocation(self._checkpoint_dir)
-        url = self._location.open(str(self._sc.master), self.graph, self._settings)
+        url = self._location.open(self._sc, self.graph, self._settings)
         return Engine(
             self._sc,
             self.graph,

@@ -1,19 +1,49 @@
-"""The location of a run: the checkpoint location, or a temporary one."""
+"""The location of a run: the checkpoint location, or a temporary one.
+
+    ssc.checkpoint(dir)                                     dir
+    spark.sql.streaming.checkpointLocation, and queryName   <checkpointLocation>/<queryName>
+    spark.sql.streaming.checkpointLocation                  <checkpointLocation>/<random UUID>
+    neither                                                 a temporary folder
+
+The first that applies counts, as for a query of Structured Streaming (ResolveWriteToStream).
+"""
 
 from __future__ import annotations
 
 import logging
 import shutil
+import uuid
 from dataclasses import replace
+from typing import Any
+
+from pyspark import SparkContext
 
 from penstock.conf import WRITE_AHEAD_LOG, StreamingSettings
 from penstock.errors import ConfigError
 from penstock.streaming.context.temporary_location import make_temporary_location
 from penstock.streaming.engine.graph import DStreamGraph
 
-__all__ = ["RunLocation"]
+__all__ = ["RunLocation", "configured_location"]
 
 _log = logging.getLogger(__name__)
+
+
+def configured_location(settings: StreamingSettings, query_name: str | None) -> str | None:
+    """Return the checkpoint location of a program that sets none; None if the settings do not."""
+    if settings.checkpoint_location is None:
+        return None
+    location = f"{settings.checkpoint_location.rstrip('/')}/{query_name or uuid.uuid4()}"
+    if query_name is None:
+        _log.warning(
+            "The program has no queryName, so its checkpoint location has a random name: %s. The "
+            "next start gets another one and does not continue this run: it finds neither its "
+            "offsets and state nor the received records that no batch has processed. To fix: "
+            "StreamingContext(..., queryName='...')",
+            location,
+        )
+    else:
+        _log.info("The checkpoint location of %r is %s", query_name, location)
+    return location
 
 
 class RunLocation:
@@ -21,14 +51,15 @@ class RunLocation:
 
     Args:
         directory: the program's checkpoint location; None for a temporary one, which is deleted
-            with the process: its data survives neither the process nor a power cut.
+            with the program, at the latest with the process: its data survives neither the process
+            nor a power cut.
     """
 
     def __init__(self, directory: str | None) -> None:
         self._directory = directory
         self._temporary: str | None = None
 
-    def open(self, master: str, graph: DStreamGraph, settings: StreamingSettings) -> str:
+    def open(self, sc: SparkContext, graph: DStreamGraph, settings: StreamingSettings) -> str:
         """Return the path or URL.
 
         Raises:
@@ -42,12 +73,16 @@ class RunLocation:
                     stream.name,
                 )
             return self._directory
-        _check_temporary_is_enough(master, graph, settings)
+        _check_temporary_is_enough(str(sc.master), graph, settings)
         self._temporary = make_temporary_location()
+        # For a process that ends without stopping the program.
+        jvm: Any = sc._jvm
+        jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(
+            jvm.java.io.File(self._temporary)
+        )
         _log.info(
             "No checkpoint location is set: offsets, commits and journal are in %s and are deleted "
-            "when "
-            "the program stops",
+            "when the program or its SparkSession stops",
             self._temporary,
         )
         return self._temporary
@@ -72,7 +107,8 @@ def _check_temporary_is_enough(
         raise ConfigError(
             f"no checkpoint location is set, and master {master} is a cluster",
             operation="start",
-            hint="call checkpoint(dir) with a path that driver and executors share",
+            hint="call checkpoint(dir) with a path that driver and executors share, or set "
+            "spark.sql.streaming.checkpointLocation and queryName",
         )
     dependent = next((stream for stream in graph.inputs if stream.needs_location), None)
     if dependent is not None:

@@ -7,6 +7,7 @@ next session takes its settings.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -26,18 +27,18 @@ class SessionConf:
         self._session = session.get().conf() if session.isDefined() else None
         self._defaults = sql.internal.SQLConf()
 
+    def explicit(self, name: str) -> str | None:
+        """Return the value to which a setting was set, None if it was not."""
+        for conf in (self._session, self._shared):
+            if conf is not None and conf.contains(name):
+                return str(conf.get(name))
+        return None
+
     def get(self, name: str) -> str | None:
         """Return the value of a setting, or Spark's default; None if there is neither."""
-        if self._session is None and self._shared.contains(name):
-            return str(self._shared.get(name))
-        try:
-            value = (
-                self._defaults.getConfString(name)
-                if self._session is None
-                else self._session.get(name)
-            )
-        except Py4JJavaError:  # neither is known to Spark
-            return None
+        if (value := self.explicit(name)) is None:
+            with suppress(Py4JJavaError):  # this Spark has no such setting
+                value = self._defaults.getConfString(name)
         return None if value is None else str(value)
 
     def set(self, name: str, value: str) -> None:

@@ -33,6 +33,7 @@ from penstock.checkpoint.tools.changes.position import (
     refusal,
     require_done,
 )
+from penstock.checkpoint.tools.changes.rewind_own import plan_own_rewind
 from penstock.checkpoint.tools.changes.targets import batch_at, batch_before, check_offsets
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.clock import Clock, SystemClock
@@ -67,6 +68,8 @@ def plan_rewind(
 ) -> Plan:
     """Plan that a query reads again what came after a point; give exactly one point.
 
+    A query of Spark reads it in new batches; a penstock program runs its batches again.
+
     The query keeps its settings and its watermark, which matters to state only.
 
     Args:
@@ -99,20 +102,22 @@ def plan_rewind(
     checkpoint, command = Checkpoint.open(place), f"rewind {given[0]}"
     if (begun := interrupted_plan(checkpoint, command)) is not None:
         return begun
-    position = _position_of_spark(checkpoint)
-    time_ms = (clock or SystemClock()).time_ms()
+    position = find_position(checkpoint)
+    if is_of_penstock(position.newest):
+        batch_id = _batch_of(checkpoint, to_batch, to_timestamp_ms, shift_by)
+        return plan_own_rewind(checkpoint, position, command, batch_id)
+    _refuse_state(checkpoint)
     words, sources = "these offsets", position.offsets.sources
     if to_offsets is not None:
         sources = check_offsets(checkpoint, position, to_offsets)
     else:
         batch_id = _batch_of(checkpoint, to_batch, to_timestamp_ms, shift_by)
-        words, sources = (
-            f"the end of batch {batch_id}",
-            require_done(checkpoint, batch_id)[0].sources,
-        )
+        words = f"the end of batch {batch_id}"
+        sources = require_done(checkpoint, batch_id)[0].sources
+    changed = {"batchTimestampMs": (clock or SystemClock()).time_ms()}
     target = _Target(
         words,
-        encode_offsets(position.offsets, sources, {"batchTimestampMs": time_ms}),
+        encode_offsets(position.offsets, sources, changed),
         encode_commit(position.commit),
         sources,
     )
@@ -126,7 +131,12 @@ def _batch_of(
         return batch_at(checkpoint, time_ms)
     if shift_by is not None:
         return batch_before(checkpoint, shift_by)
-    assert to_batch is not None
+    if to_batch is None:
+        raise refusal(
+            checkpoint,
+            "a penstock program runs its batches again as they were planned, not from any offsets",
+            "give a batch or a time",
+        )
     return to_batch
 
 
@@ -142,7 +152,14 @@ def plan_promote(
     checkpoint, command = Checkpoint.open(place), f"promote {batch_id}"
     if (begun := interrupted_plan(checkpoint, command)) is not None:
         return begun
-    position = _position_of_spark(checkpoint)
+    position = find_position(checkpoint)
+    if is_of_penstock(position.newest):
+        raise refusal(
+            checkpoint,
+            "a penstock program takes the records of each batch, and its settings, by its entry",
+            "`rewind` runs its batches again",
+        )
+    _refuse_state(checkpoint)
     offsets, commit = require_done(checkpoint, batch_id)
     changed = {"batchTimestampMs": (clock or SystemClock()).time_ms()}
     target = _Target(
@@ -154,14 +171,7 @@ def plan_promote(
     return _plan(checkpoint, position, command, target)
 
 
-def _position_of_spark(checkpoint: Checkpoint) -> Position:
-    position = find_position(checkpoint)
-    if is_of_penstock(position.newest):
-        raise refusal(
-            checkpoint,
-            "this location is of a penstock program, which takes each batch's records by the logs",
-            'see "Process the last batches again" in docs/operating.md',
-        )
+def _refuse_state(checkpoint: Checkpoint) -> None:
     if operators := checkpoint.operators():
         names = ", ".join(info.name if info else state.operator for state, info in operators)
         raise refusal(
@@ -170,7 +180,6 @@ def _position_of_spark(checkpoint: Checkpoint) -> Position:
             " would be read again",
             "start the query on a new location from the offsets that `inspect --batch N` shows",
         )
-    return position
 
 
 def _plan(checkpoint: Checkpoint, position: Position, command: str, target: _Target) -> Plan:

@@ -15,11 +15,20 @@ __all__ = ["check_clocks", "check_ids", "check_sources"]
 
 
 def check_ids(
-    planned: Collection[int], committed: Collection[int], following: NextBatch, *, is_penstock: bool
+    planned: Collection[int],
+    committed: Collection[int],
+    following: NextBatch,
+    *,
+    is_penstock: bool,
+    way_back: str | None,
 ) -> Iterator[Finding]:
-    """Yield what is missing from the logs; ``following`` says whether a start is possible."""
+    """Yield what is missing from the logs; ``following`` says whether a start is possible.
+
+    ``way_back`` says how a penstock program goes back to before what is missing.
+    """
     if following.problem is not None:
         restart = START_ELSEWHERE if is_penstock else "start with a new checkpoint location"
+        restart = f"{restart}; {way_back}" if way_back else restart
         yield Finding(
             "error",
             "offsets",

@@ -21,6 +21,7 @@ from penstock.checkpoint.log_format import (
     parse_json,
     parse_log,
 )
+from penstock.checkpoint.metadata_log import MetadataLog
 from penstock.checkpoint.offset_log import OffsetLog
 from penstock.checkpoint.tools.checks.source_logs import batch_ids_of
 from penstock.checkpoint.tools.findings import Finding
@@ -33,6 +34,7 @@ __all__ = [
     "check_metadata",
     "check_operator_info",
     "check_source_log",
+    "is_torn",
     "penstock_checks",
     "spark_checks",
 ]
@@ -59,6 +61,8 @@ _OPTIONAL = {"stateUniqueIds", "sourceMetadataInfo"}
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NOT_STARTING = "the query fails when it reads this file, at its start at the latest"
+_NEWER = "newer version"
+"""In the message of ``check_version``."""
 _RESTORE = "restore the file from a backup"
 
 
@@ -73,9 +77,15 @@ def spark_checks(file_sources: Collection[str]) -> EntryChecks:
 def penstock_checks(storage: Storage) -> EntryChecks:
     """Return the checks of what a driver of penstock reads: its own logs judge."""
     return {
-        "offsets": partial(_check_strictly, OffsetLog(storage).parse),
-        "commits": partial(_check_strictly, CommitLog(storage).parse),
+        "offsets": partial(_check_strictly, OffsetLog(storage)),
+        "commits": partial(_check_strictly, CommitLog(storage)),
     }
+
+
+def is_torn(checks: EntryChecks, path: str, data: bytes) -> bool:
+    """Whether an entry of a log cannot be read by any release: it was cut off, or overwritten."""
+    findings = checks[path.partition("/")[0]](path, data)
+    return any(each.severity == "error" and _NEWER not in each.what for each in findings)
 
 
 def check_operator_info(path: str, data: bytes) -> Iterator[Finding]:
@@ -86,11 +96,13 @@ def check_operator_info(path: str, data: bytes) -> Iterator[Finding]:
         yield _unreadable(path, error, f"{_RESTORE}; it only changes with the query's plan")
 
 
-def _check_strictly(parse: Callable[[bytes], Any], path: str, data: bytes) -> Iterator[Finding]:
+def _check_strictly(log: MetadataLog[Any], path: str, data: bytes) -> Iterator[Finding]:
     try:
-        parse(data)
+        log.parse(data)
     except MalformedLogError as error:
-        yield _error(path, str(error), "the program does not start", error.hint)
+        batch_id = int(path.rpartition("/")[2])
+        fix = log.hint_for_damage(batch_id, error.hint)
+        yield _error(path, str(error), "the program does not start", fix)
 
 
 def _check_offsets(path: str, data: bytes, file_sources: Collection[str]) -> Iterator[Finding]:
@@ -218,8 +230,8 @@ def _odd_fields(
 
 
 def _unreadable(path: str, error: MalformedLogError, fix: str) -> Finding:
-    newer = "newer version" in str(error)
-    return _error(path, str(error), _NOT_STARTING, error.hint if newer else fix)
+    is_newer = _NEWER in str(error)
+    return _error(path, str(error), _NOT_STARTING, error.hint if is_newer else fix)
 
 
 def _error(path: str, what: str, meaning: str, fix: str) -> Finding:

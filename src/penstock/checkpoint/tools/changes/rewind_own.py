@@ -1,0 +1,111 @@
+"""``rewind`` of a penstock program: batches run again under their ids, with the same records.
+
+A driver runs every batch that is planned and not committed, with the offsets in its entry. So the
+commits after the point are removed. Its journal keeps records by these entries, and its outputs
+recognize these ids, so entries with other offsets must not be appended here.
+
+Source: penstock.checkpoint.recovery.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from penstock.checkpoint.tools.batches import batch_paths
+from penstock.checkpoint.tools.changes.files import removed_file
+from penstock.checkpoint.tools.changes.plan import Plan
+from penstock.checkpoint.tools.changes.position import Position, refusal
+from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.offsets import streams_of
+from penstock.errors import ConfigError, MissingBlockError
+from penstock.journal import JournalStream, ranges_between, stream_names
+from penstock.journal.reader import slice_ranges
+from penstock.storage import Storage, attach_storage
+
+__all__ = ["plan_own_rewind"]
+
+_OPERATORS = "spark.penstock.operators"
+_JOURNAL = "journal"
+
+
+def plan_own_rewind(
+    checkpoint: Checkpoint, position: Position, command: str, batch_id: int
+) -> Plan:
+    """Plan that the batches after one run again.
+
+    Raises:
+        ConfigError: the location does not keep the batch.
+        CheckpointError: the program keeps state, or some of the records are gone.
+    """
+    planned, committed = checkpoint.kept_ids(position.newest)
+    if batch_id not in planned:
+        raise ConfigError(
+            f"batch {batch_id} is not kept, so it is not known where the next one begins",
+            operation="plan change of checkpoint location",
+            path=checkpoint.url,
+            hint=f"the location keeps batches {planned[0]} to {planned[-1]}",
+        )
+    _refuse_state(checkpoint, position)
+    newest = (checkpoint.planned[-1], checkpoint.committed[-1])
+    again = [each for each in committed if batch_id < each <= planned[-1]]
+    changes = [
+        change
+        for each in reversed(again)  # so that without the barrier, too, every step is a valid log
+        for change in removed_file(checkpoint, batch_paths(each)[1], "its batch runs again")
+    ]
+    if not changes:
+        nothing = "the batches after it run again in any case: there is nothing to change"
+        return Plan(checkpoint.url, command, (nothing,), (), newest)
+    meaning = tuple(_meaning(checkpoint, planned, committed, batch_id))
+    return Plan(checkpoint.url, command, meaning, tuple(changes), newest)
+
+
+def _meaning(
+    checkpoint: Checkpoint, planned: list[int], committed: list[int], batch_id: int
+) -> Iterator[str]:
+    rerun = [each for each in planned if each > batch_id or each not in committed]
+    yield (
+        f"batches {', '.join(map(str, rerun))} run again, under their ids and with the same"
+        " records; new ones follow"
+    )
+    start, end = checkpoint.batches([batch_id, planned[-1]])
+    for source, place in end.end_offsets.items():
+        for stream, offsets in (streams_of(place) or {}).items():
+            begin = (streams_of(start.end_offsets.get(source)) or {}).get(stream, {})
+            yield f"{stream}: {_check_journal(checkpoint, stream, begin, offsets)}"
+    yield (
+        "an output that replaces what it has of a batch id is right again; from one that appends,"
+        " delete these batches first; one that skips ids that it has seen has to be set back"
+    )
+
+
+def _check_journal(
+    checkpoint: Checkpoint, stream: str, start: dict[str, int], end: dict[str, int]
+) -> str:
+    journal: Storage = attach_storage(f"{checkpoint.url}/{_JOURNAL}")
+    ranges = ranges_between(start, end)
+    records = sum(each.count for each in ranges)
+    if stream not in stream_names(journal):
+        return f"{records:,} records; not in this location's journal, and not checked"
+    try:
+        slice_ranges(JournalStream.open(journal, stream), ranges)
+    except MissingBlockError as error:
+        raise refusal(
+            checkpoint,
+            f"records of stream {stream} that would be processed again are gone: {error.message}",
+            "go back less far",
+        ) from error
+    return f"{records:,} records again, none retired; `penstock journal verify` reads them all"
+
+
+def _refuse_state(checkpoint: Checkpoint, position: Position) -> None:
+    recorded = position.newest.conf.get(_OPERATORS, "[]")
+    names = [str(each.get("name")) for each in json.loads(recorded)]
+    names = names or [state.operator for state, _ in checkpoint.operators()]
+    if names:
+        raise refusal(
+            checkpoint,
+            f"the program keeps state ({', '.join(names)}), of which earlier versions are not kept",
+            "restore a copy of the whole location that was made while the program was stopped",
+        )

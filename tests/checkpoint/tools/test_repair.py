@@ -1,0 +1,106 @@
+"""``repair``: what it fixes, what it leaves, and that it can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint import CheckpointLocation
+from penstock.checkpoint.tools import apply_plan, inspect, plan_repair, plan_undo, validate
+
+from .queries import write_query
+from .test_changes import CHECKPOINT, files_of
+from .test_validate import edit, remove
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Path:
+    """What a query of Spark with state leaves: batches 0 to 4 are done."""
+    return write_query(tmp_path / "query", batches=5)
+
+
+def tear_offsets(query: Path) -> None:
+    remove(query / "commits/4")
+    edit(query / "offsets/4", lambda text: text[:-1])  # {"logOffset":4
+
+
+FIXED: dict[str, tuple[Callable[[Path], object], list[str], int]] = {
+    "torn offsets": (tear_offsets, ["offsets/4"], 4),
+    "torn commit": (lambda q: (q / "commits/4").write_bytes(b"v1\n{"), ["commits/4"], 4),
+    "empty commit": (lambda q: (q / "commits/4").write_bytes(b""), ["commits/4"], 4),
+    "commits ahead": (
+        lambda q: (remove(q / "offsets/3"), remove(q / "offsets/4")),
+        ["commits/4", "commits/3"],
+        3,
+    ),
+    "temporary": (lambda q: (q / "offsets/.5.0b1e.tmp").touch(), ["offsets/.5.0b1e.tmp"], 5),
+    "checksum alone": (lambda q: (q / "offsets/.5.crc").write_bytes(b"crc"), ["offsets/.5.crc"], 5),
+}
+
+
+@pytest.mark.parametrize("case", FIXED)
+def test_what_can_be_fixed_is_fixed_and_can_be_taken_back(query: Path, case: str) -> None:
+    damage, paths, following = FIXED[case]
+    damage(query)
+    before = files_of(query)
+
+    plan = plan_repair(query)
+    named = [each.path for each in plan.changes]
+    own = [path for path in named if not path.endswith(".crc")] or named
+    assert own == paths
+    assert plan.meaning[0].startswith(f"batch {following} runs next")
+    undo = apply_plan(plan, stopped=True)
+    assert validate(query).findings == ()
+    assert inspect(query).next.first == following
+
+    apply_plan(plan_undo(undo), stopped=True)
+    assert files_of(query) == before
+
+
+LEFT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "torn and committed": (lambda q: (q / "offsets/4").write_bytes(b""), "offsets/4"),
+    "an older entry": (lambda q: (q / "offsets/3").write_bytes(b""), "offsets/3"),
+    "newer version": (
+        lambda q: (remove(q / "commits/4"), edit(q / "offsets/4", lambda t: t.replace("v1", "v9"))),
+        "offsets/4",
+    ),
+    "checksum": (
+        lambda q: (q / "commits/4").write_bytes(b'v1\n{"nextBatchWatermarkMs":6}'),
+        "commits/4",
+    ),
+    "no id": (lambda q: remove(q / "metadata"), "metadata"),
+    "state": (lambda q: remove(q / "state/0/1/5.delta"), "state/0/1/5.delta"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_what_needs_a_choice_is_left(query: Path, case: str) -> None:
+    damage, path = LEFT[case]
+    damage(query)
+    before = files_of(query)
+
+    printed = CHECKPOINT.succeed("repair", str(query), "--apply")
+
+    assert "nothing that can be fixed without a choice" in printed
+    assert f"left as it is: {path}: " in printed
+    assert "To fix: " in printed
+    assert files_of(query) == before
+
+
+def test_a_file_that_cannot_be_read_is_left(query: Path) -> None:
+    remove(query / "commits/4")
+    (query / "offsets/.4.crc").unlink()
+    (query / "offsets/4").unlink()
+    (query / "offsets/4").mkdir()  # stands for one that the disk fails to read
+    assert not any(each.path == "offsets/4" for each in plan_repair(query).changes)
+
+
+def test_a_program_of_penstock_is_repaired(own: Path) -> None:
+    (own / "commits/2").write_bytes(b"v1")
+    (own / "commits/.2.crc").unlink()
+    apply_plan(plan_repair(own))
+    assert validate(own).severity is None
+    with CheckpointLocation(own) as driver:
+        assert driver.undone() == [1, 2]
