@@ -11,15 +11,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.free_port import free_port
 from tests.waiting import eventually
 
 LIBRARIES = next(
-    (done.parent for done in sorted(Path(__file__).parents[2].glob(".tools/kafka/*/complete"))), None
+    (done.parent for done in sorted(Path(__file__).parents[2].glob(".tools/kafka/*/complete"))),
+    None,
 )
 _PROPERTIES = """
 process.roles=broker,controller
@@ -36,7 +37,7 @@ transaction.state.log.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
-log.retention.check.interval.ms=500
+log.retention.ms=-1
 log.cleaner.backoff.ms=200
 auto.create.topics.enable=false
 """
@@ -52,6 +53,7 @@ class Broker:
         self.address = f"127.0.0.1:{free_port()}"
         self._java = ["java", *_JAVA, "-cp", f"{LIBRARIES}/*"]
         self._process: subprocess.Popen[bytes] | None = None
+        self._admin = AdminClient({**self.conf, "log_level": 0})
         folder.mkdir(parents=True)
         port = self.address.partition(":")[2]
         text = _PROPERTIES.format(port=port, controller=free_port(), logs=folder / "logs")
@@ -91,15 +93,20 @@ class Broker:
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> str:
         """Create a topic, and wait until it can be written."""
-        new = NewTopic(name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
-        self._admin().create_topics([new])[name].result(60)
+        new = NewTopic(
+            name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()}
+        )
+        self._admin.create_topics([new])[name].result(60)
+        assert eventually(lambda: name in self._admin.list_topics(timeout=30).topics)
         return name
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
-        self._admin().delete_topics([name])[name].result(60)
+        self._admin.delete_topics([name])[name].result(60)
 
-    def produce(self, topic: str, values: Iterable[bytes | None], partition: int = 0, **more: Any) -> None:
+    def produce(
+        self, topic: str, values: Iterable[bytes | None], partition: int = 0, **more: Any
+    ) -> None:
         """Write records, and wait until they are durable."""
         producer = Producer({**self.conf, "linger.ms": 5})
         for value in values:
@@ -107,18 +114,24 @@ class Broker:
             producer.poll(0)
         assert producer.flush(60) == 0
 
+    def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
+        """Delete the records of a partition before an offset, as retention does."""
+        place = TopicPartition(topic, partition, before)
+        self._admin.delete_records([place])[place].result(60)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Give a topic more partitions."""
+        self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(60)
+
     @property
     def _config(self) -> str:
         return str(self.folder / "server.properties")
-
-    def _admin(self) -> AdminClient:
-        return AdminClient(self.conf)
 
     def _answers(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, (self.folder / "broker.log").read_text()[-4000:]
         try:
-            return bool(self._admin().list_topics(timeout=1).brokers)
+            return bool(self._admin.list_topics(timeout=1).brokers)
         except Exception:
             return False
 

@@ -1,4 +1,4 @@
-"""Kafka: its topics' offsets are the log, so records are read by offset ranges, with no second copy.
+"""Kafka: a topic's offsets are the log, so its records are read by ranges, with no second copy.
 
 ``topics`` plans on the driver, ``reader`` reads on executors; ``offsets`` are the plain values
 between them. Needs the extra ``kafka`` (confluent-kafka).

@@ -63,8 +63,8 @@ class ClientConf:
         if self._lost:
             raise _wrong(
                 f"{', '.join(self._lost)} is not in the graph checkpoint, which holds no secrets",
-                f"give a file that each host has instead ({self._lost[0]}{_FILE}=), or recover with "
-                "recover='program'",
+                f"give a file that each host has instead ({self._lost[0]}{_FILE}=), or recover "
+                "with recover='program'",
             )
         return {**self.public, **self._secrets}
 
@@ -107,9 +107,7 @@ def _check(name: str, value: Any) -> None:
         raise _wrong(f"{name!r}: {shown} is no setting", "use librdkafka's settings: text to text")
     if name in _OURS:
         instead = _OURS[name]
-        raise _wrong(
-            f"{name} is set by penstock", f"use {instead}" if instead else "leave it out"
-        )
+        raise _wrong(f"{name} is set by penstock", f"use {instead}" if instead else "leave it out")
 
 
 def _wrong(message: str, hint: str, path: str | None = None) -> ConfigError:

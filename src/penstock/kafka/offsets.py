@@ -10,12 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from penstock.errors import RecoveryMismatchError
 from penstock.model import Offsets
 
-__all__ = ["KafkaRange", "TopicOffsets", "from_json", "partition_name", "ranges_between", "to_json"]
+__all__ = [
+    "KafkaRange",
+    "TopicOffsets",
+    "from_json",
+    "partition_name",
+    "ranges_between",
+    "split_name",
+    "to_json",
+]
 
 TopicOffsets = dict[str, dict[str, int]]
 
@@ -41,10 +50,7 @@ class KafkaRange:
         """Return ranges of about equal length, of at most ``most`` offsets, that make up this."""
         parts = -(-self.count // most)
         ends = [self.start_offset + self.count * i // parts for i in range(parts + 1)]
-        return [
-            KafkaRange(self.topic, self.partition, start, end)
-            for start, end in zip(ends, ends[1:], strict=False)
-        ]
+        return [KafkaRange(self.topic, self.partition, start, end) for start, end in pairwise(ends)]
 
 
 def partition_name(topic: str, partition: int) -> str:
@@ -52,11 +58,17 @@ def partition_name(topic: str, partition: int) -> str:
     return f"{topic}/{partition}"
 
 
+def split_name(name: str) -> tuple[str, int]:
+    """Return topic and partition of a key in a flat offset map."""
+    topic, _, partition = name.rpartition("/")
+    return topic, int(partition)
+
+
 def to_json(offsets: Offsets) -> TopicOffsets:
     """Return a flat offset map in the form of offset logs."""
     topics: TopicOffsets = {}
-    for name, offset in sorted(offsets.items(), key=lambda item: _parse(item[0])):
-        topic, partition = _parse(name)
+    for name, offset in sorted(offsets.items(), key=lambda item: split_name(item[0])):
+        topic, partition = split_name(name)
         topics.setdefault(topic, {})[str(partition)] = offset
     return topics
 
@@ -71,8 +83,8 @@ def from_json(value: Any) -> dict[str, int]:
         return {}
     if not isinstance(value, Mapping) or not all(map(_is_topic, value.values())):
         raise RecoveryMismatchError(
-            f"the checkpoint location holds {str(value)[:200]!r} in the place of the offsets of Kafka "
-            "topics",
+            f"the checkpoint location holds {str(value)[:200]!r} in the place of the offsets of "
+            "Kafka topics",
             operation="recover",
             hint="keep the program's inputs in the same order and under the same names (name=)",
         )
@@ -85,15 +97,10 @@ def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:
     A partition that ``start`` lacks has no range: it is recorded before it is read.
     """
     return sorted(
-        KafkaRange(*_parse(name), start[name], offset)
+        KafkaRange(*split_name(name), start[name], offset)
         for name, offset in end.items()
         if start.get(name, offset) < offset
     )
-
-
-def _parse(name: str) -> tuple[str, int]:
-    topic, _, partition = name.rpartition("/")
-    return topic, int(partition)
 
 
 def _is_topic(ends: Any) -> bool:

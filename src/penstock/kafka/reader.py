@@ -13,10 +13,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka import KafkaError as ClientError
 
 from penstock.errors import KafkaDataLossError
@@ -42,7 +48,7 @@ _FINAL = (
     ClientError.TOPIC_AUTHORIZATION_FAILED,
     ClientError.GROUP_AUTHORIZATION_FAILED,
 )
-_idle: "dict[str, list[_Client]]" = {}
+_idle: dict[str, list[_Client]] = {}
 _lock = threading.Lock()
 
 
@@ -82,12 +88,20 @@ def _record(message: Message, key: Decode, value: Decode) -> KafkaRecord:
     return KafkaRecord(
         of_key if key is None or of_key is None else key(of_key),
         of_value if value is None or of_value is None else value(of_value),
-        message.topic(),
-        message.partition(),
-        message.offset(),
+        cast("str", message.topic()),
+        cast("int", message.partition()),
+        _offset(message),
         _timestamp_ms(message),
-        tuple(message.headers() or ()),
+        tuple(_headers(message)),
     )
+
+
+def _offset(message: Message) -> int:
+    return cast("int", message.offset())
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    return cast("list[tuple[str, bytes | None]]", message.headers() or [])
 
 
 def _timestamp_ms(message: Message) -> int | None:
@@ -107,7 +121,7 @@ _CELLS: dict[str, Callable[[Message], Any]] = {
     "partition": Message.partition,
     "offset": Message.offset,
     "timestamp": _timestamp_us,
-    "headers": lambda m: [{"key": k, "value": v} for k, v in m.headers() or ()],
+    "headers": lambda m: [{"key": k, "value": v} for k, v in _headers(m)],
 }
 
 
@@ -164,11 +178,11 @@ def _read(settings: Mapping[str, Any], wanted: KafkaRange) -> Iterator[list[Mess
             found = []
             for message in messages:
                 if (error := message.error()) is None:
-                    position = message.offset() + 1
+                    position = _offset(message) + 1
                     if position <= wanted.end_offset:
                         found.append(message)
                 elif error.code() == ClientError._PARTITION_EOF:
-                    position = max(position, message.offset())
+                    position = max(position, _offset(message))
                 else:
                     _raise_unless_passing(settings, wanted, position, error)
             if found:
@@ -177,7 +191,7 @@ def _read(settings: Mapping[str, Any], wanted: KafkaRange) -> Iterator[list[Mess
 
 
 def _poll(consumer: Consumer) -> list[Message]:
-    """Return what has come, or comes within a moment: ``consume`` alone waits for all it may take."""
+    """Return what has come or comes within a moment; ``consume`` would wait for all it may take."""
     first = consumer.poll(_POLL_S)
     return [] if first is None else [first, *consumer.consume(_MOST, 0)]
 
@@ -190,8 +204,8 @@ def _raise_unless_passing(
             f"offset {position} of {wanted.topic}/{wanted.partition} is not in the topic",
             operation="read topic",
             ids=_ids(wanted, position),
-            hint="records were deleted before they were read, or the topic was created anew: give it "
-            "a longer retention, and start with a new checkpoint location",
+            hint="records were deleted before they were read, or the topic was created anew: give "
+            "it a longer retention, and start with a new checkpoint location",
         )
     if error.code() in _FINAL or error.fatal():
         raise kafka_error(error, "read topic", settings, **_ids(wanted, position))
@@ -215,5 +229,3 @@ def _ids(wanted: KafkaRange, position: int) -> dict[str, Any]:
         "position": position,
         "end": wanted.end_offset,
     }
-
-

@@ -10,7 +10,7 @@ __all__ = ["COLUMNS", "KafkaRecord"]
 
 
 class KafkaRecord(NamedTuple):
-    """A record. ``key`` and ``value`` are bytes or None, unless the stream has decoders for them."""
+    """A record. ``key`` and ``value`` are bytes or None, unless the stream has decoders."""
 
     key: Any
     value: Any

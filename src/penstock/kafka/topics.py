@@ -1,4 +1,4 @@
-"""The subscribed topics, as the driver sees them: their partitions, and where these begin and end."""
+"""The subscribed topics as the driver sees them: partitions, and where these begin and end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.kafka.client_conf import resolve
@@ -21,6 +21,9 @@ __all__ = ["Subscription", "Topics", "advance"]
 _TIMEOUT_S = 10.0
 _ADMIN = ("client.", "bootstrap.", "metadata.", "security.", "ssl.", "sasl.", "socket.", "broker.")
 _ADMIN_TOO = ("enable.ssl.certificate.verification", "debug", "api.version.request")
+
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 Subscription = Sequence[str] | re.Pattern[str]
 """Topics by their names, or by a pattern that a whole name matches."""
@@ -93,7 +96,7 @@ class Topics:
             KafkaError: the brokers do not answer, or refuse.
         """
         partitions = self.partitions()
-        asked = [self._ask(partitions, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
+        asked = [self._ask(partitions, spec) for spec in (_EARLIEST, _LATEST)]
         begins, ends = map(self._answers, asked)
         return begins, ends
 
@@ -167,5 +170,3 @@ def _refused_setting(what: str) -> ConfigError:
         operation="configure Kafka client",
         hint="use librdkafka's settings, as in its CONFIGURATION.md",
     )
-
-

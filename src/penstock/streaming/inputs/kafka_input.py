@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import ConfigError, KafkaError
 from penstock.kafka import COLUMNS, ClientConf, KafkaRange
+from penstock.kafka.group import Group
 from penstock.kafka.offsets import from_json, ranges_between, to_json
 from penstock.kafka.reader import Decode, read_batches, read_records
 from penstock.kafka.topics import Subscription, Topics, advance
@@ -63,6 +64,7 @@ class KafkaInputDStream(InputDStream):
         self.columns = tuple(columns)
         self._decoders = decoders
         self._client: Topics | None = None
+        self._group: Group | None = None
         self._patience = _patience()
         super().__init__(ssc, name)
 
@@ -78,6 +80,7 @@ class KafkaInputDStream(InputDStream):
         """
         self._client = Topics(self.conf.settings(), self.topics)
         self._client.partitions()
+        self._group = Group(self.conf.settings(), f"penstock-{self.name}-{context.location_id}")
 
     def initial_offset(self) -> SourceOffset:
         """Return where the first batch begins in each partition that exists."""
@@ -163,14 +166,20 @@ class KafkaInputDStream(InputDStream):
         """Return the ranges, as listeners and Spark's own tab have them."""
         ranges = self.ranges(wanted)
         lines = (
-            f"topic: {r.topic}\tpartition: {r.partition}\toffsets: {r.start_offset} to {r.end_offset}"
-            for r in ranges
+            f"topic: {part.topic}\tpartition: {part.partition}\t"
+            f"offsets: {part.start_offset} to {part.end_offset}"
+            for part in ranges
         )
         return {"offsets": ranges, "Description": "\n".join(lines)}
 
     def check_offset(self, offset: SourceOffset) -> None:
         """Refuse an offset that is not one of topics; see ``InputDStream.check_offset``."""
         from_json(offset)
+
+    def on_committed(self, done: SourceRange) -> None:
+        """Commit the group's offsets, by which tools tell the lag; nothing here reads them."""
+        if self._group is not None:
+            self._group.commit(from_json(done.end))
 
     @property
     def _brokers(self) -> Topics:
@@ -185,7 +194,7 @@ class KafkaInputDStream(InputDStream):
         return [part for whole in ranges for part in whole.split(max(_LEAST_PER_TASK, share))]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_client": None, "_patience": _patience()}
+        return {**super().__getstate__(), "_client": None, "_group": None, "_patience": _patience()}
 
 
 class _ReadRecords:
@@ -223,11 +232,14 @@ def _check_arguments(topics: Subscription, starting: Any, columns: Sequence[str]
     if not isinstance(topics, re.Pattern) and (
         isinstance(topics, str) or not topics or not all(isinstance(t, str) for t in topics)
     ):
-        raise _wrong(f"topics {topics!r}", "give a list of names, or a pattern: re.compile('logs-.*')")
+        raise _wrong(
+            f"topics {topics!r}", "give a list of names, or a pattern: re.compile('logs-.*')"
+        )
     is_known = starting in ("latest", "earliest") if isinstance(starting, str) else True
     if not is_known or not isinstance(starting, (str, datetime, Mapping)):
         raise _wrong(
-            f"starting={starting!r}", "give 'latest', 'earliest', a datetime, or {topic: {0: offset}}"
+            f"starting={starting!r}",
+            "give 'latest', 'earliest', a datetime, or {topic: {0: offset}}",
         )
     if isinstance(columns, str) or not columns or not set(columns) <= COLUMNS.keys():
         raise _wrong(f"columns={columns!r}", f"choose among {', '.join(COLUMNS)}")
@@ -235,5 +247,3 @@ def _check_arguments(topics: Subscription, starting: Any, columns: Sequence[str]
 
 def _wrong(what: str, hint: str) -> ConfigError:
     return ConfigError(f"{what} is not possible", operation="kafkaStream", hint=hint)
-
-
