@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,31 @@ def test_leftovers_of_killed_creates_are_not_listed(tmp_path: Path) -> None:
     (tmp_path / ".file.0123456789abcdef.tmp").write_bytes(b"half")
 
     assert storage.list() == [Entry("file", size=1)]
+    assert storage.names() == ["file"]
+
+
+def test_names_are_durable_and_read_no_status(tmp_path: Path) -> None:
+    class WithoutStatus:
+        def __init__(self, entry: os.DirEntry[str]) -> None:
+            self.name, self.is_file = entry.name, entry.is_file
+
+    class Counted(Syscalls):
+        synced = 0
+
+        def fsync(self, fd: int) -> None:
+            self.synced += 1
+            super().fsync(fd)
+
+        def scan(self, path: str) -> list[Any]:
+            return [WithoutStatus(entry) for entry in super().scan(path)]
+
+    LocalStorage(tmp_path).create("log/7", b"x")
+    syscalls = Counted()
+    storage = LocalStorage(tmp_path, syscalls=syscalls)
+    before = syscalls.synced
+
+    assert storage.names("log") == ["7"]
+    assert syscalls.synced == before + 1
 
 
 def test_a_dangling_link_is_no_file(tmp_path: Path) -> None:

@@ -115,8 +115,7 @@ class MetadataLog(ABC, Generic[T]):
 
     def batch_ids(self) -> tuple[int, ...]:
         """Return the existing ids, ascending."""
-        entries = self._storage.list(self._folder)
-        ids = (parse_batch_id(entry.name) for entry in entries if not entry.is_folder)
+        ids = map(parse_batch_id, self._storage.names(self._folder))
         return tuple(sorted(batch_id for batch_id in ids if batch_id is not None))
 
     def latest(self) -> tuple[int, T] | None:

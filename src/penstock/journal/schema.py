@@ -286,7 +286,8 @@ def _stored_schema(schema: pa.Schema) -> pa.Schema:
     try:
         if len(set(schema.names)) < len(schema):
             raise pa.ArrowInvalid("two columns have the same name")
-        block = encode_block(schema.empty_table(), BlockFooter(0, 0))
+        # An array, also an empty one, has pyarrow import pandas.
+        block = encode_block(pa.Table.from_batches([], schema), BlockFooter(0, 0))
         _, parquet = read_block(block.to_pybytes(), "")
         parquet.read().cast(schema)
         return parquet.schema_arrow.remove_metadata()

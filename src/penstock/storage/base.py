@@ -4,7 +4,7 @@ Everything durable in penstock (journal blocks, offsets, commits, control files)
 five operations, so these guarantees apply everywhere. Paths are relative to the storage's root,
 with "/" between parts, and never contain "." or ".." parts.
 
-Invariants of every backend (tests/storage/test_conformance.py runs on each):
+Invariants of every backend (penstock.testing.file_manager_suite runs on each):
 
 1. ``create`` is atomic: a reader sees either no file or the whole file, also after a crash at any
    step.
@@ -16,6 +16,9 @@ Invariants of every backend (tests/storage/test_conformance.py runs on each):
 5. A failed fsync is never retried on the same file. ``create`` raises; the caller does not know
    whether the name exists afterwards, and must list to find out.
 
+``spark.penstock.checkpointFileManagerClass`` names a class of a program's own, with this interface:
+docs/checkpoint-file-manager.md.
+
 Not guaranteed: empty directories (a folder exists if it contains a file), modification times,
 appending, renaming.
 """
@@ -24,16 +27,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError
 
-__all__ = ["Entry", "FileInfo", "Storage", "check_path"]
+__all__ = ["CheckpointFileManager", "Entry", "FileInfo", "Storage", "check_path"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class Entry(NamedTuple):
     """One direct child of a folder: ``size`` in bytes, 0 for folders."""
 
     name: str
@@ -50,7 +51,10 @@ class FileInfo(NamedTuple):
 
 
 class Storage(ABC):
-    """Small immutable files under one root. Instances are thread-safe and pickle as their URL."""
+    """Small immutable files under one root. Instances are thread-safe and pickle as their URL.
+
+    A class that is made with more than the URL overrides ``open_folder`` and ``__reduce__``.
+    """
 
     url: str
     """The root, as a URL with a scheme (``file:///...``, ``memory://...``, ``s3://...``)."""
@@ -77,6 +81,13 @@ class Storage(ABC):
 
         Temporary files of unfinished creates are left out.
         """
+
+    def names(self, folder: str = "") -> Sequence[str]:
+        """Return the names of the files directly in a folder, sorted, as durable as with ``list``.
+
+        For folders of many files: without sizes, a local file system reads no file's status.
+        """
+        return [entry.name for entry in self.list(folder) if not entry.is_folder]
 
     def find(self, folder: str = "") -> Sequence[str]:
         """Return the paths of all files in a folder and below it, sorted; none without the folder.
@@ -153,8 +164,19 @@ class Storage(ABC):
     def uri(self, path: str) -> str:
         """Return the full URI of a file in Spark's form: Hadoop's scheme, no percent-encoding."""
 
+    def open_folder(self, folder: str) -> Storage:
+        """Return the storage whose root is a folder of this one, private if this one is."""
+        return type(self)(f"{self.url.rstrip('/')}/{check_path(folder)}")  # type: ignore[call-arg]
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return (type(self), (self.url,))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
+
+
+CheckpointFileManager = Storage
+"""The interface under the name of Spark's, for classes of programs."""
 
 
 def check_path(path: str) -> str:

@@ -18,4 +18,5 @@ def temporary_name(name: str) -> str:
 
 def is_temporary(name: str) -> bool:
     """Whether ``name`` has the form of temporary_name; no file may be created under such a name."""
-    return name.startswith(".") and _TEMPORARY.fullmatch(name) is not None
+    # Listings ask this for every name, so the usual answer comes without the pattern.
+    return name[:1] == "." and name[-4:] == ".tmp" and _TEMPORARY.fullmatch(name) is not None

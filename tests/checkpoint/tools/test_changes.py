@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,8 +13,12 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.tools import (
+    Checkpoint,
+    apply_import,
     apply_plan,
+    export_location,
     inspect,
+    plan_import,
     plan_promote,
     plan_rewind,
     plan_undo,
@@ -201,6 +206,21 @@ def test_a_damaged_location_is_repaired_first(query: Path) -> None:
         plan_rewind(query, to_batch=1)
 
 
+def test_a_location_on_an_object_store_is_changed_without_checksums(query: Path) -> None:
+    """And without times there is no evidence that the query is stopped."""
+    url = f"memory://{uuid.uuid4().hex}/query"
+    apply_import(plan_import(export_location(query), url))
+    with pytest.raises(ConcurrentDriverError, match="it is not known that no query runs"):
+        apply_plan(plan_rewind(url, to_batch=1))
+
+    undo = apply_plan(plan_rewind(url, to_batch=1), stopped=True)
+    new = {path for path in Checkpoint.open(url).files if path.rpartition("/")[2] in ("5", "6")}
+    assert new == {"offsets/5", "offsets/6", "commits/5", "commits/6"}
+    assert inspect(url).next.first == 7
+    apply_plan(plan_undo(undo), stopped=True)
+    assert inspect(url).next.first == 5
+
+
 def test_a_batch_without_commit_does_not_run_again(query: Path) -> None:
     for name in ("commits/4", "commits/.4.crc"):
         (query / name).unlink()
@@ -231,6 +251,22 @@ def test_there_is_nothing_to_do_where_the_query_stands(query: Path) -> None:
     apply_plan(plan_rewind(query, to_batch=2), stopped=True)
     assert plan_rewind(query, to_batch=2).changes == ()
     assert "nothing to change" in CHECKPOINT.succeed("rewind", str(query), "--to-batch", "2")
+
+
+def test_shifts_count_from_where_the_query_stands(query: Path) -> None:
+    for end in (2, 1):
+        count = {2: "2", 1: "1"}[end]
+        CHECKPOINT.succeed("rewind", str(query), "--shift-by", count, "--apply", "--stopped")
+        (newest,) = inspect(query, last=1).batches
+        assert newest.offsets == {"0": {"logOffset": end}}
+    with pytest.raises(ConfigError, match="give 1 to 1: the end of batch 0"):
+        plan_rewind(query, shift_by=2)
+
+
+def test_going_ahead_again_says_what_it_means(query: Path) -> None:
+    apply_plan(plan_rewind(query, to_batch=1), stopped=True)
+    plan = plan_rewind(query, to_batch=4)
+    assert any("source 0: ahead, to" in each and "is not read" in each for each in plan.meaning)
 
 
 def test_named_sources_and_newer_versions_keep_their_form(query: Path) -> None:
