@@ -17,6 +17,7 @@ from penstock.errors import ConfigError
 from penstock.model import COMPRESSIONS, WHEN_FULL, WhenFull, parse_size
 
 __all__ = [
+    "CHECKPOINT_FILE_MANAGER",
     "DEFAULT_INITIAL_RATE",
     "WRITE_AHEAD_LOG",
     "Conf",
@@ -41,6 +42,7 @@ and from here an estimator needs three batches to a million records/s, so little
 OnBatchFailure = Literal["stop", "continue"]
 ON_BATCH_FAILURE: tuple[OnBatchFailure, ...] = ("stop", "continue")
 
+CHECKPOINT_FILE_MANAGER = "spark.penstock.checkpointFileManagerClass"
 WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
 
 
@@ -184,6 +186,12 @@ def _estimator(name: str, text: str) -> str:
     return text
 
 
+def _class_path(name: str, text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", text):
+        raise _refused(name, text, "an import path such as package.module.Class")
+    return text
+
+
 def _one_of(choices: tuple[_Choice, ...]) -> Callable[[str, str], _Choice]:
     def parse(name: str, text: str) -> _Choice:
         for choice in choices:
@@ -251,6 +259,7 @@ class StreamingSettings:
 
     block_interval_ms: int = _setting("spark.streaming.blockInterval", _duration_ms, 200)
     checkpoint_directory: str | None = _setting("spark.streaming.checkpoint.directory", _path, None)
+    checkpoint_file_manager: str | None = _setting(CHECKPOINT_FILE_MANAGER, _class_path, None)
     checkpoint_location: str | None = _setting(
         "spark.sql.streaming.checkpointLocation", _path, None
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -325,6 +326,41 @@ def test_damaged_metadata_is_refused(storage: Storage, content: bytes) -> None:
         CheckpointLocation(storage).acquire()
     assert caught.value.path == storage.uri("metadata")
     assert caught.value.hint
+
+
+NEWER = (
+    "The log file was produced by a newer version of Spark and cannot be read by this version. "
+    "Please upgrade."
+)
+
+
+@pytest.mark.parametrize("folder", ["offsets", "commits"])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda content: content.replace(b"v1", b"v2", 1), NEWER),
+        (lambda content: content.replace(b"v1", b"", 1), "failed to read correct log version"),
+        (lambda content: b"", "Incomplete log file"),
+        (lambda content: content[:-1], "Log file was malformed"),
+    ],
+    ids=["newer", "no version", "empty", "torn"],
+)
+def test_a_newest_entry_that_cannot_be_read_is_refused(
+    storage: Storage, folder: str, damage: Callable[[bytes], bytes], message: str
+) -> None:
+    with CheckpointLocation(storage) as location:
+        run_batches(location, 0, 1)
+    path = f"{folder}/1"
+    content = storage.read(path)
+    storage.delete(f"{folder}/.1.crc")
+    storage.create(path, damage(content), overwrite=True)
+    with pytest.raises(LogFormatError, match=re.escape(message)) as caught:
+        CheckpointLocation(storage).acquire()
+    assert caught.value.path == storage.uri(path)
+    if folder == "commits":
+        assert f"delete {storage.uri(path)}: batch 1 then runs again" in str(caught.value.hint)
+        storage.delete(path)
+        assert CheckpointLocation(storage).recover().rerun == (1,)
 
 
 def test_a_place_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:

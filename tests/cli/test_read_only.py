@@ -36,6 +36,9 @@ READING = {
 }
 WRITING = {
     "checkpoint promote",
+    "checkpoint export",
+    "checkpoint fork",
+    "checkpoint import",
     "checkpoint repair",
     "checkpoint rewind",
     "checkpoint undo",

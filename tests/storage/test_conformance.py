@@ -1,288 +1,35 @@
-"""What every storage promises; the invariants are numbered in penstock.storage.base."""
+"""Every storage of penstock keeps the promises of a CheckpointFileManager, and a program's own."""
 
 from __future__ import annotations
 
-import array
-import pickle
-import threading
-import time
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from penstock.errors import AlreadyExistsError, ConfigError, NotFoundError, StorageError
-from penstock.storage import Entry, Storage
-from tests.waiting import WAIT_S
-
-CONTENT = bytes(range(256)) * 40
-
-
-def test_a_created_file_is_there(storage: Storage) -> None:
-    storage.create("folder/deep/file", CONTENT)
-
-    assert storage.read("folder/deep/file") == CONTENT
-    assert storage.exists("folder/deep/file")
-    assert storage.list("folder/deep") == [Entry("file", size=len(CONTENT))]
+from penstock.errors import ConfigError
+from penstock.storage import Storage
+from penstock.testing.file_manager_suite import CheckpointFileManagerSuite
+from tests.storage.sqlite_files import SqliteFiles
 
 
-def test_an_empty_file_is_a_file(storage: Storage) -> None:
-    storage.create("seal", b"")
+class TestStorages(CheckpointFileManagerSuite):
+    """Those of the fixture in conftest."""
 
-    assert storage.exists("seal")
-    assert storage.read("seal") == b""
-    assert storage.read("seal", -4) == b""
-    assert storage.list() == [Entry("seal", size=0)]
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (bytearray(b"abc"), b"abc"),
-        (memoryview(b"abcdef")[2:4], b"cd"),
-        (array.array("H", [0x4141, 0x4242]), b"AABB"),
-        (pa.py_buffer(b"arrow"), b"arrow"),
-        (pa.py_buffer(b""), b""),
-    ],
-    ids=["bytearray", "memoryview", "array", "arrow", "empty arrow"],
-)
-def test_create_takes_any_buffer(storage: Storage, data: Any, expected: bytes) -> None:
-    storage.create("file", data)
-
-    assert storage.read("file") == expected
+    @pytest.fixture(autouse=True)
+    def choose_rounds(self, storage: Storage) -> None:
+        self.race_rounds = 5 if storage.url.startswith("s3") else 300
 
 
-@pytest.mark.parametrize("data", ["text", 5, None, memoryview(b"abcdef")[::2]])
-def test_create_refuses_what_is_no_buffer(storage: Storage, data: Any) -> None:
-    with pytest.raises(ConfigError, match="contiguous buffer"):
-        storage.create("file", data)
+class TestOwnFileManager(CheckpointFileManagerSuite):
+    """A class that a program brings along."""
 
-    assert not storage.exists("file")
+    race_rounds = 10
 
-
-def test_create_refuses_a_taken_name(storage: Storage) -> None:
-    storage.create("file", b"first")
-
-    with pytest.raises(AlreadyExistsError) as caught:
-        storage.create("file", b"second")
-
-    assert storage.read("file") == b"first"
-    assert (caught.value.operation, caught.value.path) == ("create", "file")
-    assert caught.value.ids == {"storage": storage.url}
-    assert caught.value.hint
-
-
-def test_overwrite_replaces_and_creates(storage: Storage) -> None:
-    storage.create("file", b"a long first version", overwrite=True)
-    storage.create("file", b"second", overwrite=True)
-
-    assert storage.read("file") == b"second"
-    assert storage.list() == [Entry("file", size=6)]
-
-
-def test_exactly_one_of_several_threads_creates_a_name(storage: Storage) -> None:
-    racers, rounds = 8, 5 if storage.url.startswith("s3") else 300
-    start = threading.Barrier(racers)
-    winners: list[list[int]] = [[] for _ in range(rounds)]
-    problems: list[BaseException] = []
-
-    def race(racer: int) -> None:
-        try:
-            for number in range(rounds):
-                start.wait(WAIT_S)
-                try:
-                    storage.create(f"race/{number}", b"%d" % racer)
-                except AlreadyExistsError:
-                    continue
-                winners[number].append(racer)
-        except BaseException as error:
-            problems.append(error)
-            start.abort()
-
-    threads = [threading.Thread(target=race, args=(racer,)) for racer in range(racers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert problems == []
-    assert [len(won) for won in winners] == [1] * rounds
-    assert [storage.read(f"race/{number}") for number in range(rounds)] == [
-        b"%d" % won for (won,) in winners
-    ]
-
-
-def test_a_reader_never_sees_a_part(storage: Storage) -> None:
-    versions = {bytes([number]) * 50_000 for number in range(1, 9)}
-    storage.create("file", next(iter(versions)))
-    done = threading.Event()
-
-    def rewrite() -> None:
-        try:
-            for version in versions:
-                storage.create("file", version, overwrite=True)
-        finally:
-            done.set()
-
-    writer = threading.Thread(target=rewrite)
-    writer.start()
-    seen = set()
-    while not done.is_set():
-        seen.add(storage.read("file"))
-        assert [entry.name for entry in storage.list()] == ["file"]
-    writer.join()
-
-    assert seen <= versions
-
-
-def test_list_gives_direct_children_sorted(storage: Storage) -> None:
-    for path in ("b/2", "b/10", "a", "b/sub/x", "c/y"):
-        storage.create(path, b"12345")
-
-    assert storage.list() == [
-        Entry("a", size=5),
-        Entry("b", is_folder=True),
-        Entry("c", is_folder=True),
-    ]
-    assert storage.list("b") == [
-        Entry("10", size=5),
-        Entry("2", size=5),
-        Entry("sub", is_folder=True),
-    ]
-
-
-def test_names_gives_the_files_of_a_folder_sorted(storage: Storage) -> None:
-    for path in ("b/2", "b/10", "b/sub/x"):
-        storage.create(path, b"12345")
-
-    assert list(storage.names("b")) == ["10", "2"]
-    assert list(storage.names("nowhere")) == []
-
-
-def test_list_of_no_folder_is_empty(storage: Storage) -> None:
-    storage.create("file", b"x")
-
-    assert list(storage.list("nowhere")) == []
-    assert list(storage.list("nowhere/deeper")) == []
-    assert list(storage.list("file")) == []
-
-
-def test_find_gives_the_files_at_any_depth(storage: Storage) -> None:
-    for path in ("b/2", "b/10", "a", "b/sub/x", "c/y", "bc"):
-        storage.create(path, b"12345")
-
-    assert list(storage.find()) == ["a", "b/10", "b/2", "b/sub/x", "bc", "c/y"]
-    assert list(storage.find("b")) == ["b/10", "b/2", "b/sub/x"]
-    assert list(storage.find("nowhere")) == []
-    assert list(storage.find("a")) == []
-    storage.delete("b/sub/x")
-    assert list(storage.find("b/sub")) == []
-
-
-def test_walk_gives_the_files_at_any_depth_with_their_sizes(storage: Storage) -> None:
-    before_ms = time.time() * 1000
-    for size, path in enumerate(("b/2", "b/10", "a", "b/sub/x", "bc")):
-        storage.create(path, bytes(size))
-
-    found = storage.walk()
-
-    sizes = [(each.path, each.size) for each in found]
-    assert sizes == [("a", 2), ("b/10", 1), ("b/2", 0), ("b/sub/x", 3), ("bc", 4)]
-    times_ms = [each.modified_ms for each in found if each.modified_ms is not None]
-    assert all(abs(time_ms - before_ms) < 3_600_000 for time_ms in times_ms)
-    assert [each.path for each in storage.walk("b")] == ["b/10", "b/2", "b/sub/x"]
-    assert list(storage.walk("nowhere")) == []
-    assert list(storage.walk("a")) == []
-
-
-def test_list_is_never_stale(storage: Storage) -> None:
-    other = pickle.loads(pickle.dumps(storage))
-    for number in range(5):
-        other.create(f"folder/{number}", b"x")
-        assert len(storage.list("folder")) == number + 1
-    other.delete("folder/0")
-
-    assert [entry.name for entry in storage.list("folder")] == ["1", "2", "3", "4"]
-    assert not storage.exists("folder/0")
-
-
-def test_delete_removes_and_can_be_repeated(storage: Storage) -> None:
-    storage.create("folder/file", b"x")
-    storage.delete("folder/file")
-    storage.delete("folder/file")
-    storage.delete("nowhere/file")
-
-    assert not storage.exists("folder/file")
-    assert list(storage.list("folder")) == []
-
-
-def test_a_deleted_name_can_be_created_again(storage: Storage) -> None:
-    storage.create("file", b"first")
-    storage.delete("file")
-    storage.create("file", b"second")
-
-    assert storage.read("file") == b"second"
-
-
-@pytest.mark.parametrize("path", ["nothing", "nowhere/nothing", "folder", "folder/file/below"])
-def test_read_of_no_file_says_so(storage: Storage, path: str) -> None:
-    storage.create("folder/file", b"x")
-
-    with pytest.raises(NotFoundError) as caught:
-        storage.read(path)
-    with pytest.raises(NotFoundError):
-        storage.read(path, -8)
-
-    assert not storage.exists(path)
-    assert (caught.value.operation, caught.value.path) == ("read", path)
-
-
-@pytest.mark.parametrize(
-    "path", ["", "/", "/etc", "../x", "a/../../x", "a//b", "a/", "./a", "a/.", "a\0b"]
-)
-def test_paths_stay_under_the_root(storage: Storage, path: str) -> None:
-    calls: list[Callable[[], object]] = [
-        lambda: storage.create(path, b"x"),
-        lambda: storage.read(path),
-        lambda: storage.delete(path),
-        lambda: storage.exists(path),
-        lambda: storage.uri(path),
-    ]
-    if path:
-        calls.append(lambda: storage.list(path))
-    for call in calls:
-        with pytest.raises(ConfigError):
-            call()
+    @pytest.fixture
+    def storage(self, tmp_path: Path) -> Storage:
+        return SqliteFiles(f"sqlite://{tmp_path}/files.db/root")
 
 
 def test_names_of_temporary_files_cannot_be_created(storage: Storage) -> None:
     with pytest.raises(ConfigError, match="temporary"):
         storage.create("folder/.block.0123456789abcdef.tmp", b"x")
-
-
-@pytest.mark.parametrize("name", [".hidden", "a b", "%20", "ü", "_x", "k=v", "x.tmp"])
-def test_names_are_kept_as_they_are(storage: Storage, name: str) -> None:
-    storage.create(f"folder/{name}", b"x")
-
-    assert [entry.name for entry in storage.list("folder")] == [name]
-    assert storage.read(f"folder/{name}") == b"x"
-    assert storage.uri(f"folder/{name}").endswith(f"/folder/{name}")
-
-
-def test_a_pickled_copy_is_small_and_works(storage: Storage) -> None:
-    pickled = pickle.dumps(storage)
-    copy = pickle.loads(pickled)
-    copy.create("file", b"x")
-
-    assert storage.read("file") == b"x"
-    assert copy.url == storage.url
-    assert len(pickled) < 200 + len(storage.url)
-
-
-def test_a_refused_create_leaves_nothing_else(storage: Storage) -> None:
-    storage.create("folder/file", b"first")
-    with pytest.raises(StorageError):
-        storage.create("folder/file", b"second")
-
-    assert storage.list("folder") == [Entry("file", size=5)]

@@ -52,6 +52,16 @@ class CommitLog(MetadataLog[CommitMetadata]):
     def __init__(self, storage: Storage, folder: str = "commits") -> None:
         super().__init__(storage, folder)
 
+    def hint_for_damage(self, batch_id: int, usual: str) -> str:
+        """See MetadataLog.hint_for_damage: without its commit a batch runs again."""
+        path = self._path(batch_id)
+        if not self._storage.exists(path):
+            return usual
+        return (
+            f"{usual}; without a backup, delete {self._storage.uri(path)}: batch {batch_id} then "
+            "runs again, with the same records"
+        )
+
     def encode(self, entry: CommitMetadata) -> Sequence[str]:
         """See MetadataLog.encode."""
         return [dump_json({_FIELDS[0]: entry.next_batch_watermark_ms})]

@@ -156,7 +156,7 @@ class CheckpointLocation:
         """Determine the batches to run again and the next id, from a listing of both logs.
 
         Raises LogGapError, which names the files, if some are missing (see recovery),
-        LogFormatError if the newest entry is damaged.
+        LogFormatError if the newest entry of one is damaged or of a newer version.
         """
         return self._recover()[0]
 
@@ -285,6 +285,8 @@ class CheckpointLocation:
         kept_from = self._kept_from(offset_ids[-1]) if offset_ids else 0
         kept = [i for i in offset_ids if i >= kept_from]
         done = [i for i in commit_ids if i >= kept_from]
+        if done:
+            self.commits.get(done[-1])  # refuses it if it is damaged, or of a newer version
         plan = plan_recovery(kept, done)
         if plan.error is not None:
             usual = f"restore the missing files from a backup, or {START_ELSEWHERE}"

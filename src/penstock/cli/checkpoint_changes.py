@@ -8,11 +8,17 @@ from datetime import datetime, timezone
 from typing import Annotated, Any
 
 import typer
+from rich.filesize import decimal
 
 from penstock.checkpoint.tools import (
     Plan,
+    apply_fork,
+    apply_import,
     apply_plan,
     describe_evidence,
+    export_location,
+    plan_fork,
+    plan_import,
     plan_promote,
     plan_repair,
     plan_rewind,
@@ -24,9 +30,12 @@ __all__ = ["app"]
 
 app = typer.Typer()
 
+_NOT_YET = "nothing is changed yet: add --apply to do it"
+
 _Location = Annotated[
     str, typer.Argument(metavar="DIR", help="The checkpoint location: a folder or URL.")
 ]
+_Target = Annotated[str, typer.Argument(metavar="TO", help="A folder or URL with nothing in it.")]
 _Apply = Annotated[bool, typer.Option("--apply", help="Do it; otherwise only the plan is shown.")]
 _Stopped = Annotated[
     bool,
@@ -87,13 +96,70 @@ def undo(
     _show_or_apply(plan_undo(file), apply=apply, stopped=stopped)
 
 
+@app.command("fork")
+def fork(
+    location: _Location,
+    target: Annotated[
+        str, typer.Argument(metavar="TO", help="A folder or URL with nothing in it.")
+    ],
+    apply: _Apply = False,
+) -> None:
+    """Copy a location, so that a second query continues from it; the first may run."""
+    plan = plan_fork(location, target)
+    print_line(f"{plan.location}: fork {plan.target}")
+    print_line(f"  copy {len(plan.files)} files, {decimal(plan.size_bytes)}")
+    for sentence in plan.meaning:
+        print_line(f"- {sentence}")
+    if apply:
+        print_line(f"done: {plan.target} has id {apply_fork(plan)}")
+    else:
+        print_line(_NOT_YET)
+
+
+@app.command("export")
+def export(
+    location: _Location,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file.")],
+) -> None:
+    """Write a location to one JSON file."""
+    data = export_location(location)
+    try:
+        with open(file, "xb") as new:
+            new.write(data)
+    except OSError as error:
+        raise typer.BadParameter(str(error), param_hint="FILE") from error
+    print_line(f"{file}: {decimal(len(data))}")
+
+
+@app.command("import")
+def import_location(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What `export` wrote.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TO", help="A folder or URL with nothing in it.")
+    ],
+    apply: _Apply = False,
+) -> None:
+    """Make a location from a JSON file, with the same id."""
+    try:
+        with open(file, "rb") as exported:
+            plan = plan_import(exported.read(), target)
+    except OSError as error:
+        raise typer.BadParameter(str(error), param_hint="FILE") from error
+    print_line(f"{plan.target}: import of {plan.location}, {len(plan.files)} files")
+    if apply:
+        apply_import(plan)
+        print_line("done")
+    else:
+        print_line(_NOT_YET)
+
+
 def _show_or_apply(plan: Plan, *, apply: bool, stopped: bool) -> None:
     for line in _plan_lines(plan):
         print_line(line)
     if not plan.changes:
         return
     if not apply:
-        print_line("nothing is changed yet: add --apply to do it")
+        print_line(_NOT_YET)
         return
     undo_file = apply_plan(plan, stopped=stopped)
     print_line(f"done; to take it back: penstock checkpoint undo {undo_file} --apply")
@@ -109,7 +175,7 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
         yield f"- {describe_evidence(plan)}"
 
 
-def _verb(before: bytes | None, after: bytes | None) -> str:
+def _verb(before: object, after: object) -> str:
     if after is None:
         return "remove"
     return "create" if before is None else "replace"

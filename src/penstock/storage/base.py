@@ -4,7 +4,7 @@ Everything durable in penstock (journal blocks, offsets, commits, control files)
 five operations, so these guarantees apply everywhere. Paths are relative to the storage's root,
 with "/" between parts, and never contain "." or ".." parts.
 
-Invariants of every backend (tests/storage/test_conformance.py runs on each):
+Invariants of every backend (penstock.testing.file_manager_suite runs on each):
 
 1. ``create`` is atomic: a reader sees either no file or the whole file, also after a crash at any
    step.
@@ -15,6 +15,9 @@ Invariants of every backend (tests/storage/test_conformance.py runs on each):
    caller can depend on it.
 5. A failed fsync is never retried on the same file. ``create`` raises; the caller does not know
    whether the name exists afterwards, and must list to find out.
+
+``spark.penstock.checkpointFileManagerClass`` names a class of a program's own, with this interface:
+docs/checkpoint-file-manager.md.
 
 Not guaranteed: empty directories (a folder exists if it contains a file), modification times,
 appending, renaming.
@@ -28,7 +31,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError
 
-__all__ = ["Entry", "FileInfo", "Storage", "check_path"]
+__all__ = ["CheckpointFileManager", "Entry", "FileInfo", "Storage", "check_path"]
 
 
 class Entry(NamedTuple):
@@ -48,7 +51,10 @@ class FileInfo(NamedTuple):
 
 
 class Storage(ABC):
-    """Small immutable files under one root. Instances are thread-safe and pickle as their URL."""
+    """Small immutable files under one root. Instances are thread-safe and pickle as their URL.
+
+    A class that is made with more than the URL overrides ``open_folder`` and ``__reduce__``.
+    """
 
     url: str
     """The root, as a URL with a scheme (``file:///...``, ``memory://...``, ``s3://...``)."""
@@ -158,8 +164,19 @@ class Storage(ABC):
     def uri(self, path: str) -> str:
         """Return the full URI of a file in Spark's form: Hadoop's scheme, no percent-encoding."""
 
+    def open_folder(self, folder: str) -> Storage:
+        """Return the storage whose root is a folder of this one, private if this one is."""
+        return type(self)(f"{self.url.rstrip('/')}/{check_path(folder)}")  # type: ignore[call-arg]
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return (type(self), (self.url,))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
+
+
+CheckpointFileManager = Storage
+"""The interface under the name of Spark's, for classes of programs."""
 
 
 def check_path(path: str) -> str:

@@ -26,6 +26,7 @@ Prior art: litestream's ``file.ReplicaClient``, Hadoop's ``CheckpointFileManager
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -50,6 +51,7 @@ from penstock.storage.trust import check_trusted_file, check_trusted_path
 
 __all__ = ["LocalStorage"]
 
+_log = logging.getLogger("penstock.CheckpointFileManager")
 _NO_FOLDER = (FileNotFoundError, NotADirectoryError)
 _SWEPT_ATTEMPTS = 10
 """Sweeps are rare (a start, a takeover), so a create hardly ever meets a second one."""
@@ -68,6 +70,8 @@ class LocalStorage(Storage):
     Args:
         root: the folder.
         private: see ``Storage.private``.
+        log_writes: log each file that is created at INFO, in the words of Spark's
+            CheckpointFileManager.
         syscalls: the system calls; tests replace them.
     """
 
@@ -76,25 +80,36 @@ class LocalStorage(Storage):
         root: str | os.PathLike[str],
         *,
         private: bool = False,
+        log_writes: bool = False,
         syscalls: Syscalls | None = None,
     ) -> None:
-        self._bind(os.path.abspath(check_root(os.fspath(root))), private=private, syscalls=syscalls)
+        path = os.path.abspath(check_root(os.fspath(root)))
+        self._bind(path, private=private, log_writes=log_writes, syscalls=syscalls)
         self._try_out()
 
     @classmethod
-    def attach(cls, root: str, *, sync: bool = True, private: bool = False) -> LocalStorage:
+    def attach(
+        cls, root: str, *, sync: bool = True, private: bool = False, log_writes: bool = False
+    ) -> LocalStorage:
         """Open a folder that another instance has tested, without accessing it."""
         storage = cls.__new__(cls)
-        storage._bind(root, sync=sync, private=private)
+        storage._bind(root, sync=sync, private=private, log_writes=log_writes)
         return storage
 
     def without_sync(self) -> LocalStorage:
         """See Storage.without_sync."""
-        return self.attach(self._root, sync=False, private=self._private)
+        return self.attach(
+            self._root, sync=False, private=self._private, log_writes=self._log_writes
+        )
 
     def private(self) -> LocalStorage:
         """See Storage.private."""
-        return self.attach(self._root, sync=self._sync, private=True)
+        return self.attach(self._root, sync=self._sync, private=True, log_writes=self._log_writes)
+
+    def open_folder(self, folder: str) -> LocalStorage:
+        """See Storage.open_folder."""
+        opened = LocalStorage(self._locate(folder), private=self._private)
+        return opened if self._sync else opened.without_sync()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructor's test is not repeated: many tasks get copies, and some of them only read.
@@ -102,11 +117,18 @@ class LocalStorage(Storage):
         return (attach, (self._root,))
 
     def _bind(
-        self, root: str, *, sync: bool = True, private: bool, syscalls: Syscalls | None = None
+        self,
+        root: str,
+        *,
+        sync: bool = True,
+        private: bool,
+        log_writes: bool,
+        syscalls: Syscalls | None = None,
     ) -> None:
         self._root = root
         self._sync = sync
         self._private = private
+        self._log_writes = log_writes
         modes = {"file_mode": 0o600, "folder_mode": 0o700} if private else {}
         self._syscalls = syscalls or Syscalls(sync=sync, **modes)
         self._folders = DurableFolders(root, self._syscalls)
@@ -260,6 +282,10 @@ class LocalStorage(Storage):
     def _create(self, target: str, content: memoryview, overwrite: bool) -> None:
         """Do steps 1 to 4 without the last fsync; raise _SweptError if a sweep removed the file."""
         temporary, fd = self._open_temporary(target)
+        if self._log_writes:
+            _log.info(
+                "Writing atomically to file://%s using temp file file://%s", target, temporary
+            )
         try:
             self._write_durably(fd, content)
             self._give_name(temporary, target, overwrite)
@@ -267,6 +293,8 @@ class LocalStorage(Storage):
             with suppress(OSError):
                 self._syscalls.unlink(temporary)
             raise
+        if self._log_writes:
+            _log.info("Renamed temp file file://%s to file://%s", temporary, target)
 
     def _open_temporary(self, target: str) -> tuple[str, int]:
         """Open a new file beside ``target``, in a durable folder; return its path and handle."""

@@ -12,23 +12,26 @@ from penstock.storage.urls import local_root, split_url, url_refusal
 __all__ = ["attach_storage", "open_existing", "open_storage"]
 
 
-def open_storage(url: str | os.PathLike[str], *, private: bool = False) -> Storage:
+def open_storage(
+    url: str | os.PathLike[str], *, private: bool = False, log_writes: bool = False
+) -> Storage:
     """Open the storage under a path, a ``file:`` URL, or any fsspec URL with exclusive create.
 
     URLs are interpreted as in Spark: ``%`` is an ordinary character. Drivers of object stores take
     credentials and endpoints from their environment, so that no URL contains a secret. With
-    ``private``, only this user can access a folder that is created; see ``Storage.private``.
+    ``private``, only this user can access a folder that is created; see ``Storage.private``. With
+    ``log_writes``, each file that is created is logged at INFO.
 
     Raises ConfigError at once if the URL cannot be parsed, its driver is not installed, the
     location cannot be written to, or the store cannot create a file exclusively.
     """
     root = local_root(url)
     if root is not None:
-        return LocalStorage(root, private=private)
+        return LocalStorage(root, private=private, log_writes=log_writes)
     # Imported here because fsspec takes longer to load than a whole local penstock program.
     from penstock.storage.remote import FsspecStorage
 
-    return FsspecStorage(_remote_url(url))
+    return FsspecStorage(_remote_url(url), log_writes=log_writes)
 
 
 def attach_storage(url: str | os.PathLike[str]) -> Storage:

@@ -8,6 +8,7 @@ own cache; so the cache is off.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -32,6 +33,8 @@ from penstock.storage.protocols import EXCLUSIVE, REFUSED, Protocol
 
 __all__ = ["FsspecStorage"]
 
+_log = logging.getLogger("penstock.CheckpointFileManager")
+
 # fsspec's memory files are one dictionary per process, where "create" first checks and then writes.
 _MEMORY_LOCK = threading.Lock()
 
@@ -49,11 +52,12 @@ class FsspecStorage(Storage):
 
     Raises ConfigError if the URL or its protocol cannot be used, if the driver is not installed, or
     if a test at opening shows that the location cannot be written to or that creates are not
-    exclusive.
+    exclusive. With ``log_writes`` each file that is created is logged at INFO.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, log_writes: bool = False) -> None:
         self._bind(_check_url(url))
+        self._log_writes = log_writes
         self._try_out()
 
     @classmethod
@@ -69,6 +73,7 @@ class FsspecStorage(Storage):
 
     def _bind(self, url: str) -> None:
         self.url = url
+        self._log_writes = False
         scheme, _, rest = url.partition("://")
         protocol = _protocol(scheme, url)
         self._files, self._root = _connect(url, protocol)
@@ -79,7 +84,10 @@ class FsspecStorage(Storage):
 
     def create(self, path: str, data: Any, *, overwrite: bool = False) -> None:
         """See Storage.create."""
-        self._put(check_new_path(path), as_buffer(data, path), overwrite)
+        content = as_buffer(data, check_new_path(path))
+        if self._log_writes:  # without a temporary file: an upload is visible when it has ended
+            _log.info("Writing atomically to %s in one upload", self.uri(path))
+        self._put(path, content, overwrite)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """See Storage.read."""

@@ -163,6 +163,10 @@ class FaultyStorage(Storage):
         """See Storage.exists."""
         return self._run(Operation("exists", path), lambda: self._inner.exists(path))
 
+    def open_folder(self, folder: str) -> Storage:
+        """See Storage.open_folder; without faults."""
+        return self._inner.open_folder(folder)
+
     def uri(self, path: str) -> str:
         """See Storage.uri."""
         return self._inner.uri(path)

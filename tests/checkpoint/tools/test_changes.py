@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,8 +13,12 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.tools import (
+    Checkpoint,
+    apply_import,
     apply_plan,
+    export_location,
     inspect,
+    plan_import,
     plan_promote,
     plan_rewind,
     plan_undo,
@@ -199,6 +204,21 @@ def test_a_damaged_location_is_repaired_first(query: Path) -> None:
     (query / "offsets/4").write_bytes(b"")
     with pytest.raises(CheckpointError, match="offsets/4 cannot be read"):
         plan_rewind(query, to_batch=1)
+
+
+def test_a_location_on_an_object_store_is_changed_without_checksums(query: Path) -> None:
+    """And without times there is no evidence that the query is stopped."""
+    url = f"memory://{uuid.uuid4().hex}/query"
+    apply_import(plan_import(export_location(query), url))
+    with pytest.raises(ConcurrentDriverError, match="it is not known that no query runs"):
+        apply_plan(plan_rewind(url, to_batch=1))
+
+    undo = apply_plan(plan_rewind(url, to_batch=1), stopped=True)
+    new = {path for path in Checkpoint.open(url).files if path.rpartition("/")[2] in ("5", "6")}
+    assert new == {"offsets/5", "offsets/6", "commits/5", "commits/6"}
+    assert inspect(url).next.first == 7
+    apply_plan(plan_undo(undo), stopped=True)
+    assert inspect(url).next.first == 5
 
 
 def test_a_batch_without_commit_does_not_run_again(query: Path) -> None:

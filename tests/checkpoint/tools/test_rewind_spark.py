@@ -21,12 +21,13 @@ from penstock.checkpoint.tools import (
 from penstock.errors import CheckpointError
 from tests.waiting import eventually
 
-from .conftest import FILES, settings, write_inputs
+from .conftest import FILES, file_rows, settings, write_inputs
 from .interruptions import interrupt
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = pytest.mark.spark
 
@@ -153,12 +154,17 @@ def test_spark_refuses_half_a_change(
     assert read[1].rows(range(2)) + again.rows() == read[1].rows()
 
 
-def run_rate(session: SparkSession, place: Path, enough: Callable[[Sink], bool]) -> Sink:
-    """Run a query over the rate source until its sink has enough."""
+def start_rate(session: SparkSession, place: Path, sink: Sink) -> StreamingQuery:
+    """Start a query over the rate source."""
     rows = session.readStream.format("rate").option("rowsPerSecond", 5).load().select("value")
-    sink = Sink()
     writer = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(place))
-    query = writer.start()
+    return writer.start()
+
+
+def run_rate(session: SparkSession, place: Path, enough: Callable[[Sink], bool]) -> Sink:
+    """Run such a query until its sink has enough."""
+    sink = Sink()
+    query = start_rate(session, place, sink)
     try:
         assert eventually(lambda: enough(sink))
     finally:
@@ -182,8 +188,73 @@ def test_a_query_over_rate_reads_again_what_came_after(
     assert set((first + again.rows()).values()) == {1}  # none is missing, none comes twice
     assert sound(location) == []
 
+    against_all_evidence(session, location)
 
-def test_a_query_with_state_is_refused(counted: Path, tmp_path: Path) -> None:
-    location, _ = copy_of(counted, tmp_path)
-    with pytest.raises(CheckpointError, match="has state"):
-        plan_rewind(location, to_batch=1)
+
+def against_all_evidence(session: SparkSession, location: Path) -> None:
+    """Send a query back that runs: it fails by itself, and nothing is damaged."""
+    query = start_rate(session, location, Sink())
+
+    def is_sent_back() -> bool:
+        try:
+            apply_plan(plan_rewind(location, shift_by=2), stopped=True)
+        except CheckpointError:  # the query was first with its next batch
+            return False
+        return True
+
+    try:
+        assert eventually(lambda: bool(query.lastProgress))
+        assert eventually(is_sent_back)
+        assert eventually(lambda: query.exception() is not None)
+    finally:
+        query.stop()
+    assert "concurrently using" in str(query.exception())
+    assert sound(location) == []
+    assert inspect(location).next.rerun == ()
+
+
+def run_stateful(
+    session: SparkSession, inputs: Path, place: Path, sink: Sink, kind: str, mode: str
+) -> None:
+    """Run a query with state over files, one a batch, until it has read all that is there."""
+    from pyspark.sql import functions
+
+    rows = file_rows(session, inputs)
+    if kind == "aggregation":
+        grouped = rows.groupBy(functions.window("time", "2 minutes").alias("w")).count()
+        rows = grouped.select(functions.concat_ws(" ", "w.start", "count"))
+    elif kind == "deduplication":
+        rows = rows.dropDuplicates(["key", "time"]).select("time")
+    else:
+        other = file_rows(session, inputs)
+        rows = rows.join(other, ["key", "time"]).select("time")
+    writer = rows.writeStream.foreachBatch(sink).outputMode(mode)
+    query = writer.option("checkpointLocation", str(place)).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+STATEFUL = {"aggregation": "update", "deduplication": "append", "join": "append"}
+
+
+@pytest.mark.parametrize("kind", STATEFUL)
+def test_state_goes_back_with_the_query(session: SparkSession, tmp_path: Path, kind: str) -> None:
+    """What comes out after the rewind is what the run that never stopped wrote."""
+    write_inputs(tmp_path / "in", count=4)
+    location, whole, again = tmp_path / "location", Sink(), Sink()
+    run_stateful(session, tmp_path / "in", location, whole, kind, STATEFUL[kind])
+
+    plan = plan_rewind(location, to_batch=2)  # in the middle of a window
+    assert any("goes back to the end of batch 2" in each for each in plan.meaning)
+    apply_plan(plan, stopped=True)
+    assert sound(location) == []
+    new_id = inspect(location).next.first
+    run_stateful(session, tmp_path / "in", location, again, kind, STATEFUL[kind])
+
+    assert min(again.batches) == new_id
+    if kind == "aggregation":  # read in one batch, each window comes out once, with its last count
+        last = {row.rpartition(" ")[0]: row for rows in whole.batches.values() for row in rows}
+        first = [row for n in range(3) for row in whole.batches[n]]
+        assert set(again.rows()) == set(last.values()) - set(first)
+    else:
+        assert whole.rows(range(3)) + again.rows() == whole.rows()
+    assert sound(location) == []

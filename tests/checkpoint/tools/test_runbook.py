@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 DOC = Path(__file__).parents[3] / "docs/checkpoints.md"
 RECIPES = dict(re.findall(r"^### (.*?)\n.*?^```sh\n(.*?)^```", DOC.read_text(), re.M | re.S))
-STATELESS = {"The query wrote wrong results since batch 8": 15}
-"""For queries without state; with the batch that runs next."""
+STATELESS = {
+    "A changed program is to be tried beside the one that runs": 13,
+    "The query wrote wrong results since batch 8": 15,
+}
+"""Of sound queries without state; with the batch that runs next."""
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "A disk was full, and the newest entry of the offset log is torn": lambda q: (
         (q / "offsets/12").write_bytes(b""),

@@ -1,13 +1,20 @@
 """What ``penstock checkpoint`` prints, as functions that return plain values.
 
 They read the location of any Structured Streaming query (Spark 2.1 and later) or penstock program,
-running or not, need no permission to write there, and change nothing; but for ``apply_plan``, which
-does what a plan of the others says.
+running or not, need no permission to write there, and change nothing; but for ``apply_...``, which
+do what a plan of the others says.
 """
 
 from penstock.checkpoint.tools.batches import Problem
 from penstock.checkpoint.tools.changes.apply import apply_plan, plan_undo
+from penstock.checkpoint.tools.changes.archive import (
+    ImportPlan,
+    apply_import,
+    export_location,
+    plan_import,
+)
 from penstock.checkpoint.tools.changes.evidence import describe_evidence
+from penstock.checkpoint.tools.changes.fork import ForkPlan, apply_fork, plan_fork
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.repair import plan_repair
 from penstock.checkpoint.tools.changes.rewind import plan_promote, plan_rewind
@@ -39,6 +46,8 @@ __all__ = [
     "Checkpoint",
     "FileChange",
     "Finding",
+    "ForkPlan",
+    "ImportPlan",
     "Inspection",
     "LastState",
     "LocationDiff",
@@ -49,13 +58,18 @@ __all__ = [
     "Severity",
     "SourceFacts",
     "Validation",
+    "apply_fork",
+    "apply_import",
     "apply_plan",
     "describe_evidence",
     "diff_batches",
     "diff_locations",
+    "export_location",
     "inspect",
     "iso_time",
     "last_state",
+    "plan_fork",
+    "plan_import",
     "plan_promote",
     "plan_repair",
     "plan_rewind",

@@ -27,10 +27,20 @@ INTERRUPTED = "a change of this location by `penstock checkpoint` is not finishe
 _VERSION = 2**31 - 1
 
 
-def barrier_entry(undo_path: str) -> bytes:
-    """Return the entry of a change whose undo file is at that path of the location."""
-    fields = {"interrupted": f"{INTERRUPTED}: see docs/checkpoints.md", "undo": undo_path}
-    return encode_log(_VERSION, [dump_json(fields)])
+def barrier_entry(*, undo: str | None = None, copy_of: str | None = None) -> bytes:
+    """Return the entry of a change.
+
+    Args:
+        undo: the path of its undo file in the location.
+        copy_of: where the files come from, for a location that is being filled.
+    """
+    fields = {
+        "interrupted": f"{INTERRUPTED}: see docs/checkpoints.md",
+        "undo": undo,
+        "copyOf": copy_of,
+    }
+    known = {name: value for name, value in fields.items() if value is not None}
+    return encode_log(_VERSION, [dump_json(known)])
 
 
 def undo_path_of(entry: bytes) -> str | None:

@@ -25,6 +25,7 @@ from penstock.conf import (
 from penstock.errors import ConfigError, StreamingError
 from penstock.model import check_name
 from penstock.rate import RateEstimator
+from penstock.storage.file_manager import load_file_manager
 from penstock.streaming.context.life_cycle import LifeCycle, State
 from penstock.streaming.context.rate_control import RateControl
 from penstock.streaming.context.run_location import RunLocation, configured_location
@@ -107,6 +108,8 @@ class StreamingContext(StreamSources, RateControl):
         for name, meant in settings_without_effect(conf).items():
             hint = f"did you mean {meant}?" if meant else "docs/settings.md lists those that have"
             _log.warning("The setting %s has no effect: %s", name, hint)
+        manager = self._settings.checkpoint_file_manager
+        self._file_manager = None if manager is None else load_file_manager(manager)
         self.graph = graph
         if self._settings.rate.backpressure_enabled:
             RateEstimator.create(
@@ -243,7 +246,7 @@ class StreamingContext(StreamSources, RateControl):
             ConfigError: it cannot be written, or no storage is known for the URL.
         """
         self.check_changeable("set the checkpoint location")
-        open_location(directory)
+        open_location(directory, self._file_manager)
         self._checkpoint_dir = str(directory)
 
     def addStreamingListener(self, streamingListener: StreamingListener) -> None:
@@ -364,7 +367,7 @@ class StreamingContext(StreamSources, RateControl):
         return Engine(
             self._sc,
             self.graph,
-            CheckpointLocation(url),
+            CheckpointLocation(open_location(url, self._file_manager)),
             self._clock,
             self._bus,
             self._location.in_force(self._settings),

@@ -80,7 +80,7 @@ class BatchLog:
         # Of earlier runs only the oldest: everything after it is retained until it is deleted.
         self._kept = deque([self._oldest_of_earlier_runs()])
         self._warn_of_leftovers()
-        known = self.newest_conf(_ZERO_TIME)
+        known = self.recorded_conf.get(_ZERO_TIME)
         self._zero_ms = None if known is None else int(known)
 
     @property
@@ -160,10 +160,6 @@ class BatchLog:
         ranges = map(SourceRange, self._started(starts), self._started(ends))
         return Batch(batch_id, planned.batch_timestamp_ms, tuple(ranges))
 
-    def newest_conf(self, name: str) -> str | None:
-        """Return a value in the conf of the previous run's newest batch, or None."""
-        return self.recorded_conf.get(name)
-
     @property
     def recorded_conf(self) -> Mapping[str, str]:
         """The conf of the newest batch of the previous run, empty in a new location."""
@@ -188,7 +184,7 @@ class BatchLog:
         oldest = rerun[0] if rerun else self._recovery.next_batch_id
         for batch_id in range(oldest, self._recovery.next_batch_id):
             self._batches[batch_id] = self.read(batch_id)
-        told = self.newest_conf(_NOTIFIED)
+        told = self.recorded_conf.get(_NOTIFIED)
         self._notified_id = oldest - 1 if told is None else min(int(told), oldest - 1)
         for batch_id in range(self._notified_id + 1, oldest):
             self._unnotified.append(self.read(batch_id))

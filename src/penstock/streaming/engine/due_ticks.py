@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["DueTick", "DueTicks"]
+from penstock.clock import iso_time
+
+__all__ = ["DueTick", "DueTicks", "LateWarning"]
+
+_log = logging.getLogger(__name__)
+_SAY_LATE_EVERY_MS = 60_000
+_WARM_UP_MS = 30_000
+"""The first batches of a run are late on any machine, while Spark starts its workers."""
 
 
 class DueTick(NamedTuple):
@@ -63,3 +71,26 @@ class DueTicks:
             return self._missed.popleft()
         tick, self._latest = self._latest, None
         return tick
+
+
+class LateWarning:
+    """Warns of late batches, after the warm-up, and once a minute at most."""
+
+    def __init__(self, batch_interval_ms: int, now_ms: int) -> None:
+        self._interval_ms = batch_interval_ms
+        self._next_ms = now_ms + _WARM_UP_MS
+
+    def check(self, late_since_ms: int | None, now_ms: int) -> None:
+        """Warn if a batch has been late since then."""
+        if late_since_ms is None or now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + _SAY_LATE_EVERY_MS
+        _log.warning(
+            "The next batch has waited for %.1f s, since %s: the batches before it take longer "
+            "than the batch interval of %g s. Records received meanwhile are kept for the next "
+            "batches. If this continues, give the program more cores or a longer batch interval, "
+            "or limit its rate (spark.streaming.backpressure.enabled)",
+            (now_ms - late_since_ms) / 1000,
+            iso_time(late_since_ms),
+            self._interval_ms / 1000,
+        )

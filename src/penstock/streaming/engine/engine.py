@@ -17,7 +17,6 @@ from penstock.errors import ReceiverError
 from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOverride, RateOverrides
 from penstock.receivers import ReceiverSettings, poll_interval_ms, receiver_bounds
-from penstock.storage import open_storage
 from penstock.storage.trust import check_trusted
 from penstock.streaming.core.events import StreamingListenerStreamingStarted
 from penstock.streaming.core.executors import has_executors
@@ -85,7 +84,7 @@ class Engine:
             if stored or graph.writes_rdds:
                 check_trusted(location.url)
             if stored:
-                state = open_storage(f"{location.url}/state", private=True)
+                state = location.storage.private().open_folder("state")
                 check_trusted(state.url)
                 for operator in stored:
                     operator.open_state(state)
@@ -107,7 +106,7 @@ class Engine:
                 settings.rate,
                 dict(sc.getConf().getAll()),
                 RateOverrides(location.storage),
-                log.newest_conf(RATES_KEY),
+                log.recorded_conf.get(RATES_KEY),
             )
             self._receiver_settings = _receiver_settings(settings, location)
             self._tracker = ReceiverTracker(
@@ -227,7 +226,7 @@ class Engine:
 
 def _open(graph: DStreamGraph, location: CheckpointLocation, log: BatchLog) -> None:
     url, location_id = location.url, location.read_id()
-    journal = open_storage(f"{url}/journal")
+    journal = location.storage.open_folder("journal")
     for output in graph.outputs:
         output.open(location_id)
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):

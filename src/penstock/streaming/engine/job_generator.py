@@ -26,7 +26,7 @@ from penstock.clock import Clock, SteadyClock, iso_time
 from penstock.errors import BatchFailedError, LogGapError, printable
 from penstock.streaming.core.batch import Batch, InputLimit
 from penstock.streaming.engine.batch_log import BatchLog
-from penstock.streaming.engine.due_ticks import DueTick, DueTicks
+from penstock.streaming.engine.due_ticks import DueTick, DueTicks, LateWarning
 from penstock.streaming.engine.failures import batch_failed
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.engine.jobs import Job, JobSet, jobs_after
@@ -36,10 +36,7 @@ from penstock.streaming.engine.recurring_timer import RecurringTimer
 __all__ = ["JobGenerator"]
 
 _log = logging.getLogger(__name__)
-_SAY_LATE_EVERY_MS = 60_000
 _CHECK_LOOP_S = 1.0
-_WARM_UP_MS = 30_000
-"""The first batches of a run are late on any machine, while Spark starts its workers."""
 
 
 class JobGenerator:
@@ -87,7 +84,7 @@ class JobGenerator:
         self._on_batch_error = on_batch_error
         self._on_error = on_error
         self._halted = False
-        self._say_late_from_ms = 0
+        self._late = LateWarning(graph.batch_interval_ms, steady.time_ms())
         self._rest_planned = False
         self._room = concurrent
         self._due = DueTicks()
@@ -111,7 +108,6 @@ class JobGenerator:
         """
         again = self._log.take_up()
         first_ms = self._first_tick()
-        self._say_late_from_ms = self._steady.time_ms() + _WARM_UP_MS
         self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
         self._restore(again)
         self._due.add_missed(self._missed_before(first_ms))
@@ -178,9 +174,7 @@ class JobGenerator:
             rest = True
             while done and rest:
                 rest = self._plans_rest(next_ms)
-                done = (
-                    wait_idle()
-                )  # also without remaining records: ticks that were due were planned
+                done = wait_idle()  # also without a rest: ticks that were due were planned
                 next_ms += self._graph.batch_interval_ms
         else:
             self._halted = True
@@ -202,8 +196,7 @@ class JobGenerator:
         if first_ms - now_ms > interval_ms:
             _log.warning(
                 "The newest batch is of %s, %.0f s ahead of the clock of this machine, which "
-                "was ahead once, or is behind now. Batches continue after that one, one every %g "
-                "s, "
+                "was ahead once, or is behind now. Batches continue after that one, one in %g s, "
                 "with times ahead of the clock; windows and timeouts of state use these times",
                 iso_time(self._newest_ms),
                 (self._newest_ms - now_ms) / 1000,
@@ -281,20 +274,8 @@ class JobGenerator:
                 self._on_error(error)
 
     def _tick(self, time_ms: int) -> None:
-        late_since_ms = self._due.late_since_ms
         now_ms = self._steady.time_ms()
-        if late_since_ms is not None and now_ms >= self._say_late_from_ms:
-            self._say_late_from_ms = now_ms + _SAY_LATE_EVERY_MS
-            _log.warning(
-                "The next batch has waited for %.1f s, since %s: the batches before it take longer "
-                "than the batch interval of %g s. Records received meanwhile are kept for the next "
-                "batches. If this continues, give the program more cores or a longer batch "
-                "interval, "
-                "or limit its rate (spark.streaming.backpressure.enabled)",
-                (now_ms - late_since_ms) / 1000,
-                iso_time(late_since_ms),
-                self._graph.batch_interval_ms / 1000,
-            )
+        self._late.check(self._due.late_since_ms, now_ms)
         self._due.add(time_ms, min(time_ms, now_ms))
         self._generate_due()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from penstock.checkpoint.local_files import local_path
 from penstock.storage import Storage, local_root, open_storage
+from penstock.storage.file_manager import OpenStorage
 from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
 from penstock.storage.trust import check_trusted, check_trusted_path
@@ -21,16 +22,20 @@ _REBUILD = (
 )
 
 
-def open_location(place: str) -> Storage:
+def open_location(place: str, file_manager: OpenStorage | None = None) -> Storage:
     """Open a checkpoint location; folders created for it are writable by this user only.
 
+    Files that are created are logged at INFO, unless a file manager of the program's own opens it.
+
     Raises:
-        ConfigError: as ``open_storage``.
+        ConfigError: as ``open_storage``, or what the file manager raises.
     """
+    if file_manager is not None:
+        return file_manager(place)
     root = local_root(place)
     if root is None:
-        return open_storage(place)
-    return LocalStorage(root, syscalls=Syscalls(folder_mode=0o755))
+        return open_storage(place, log_writes=True)
+    return LocalStorage(root, log_writes=True, syscalls=Syscalls(folder_mode=0o755))
 
 
 def check_private_folder(url: str) -> None:

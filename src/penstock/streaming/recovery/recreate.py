@@ -6,8 +6,10 @@ import os
 
 from pyspark import SparkConf, SparkContext
 
+from penstock.conf import CHECKPOINT_FILE_MANAGER
 from penstock.errors import CheckpointError
 from penstock.storage import local_root
+from penstock.storage.file_manager import OpenStorage, load_file_manager
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.private_files import open_location
 from penstock.streaming.recovery.reader import CheckpointReader
@@ -23,10 +25,12 @@ def find_checkpoint(directory: str) -> Checkpoint | None:
         CheckpointError: some exist, and none can be read.
         ConfigError: the location cannot be used, or other users can write to it.
     """
-    root = local_root(directory)
-    if root is not None and not os.path.exists(root):
-        return None  # opening would create it
-    return CheckpointReader(open_location(directory)).read()
+    file_manager = _file_manager()
+    if file_manager is None:
+        root = local_root(directory)
+        if root is not None and not os.path.exists(root):
+            return None  # opening would create it
+    return CheckpointReader(open_location(directory, file_manager)).read()
 
 
 def require_checkpoint(directory: str) -> Checkpoint:
@@ -49,6 +53,14 @@ def restore_spark_context(saved: ConfPairs) -> SparkContext:
     submitted = _submitted_settings()
     conf = SparkConf(loadDefaults=False).setAll(list(restored_settings(saved, submitted).items()))
     return SparkContext(conf=conf)
+
+
+def _file_manager() -> OpenStorage | None:
+    """Return what opens the location, as far as the settings are known before the SparkContext."""
+    sc = SparkContext._active_spark_context
+    settings = _submitted_settings() if sc is None else dict(sc.getConf().getAll())
+    name = settings.get(CHECKPOINT_FILE_MANAGER)
+    return None if name is None else load_file_manager(name)
 
 
 def _submitted_settings() -> dict[str, str]:

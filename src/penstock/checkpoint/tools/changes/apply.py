@@ -25,6 +25,7 @@ from typing import Any
 from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED, barrier_entry, undo_path_of
 from penstock.checkpoint.tools.changes.evidence import check_quiet, hold_driver_lock
 from penstock.checkpoint.tools.changes.plan import (
+    CopyOf,
     FileChange,
     MalformedPlanError,
     Plan,
@@ -129,7 +130,7 @@ def _raise_barrier(storage: Storage, undo_path: str) -> bool:
         CheckpointError: another change has.
     """
     try:
-        storage.create(BARRIER, barrier_entry(undo_path))
+        storage.create(BARRIER, barrier_entry(undo=undo_path))
     except AlreadyExistsError as error:
         other = undo_path_of(storage.read(BARRIER))
         if other != undo_path:
@@ -150,7 +151,7 @@ def _check_unmoved(storage: Storage, plan: Plan) -> None:
         if ids and ids[-1] > limit:
             raise _moved(storage, f"batch {ids[-1]} was {log} since")
     for change in plan.changes:
-        if _read(storage, change.path) not in (change.before, change.after):
+        if not any(_holds(storage, change.path, each) for each in (change.before, change.after)):
             raise _moved(storage, f"{change.path} holds something else")
 
 
@@ -161,23 +162,32 @@ def _take_steps(storage: Storage, plan: Plan) -> None:
             _take_step(storage, change)
     except AlreadyExistsError as error:
         for change in inverse(plan).changes:
-            if _read(storage, change.path) == change.before:
+            if _holds(storage, change.path, change.before):
                 _take_step(storage, change)
         storage.delete(BARRIER)
         raise _moved(storage, "a query that runs wrote the same file") from error
 
 
 def _take_step(storage: Storage, change: FileChange) -> None:
-    if _read(storage, change.path) == change.after:
+    after = _resolve(storage, change.after)
+    if _read(storage, change.path) == after:
         return
-    if change.after is None:
+    if after is None:
         storage.delete(change.path)
         return
     try:
-        storage.create(change.path, change.after, overwrite=change.before is not None)
+        storage.create(change.path, after, overwrite=change.before is not None)
     except AlreadyExistsError:
-        if _read(storage, change.path) != change.after:  # else this change, applied by another
+        if _read(storage, change.path) != after:  # else this change, applied by another
             raise
+
+
+def _holds(storage: Storage, path: str, content: bytes | CopyOf | None) -> bool:
+    return _read(storage, path) == _resolve(storage, content)
+
+
+def _resolve(storage: Storage, content: bytes | CopyOf | None) -> bytes | None:
+    return storage.read(content.path) if isinstance(content, CopyOf) else content
 
 
 def _read(storage: Storage, path: str) -> bytes | None:

@@ -25,9 +25,9 @@ def encode_offsets(
     return encode_log(form.version, [metadata, *map(_line, sources)])
 
 
-def encode_commit(form: CommitFile) -> bytes:
-    """Return an entry of the commit log."""
-    return encode_log(form.version, [dump_json(dict(form.metadata))])
+def encode_commit(form: CommitFile, changed: Mapping[str, Any]) -> bytes:
+    """Return an entry of the commit log: ``changed`` are fields of its metadata."""
+    return encode_log(form.version, [dump_json({**form.metadata, **changed})])
 
 
 def _line(source: SourceLine) -> str:

@@ -3,7 +3,8 @@ r"""A change of a checkpoint location as plain values, and as the text of its un
     {"version":1,"command":"rewind --to-batch 5","newest":[12,12],"meaning":["..."],
      "changes":[{"path":"offsets/13","before":null,"after":{"text":"v1\n..."},"why":"..."}]}
 
-A file's content is ``null`` where there is no file, text, or base64.
+A file's content is ``null`` where there is no file, text, base64, or ``{"copyOf":path}``: that of
+another file of the location, which is too large to be held twice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ from typing import Any
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 
-__all__ = ["FileChange", "MalformedPlanError", "Plan", "dump_plan", "inverse", "parse_plan"]
+__all__ = [
+    "CopyOf",
+    "FileChange",
+    "MalformedPlanError",
+    "Plan",
+    "dump_content",
+    "dump_plan",
+    "inverse",
+    "parse_content",
+    "parse_plan",
+]
 
 _VERSION = 1
 
@@ -25,12 +36,19 @@ class MalformedPlanError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class CopyOf:
+    """The content of another file of the location."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class FileChange:
     """What one file holds before and after; None stands for no file."""
 
     path: str
-    before: bytes | None
-    after: bytes | None
+    before: bytes | CopyOf | None
+    after: bytes | CopyOf | None
     why: str
 
 
@@ -75,8 +93,8 @@ def dump_plan(plan: Plan) -> bytes:
     changes = [
         {
             "path": each.path,
-            "before": _dump_content(each.before),
-            "after": _dump_content(each.after),
+            "before": _dump_side(each.before),
+            "after": _dump_side(each.after),
             "why": each.why,
         }
         for each in plan.changes
@@ -104,8 +122,8 @@ def parse_plan(data: bytes, *, location: str, undo_path: str) -> Plan:
         changes = tuple(
             FileChange(
                 str(each["path"]),
-                _parse_content(each["before"]),
-                _parse_content(each["after"]),
+                _parse_side(each["before"]),
+                _parse_side(each["after"]),
                 str(each["why"]),
             )
             for each in fields["changes"]
@@ -125,7 +143,17 @@ def _batch_id(path: str, log: str) -> int:
     return -1 if found is None else found
 
 
-def _dump_content(content: bytes | None) -> dict[str, str] | None:
+def _dump_side(side: bytes | CopyOf | None) -> dict[str, str] | None:
+    return {"copyOf": side.path} if isinstance(side, CopyOf) else dump_content(side)
+
+
+def _parse_side(value: Any) -> bytes | CopyOf | None:
+    is_copy = value is not None and "copyOf" in value
+    return CopyOf(str(value["copyOf"])) if is_copy else parse_content(value)
+
+
+def dump_content(content: bytes | None) -> dict[str, str] | None:
+    """Return a file's content as plain JSON."""
     if content is None:
         return None
     try:
@@ -134,7 +162,8 @@ def _dump_content(content: bytes | None) -> dict[str, str] | None:
         return {"base64": base64.b64encode(content).decode()}
 
 
-def _parse_content(value: Any) -> bytes | None:
+def parse_content(value: Any) -> bytes | None:
+    """Return what ``dump_content`` was given; raises ValueError, KeyError, TypeError."""
     if value is None:
         return None
     if "text" in value:

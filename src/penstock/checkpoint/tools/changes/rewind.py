@@ -2,8 +2,9 @@
 
 A query begins where the newest entry of the offset log ends, if that batch is done. So two batches
 are appended under the next ids, P and P + 1, in both logs, each with the offsets of the earlier
-batch. The query continues with batch P + 2. No id is used twice, for sinks recognize batches by
-their ids; and a query that runs against all evidence fails when it plans batch P.
+batch. The query continues with batch P + 2 (with state, more are appended: see rewind_state). No id
+is used twice, for sinks recognize batches by their ids; and a query that runs against all evidence
+fails when it plans batch P.
 
 Why two: at its start Spark has sources of its first interface (files) get the newest batch once
 more, from the end of the batch before. They refuse a range that runs backwards, as that of batch P
@@ -26,7 +27,7 @@ from penstock.checkpoint.tools.changes.apply import interrupted_plan
 from penstock.checkpoint.tools.changes.available import describe_source
 from penstock.checkpoint.tools.changes.entries import encode_commit, encode_offsets
 from penstock.checkpoint.tools.changes.files import new_file
-from penstock.checkpoint.tools.changes.plan import FileChange, Plan
+from penstock.checkpoint.tools.changes.plan import Plan
 from penstock.checkpoint.tools.changes.position import (
     Position,
     find_position,
@@ -34,6 +35,7 @@ from penstock.checkpoint.tools.changes.position import (
     require_done,
 )
 from penstock.checkpoint.tools.changes.rewind_own import plan_own_rewind
+from penstock.checkpoint.tools.changes.rewind_state import StateRewind, plan_state
 from penstock.checkpoint.tools.changes.targets import batch_at, batch_before, check_offsets
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.clock import Clock, SystemClock
@@ -52,6 +54,8 @@ class _Target:
     """What the appended entries say, and from where that is in words."""
 
     words: str
+    batch_id: int | None
+    """The batch at whose end the query continues; None if it is at no batch's."""
     offsets: bytes
     commit: bytes
     sources: tuple[SourceLine, ...]
@@ -70,7 +74,7 @@ def plan_rewind(
 
     A query of Spark reads it in new batches; a penstock program runs its batches again.
 
-    The query keeps its settings and its watermark, which matters to state only.
+    The query keeps its settings. If it has state, that goes back, too, and so does its watermark.
 
     Args:
         place: path or URL of the checkpoint location.
@@ -106,22 +110,35 @@ def plan_rewind(
     if is_of_penstock(position.newest):
         batch_id = _batch_of(checkpoint, to_batch, to_timestamp_ms, shift_by)
         return plan_own_rewind(checkpoint, position, command, batch_id)
-    _refuse_state(checkpoint)
-    words, sources = "these offsets", position.offsets.sources
+    changed: dict[str, Any] = {"batchTimestampMs": (clock or SystemClock()).time_ms()}
     if to_offsets is not None:
         sources = check_offsets(checkpoint, position, to_offsets)
-    else:
-        batch_id = _batch_of(checkpoint, to_batch, to_timestamp_ms, shift_by)
-        words = f"the end of batch {batch_id}"
-        sources = require_done(checkpoint, batch_id)[0].sources
-    changed = {"batchTimestampMs": (clock or SystemClock()).time_ms()}
+        target = _Target(
+            "these offsets",
+            None,
+            encode_offsets(position.offsets, sources, changed),
+            encode_commit(position.commit, {}),
+            sources,
+        )
+        return _plan(checkpoint, position, command, target)
+    batch_id = _batch_of(checkpoint, to_batch, to_timestamp_ms, shift_by)
+    offsets, commit = require_done(checkpoint, batch_id)
+    marks: dict[str, Any] = {}
+    if checkpoint.operators():  # without state no watermark has an effect, and they only grow
+        changed |= _fields(offsets.metadata, "batchWatermarkMs")
+        marks = _fields(commit.metadata, "nextBatchWatermarkMs")
     target = _Target(
-        words,
-        encode_offsets(position.offsets, sources, changed),
-        encode_commit(position.commit),
-        sources,
+        f"the end of batch {batch_id}",
+        batch_id,
+        encode_offsets(position.offsets, offsets.sources, changed),
+        encode_commit(position.commit, marks),
+        offsets.sources,
     )
     return _plan(checkpoint, position, command, target)
+
+
+def _fields(metadata: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    return {name: metadata[name]} if metadata and name in metadata else {}
 
 
 def _batch_of(
@@ -159,49 +176,49 @@ def plan_promote(
             "a penstock program takes the records of each batch, and its settings, by its entry",
             "`rewind` runs its batches again",
         )
-    _refuse_state(checkpoint)
     offsets, commit = require_done(checkpoint, batch_id)
     changed = {"batchTimestampMs": (clock or SystemClock()).time_ms()}
     target = _Target(
         f"the end of batch {batch_id}, with its settings",
+        batch_id,
         encode_offsets(offsets, offsets.sources, changed),
-        encode_commit(commit),
+        encode_commit(commit, {}),
         offsets.sources,
     )
     return _plan(checkpoint, position, command, target)
 
 
-def _refuse_state(checkpoint: Checkpoint) -> None:
-    if operators := checkpoint.operators():
-        names = ", ".join(info.name if info else state.operator for state, info in operators)
-        raise refusal(
-            checkpoint,
-            f"the query has state ({names}), which would stay as it is: it holds already what"
-            " would be read again",
-            "start the query on a new location from the offsets that `inspect --batch N` shows",
-        )
-
-
 def _plan(checkpoint: Checkpoint, position: Position, command: str, target: _Target) -> Plan:
     _check_sources(checkpoint, position.offsets, target.sources)
-    stands = position.is_done and target.sources == position.offsets.sources
+    state = plan_state(checkpoint, position, target.batch_id)
     newest = (checkpoint.planned[-1], checkpoint.committed[-1])
-    if stands and not command.startswith("promote"):
+    if _stands_at(position, target, state) and not command.startswith("promote"):
         nothing = f"the query stands at {target.words} already: there is nothing to change"
         return Plan(checkpoint.url, command, (nothing,), (), newest)
-    changes: list[FileChange] = []
-    for batch_id in (position.next_id, position.next_id + 1):
+    changes = list(state.changes)
+    for batch_id in range(position.next_id, state.next_id):
         offsets_path, commit_path = batch_paths(batch_id)
         changes += new_file(checkpoint, offsets_path, target.offsets, target.words)
         changes += new_file(checkpoint, commit_path, target.commit, "its batch counts as done")
-    meaning = tuple(_meaning(checkpoint, position, target))
+    meaning = tuple(_meaning(checkpoint, position, target, state))
     return Plan(checkpoint.url, command, meaning, tuple(changes), newest)
 
 
-def _meaning(checkpoint: Checkpoint, position: Position, target: _Target) -> Iterator[str]:
-    new_id = position.next_id
-    yield f"batches {new_id} and {new_id + 1} do no work: they set the query to {target.words}"
-    yield f"batch {new_id + 2} runs next, and begins there"
+def _stands_at(position: Position, target: _Target, state: StateRewind) -> bool:
+    """Whether the query continues from there as it is; state changes also without new offsets."""
+    if not position.is_done or target.sources != position.offsets.sources:
+        return False
+    return not state.changes or target.batch_id == position.newest.batch_id
+
+
+def _meaning(
+    checkpoint: Checkpoint, position: Position, target: _Target, state: StateRewind
+) -> Iterator[str]:
+    first, last = position.next_id, state.next_id - 1
+    yield f"batches {first} to {last} do no work: they set the query to {target.words}"
+    yield f"batch {state.next_id} runs next, and begins there"
+    if state.words is not None:
+        yield state.words
     if not position.is_done:
         yield (
             f"batch {position.newest.batch_id}, planned and not committed, does not run again under"

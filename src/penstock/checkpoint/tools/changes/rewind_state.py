@@ -1,0 +1,89 @@
+"""What a rewind does to the state of a query of Spark: it goes back, too, or the rewind is refused.
+
+The batch that runs next begins from the version of its own id, so the id is chosen such that the
+copies are above all versions that exist (penstock.checkpoint.tools.changes.state_back).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.checkpoint.tools.changes.files import new_file
+from penstock.checkpoint.tools.changes.plan import CopyOf, FileChange
+from penstock.checkpoint.tools.changes.position import Position, refusal
+from penstock.checkpoint.tools.changes.state_back import (
+    EMPTY_SNAPSHOT,
+    copied_files,
+    first_free_version,
+    obstacle,
+    with_checksums,
+)
+from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.checks.state import check_empty_files, check_operator
+from penstock.errors import CheckpointError
+
+__all__ = ["StateRewind", "plan_state"]
+
+_ENTRIES = 2
+"""So many batches are appended at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateRewind:
+    """The batch that runs next, and what has to be there as its state."""
+
+    next_id: int
+    changes: tuple[FileChange, ...] = ()
+    words: str | None = None
+    """What happens to the state; None for a query without."""
+
+
+def plan_state(checkpoint: Checkpoint, position: Position, batch_id: int | None) -> StateRewind:
+    """Return what takes the state back to the end of a batch; None for other points.
+
+    Raises:
+        CheckpointError: the query has state that cannot go back to there.
+    """
+    operators = checkpoint.operators()
+    lowest = position.next_id + _ENTRIES
+    if not operators:
+        return StateRewind(lowest)
+    names = ", ".join(info.name if info else state.operator for state, info in operators)
+    if batch_id is None:
+        raise _stays(checkpoint, names, "state is kept for the ends of batches only")
+    version = batch_id + 1
+    states = [state for state, _ in operators]
+    if (problem := obstacle(states, version, position.newest.conf)) is not None:
+        raise _stays(checkpoint, names, problem)
+    for state, info in operators:
+        for finding in (*check_empty_files(state), *check_operator(state, info, version)):
+            raise _stays(checkpoint, names, f"{finding.path}: {finding.what}")
+    next_id = max(lowest, first_free_version(states, version))
+    changes = tuple(
+        change
+        for path, copy in copied_files(states, version, next_id)
+        for change in _copy(checkpoint, path, copy)
+    )
+    copies = sum(not each.path.endswith(".crc") for each in changes)
+    words = f"the state ({names}) goes back to the end of batch {batch_id}: {copies} files"
+    return StateRewind(next_id, changes, words)
+
+
+def _copy(checkpoint: Checkpoint, path: str | None, copy: str) -> Iterator[FileChange]:
+    if path is None:
+        yield from new_file(checkpoint, copy, EMPTY_SNAPSHOT, "an empty state")
+        return
+    for source, target in with_checksums(path, copy):
+        if source in checkpoint.files:
+            why = f"a copy of {source}" if source == path else "its checksum"
+            yield FileChange(target, None, CopyOf(source), why)
+
+
+def _stays(checkpoint: Checkpoint, names: str, why: str) -> CheckpointError:
+    return refusal(
+        checkpoint,
+        f"the query has state ({names}) that cannot go back: {why}; as it is, it holds already what"
+        " would be read again",
+        "start the query on a new location from the offsets that `inspect --batch N` shows",
+    )

@@ -1,0 +1,165 @@
+"""The storage of a checkpoint location: what it logs, and a class of the program's own."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+
+from penstock.checkpoint import CheckpointLocation
+from penstock.errors import ConfigError
+from penstock.receivers import Receiver
+from penstock.state import State
+from penstock.storage import Storage, open_storage
+from penstock.storage.local import LocalStorage
+from penstock.streaming import StreamingContext
+from penstock.streaming.recovery.private_files import open_location
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.storage.sqlite_files import SqliteFiles
+from tests.waiting import eventually
+
+SETTING = "spark.penstock.checkpointFileManagerClass"
+LOGGER = "penstock.CheckpointFileManager"
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == LOGGER]
+
+
+def test_what_is_written_is_logged_as_in_spark(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    location = CheckpointLocation(open_location(str(tmp_path)))
+    with location:
+        pass
+    writing, renamed = messages(caplog)
+    target = re.escape(f"file://{tmp_path}/metadata")
+    temporary = re.escape(f"file://{tmp_path}/.metadata.") + r"[0-9a-f]{16}\.tmp"
+    assert re.fullmatch(f"Writing atomically to {target} using temp file {temporary}", writing)
+    assert re.fullmatch(f"Renamed temp file {temporary} to {target}", renamed)
+    assert writing.partition("temp file ")[2] == renamed.split()[3]
+
+
+def test_an_upload_is_logged_without_a_temporary_file(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    open_location("memory://logged/location").create("offsets/0", b"v1")
+    assert messages(caplog) == [
+        "Writing atomically to memory://logged/location/offsets/0 in one upload"
+    ]
+
+
+def test_journal_and_state_are_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    location = open_location(str(tmp_path))
+    location.open_folder("journal").create("clicks/block", b"x")
+    location.private().open_folder("state").create("counts/1", b"x")
+    open_storage(tmp_path).create("file", b"x")
+    assert messages(caplog) == []
+
+
+class Once(Receiver):
+    """Stores two words, once."""
+
+    def onStart(self) -> None:
+        self.store(["a", "b"])
+
+    def onStop(self) -> None:
+        pass
+
+
+def count(key: str, value: int | None, state: State) -> tuple[str, int]:
+    state.update((state.get() if state.exists() else 0) + (value or 0))
+    return key, int(state.get())
+
+
+@pytest.fixture
+def file_manager(sc: SparkContext) -> Iterator[None]:
+    sc._conf.set(SETTING, "tests.storage.sqlite_files.SqliteFiles")
+    yield
+    sc._conf._jconf.remove(SETTING)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("file_manager")
+@pytest.mark.parametrize("recover", ["graph", "program"])
+def test_a_program_runs_on_a_file_manager_of_its_own(
+    sc: SparkContext, tmp_path: Path, recover: str
+) -> None:
+    """Driver and executors: offsets, journal, state and the graph checkpoint are in a database."""
+    clock = ManualClock(1_000_000)
+    url = f"sqlite://{tmp_path}/files.db/words"
+    sink = tmp_path / "sink"
+
+    def write(rdd: object) -> None:
+        with open(sink, "a") as file:
+            file.writelines(f"{pair}\n" for pair in rdd.collect())  # type: ignore[attr-defined]
+
+    def create() -> StreamingContext:
+        ssc = StreamingContext(sc, 1, clock=clock)
+        pairs = ssc.receiverStream(Once(), name="words").map(lambda word: (word, 1))
+        pairs.mapWithState(count, name="counts").foreachRDD(write)
+        return ssc
+
+    for run in (1, 2):
+        ssc = StreamingContext.getOrCreate(url, create, recover=recover)  # type: ignore[arg-type]
+        ssc._clock = clock
+        stepper = Stepper(ssc, clock)
+        ssc.start()
+        assert eventually(
+            lambda: bool(stepper.step()) and len(sink.read_text().splitlines()) >= 2 * run  # noqa: B023
+        )
+        ssc.stop(stopSparkContext=False)
+
+    counts = [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    assert sorted(sink.read_text().splitlines()) == list(map(str, counts))
+    assert {path.name for path in tmp_path.iterdir()} == {"files.db", "sink"}
+    folders = {entry.name for entry in SqliteFiles(url).list()}
+    assert {"commits", "journal", "metadata", "offsets", "sources", "state"} <= folders
+    assert any(name.startswith("checkpoint-") for name in folders) is (recover == "graph")
+
+
+class NotWhole(LocalStorage, Storage):
+    """A class that cannot be made with a URL alone."""
+
+    def __init__(self, url: str, key: str) -> None:
+        super().__init__(url)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("nodots", "nodots.*an import path such as"),
+        ("no.such.Module", r"cannot be imported \(ModuleNotFoundError: No module named 'no'\)"),
+        ("tests.waiting.Missing", "cannot be imported .*has no attribute 'Missing'"),
+        ("tests.waiting.WAIT_S", "is not a subclass of penstock.storage.CheckpointFileManager"),
+        ("penstock.storage.Storage", "does not define create, delete, exists, list, read, uri"),
+    ],
+)
+def test_a_class_that_is_none_is_refused_at_once(sc: SparkContext, value: str, why: str) -> None:
+    sc._conf.set(SETTING, value)
+    try:
+        with pytest.raises(ConfigError, match=f"setting {SETTING} is .*{why}") as caught:
+            StreamingContext(sc, 1)
+    finally:
+        sc._conf._jconf.remove(SETTING)
+    assert "import path" in str(caught.value)
+
+
+@pytest.mark.spark
+def test_a_class_that_cannot_open_the_location_is_refused_there(
+    sc: SparkContext, tmp_path: Path
+) -> None:
+    sc._conf.set(SETTING, f"{__name__}.NotWhole")
+    try:
+        ssc = StreamingContext(sc, 1)
+        with pytest.raises(ConfigError, match=f"cannot open {tmp_path} .*TypeError.*'key'"):
+            ssc.checkpoint(str(tmp_path))
+    finally:
+        sc._conf._jconf.remove(SETTING)
