@@ -253,6 +253,22 @@ def test_there_is_nothing_to_do_where_the_query_stands(query: Path) -> None:
     assert "nothing to change" in CHECKPOINT.succeed("rewind", str(query), "--to-batch", "2")
 
 
+def test_shifts_count_from_where_the_query_stands(query: Path) -> None:
+    for end in (2, 1):
+        count = {2: "2", 1: "1"}[end]
+        CHECKPOINT.succeed("rewind", str(query), "--shift-by", count, "--apply", "--stopped")
+        (newest,) = inspect(query, last=1).batches
+        assert newest.offsets == {"0": {"logOffset": end}}
+    with pytest.raises(ConfigError, match="give 1 to 1: the end of batch 0"):
+        plan_rewind(query, shift_by=2)
+
+
+def test_going_ahead_again_says_what_it_means(query: Path) -> None:
+    apply_plan(plan_rewind(query, to_batch=1), stopped=True)
+    plan = plan_rewind(query, to_batch=4)
+    assert any("source 0: ahead, to" in each and "is not read" in each for each in plan.meaning)
+
+
 def test_named_sources_and_newer_versions_keep_their_form(query: Path) -> None:
     for batch_id in range(5):
         path = query / f"offsets/{batch_id}"
