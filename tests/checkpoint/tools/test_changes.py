@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable
@@ -207,6 +208,15 @@ def test_source_files_that_are_gone_refuse_a_rewind(query: Path) -> None:
 def test_a_damaged_location_is_repaired_first(query: Path) -> None:
     (query / "offsets/4").write_bytes(b"")
     with pytest.raises(CheckpointError, match="offsets/4 cannot be read"):
+        plan_rewind(query, to_batch=1)
+
+
+@pytest.mark.parametrize("path", ["offsets/1", "commits/1", "offsets/4", "commits/4"])
+def test_an_entry_that_was_altered_is_not_copied(query: Path, path: str) -> None:
+    """Its copy would have a checksum that fits."""
+    text = (query / path).read_text()
+    (query / path).write_text(re.sub("[0-9](?=})", "7", text))
+    with pytest.raises(CheckpointError, match=f"{path}: it does not fit its checksum"):
         plan_rewind(query, to_batch=1)
 
 
