@@ -103,6 +103,7 @@ def test_a_location_that_moved_since_is_left_alone(query: Path) -> None:
     with pytest.raises(CheckpointError, match="has moved since"):
         apply_plan(plan, stopped=True)
     assert files_of(query) == before
+    assert undo_files(query) == []
 
     undo = apply_plan(plan_rewind(query, to_batch=1), stopped=True)
     for name in ("offsets/8", "commits/8"):
@@ -137,7 +138,7 @@ def test_no_query_starts_on_half_a_change(
     query: Path, monkeypatch: pytest.MonkeyPatch, finish: str
 ) -> None:
     before = files_of(query)
-    rewind = partial(plan_rewind, query, to_batch=1)
+    rewind, other = partial(plan_rewind, query, to_batch=1), plan_promote(query, 2)
     half = interrupt(rewind(), monkeypatch, after=3)
 
     assert "is not finished" in (inspect(query).next.problem or "")
@@ -145,6 +146,9 @@ def test_no_query_starts_on_half_a_change(
     assert [f.path for f in validate(query).findings] == ["offsets/9223372036854775807"]
     with pytest.raises(CheckpointError, match="is not finished"):
         plan_promote(query, 1)
+    with pytest.raises(CheckpointError, match="is not finished"):
+        apply_plan(other, stopped=True)
+    assert len(undo_files(query)) == 1
     if finish == "again":
         again = rewind()
         assert again.changes == half.changes  # the plan that was begun, with its times
