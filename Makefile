@@ -19,6 +19,7 @@ demo: setup ## count words through kill -9, and compare with a direct count
 
 test: check ## all checks, and all tests but the soak
 	@scripts/tools.sh mosquitto strace
+	@scripts/kafka.sh
 	@$(PYTEST) -m "not soak" $(ARGS)
 
 quick: setup ## the tests that need neither Spark nor kills, in seconds
@@ -43,5 +44,5 @@ lock: ## write requirements.lock again (ARGS=--upgrade for newer versions)
 	@scripts/lock.sh $(ARGS)
 
 clean: ## remove .venv, caches and what was built
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	@rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -20,6 +20,8 @@
     │   ├── LogGapError             a batch id is missing between two others
     │   ├── RecoveryMismatchError   the program no longer fits what the checkpoint location holds
     │   └── ConcurrentDriverError   another driver uses this checkpoint location
+    ├── KafkaError                  a broker refused, failed or did not answer
+    │   └── KafkaDataLossError      records that a batch takes are no longer in their topic
     ├── ReceiverError               a receiver failed or cannot be placed
     ├── StateError                  keyed state was used against its rules, or cannot be kept
     │   ├── StateKeyError           a key without an identity that lasts (also a TypeError)
@@ -54,6 +56,8 @@ __all__ = [
     "FencedError",
     "JournalError",
     "JournalFullError",
+    "KafkaDataLossError",
+    "KafkaError",
     "LocalCopyError",
     "LogFormatError",
     "LogGapError",
@@ -246,6 +250,14 @@ class RecoveryMismatchError(CheckpointError):
 
 class ConcurrentDriverError(CheckpointError):
     """Another driver uses this checkpoint location."""
+
+
+class KafkaError(PenstockError):
+    """A broker refused a request, failed, or did not answer in time."""
+
+
+class KafkaDataLossError(KafkaError):
+    """Records that a batch takes are no longer in their topic."""
 
 
 class ReceiverError(PenstockError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import zlib
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +48,13 @@ def test_a_block_gives_back_its_records_and_its_footer(
     assert found == footer
     assert parquet.read().column(0).to_pylist() == records
     assert read_footer(data[-tail_size(data[-8:]) :], "p") == footer
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 1 << 20])
+def test_the_checksum_is_zlibs_also_with_the_extra_fast(size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    assert block_module.crc32(memoryview(data)) == zlib.crc32(data)
+    assert block_module.crc32(bytearray(data)) == zlib.crc32(data)
 
 
 def test_a_block_takes_more_bytes_than_its_records_do_in_memory() -> None:

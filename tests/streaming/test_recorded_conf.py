@@ -151,6 +151,20 @@ def test_a_setting_that_an_entry_lacks_stays_the_session_s(
     assert updates(caplog) == []
 
 
+def test_a_value_that_this_spark_does_not_accept_is_refused(
+    session: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = "spark.sql.streaming.aggregation.stateFormatVersion"
+    with pytest.raises(RecoveryMismatchError, match=f"{name}=7, which .* not accept; it has 2"):
+        settle_conf(session.sparkContext, {name: "7"}, 1000)
+    assert session.conf.get(name) == "2"
+    assert updates(caplog) == []
+
+
+def test_a_setting_that_this_spark_does_not_know_has_no_value(sc: SparkContext) -> None:
+    assert SessionConf(sc).get("spark.sql.no.such.setting") is None
+
+
 def count(key: str, value: int | None, state: State) -> int:
     state.update((state.get() if state.exists() else 0) + (value or 0))
     return int(state.get())

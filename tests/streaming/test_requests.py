@@ -43,9 +43,11 @@ class Requests:
         self.done: Counter[str] = Counter()
 
     def count(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        kind = {"names": "list"}.get(call.__name__, call.__name__)
+
         def counted(storage: LocalStorage, path: Any = "", *arguments: Any, **options: Any) -> Any:
             if path != [] and not str(path).startswith("rate/"):
-                self.done[call.__name__] += 1
+                self.done[kind] += 1
             return call(storage, path, *arguments, **options)
 
         return counted
@@ -58,6 +60,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
         LocalStorage.create,
         LocalStorage.read,
         LocalStorage.list,
+        LocalStorage.names,
         LocalStorage.delete_all,
     ):
         monkeypatch.setattr(LocalStorage, call.__name__, found.count(call))

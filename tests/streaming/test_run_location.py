@@ -108,6 +108,17 @@ def test_a_temporary_one_ends_with_its_session_and_with_the_process() -> None:
     assert eventually(lambda: not Path(ends.removeprefix("ends ")).exists())
 
 
+def test_a_setting_of_the_session_counts(sc: SparkContext) -> None:
+    name = "spark.sql.streaming.minBatchesToRetain"
+    session = SparkSession.builder.getOrCreate()
+    session.conf.set(name, "7")
+    try:
+        assert StreamingContext(sc, 1).settings.min_batches_to_retain == 7
+    finally:
+        session.conf.unset(name)
+    assert StreamingContext(sc, 1).settings.min_batches_to_retain == 100
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "..", 5])
 def test_a_name_that_is_no_folder_is_refused(sc: SparkContext, name: str) -> None:
     with pytest.raises(ConfigError, match="query name"):

@@ -16,7 +16,6 @@ Bytes are laid out in docs/journal-format.md.
 from __future__ import annotations
 
 import json
-import zlib
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -24,6 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import DamagedBlockError, NewerBlockError
+
+try:  # extra `fast`: the same CRC-32, by instructions of the processor, in a sixth of the time
+    from isal.isal_zlib import crc32
+except ImportError:
+    from zlib import crc32
 
 __all__ = [
     "FORMAT_VERSION",
@@ -110,7 +114,7 @@ def read_block(data: bytes, path: str) -> tuple[BlockFooter, pq.ParquetFile]:
         NewerBlockError: a newer version wrote it.
     """
     body_crc, metadata = _verify_tail(data, path)
-    if _hex(zlib.crc32(memoryview(data)[: -tail_size(data)])) != body_crc:
+    if _hex(crc32(memoryview(data)[: -tail_size(data)])) != body_crc:
         _damaged(path, "the checksum of its records differs")
     footer = _parse_meta(metadata, path)
     try:
@@ -153,8 +157,8 @@ def _stamp(data: memoryview) -> None:
     size = tail_size(bytes(data[-_TRAILER:]))
     footer = bytearray(data[-size:])
     at = footer.rindex(_CRC_MARK) + len(_CRC_MARK)
-    footer[at : at + 8] = _hex(zlib.crc32(data[:-size]))
-    footer[at + 9 : at + 17] = _hex(zlib.crc32(footer))
+    footer[at : at + 8] = _hex(crc32(data[:-size]))
+    footer[at + 9 : at + 17] = _hex(crc32(footer))
     data[-size:] = footer
 
 
@@ -173,7 +177,7 @@ def _verify_tail(data: bytes, path: str) -> tuple[bytes, pq.FileMetaData]:
         _damaged(path, "it has no penstock checksum")
     body_crc, own_crc = bytes(footer[at : at + 8]), bytes(footer[at + 9 : at + 17])
     footer[at + 9 : at + 17] = _UNSET[9:]
-    if _hex(zlib.crc32(footer)) != own_crc:
+    if _hex(crc32(footer)) != own_crc:
         _damaged(path, "the footer's checksum differs")
     try:
         # Parquet's own metadata parser accepts a footer as a file if the magic precedes it.

@@ -172,12 +172,14 @@ def _scan(
     # are known, so the driver lists them itself. The setting is read while parquet() runs.
     name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
     with _listing_setting:
-        usual = spark.conf.get(name)
-        spark.conf.set(name, str(max(len(paths), 32)))
+        usual = str(spark.conf.get(name))
+        if len(paths) <= int(usual):
+            return reader.parquet(*paths)
+        spark.conf.set(name, str(len(paths)))
         try:
             return reader.parquet(*paths)
         finally:
-            spark.conf.set(name, str(usual))
+            spark.conf.set(name, usual)
 
 
 def _row_filter(part: BlockSlice) -> Any:

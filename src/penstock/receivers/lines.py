@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import ConfigError, ReceiverError
 
@@ -75,12 +76,9 @@ def split_lines(data: bytes) -> pa.RecordBatch:
 
 
 def _as_strings(data: bytes) -> pa.StringArray:
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
-    offsets = np.zeros(len(ends) + 1, np.int32)
-    # Each newline before a line end is taken out of the buffer, so the line end moves down by it.
-    np.subtract(ends, np.arange(len(ends)), out=offsets[1:], casting="unsafe")
-    body = data.replace(b"\n", b"")
-    return pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(body))
+    offsets = np.array([0, len(data) - 1], np.int32)  # without the last newline
+    whole = pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(data))
+    return pc.split_pattern(whole, "\n").values
 
 
 def complete_before_long_line(data: bytes, max_line_bytes: int) -> int:

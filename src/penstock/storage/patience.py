@@ -1,4 +1,4 @@
-"""For how long storage that fails is waited for, where nothing is at stake but time."""
+"""How long storage, or a broker, that fails is waited for, where only time is at stake."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import logging
 import time
 from collections.abc import Callable
 
-from penstock.errors import StorageError
+from penstock.errors import PenstockError
 
-__all__ = ["STORAGE_PATIENCE_S", "StoragePatience"]
+__all__ = ["STORAGE_PATIENCE_S", "Patience"]
 
 _log = logging.getLogger(__name__)
 STORAGE_PATIENCE_S = 60.0
 """After this long the error is raised."""
 
 
-class StoragePatience:
+class Patience:
     """Bears the errors of one operation that is tried again and again. Not thread-safe.
 
     Args:
-        meanwhile: what happens as long as the storage fails, for the log.
+        meanwhile: what happens as long as it fails, for the log.
         monotonic_s: measures for how long it does.
     """
 
@@ -28,7 +28,7 @@ class StoragePatience:
         self._monotonic_s = monotonic_s
         self._failing_since_s: float | None = None
 
-    def bear(self, error: StorageError) -> None:
+    def bear(self, error: PenstockError) -> None:
         """Take an error in; raise it when there were only errors for STORAGE_PATIENCE_S."""
         now_s = self._monotonic_s()
         if self._failing_since_s is None:

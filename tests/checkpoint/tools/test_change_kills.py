@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.tools import apply_plan, inspect, plan_rewind, plan_undo, validate
+from penstock.checkpoint.tools import (
+    apply_fork,
+    apply_plan,
+    inspect,
+    plan_fork,
+    plan_rewind,
+    plan_undo,
+    validate,
+)
 from tests.strace import kill_points, needs_strace, traced
 
 from .queries import write_stateless
@@ -66,6 +74,27 @@ def test_kill_at_each_change_of_a_file(tmp_path: Path, direction: str) -> None:
             finish(other, forth=False)
             assert without_times(files_of(other)) == before
     assert refused > 5
+
+
+def begin_fork(place: str, target: str) -> Callable[[], object]:
+    return partial(apply_fork, plan_fork(place, target))
+
+
+def test_kill_a_fork_at_each_file(tmp_path: Path) -> None:
+    """No query starts on what is there before it is whole, and the same call begins it again."""
+    query = write_stateless(tmp_path / "query", batches=1)
+    args = (str(query), str(tmp_path / "whole"))
+    points = kill_points(begin_fork, args, tmp_path / "calls", CHANGING)
+    names = files_of(tmp_path / "whole").keys()
+    for number, point in enumerate(points):
+        target = tmp_path / f"{number}"
+        assert traced(begin_fork, (str(query), str(target)), tmp_path / "log", point) != 0
+        left = {name for name in files_of(target) if ".tmp" not in name}
+        assert not left or left == names or inspect(target).next.problem, point
+        if left != names:
+            apply_fork(plan_fork(query, target))
+        assert {name for name in files_of(target) if ".tmp" not in name} == names
+        assert inspect(target).next.first == 1
 
 
 def without_times(files: dict[str, bytes]) -> dict[str, bytes]:

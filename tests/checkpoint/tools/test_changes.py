@@ -103,6 +103,7 @@ def test_a_location_that_moved_since_is_left_alone(query: Path) -> None:
     with pytest.raises(CheckpointError, match="has moved since"):
         apply_plan(plan, stopped=True)
     assert files_of(query) == before
+    assert undo_files(query) == []
 
     undo = apply_plan(plan_rewind(query, to_batch=1), stopped=True)
     for name in ("offsets/8", "commits/8"):
@@ -137,7 +138,7 @@ def test_no_query_starts_on_half_a_change(
     query: Path, monkeypatch: pytest.MonkeyPatch, finish: str
 ) -> None:
     before = files_of(query)
-    rewind = partial(plan_rewind, query, to_batch=1)
+    rewind, other = partial(plan_rewind, query, to_batch=1), plan_promote(query, 2)
     half = interrupt(rewind(), monkeypatch, after=3)
 
     assert "is not finished" in (inspect(query).next.problem or "")
@@ -145,6 +146,9 @@ def test_no_query_starts_on_half_a_change(
     assert [f.path for f in validate(query).findings] == ["offsets/9223372036854775807"]
     with pytest.raises(CheckpointError, match="is not finished"):
         plan_promote(query, 1)
+    with pytest.raises(CheckpointError, match="is not finished"):
+        apply_plan(other, stopped=True)
+    assert len(undo_files(query)) == 1
     if finish == "again":
         again = rewind()
         assert again.changes == half.changes  # the plan that was begun, with its times
@@ -251,6 +255,22 @@ def test_there_is_nothing_to_do_where_the_query_stands(query: Path) -> None:
     apply_plan(plan_rewind(query, to_batch=2), stopped=True)
     assert plan_rewind(query, to_batch=2).changes == ()
     assert "nothing to change" in CHECKPOINT.succeed("rewind", str(query), "--to-batch", "2")
+
+
+def test_shifts_count_from_where_the_query_stands(query: Path) -> None:
+    for end in (2, 1):
+        count = {2: "2", 1: "1"}[end]
+        CHECKPOINT.succeed("rewind", str(query), "--shift-by", count, "--apply", "--stopped")
+        (newest,) = inspect(query, last=1).batches
+        assert newest.offsets == {"0": {"logOffset": end}}
+    with pytest.raises(ConfigError, match="give 1 to 1: the end of batch 0"):
+        plan_rewind(query, shift_by=2)
+
+
+def test_going_ahead_again_says_what_it_means(query: Path) -> None:
+    apply_plan(plan_rewind(query, to_batch=1), stopped=True)
+    plan = plan_rewind(query, to_batch=4)
+    assert any("source 0: ahead, to" in each and "is not read" in each for each in plan.meaning)
 
 
 def test_named_sources_and_newer_versions_keep_their_form(query: Path) -> None:

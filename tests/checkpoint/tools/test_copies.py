@@ -18,6 +18,7 @@ from penstock.checkpoint.tools import (
     inspect,
     plan_fork,
     plan_import,
+    plan_rewind,
     validate,
 )
 from penstock.checkpoint.tools.changes import fill
@@ -86,6 +87,8 @@ def test_no_query_starts_on_half_a_fork(
         with pytest.raises(StorageError, match="full"):
             apply_fork(plan_fork(query, target))
     assert "is not finished" in (inspect(target).next.problem or "")
+    with pytest.raises(CheckpointError, match="delete the folder"):
+        plan_rewind(target, to_batch=0)
     with pytest.raises(ConfigError, match="not empty"):  # of another location
         plan_fork(write_query(tmp_path / "other", batches=1), target)
 

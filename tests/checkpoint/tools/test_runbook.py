@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ RECIPES = dict(re.findall(r"^### (.*?)\n.*?^```sh\n(.*?)^```", DOC.read_text(), 
 STATELESS = {
     "A changed program is to be tried beside the one that runs": 13,
     "The query wrote wrong results since batch 8": 15,
+    "A topic was recreated": 15,
 }
 """Of sound queries without state; with the batch that runs next."""
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -53,6 +55,12 @@ def test_every_recipe_is_run_here() -> None:
 @pytest.mark.parametrize("recipe", STATELESS)
 def test_a_recipe_for_a_query_without_state(tmp_path: Path, recipe: str) -> None:
     query = write_stateless(tmp_path / "words", batches=13)
+    if "topic" in recipe:
+        for entry in (query / "offsets").glob("[0-9]*"):
+            lines = entry.read_text().split("\n")
+            entry.write_text("\n".join([*lines[:2], '{"clicks":{"0":120,"1":30}}']))
+            entry.with_name(f".{entry.name}.crc").unlink()
+        shutil.rmtree(query / "sources")
 
     subprocess.run(["bash", "-e", "-c", _command(recipe, query)], check=True)
 

@@ -213,7 +213,8 @@ def _unfinished_change() -> Finding:
         INTERRUPTED,
         "no query starts on the location, of which some files may have been changed",
         "repeat the command that was interrupted, which completes it, or take it back with"
-        " `penstock checkpoint undo FILE --apply`: FILE is the newest in the folder undo",
+        " `penstock checkpoint undo FILE --apply`: FILE is the newest in the folder undo; what a"
+        " fork or import began to fill may be deleted",
     )
 
 

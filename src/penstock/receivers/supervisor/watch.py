@@ -10,7 +10,7 @@ from penstock.receivers.control import Command, control_folder, newest_run, read
 from penstock.receivers.supervisor.events import Event
 from penstock.receivers.supervisor.status import StatusReport
 from penstock.receivers.task import ReceiverTask
-from penstock.storage.patience import StoragePatience
+from penstock.storage.patience import Patience
 
 __all__ = ["Watch"]
 
@@ -36,7 +36,7 @@ class Watch:
         self._status = status
         self._parent = parent
         self._parent_pid = parent()
-        self._patience = StoragePatience(
+        self._patience = Patience(
             f"Receiver {task.name} of stream {task.stream.name} keeps its last command", monotonic_s
         )
         self._effective: Command | Event | None = None

@@ -28,6 +28,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.streaming.core.session_conf import SessionConf
 
 __all__ = ["settle_conf", "warn_of_update"]
@@ -56,6 +57,9 @@ def settle_conf(sc: SparkContext, recorded: Mapping[str, str], interval_ms: int)
     """Set the session's settings to the recorded ones; return those to record from now on.
 
     ``recorded`` is the conf of the newest entry of the offset log, empty in a new location.
+
+    Raises:
+        RecoveryMismatchError: this Spark does not accept a recorded value.
     """
     session = SessionConf(sc)
     before_ms = recorded.get(_BATCH_INTERVAL, str(interval_ms))
@@ -79,9 +83,12 @@ def settle_conf(sc: SparkContext, recorded: Mapping[str, str], interval_ms: int)
                     value,
                 )
         elif value != current:
+            try:
+                session.set(name, value)
+            except ConfigError as error:
+                raise _mismatch(name, current, value) from error
             if current is not None:
                 warn_of_update(name, current, value)
-            session.set(name, value)
         if value is not None:
             settled[name] = value
     return settled
@@ -94,6 +101,17 @@ def warn_of_update(name: str, current: str, recorded: str) -> None:
         name,
         current,
         recorded,
+    )
+
+
+def _mismatch(name: str, current: str | None, recorded: str) -> RecoveryMismatchError:
+    return RecoveryMismatchError(
+        f"the batches of the checkpoint location ran with {name}={recorded}, which this Spark does "
+        f"not accept; it has {current}",
+        operation="recover",
+        ids={"setting": name},
+        hint="run the program with the release of Spark that planned these batches, or a later "
+        "one; or start with a new checkpoint location",
     )
 
 

@@ -21,7 +21,7 @@ from pyspark import SparkContext
 
 from penstock.clock import SteadyClock, iso_time
 from penstock.errors import ConcurrentDriverError, PenstockError, StorageError, printable
-from penstock.storage.patience import StoragePatience
+from penstock.storage.patience import Patience
 from penstock.streaming.core.batch import Batch
 from penstock.streaming.core.events import (
     StreamingListenerBatchCompleted,
@@ -184,7 +184,7 @@ class JobScheduler:
 
     def _wait_for_check(self) -> None:
         """Check that no other driver took over; wait while the storage fails: no job ran yet."""
-        patience = StoragePatience("A batch waits until the offset log can be listed")
+        patience = Patience("A batch waits until the offset log can be listed")
         while True:
             try:
                 return self._check_sole()

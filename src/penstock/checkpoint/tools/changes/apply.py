@@ -70,12 +70,15 @@ def apply_plan(plan: Plan, *, stopped: bool = False, clock: Clock | None = None)
         if not held and not stopped:
             check_quiet(plan, clock.time_ms())
         undo_path = plan.undo_path or _record(storage, plan, clock)
-        began = _raise_barrier(storage, undo_path)
+        began = False
         try:
+            began = _raise_barrier(storage, undo_path)
             _check_unmoved(storage, plan)
         except CheckpointError:
             if began:
                 storage.delete(BARRIER)
+            if plan.undo_path is None:  # nothing was changed, so there is nothing to undo
+                storage.delete(undo_path)
             raise
         _take_steps(storage, plan)
         storage.delete(BARRIER)
@@ -210,13 +213,15 @@ def _read_plan(storage: Storage, undo_path: str) -> Plan:
 
 
 def _not_finished(storage: Storage, undo_path: str | None) -> CheckpointError:
-    file = "FILE" if undo_path is None else storage.uri(undo_path)
+    if undo_path is None:
+        way_back = "delete the folder, which a fork or import began to fill"
+    else:
+        way_back = f"take it back: penstock checkpoint undo {storage.uri(undo_path)} --apply"
     return CheckpointError(
         f"{INTERRUPTED}, so no query starts on it",
         operation="change checkpoint location",
         path=storage.url,
-        hint="repeat the command that was interrupted, which completes it, or take it back: "
-        f"penstock checkpoint undo {file} --apply",
+        hint=f"repeat the command that was interrupted, which completes it, or {way_back}",
     )
 
 

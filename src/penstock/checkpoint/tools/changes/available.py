@@ -31,11 +31,13 @@ def describe_source(checkpoint: Checkpoint, source: str, start: object, end: obj
         CheckpointError: it is known that some of it is gone.
     """
     first, last = log_offset(start), log_offset(end)
+    by = moved(start, end)
+    if by is not None and by < 0:
+        return f"ahead, to {json.dumps(start)}: what lies in between is not read"
     if last is not None:
         return _check_files(checkpoint, source, -1 if first is None else first, last)
     if start is None:
         return "from its beginning, as the query's options say (not checked)"
-    by = moved(start, end)
     distance = "" if by is None else f", {by:,} before where it stands"
     return f"from {json.dumps(start)}{distance}; that the source still has this is not checked"
 

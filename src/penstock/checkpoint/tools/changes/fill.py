@@ -18,6 +18,7 @@ from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
 from penstock.checkpoint.tools.reading import list_files
 from penstock.errors import AlreadyExistsError, ConfigError
 from penstock.storage import Storage, open_storage
+from penstock.storage.names import is_temporary
 
 __all__ = ["check_free", "fill_location"]
 
@@ -28,7 +29,8 @@ def check_free(storage: Storage, origin: str) -> None:
     Raises:
         ConfigError: it is neither.
     """
-    files = list_files(storage)
+    names = ((path, path.rpartition("/")[2]) for path in list_files(storage))
+    files = {path for path, name in names if not is_temporary(name)}  # those a kill may leave
     begun = BARRIER in files and storage.read(BARRIER) == barrier_entry(copy_of=origin)
     if files and not begun:
         raise ConfigError(

@@ -81,7 +81,7 @@ def plan_rewind(
         to_batch: the end of this batch.
         to_offsets: these offsets, by source as in ``BatchFacts.offsets``; other sources stay.
         to_timestamp_ms: the end of the newest batch that was planned at that time or before.
-        shift_by: so many batches before the newest that is done.
+        shift_by: so many batches before where the query stands.
         clock: for the time of the new entry.
 
     Raises:
@@ -108,7 +108,7 @@ def plan_rewind(
         return begun
     position = find_position(checkpoint)
     if is_of_penstock(position.newest):
-        batch_id = _batch_of(checkpoint, to_batch, to_timestamp_ms, shift_by)
+        batch_id = _batch_of(checkpoint, position, to_batch, to_timestamp_ms, shift_by)
         return plan_own_rewind(checkpoint, position, command, batch_id)
     changed: dict[str, Any] = {"batchTimestampMs": (clock or SystemClock()).time_ms()}
     if to_offsets is not None:
@@ -121,7 +121,7 @@ def plan_rewind(
             sources,
         )
         return _plan(checkpoint, position, command, target)
-    batch_id = _batch_of(checkpoint, to_batch, to_timestamp_ms, shift_by)
+    batch_id = _batch_of(checkpoint, position, to_batch, to_timestamp_ms, shift_by)
     offsets, commit = require_done(checkpoint, batch_id)
     marks: dict[str, Any] = {}
     if checkpoint.operators():  # without state no watermark has an effect, and they only grow
@@ -142,12 +142,16 @@ def _fields(metadata: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
 
 
 def _batch_of(
-    checkpoint: Checkpoint, to_batch: int | None, time_ms: int | None, shift_by: int | None
+    checkpoint: Checkpoint,
+    position: Position,
+    to_batch: int | None,
+    time_ms: int | None,
+    shift_by: int | None,
 ) -> int:
     if time_ms is not None:
         return batch_at(checkpoint, time_ms)
     if shift_by is not None:
-        return batch_before(checkpoint, shift_by)
+        return batch_before(checkpoint, shift_by, is_own=is_of_penstock(position.newest))
     if to_batch is None:
         raise refusal(
             checkpoint,

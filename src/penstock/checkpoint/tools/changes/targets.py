@@ -35,18 +35,27 @@ def batch_at(checkpoint: Checkpoint, time_ms: int) -> int:
     return max(before)
 
 
-def batch_before(checkpoint: Checkpoint, count: int) -> int:
-    """Return the batch that is so many before the newest that is done.
+def batch_before(checkpoint: Checkpoint, count: int, *, is_own: bool) -> int:
+    """Return the batch that is so many before where the query stands.
+
+    Batches of Spark that end at the same offsets count once: those that a rewind appended.
 
     Raises:
         ConfigError: it is not kept.
     """
-    done = checkpoint.done
+    done = list(checkpoint.done)
+    if not is_own:
+        ends = {b.batch_id: dump_json(b.end_offsets) for b in checkpoint.batches(done)}
+        first: dict[str, int] = {}
+        for batch_id in done:
+            first.setdefault(ends[batch_id], batch_id)
+        stands = first[ends[done[-1]]]
+        done = [batch_id for batch_id in first.values() if batch_id <= stands]
     if not 0 < count < len(done):
         raise _no_point(
             checkpoint,
-            f"there is no batch {count} before the newest that is done",
-            f"give 1 to {len(done) - 1}: {len(done)} batches that are done are kept",
+            f"there is no batch {count} before where the query stands",
+            f"give 1 to {len(done) - 1}: the end of batch {done[0]} is the oldest that is kept",
         )
     return done[-1 - count]
 

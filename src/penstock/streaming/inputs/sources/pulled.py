@@ -1,22 +1,84 @@
-"""Inputs that each batch fetches itself: new files of a directory, and queues for tests."""
+"""Inputs that each batch fetches itself: Kafka topics, new files, and queues for tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
+from penstock.errors import ConfigError
 from penstock.streaming.inputs.files import BinaryRecords, FileInputDStream, TextLines
 from penstock.streaming.inputs.queue_input import QueueInputDStream
 from penstock.streaming.inputs.sources.context_part import ContextPart
 from penstock.streaming.operations.dstream import DStream
 
+if TYPE_CHECKING:
+    from penstock.streaming.inputs.kafka_input import Starting
+
 __all__ = ["PulledStreams"]
 
 
 class PulledStreams(ContextPart):
-    """The part of a StreamingContext that makes streams of files and queues."""
+    """The part of a StreamingContext that makes streams of topics, files and queues."""
+
+    def kafkaStream(
+        self,
+        topics: Sequence[str] | re.Pattern[str],
+        conf: Mapping[str, Any],
+        starting: Starting = "latest",
+        *,
+        keyDecoder: Callable[[bytes], Any] | None = None,
+        valueDecoder: Callable[[bytes], Any] | None = None,
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+    ) -> DStream:
+        """Return the stream of the records of Kafka topics, each exactly once; see docs/kafka.md.
+
+        Each batch takes a range of offsets of each partition, which is durable in the checkpoint
+        location before it is read, on executors, straight from the brokers. Records are
+        ``KafkaRecord``; ``foreachBatch`` has the columns of Spark's Kafka source. The record count
+        of a batch is the number of its offsets: compaction and transactions leave some unused.
+
+        Args:
+            topics: their names, or a pattern that whole names match: topics and partitions that
+                come later are read from their beginning.
+            conf: librdkafka's settings, with ``bootstrap.servers``. ``isolation.level`` is
+                ``read_committed`` unless given. A secret may be given as the path of a file on
+                each host: ``sasl.password.file`` for ``sasl.password``.
+            starting: where the first batch in the life of the checkpoint location begins:
+                ``"latest"``, ``"earliest"``, a datetime, or ``{topic: {partition: offset}}``,
+                partitions that are not named beginning at their earliest offset.
+            keyDecoder: makes a key of its bytes; keys are bytes without it.
+            valueDecoder: makes a value of its bytes; values are bytes without it.
+            columns: of ``foreachBatch``'s DataFrame, all without it; few are faster.
+            name: the stream's name in the checkpoint location.
+
+        Raises:
+            ConfigError: an argument is wrong, or confluent-kafka is not installed.
+
+        Source: seed 001; ``org.apache.spark.streaming.kafka010.KafkaUtils.createDirectStream``.
+        """
+        if find_spec("confluent_kafka") is None:
+            raise ConfigError(
+                "kafkaStream needs confluent-kafka",
+                operation="kafkaStream",
+                hint="pip install 'penstock[kafka]', also where the executors run",
+            )
+        from penstock.kafka.records import COLUMNS
+        from penstock.streaming.inputs.kafka_input import KafkaInputDStream
+
+        return KafkaInputDStream(
+            self._context,
+            topics,
+            conf,
+            starting=starting,
+            decoders=(keyDecoder, valueDecoder),
+            columns=tuple(COLUMNS) if columns is None else columns,
+            name=name,
+        )
 
     def textFileStream(self, directory: str, name: str | None = None) -> DStream:
         """Return the stream of lines (UTF-8) of new files in a directory; see ``fileStream``."""

@@ -1,0 +1,114 @@
+"""What clients connect with: librdkafka's settings, with secrets that no file of penstock holds.
+
+A secret may be given as a file that each host has: ``{"sasl.password.file": "/run/secrets/kafka"}``
+instead of ``sasl.password``. One that is given itself travels to the executors with each job, and
+is left out whenever the settings are pickled: graph checkpoints, logs and errors do not have it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import ConfigError
+
+__all__ = ["ClientConf"]
+
+_FILE = ".file"
+_SECRET = re.compile(r"password|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config|token")
+_OURS = {
+    "auto.offset.reset": "starting=",
+    "enable.auto.offset.store": None,
+    "enable.partition.eof": None,
+    "partition.assignment.strategy": None,
+    "group.instance.id": None,
+}
+"""Settings by which a client would choose what it reads, and what to use instead."""
+
+
+class ClientConf:
+    """The settings of a program's Kafka clients.
+
+    Args:
+        settings: librdkafka's settings by their names.
+
+    Raises:
+        ConfigError: there are no brokers, a value is no text, number or bool, or the setting is
+            penstock's to make.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        for name, value in settings.items():
+            _check(name, value)
+        if not any(settings.get(name) for name in ("bootstrap.servers", "metadata.broker.list")):
+            raise _wrong("bootstrap.servers is missing", "name the brokers: 'host:9092,host2:9092'")
+        if settings.get("enable.auto.commit") not in (None, False, "false"):
+            raise _wrong(
+                "enable.auto.commit is on, and would commit records that no batch has processed",
+                "leave it out: offsets are committed after each batch",
+            )
+        self._secrets = {k: v for k, v in settings.items() if is_secret(k)}
+        self.public = {k: v for k, v in settings.items() if k not in self._secrets}
+        """The settings without secrets."""
+        self._lost: tuple[str, ...] = ()
+
+    def settings(self) -> dict[str, Any]:
+        """Return all settings, with files of secrets to be read by ``resolve`` on each host.
+
+        Raises:
+            ConfigError: a secret was left out when a graph checkpoint was written.
+        """
+        if self._lost:
+            raise _wrong(
+                f"{', '.join(self._lost)} is not in the graph checkpoint, which holds no secrets",
+                f"give a file that each host has instead ({self._lost[0]}{_FILE}=), or recover "
+                "with recover='program'",
+            )
+        return {**self.public, **self._secrets}
+
+    def __getstate__(self) -> dict[str, Any]:
+        lost = tuple(sorted({*self._lost, *self._secrets}))
+        return {"public": self.public, "_secrets": {}, "_lost": lost}
+
+    def __repr__(self) -> str:
+        return f"ClientConf({self.public!r}, secrets={sorted(self._secrets)})"
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting holds a secret itself, and not the path of a file with it."""
+    return bool(_SECRET.search(name)) and not name.endswith((_FILE, ".location"))
+
+
+def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the contents of the files of secrets.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    resolved = {}
+    for name, value in settings.items():
+        if not name.endswith(_FILE):
+            resolved[name] = value
+            continue
+        try:
+            resolved[name.removesuffix(_FILE)] = Path(value).read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise _wrong(
+                f"the file that {name} names cannot be read", "put it on each host", value
+            ) from error
+    return resolved
+
+
+def _check(name: str, value: Any) -> None:
+    if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
+        shown = "a secret" if isinstance(name, str) and is_secret(name) else repr(value)
+        raise _wrong(f"{name!r}: {shown} is no setting", "use librdkafka's settings: text to text")
+    if name in _OURS:
+        instead = _OURS[name]
+        raise _wrong(f"{name} is set by penstock", f"use {instead}" if instead else "leave it out")
+
+
+def _wrong(message: str, hint: str, path: str | None = None) -> ConfigError:
+    return ConfigError(message, operation="configure Kafka client", path=path, hint=hint)

@@ -1,0 +1,43 @@
+"""What clients raise, as penstock's errors: what failed, at which brokers, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import KafkaException
+
+from penstock.errors import KafkaError
+
+__all__ = ["error_of", "kafka_error"]
+
+_HINTS = {
+    ClientError.UNKNOWN_TOPIC_OR_PART: "create the topic, or correct its name",
+    ClientError.TOPIC_AUTHORIZATION_FAILED: "grant this user READ and DESCRIBE on the topic",
+    ClientError.GROUP_AUTHORIZATION_FAILED: "grant this user READ on the group, or choose group.id",
+    ClientError._AUTHENTICATION: "check sasl.mechanism, sasl.username and sasl.password",
+    ClientError.SASL_AUTHENTICATION_FAILED: "check sasl.mechanism, sasl.username and sasl.password",
+    ClientError._SSL: "check security.protocol and the ssl settings",
+}
+_UNREACHABLE = "check bootstrap.servers, and that the brokers run and can be reached from this host"
+
+
+def error_of(error: KafkaException) -> ClientError:
+    """Return what a client's exception holds."""
+    held: ClientError = error.args[0]
+    return held
+
+
+def kafka_error(
+    error: ClientError, operation: str, settings: Mapping[str, Any], **ids: Any
+) -> KafkaError:
+    """Return penstock's error for a client's."""
+    brokers = settings.get("bootstrap.servers") or settings.get("metadata.broker.list")
+    return KafkaError(
+        f"Kafka: {error.str()} ({error.name()})",
+        operation=operation,
+        path=str(brokers),
+        ids=ids,
+        hint=_HINTS.get(error.code(), _UNREACHABLE),
+    )

@@ -1,0 +1,110 @@
+"""Offsets of topics, and the ranges between them. Pure.
+
+    {"clicks": {"0": 246189, "1": 246201}}
+
+Topic -> partition -> end offset, exclusive: the form that Spark's Kafka source writes. Within
+penstock an offset map is flat, ``{"clicks/0": 246189}``: a topic's name has no slash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from penstock.errors import RecoveryMismatchError
+from penstock.model import Offsets
+
+__all__ = [
+    "KafkaRange",
+    "TopicOffsets",
+    "from_json",
+    "partition_name",
+    "ranges_between",
+    "split_name",
+    "to_json",
+]
+
+TopicOffsets = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KafkaRange:
+    """Records ``[start_offset, end_offset)`` of one partition of a topic.
+
+    Not every offset has a record: compaction removes some, and transactions use some up.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+
+    @property
+    def count(self) -> int:
+        """The most records that the range can hold."""
+        return self.end_offset - self.start_offset
+
+    def split(self, most: int) -> list[KafkaRange]:
+        """Return ranges of about equal length, of at most ``most`` offsets, that make up this."""
+        parts = -(-self.count // most)
+        ends = [self.start_offset + self.count * i // parts for i in range(parts + 1)]
+        return [KafkaRange(self.topic, self.partition, start, end) for start, end in pairwise(ends)]
+
+
+def partition_name(topic: str, partition: int) -> str:
+    """Return the key of a partition in a flat offset map."""
+    return f"{topic}/{partition}"
+
+
+def split_name(name: str) -> tuple[str, int]:
+    """Return topic and partition of a key in a flat offset map."""
+    topic, _, partition = name.rpartition("/")
+    return topic, int(partition)
+
+
+def to_json(offsets: Offsets) -> TopicOffsets:
+    """Return a flat offset map in the form of offset logs."""
+    topics: TopicOffsets = {}
+    for name, offset in sorted(offsets.items(), key=lambda item: split_name(item[0])):
+        topic, partition = split_name(name)
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return topics
+
+
+def from_json(value: Any) -> dict[str, int]:
+    """Return the flat offset map of a value in an offset log, None being no offsets.
+
+    Raises:
+        RecoveryMismatchError: these are no offsets of topics.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(map(_is_topic, value.values())):
+        raise RecoveryMismatchError(
+            f"the checkpoint location holds {str(value)[:200]!r} in the place of the offsets of "
+            "Kafka topics",
+            operation="recover",
+            hint="keep the program's inputs in the same order and under the same names (name=)",
+        )
+    return {f"{topic}/{p}": end for topic, ends in value.items() for p, end in ends.items()}
+
+
+def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:
+    """Return the ranges that hold records, in order.
+
+    A partition that ``start`` lacks has no range: it is recorded before it is read.
+    """
+    return sorted(
+        KafkaRange(*split_name(name), start[name], offset)
+        for name, offset in end.items()
+        if start.get(name, offset) < offset
+    )
+
+
+def _is_topic(ends: Any) -> bool:
+    return isinstance(ends, Mapping) and all(
+        isinstance(p, str) and p.isdecimal() and type(end) is int and end >= 0
+        for p, end in ends.items()
+    )

@@ -1,0 +1,35 @@
+"""A record of a topic, as programs get it, and its columns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+__all__ = ["COLUMNS", "KafkaRecord"]
+
+
+class KafkaRecord(NamedTuple):
+    """A record. ``key`` and ``value`` are bytes or None, unless the stream has decoders."""
+
+    key: Any
+    value: Any
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None
+    """Milliseconds since the epoch; None where the broker has none."""
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+COLUMNS: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "headers": pa.list_(_HEADER),
+}
+"""The columns that ``foreachBatch`` can have, with the names and types of Spark's Kafka source."""

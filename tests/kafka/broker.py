@@ -1,0 +1,140 @@
+"""A real Kafka broker for tests: one node in KRaft mode, on loopback, that can be killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from tests.free_port import free_port
+from tests.waiting import eventually
+
+LIBRARIES = next(
+    (done.parent for done in sorted(Path(__file__).parents[2].glob(".tools/kafka/*/complete"))),
+    None,
+)
+_PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={logs}
+num.partitions=1
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.retention.ms=-1
+log.cleaner.backoff.ms=200
+auto.create.topics.enable=false
+"""
+_JAVA = ["-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC"]
+
+
+class Broker:
+    """One broker, with a folder for its logs."""
+
+    def __init__(self, folder: Path) -> None:
+        assert LIBRARIES is not None
+        self.folder = folder
+        self.address = f"127.0.0.1:{free_port()}"
+        self._java = ["java", *_JAVA, "-cp", f"{LIBRARIES}/*"]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._admin = AdminClient({**self.conf, "log_level": 0})
+        folder.mkdir(parents=True)
+        port = self.address.partition(":")[2]
+        text = _PROPERTIES.format(port=port, controller=free_port(), logs=folder / "logs")
+        (folder / "server.properties").write_text(text)
+        self._run("kafka.tools.StorageTool", "format", "-t", str(uuid.uuid4()), "-c", self._config)
+
+    @property
+    def conf(self) -> dict[str, Any]:
+        """What a client connects with."""
+        return {"bootstrap.servers": self.address}
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        with (self.folder / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._java, "kafka.Kafka", self._config],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        assert eventually(self._answers), (self.folder / "broker.log").read_text()[-4000:]
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def remove(self) -> None:
+        """End it, and delete what it wrote."""
+        self.kill()
+        shutil.rmtree(self.folder)
+
+    # -- what tests do with it --
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> str:
+        """Create a topic, and wait until it can be written."""
+        new = NewTopic(
+            name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()}
+        )
+        self._admin.create_topics([new])[name].result(60)
+        assert eventually(lambda: name in self._admin.list_topics(timeout=30).topics)
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        self._admin.delete_topics([name])[name].result(60)
+
+    def produce(
+        self, topic: str, values: Iterable[bytes | None], partition: int = 0, **more: Any
+    ) -> None:
+        """Write records, and wait until they are durable."""
+        producer = Producer({**self.conf, "linger.ms": 5})
+        for value in values:
+            producer.produce(topic, value=value, partition=partition, **more)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
+        """Delete the records of a partition before an offset, as retention does."""
+        place = TopicPartition(topic, partition, before)
+        self._admin.delete_records([place])[place].result(60)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Give a topic more partitions."""
+        self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(60)
+
+    @property
+    def _config(self) -> str:
+        return str(self.folder / "server.properties")
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.folder / "broker.log").read_text()[-4000:]
+        try:
+            return bool(self._admin.list_topics(timeout=1).brokers)
+        except Exception:
+            return False
+
+    def _run(self, *command: str) -> None:
+        environ = {k: v for k, v in os.environ.items() if k != "JAVA_TOOL_OPTIONS"}
+        subprocess.run([*self._java, *command], check=True, stdout=subprocess.DEVNULL, env=environ)

@@ -1,0 +1,57 @@
+"""Settings of clients: what is refused, and that secrets are in nothing that is written."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.kafka import ClientConf
+from penstock.kafka.client_conf import resolve
+
+BROKERS = {"bootstrap.servers": "a:9092"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "bootstrap.servers is missing"),
+        (
+            {**BROKERS, "auto.offset.reset": "latest"},
+            "auto.offset.reset is set by penstock.*starting=",
+        ),
+        ({**BROKERS, "enable.auto.commit": True}, "enable.auto.commit is on"),
+        ({**BROKERS, "sasl.username": None}, "'sasl.username': None is no setting"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ClientConf(settings)
+
+
+@pytest.mark.parametrize(
+    "name", ["sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret"]
+)
+def test_secrets_are_in_no_pickle_and_no_text(name: str) -> None:
+    conf = ClientConf({**BROKERS, name: "tell-nobody"})
+    assert conf.settings()[name] == "tell-nobody"
+    assert "tell-nobody" not in repr(conf)
+    pickled = pickle.dumps(conf)
+    assert b"tell-nobody" not in pickled
+    restored = pickle.loads(pickle.dumps(pickle.loads(pickled)))
+    with pytest.raises(ConfigError, match=rf"{name} is not in the graph.*{name}\.file="):
+        restored.settings()
+
+
+def test_a_secret_in_a_file_is_read_where_it_is_used(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("tell-nobody\n")
+    given = {**BROKERS, "sasl.password.file": str(tmp_path / "password")}
+    conf = pickle.loads(pickle.dumps(ClientConf(given)))
+    assert conf.settings() == given
+    assert resolve(conf.settings()) == {**BROKERS, "sasl.password": "tell-nobody"}
+    (tmp_path / "password").unlink()
+    with pytest.raises(ConfigError, match=r"sasl\.password\.file names cannot be read"):
+        resolve(conf.settings())

@@ -1,0 +1,151 @@
+"""Ranges of a real broker's topics, read to their ends."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from itertools import count
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from penstock.errors import KafkaDataLossError, KafkaError
+from penstock.kafka import COLUMNS, KafkaRange, KafkaRecord, reader
+from penstock.kafka.reader import read_batches, read_records
+from penstock.kafka.topics import Topics
+from tests.kafka.broker import Broker
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slow
+_number = count()
+TIME_MS = 1_700_000_000_123
+TIME = datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=TIME_MS)
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    return broker.create_topic(f"read-{next(_number)}")
+
+
+def values(broker: Broker, wanted: KafkaRange, **settings: str) -> list[bytes | None]:
+    records = read_records({**broker.conf, **settings}, [wanted], None, None)
+    return [record.value for record in records]
+
+
+def whole(broker: Broker, topic: str, **settings: str) -> KafkaRange:
+    _, ends = Topics({**broker.conf, **settings}, [topic]).begins_and_ends()
+    return KafkaRange(topic, 0, 0, ends[f"{topic}/0"])
+
+
+def test_a_record_has_all_that_kafka_has_of_it(broker: Broker, topic: str) -> None:
+    headers = [("h", b"1"), ("h", None)]
+    broker.produce(topic, [b"v"], key=b"k", headers=headers, timestamp=TIME_MS)
+    (record,) = read_records(broker.conf, [KafkaRange(topic, 0, 0, 1)], bytes.decode, None)
+    assert record == KafkaRecord("k", b"v", topic, 0, 0, TIME_MS, tuple(headers))
+    (batch,) = read_batches(broker.conf, [KafkaRange(topic, 0, 0, 1)], COLUMNS)
+    assert batch.schema == pa.schema(COLUMNS.items())
+    (row,) = batch.to_pylist()
+    assert row["timestamp"] == TIME
+    assert row["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
+    (batch,) = read_batches(broker.conf, [KafkaRange(topic, 0, 0, 1)], ["value", "offset"])
+    assert batch.to_pylist() == [{"value": b"v", "offset": 0}]
+
+
+def test_tombstones_and_empty_values_are_records(broker: Broker, topic: str) -> None:
+    broker.produce(topic, [b"a", None, b"", None])
+    assert values(broker, KafkaRange(topic, 0, 0, 4)) == [b"a", None, b"", None]
+
+
+def test_a_range_within_a_topic_is_read_and_no_more(broker: Broker, topic: str) -> None:
+    broker.produce(topic, [b"%d" % n for n in range(30_000)])
+    for start, end in ((0, 1), (5, 5), (12_345, 23_456), (29_999, 30_000)):
+        assert values(broker, KafkaRange(topic, 0, start, end)) == [
+            b"%d" % n for n in range(start, end)
+        ]
+
+
+def test_a_range_that_ends_in_marks_and_aborted_records(broker: Broker, topic: str) -> None:
+    producer = Producer({**broker.conf, "transactional.id": topic})
+    producer.init_transactions()
+    for commits, value in ((True, b"a"), (False, b"lost"), (True, b"b"), (False, b"lost, too")):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush()
+        producer.commit_transaction() if commits else producer.abort_transaction()
+    assert whole(broker, topic) == KafkaRange(topic, 0, 0, 8)  # each has a mark behind it
+    assert values(broker, KafkaRange(topic, 0, 0, 8)) == [b"a", b"b"]
+    assert values(broker, KafkaRange(topic, 0, 0, 4)) == [b"a"]
+    every = values(broker, KafkaRange(topic, 0, 0, 8), **{"isolation.level": "read_uncommitted"})
+    assert every == [b"a", b"lost", b"b", b"lost, too"]
+
+
+def test_records_of_an_open_transaction_are_not_planned(broker: Broker, topic: str) -> None:
+    producer = Producer({**broker.conf, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"a")
+    producer.flush()
+    assert whole(broker, topic).count == 0
+    assert whole(broker, topic, **{"isolation.level": "read_uncommitted"}).count == 1
+    producer.commit_transaction()
+    assert eventually(lambda: whole(broker, topic).count == 2)
+    assert values(broker, whole(broker, topic)) == [b"a"]
+
+
+def test_what_compaction_removed_is_no_loss(broker: Broker) -> None:
+    topic = broker.create_topic(
+        f"compacted-{next(_number)}",
+        cleanup_policy="compact",
+        segment_ms="100",
+        min_cleanable_dirty_ratio="0.01",
+        min_compaction_lag_ms="0",
+    )
+    for value in (b"1", b"2", b"3"):
+        broker.produce(topic, [value] * 5, key=b"k")
+
+    def compacted() -> bool:
+        broker.produce(topic, [b"other"], key=b"other")  # the newest segment is never compacted
+        return len(values(broker, KafkaRange(topic, 0, 0, 15))) == 1
+
+    assert eventually(compacted)
+    assert values(broker, KafkaRange(topic, 0, 0, 15)) == [b"3"]
+    assert values(broker, KafkaRange(topic, 0, 0, 9)) == []
+
+
+def test_records_that_were_deleted_are_a_loss(broker: Broker, topic: str) -> None:
+    broker.produce(topic, [b"a", b"b", b"c"])
+    broker.delete_records(topic, before=2)
+    with pytest.raises(KafkaDataLossError, match=f"offset 0 of {topic}/0 is not in the topic"):
+        values(broker, KafkaRange(topic, 0, 0, 2))
+
+
+def test_brokers_that_are_away_are_waited_for_a_time(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "PATIENCE_S", 1.0)
+    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1\b.*position=0.*bootstrap\.servers"):
+        list(
+            read_records(
+                {"bootstrap.servers": "127.0.0.1:1"}, [KafkaRange(topic, 0, 0, 1)], None, None
+            )
+        )
+
+
+def test_topics_by_name_and_by_pattern(broker: Broker) -> None:
+    for name in ("by-name-1", "by-name-2"):
+        broker.create_topic(name, partitions=2)
+    names = ["by-name-1/0", "by-name-1/1", "by-name-2/0", "by-name-2/1"]
+    found = Topics(broker.conf, re.compile("by-name-.")).begins_and_ends()
+    assert found == (dict.fromkeys(names, 0), dict.fromkeys(names, 0))
+    assert list(Topics(broker.conf, ["by-name-2"]).begins_and_ends()[0]) == names[2:]
+    with pytest.raises(KafkaError, match=r"Unknown topic.*topic=by-name-3.*create the topic"):
+        Topics(broker.conf, ["by-name-3"]).begins_and_ends()
+
+
+def test_where_a_time_begins(broker: Broker, topic: str) -> None:
+    for time_ms in (1000, 2000, 3000):
+        broker.produce(topic, [b"x"], timestamp=time_ms)
+    topics = Topics(broker.conf, [topic])
+    at = [topics.at_time(time_ms)[f"{topic}/0"] for time_ms in (1, 2000, 2001, 3001)]
+    assert at == [0, 1, 2, 3]
