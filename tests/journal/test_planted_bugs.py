@@ -37,7 +37,7 @@ from penstock.journal.bad_records import dead_letters
 from penstock.journal.bad_records.replayed_records import ReplayedRecords
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
-from penstock.journal.losses import given_up
+from penstock.journal.losses import skipped_block
 from penstock.journal.retention import registration, retirement, retirer, shortening
 from penstock.journal.retention.consumer_files import ConsumerEntry
 from penstock.journal.retention.retirement import Doomed
@@ -279,7 +279,7 @@ def look_for_the_position_in_one_epoch_alone(patch: Patch) -> None:
     def near(stream: JournalStream, writer: str, blocks: Any) -> Iterator[tuple[str, int]]:
         return ((writer, block.start_offset) for block in reversed(blocks))
 
-    patch.setattr(given_up, "_backwards", near)
+    patch.setattr(skipped_block, "_backwards", near)
 
 
 @caught_by(with_stream(test_epochs.test_a_takeover_that_fails_leaves_no_epoch))
@@ -455,7 +455,7 @@ def delete_what_is_only_retained(patch: Patch) -> None:
     patch.setattr(ConsumerEntry, "held", property(lambda self: (self.offsets,)))
 
 
-@caught_by(alone(test_quota.test_of_several_receivers_about_the_same_part_is_given_up))
+@caught_by(alone(test_quota.test_of_several_receivers_about_the_same_part_is_released))
 def shorten_below_what_is_committed(patch: Patch) -> None:
     patch.setattr(shortening, "floor_of", lambda writer, held: None)
     patch.setattr(retirement, "floor_of", lambda writer, held: None)

@@ -596,7 +596,7 @@ def test_what_is_only_retained_gives_way_oldest_first() -> None:
 RECEIVERS = ("a", "b")
 
 
-def test_of_several_receivers_about_the_same_part_is_given_up() -> None:
+def test_of_several_receivers_about_the_same_part_is_released() -> None:
     stream = memory_stream()
     writers = [
         write_blocks(stream, [["x" * RECORD]] * blocks, receiver=name, close=False)

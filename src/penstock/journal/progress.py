@@ -42,7 +42,7 @@ class StreamProgress:
         folders = self._stream.folders()
         writers = [w for w in self._stream.writers(folders) if not is_finished(w, committed)]
         scans = {str(writer): self._scan(writer) for writer in writers}
-        rests_on_loss = any(found.is_given_up for found in scans.values())
+        rests_on_loss = any(found.is_skipped for found in scans.values())
         has_losses = LOSSES_FOLDER in folders or rests_on_loss
         lost = lost_ranges(self._stream.storage, self._stream.name) if has_losses else {}
         self.scan = StreamScan(scans, lost)

@@ -43,6 +43,6 @@ class StreamScan:
     def footer(self, writer: str, block_start: int) -> BlockFooter | None:
         """Return a block's footer if it was read: that of its writer's newest block."""
         found = self.writers.get(writer)
-        if found is None or found.newest is None or found.is_given_up:
+        if found is None or found.newest is None or found.is_skipped:
             return None
         return found.newest if found.newest.start_offset == block_start else None

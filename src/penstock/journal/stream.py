@@ -27,7 +27,7 @@ from penstock.journal.layout import (
     stream_info_path,
     writer_folder,
 )
-from penstock.journal.losses.given_up import given_up_footer
+from penstock.journal.losses.skipped_block import skipped_footer
 from penstock.journal.schema import RecordFormat
 from penstock.model import check_name
 from penstock.storage import Storage
@@ -56,7 +56,7 @@ class WriterScan:
     blocks: Sequence[BlockEntry]
     newest: BlockFooter | None
     """None if the writer has neither blocks nor a seal."""
-    is_given_up: bool = False
+    is_skipped: bool = False
     """Whether the newest block is damaged and skipped; then ``newest`` replaces its footer."""
 
 
@@ -209,14 +209,14 @@ class JournalStream:
             except NewerBlockError:
                 raise
             except DamagedBlockError as e:
-                if (skipped := given_up_footer(self, str(writer), blocks)) is None:
+                if (skipped := skipped_footer(self, str(writer), blocks)) is None:
                     command = f"penstock journal verify {shlex.quote(self.storage.url)} {self.name}"
                     e.hint = (
                         f"restore the file from a copy; if you have none, `{command}` shows how to "
                         "skip its records"
                     )
                     raise
-                return WriterScan(blocks, skipped, is_given_up=True)
+                return WriterScan(blocks, skipped, is_skipped=True)
         return WriterScan((), None)
 
     def _epochs_missing(self, writer: WriterId) -> LogFormatError:

@@ -91,32 +91,32 @@ class FsspecStorage(Storage):
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """See Storage.read."""
-        place = self._locate(path)
+        location = self._locate(path)
         with self._failures("read", path):
             if start == 0 and end is None:
-                return bytes(self._files.cat_file(place))
+                return bytes(self._files.cat_file(location))
             if end is not None and 0 <= start < end:
                 # Mostly the caller knows the size, and one request does it. The error of a range
                 # that begins past the end differs from driver to driver.
                 with suppress(Exception):
-                    data = bytes(self._files.cat_file(place, start=start, end=end))
+                    data = bytes(self._files.cat_file(location, start=start, end=end))
                     if len(data) == end - start:
                         return data
             # Stores disagree on ranges that go past the end, so the bounds are resolved here.
-            first, count = slice_bounds(start, end, self._size(place))
+            first, count = slice_bounds(start, end, self._size(location))
             if count == 0:
                 return b""
-            return bytes(self._files.cat_file(place, start=first, end=first + count))
+            return bytes(self._files.cat_file(location, start=first, end=first + count))
 
     def list(self, folder: str = "") -> Sequence[Entry]:
         """See Storage.list."""
-        place = self._locate(folder) if folder else self._root
+        location = self._locate(folder) if folder else self._root
         with self._failures("list", folder):
             try:
-                found = self._files.ls(place, detail=True)
+                found = self._files.ls(location, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-            return sorted(_describe(found, place), key=attrgetter("name"))
+            return sorted(_describe(found, location), key=attrgetter("name"))
 
     def find(self, folder: str = "") -> Sequence[str]:
         """See Storage.find."""
@@ -125,17 +125,17 @@ class FsspecStorage(Storage):
 
     def walk(self, folder: str = "") -> Sequence[FileInfo]:
         """See Storage.walk."""
-        place = self._locate(folder) if folder else self._root
+        location = self._locate(folder) if folder else self._root
         with self._failures("list", folder):
             try:
-                found = self._files.find(place, detail=True)
+                found = self._files.find(location, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
         start = len(self._root)
         return sorted(
             FileInfo(path[start:].lstrip("/"), int(info["size"]), _modified_ms(info))
             for path, info in found.items()
-            if path != place
+            if path != location
         )
 
     def delete(self, path: str) -> None:
@@ -195,20 +195,20 @@ class FsspecStorage(Storage):
                     hint="another process was first; list the folder to see what it wrote",
                 ) from error
 
-    def _upload(self, place: str, content: bytes, mode: str) -> None:
+    def _upload(self, location: str, content: bytes, mode: str) -> None:
         for attempt in range(1, _CONFLICT_ATTEMPTS + 1):
             try:
-                self._files.pipe_file(place, content, mode=mode)
+                self._files.pipe_file(location, content, mode=mode)
             except OSError as error:
                 if attempt == _CONFLICT_ATTEMPTS or _http_status(error) != _CONFLICT:
                     raise
             else:
                 return
 
-    def _size(self, place: str) -> int:
-        info = self._files.info(place)
+    def _size(self, location: str) -> int:
+        info = self._files.info(location)
         if info["type"] != "file":
-            raise IsADirectoryError(place)
+            raise IsADirectoryError(location)
         return int(info["size"])
 
     def _try_out(self) -> None:
@@ -241,8 +241,8 @@ def _check_url(url: str) -> str:
     """Return ``url`` in its normal form, or raise ConfigError."""
     scheme, _, rest = url.partition("://")
     protocol = _protocol(scheme, url)
-    place = rest.strip("/") if scheme == "memory" else rest.rstrip("/")
-    authority = place.partition("/")[0]
+    location = rest.strip("/") if scheme == "memory" else rest.rstrip("/")
+    authority = location.partition("/")[0]
     user, at, account = authority.rpartition("@")
     if at and (protocol.package != "adlfs" or ":" in user):
         raise ConfigError(
@@ -257,12 +257,12 @@ def _check_url(url: str) -> str:
             f"write {scheme}://container@account.dfs.core.windows.net/path",
         )
     try:
-        check_path(place)
+        check_path(location)
     except ConfigError as error:
         raise _refusal(
             url, "has no bucket or an unclean path", f"write {scheme}://bucket/path"
         ) from error
-    return check_root(f"{scheme}://{place}")
+    return check_root(f"{scheme}://{location}")
 
 
 def _protocol(scheme: str, url: str) -> Protocol:

@@ -1,4 +1,4 @@
-"""What stands for a writer's newest block that is damaged and was given up."""
+"""What stands for a writer's newest block that is damaged and was skipped."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from penstock.journal.losses.loss_log import end_after_losses, lost_ranges
 if TYPE_CHECKING:
     from penstock.journal.stream import BlockEntry, JournalStream
 
-__all__ = ["given_up_footer"]
+__all__ = ["skipped_footer"]
 
 
-def given_up_footer(
+def skipped_footer(
     stream: JournalStream, writer: str, blocks: list[BlockEntry]
 ) -> BlockFooter | None:
-    """Return what stands for a damaged newest block; None if its records were not given up."""
+    """Return what stands for a damaged newest block; None if its records were not skipped."""
     start = blocks[-1].start_offset
     end = end_after_losses(writer, start, lost_ranges(stream.storage, stream.name))
     if end == start:
