@@ -8,7 +8,7 @@ fails when it plans batch P.
 
 Why two: at its start Spark has sources of its first interface (files) get the newest batch once
 more, from the end of the batch before. They refuse a range that runs backwards, as that of batch P
-does; that of batch P + 1 is empty. As points to go back to, they are one: the last of them (see targets).
+does; that of batch P + 1 is empty. As a point to go back to, both are one: the last (see targets).
 
 Source: MicroBatchExecution.populateStartOffsets, FileStreamSource.getBatch.
 """
