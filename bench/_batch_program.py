@@ -16,10 +16,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from harness import spark_context
+from harness import create_durably, spark_context
 from pyspark.sql import SparkSession
 
 from penstock.journal import JournalWriter
@@ -128,11 +130,14 @@ def _blocks(program: _Program, path: str, batches: int) -> dict[str, float]:
 
 
 def _growth(program: _Program, path: str, batches: int) -> dict[str, float]:
-    taken_ms = []
-    for _ in range(batches + _WINDOW):
+    taken_ms, file_ms = [], []
+    folder = Path(tempfile.mkdtemp(prefix="files-"))
+    for number in range(batches + _WINDOW):
         program.add_record()
+        file_ms.append(_timed_ms(partial(create_durably, folder, str(number), b"x" * 300)))
         taken_ms.append(program.step_ms())
     return {
+        "file_ms": statistics.median(file_ms[-_WINDOW:]),
         "early_ms": statistics.median(taken_ms[10 : 10 + _WINDOW]),
         "late_ms": statistics.median(taken_ms[-_WINDOW:]),
     }

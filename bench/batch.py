@@ -2,21 +2,24 @@
 
 Overhead: batches of one record, stepped by a manual clock, in turns with the bare job that such a
 batch runs (the same block, read and counted the same way). "Ours" is the whole batch, from the tick
-to its durable commit; the budget it is compared with is the bare job and 15 ms.
+to its durable commit; the budget it is compared with is the bare job and 10 ms.
 
 Tiny blocks: batches over 200 blocks of 30 records, in turns with batches over one such block: many
 single records with durable acks make many small files, and the batch must not pay for each.
 
 Growth: the same program with an output that does nothing, so that only the engine is timed: plan,
 offsets, scheduling, commit, retention. The median of 100 batches after 10 is compared with that of
-100 batches after 10,000 (1,000 with --quick).
+100 batches after 10,000 (1,000 with --quick), and with durable small files made in turns with
+them.
 """
 
 from __future__ import annotations
 
 from harness import Metric, fresh_process, parse_options, report
 
-_BUDGET_MS = 15.0
+_BUDGET_MS = 10.0
+_MOST_FILES = 3
+"""Durable small files that a batch of the engine alone may take as long as; it needs two."""
 
 
 def main() -> None:
@@ -50,6 +53,9 @@ def main() -> None:
     metrics.append(
         Metric(name, "ms", found["late_ms"], found["early_ms"], 0.8, less_is_better=True)
     )
+    name = f"engine alone after {late:,} batches, to {_MOST_FILES} durable files"
+    files_ms = _MOST_FILES * found["file_ms"]
+    metrics.append(Metric(name, "ms", found["late_ms"], files_ms, 1.0, less_is_better=True))
     report("batch", metrics, as_json=options.json)
 
 

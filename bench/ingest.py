@@ -31,8 +31,8 @@ def main() -> None:
     peer, in_jvm = rate["peer-python"], rate["peer-jvm"]
     metrics = [
         Metric("socket to count, DataFrame", "records/s", rate["ours-dataframe"], peer, 10.0),
-        Metric("socket to count, Python", "records/s", rate["ours-python"], peer, 5.0),
-        Metric("DataFrame, peer in its JVM", "records/s", rate["ours-dataframe"], in_jvm),
+        Metric("socket to count, Python", "records/s", rate["ours-python"], peer, 6.0),
+        Metric("DataFrame, peer in its JVM", "records/s", rate["ours-dataframe"], in_jvm, 4.0),
     ]
     report("ingest", metrics, as_json=options.json)
 

@@ -1,5 +1,6 @@
 """What the benchmarks share: options, runs in turns, fresh processes, the table and its JSON."""
 
+from harness.durable_file import create_durably
 from harness.lines import EVENT_COLUMNS, LINE_BYTES, event_lines, log_lines
 from harness.options import Options, parse_options
 from harness.processes import LoadServer, fresh_process, http_server, load_server, text_server
@@ -19,6 +20,7 @@ __all__ = [
     "Series",
     "Sides",
     "count_files",
+    "create_durably",
     "event_lines",
     "fresh_process",
     "have_wrk",

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from penstock.checkpoint import CheckpointLocation
 from penstock.errors import StorageError
-from penstock.storage import Storage, open_storage
+from penstock.storage import Storage
 from penstock.streaming import StreamingContext
 from penstock.streaming.context import context
-from penstock.streaming.engine import engine
+from penstock.streaming.recovery.private_files import open_location
 from penstock.testing import FaultyStorage, ManualClock
 from penstock.testing.faulty_storage import Operation
 from penstock.testing.stepper import Stepper
@@ -35,10 +34,14 @@ class Refusals:
         self.paths: dict[str, list[Path]] = {kind: [] for kind in KINDS}
         self._lock = threading.Lock()
 
-    def open(self, url: str, *, private: bool = False) -> Storage:
-        inner = open_storage(url, private=private)
+    def open(self, place: str, file_manager: None) -> Storage:
+        return self._wrap(open_location(place))
+
+    def _wrap(self, inner: Storage) -> Storage:
         root = Path(inner.url.removeprefix("file://"))
-        return FaultyStorage(inner, before=lambda operation: self._before(root, operation))
+        storage = FaultyStorage(inner, before=lambda operation: self._before(root, operation))
+        storage.open_folder = lambda folder: self._wrap(inner.open_folder(folder))  # type: ignore[method-assign]
+        return storage
 
     def are_over(self) -> bool:
         """Whether deletions of each kind were refused, and all of these were done later."""
@@ -67,10 +70,7 @@ def test_what_cannot_be_deleted_is_warned_of_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     refusals = Refusals()
-    monkeypatch.setattr(engine, "open_storage", refusals.open)
-    monkeypatch.setattr(
-        context, "CheckpointLocation", lambda url: CheckpointLocation(refusals.open(url))
-    )
+    monkeypatch.setattr(context, "open_location", refusals.open)
     retain(1)
     log = tmp_path / "app.log"
     log.touch()
