@@ -10,10 +10,17 @@ WAIT_S = 240.0
 
 
 def eventually(condition: Callable[[], bool], within_s: float = WAIT_S) -> bool:
-    """Return True as soon as the condition holds, False when it did not in time."""
-    deadline_s = time.monotonic() + within_s
+    """Return True as soon as the condition holds, False when it did not in time.
+
+    Between two looks it pauses for longer than a look takes: a condition that reads many files
+    leaves the processors to what it waits for.
+    """
+    begun_s = time.monotonic()
+    deadline_s = begun_s + within_s
     while not condition():
-        if time.monotonic() > deadline_s:
+        now_s = time.monotonic()
+        if now_s > deadline_s:
             return False
-        time.sleep(0.01)
+        time.sleep(max(0.01, 3 * (now_s - begun_s)))
+        begun_s = time.monotonic()
     return True

@@ -57,6 +57,7 @@ class Driver:
         """Let batches be committed until a condition holds or time is up, and so many more."""
         deadline_s = time.monotonic() + WAIT_S
         while not condition() and time.monotonic() < deadline_s:
+            self._forget_lines()  # a look at all files takes longer than a batch
             self.wait_batches(1)
         self.wait_batches(more)
 
@@ -90,6 +91,13 @@ class Driver:
         self._end_input()
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _forget_lines(self) -> None:
+        """Forget what it reported up to now, but not that it ended."""
+        for _ in range(self._lines.qsize()):
+            line = self._lines.get()
+            if line is None:
+                self._lines.put(None)
 
     def _end_input(self) -> None:
         assert self.process.stdin is not None

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+BATCH_S = 1.0
+"""Each writes files of every source: most of the processors are left to what recovers."""
+
+
 def write(df: DataFrame, batch_id: int, sink: str) -> None:
     text = "payload" if "payload" in df.columns else "value"
     lines = df.selectExpr(f"cast({text} as string) as value")
@@ -30,7 +34,7 @@ def write(df: DataFrame, batch_id: int, sink: str) -> None:
 
 
 def create(master: str, sink: str, specs: str) -> StreamingContext:
-    ssc = new_context(master)
+    ssc = new_context(master, BATCH_S)
     for name, (kind, arguments) in json.loads(specs).items():
         stream = ssc.receiverStream(getattr(receivers, kind)(**arguments), name=name)
         stream.foreachBatch(partial(write, sink=f"{sink}/{name}"))

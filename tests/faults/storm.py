@@ -276,7 +276,7 @@ class Storm:
     def _strike_on(self) -> None:
         try:
             while (fault := self._next()) is not None:
-                time.sleep(self._uniform(0, 2))
+                time.sleep(self._uniform(0, 1))
                 fault()
         except BaseException as failure:
             self._failure = failure

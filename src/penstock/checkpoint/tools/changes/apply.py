@@ -159,16 +159,25 @@ def _check_unmoved(storage: Storage, plan: Plan) -> None:
 
 
 def _take_steps(storage: Storage, plan: Plan) -> None:
-    """Make the changes; take all back if a query was first with one of the files."""
+    """Make the changes; take all back if a query wrote one of the files."""
     try:
         for change in plan.changes:
             _take_step(storage, change)
     except AlreadyExistsError as error:
-        for change in inverse(plan).changes:
-            if _holds(storage, change.path, change.before):
-                _take_step(storage, change)
-        storage.delete(BARRIER)
-        raise _moved(storage, "a query that runs wrote the same file") from error
+        raise _give_way(storage, plan) from error
+    # Hadoop's local file system checks for a file before it renames onto it: the later one wins.
+    entries = (each for each in plan.changes if each.path.startswith(("offsets/", "commits/")))
+    if not all(_holds(storage, each.path, each.after) for each in entries):
+        raise _give_way(storage, plan)
+
+
+def _give_way(storage: Storage, plan: Plan) -> CheckpointError:
+    """Take back what was changed, but for what a query wrote; return the error."""
+    for change in inverse(plan).changes:
+        if _holds(storage, change.path, change.before):
+            _take_step(storage, change)
+    storage.delete(BARRIER)
+    return _moved(storage, "a query that runs wrote the same file")
 
 
 def _take_step(storage: Storage, change: FileChange) -> None:

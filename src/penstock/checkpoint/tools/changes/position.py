@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.checkpoint.log_files import CommitFile, OffsetFile
-from penstock.checkpoint.tools.batches import Batch
+from penstock.checkpoint.tools.batches import Batch, batch_paths
 from penstock.checkpoint.tools.checkpoint import Checkpoint
-from penstock.errors import CheckpointError, ConfigError
+from penstock.checkpoint.tools.checks.checksums import check_sidecar, sidecar_of
+from penstock.checkpoint.tools.checks.log_entries import spark_checks
+from penstock.errors import CheckpointError, ConfigError, StorageError
 
 __all__ = ["Position", "find_position", "refusal", "require_done"]
 
@@ -54,6 +56,7 @@ def find_position(checkpoint: Checkpoint) -> Position:
             f"the query cannot start on the location as it is: {problem or 'it has just moved'}",
             "see `penstock checkpoint validate` and `penstock checkpoint repair` first",
         )
+    _check_entries(checkpoint, planned, committed)
     return Position(newest, newest.offsets, done.commit, is_done=planned == committed)
 
 
@@ -82,7 +85,24 @@ def require_done(checkpoint: Checkpoint, batch_id: int) -> tuple[OffsetFile, Com
             f"the entries of batch {batch_id} cannot be read: {why}",
             "choose another batch",
         )
+    _check_entries(checkpoint, batch_id, batch_id)
     return batch.offsets, batch.commit
+
+
+def _check_entries(checkpoint: Checkpoint, planned: int, committed: int) -> None:
+    """Refuse entries that Spark would refuse: what is copied from them would look sound."""
+    paths = (batch_paths(planned)[0], batch_paths(committed)[1])
+    contents = checkpoint.read([*paths, *map(sidecar_of, paths)])
+    for path in paths:
+        data, sidecar = contents.get(path, b""), contents.get(sidecar_of(path), b"")
+        if isinstance(data, StorageError):
+            raise data
+        findings = [*spark_checks(())[path.partition("/")[0]](path, data)]
+        if isinstance(sidecar, bytes):
+            findings += check_sidecar(path, data, sidecar, strict=False)
+        for finding in findings:
+            if finding.severity == "error":
+                raise refusal(checkpoint, f"{finding.path}: {finding.what}", finding.fix)
 
 
 def refusal(checkpoint: Checkpoint, what: str, hint: str) -> CheckpointError:

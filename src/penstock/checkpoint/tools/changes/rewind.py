@@ -95,6 +95,28 @@ def plan_rewind(
         "--to-timestamp": to_timestamp_ms,
         "--shift-by": shift_by,
     }
+    checkpoint, command = Checkpoint.open(place), f"rewind {_only(place, point)}"
+    if (begun := interrupted_plan(checkpoint, command)) is not None:
+        return begun
+    position = find_position(checkpoint)
+    time_ms = (clock or SystemClock()).time_ms()
+    is_own = is_of_penstock(position.newest)
+    if to_offsets is not None and not is_own:
+        sources = check_offsets(checkpoint, position, to_offsets)
+        return _plan(checkpoint, position, command, _at_offsets(position, sources, time_ms))
+    if to_timestamp_ms is not None:
+        to_batch = batch_at(checkpoint, to_timestamp_ms)
+    elif shift_by is not None:
+        to_batch = batch_before(checkpoint, shift_by, is_own=is_own)
+    if is_own:
+        return plan_own_rewind(checkpoint, position, command, to_batch)
+    assert to_batch is not None
+    target = _at_batch(checkpoint, position, to_batch, time_ms)
+    return _plan(checkpoint, position, command, target)
+
+
+def _only(place: str | os.PathLike[str], point: Mapping[str, object]) -> str:
+    """Return the one option that was given, with its value."""
     given = [f"{option} {value}" for option, value in point.items() if value is not None]
     if len(given) != 1:
         raise ConfigError(
@@ -103,62 +125,38 @@ def plan_rewind(
             path=os.fspath(place),
             hint=f"one of {', '.join(point)}",
         )
-    checkpoint, command = Checkpoint.open(place), f"rewind {given[0]}"
-    if (begun := interrupted_plan(checkpoint, command)) is not None:
-        return begun
-    position = find_position(checkpoint)
-    if is_of_penstock(position.newest):
-        batch_id = _batch_of(checkpoint, position, to_batch, to_timestamp_ms, shift_by)
-        return plan_own_rewind(checkpoint, position, command, batch_id)
-    changed: dict[str, Any] = {"batchTimestampMs": (clock or SystemClock()).time_ms()}
-    if to_offsets is not None:
-        sources = check_offsets(checkpoint, position, to_offsets)
-        target = _Target(
-            "these offsets",
-            None,
-            encode_offsets(position.offsets, sources, changed),
-            encode_commit(position.commit, {}),
-            sources,
-        )
-        return _plan(checkpoint, position, command, target)
-    batch_id = _batch_of(checkpoint, position, to_batch, to_timestamp_ms, shift_by)
+    return given[0]
+
+
+def _at_offsets(position: Position, sources: tuple[SourceLine, ...], time_ms: int) -> _Target:
+    return _Target(
+        "these offsets",
+        None,
+        encode_offsets(position.offsets, sources, {"batchTimestampMs": time_ms}),
+        encode_commit(position.commit, {}),
+        sources,
+    )
+
+
+def _at_batch(checkpoint: Checkpoint, position: Position, batch_id: int, time_ms: int) -> _Target:
+    """Return the end of a batch, with the newest settings."""
     offsets, commit = require_done(checkpoint, batch_id)
+    changed: dict[str, Any] = {"batchTimestampMs": time_ms}
     marks: dict[str, Any] = {}
     if checkpoint.operators():  # without state no watermark has an effect, and they only grow
         changed |= _fields(offsets.metadata, "batchWatermarkMs")
         marks = _fields(commit.metadata, "nextBatchWatermarkMs")
-    target = _Target(
+    return _Target(
         f"the end of batch {batch_id}",
         batch_id,
         encode_offsets(position.offsets, offsets.sources, changed),
         encode_commit(position.commit, marks),
         offsets.sources,
     )
-    return _plan(checkpoint, position, command, target)
 
 
 def _fields(metadata: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
     return {name: metadata[name]} if metadata and name in metadata else {}
-
-
-def _batch_of(
-    checkpoint: Checkpoint,
-    position: Position,
-    to_batch: int | None,
-    time_ms: int | None,
-    shift_by: int | None,
-) -> int:
-    if time_ms is not None:
-        return batch_at(checkpoint, time_ms)
-    if shift_by is not None:
-        return batch_before(checkpoint, shift_by, is_own=is_of_penstock(position.newest))
-    if to_batch is None:
-        raise refusal(
-            checkpoint,
-            "a penstock program runs its batches again as they were planned, not from any offsets",
-            "give a batch or a time",
-        )
-    return to_batch
 
 
 def plan_promote(

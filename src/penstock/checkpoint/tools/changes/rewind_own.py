@@ -30,14 +30,20 @@ _JOURNAL = "journal"
 
 
 def plan_own_rewind(
-    checkpoint: Checkpoint, position: Position, command: str, batch_id: int
+    checkpoint: Checkpoint, position: Position, command: str, batch_id: int | None
 ) -> Plan:
-    """Plan that the batches after one run again.
+    """Plan that the batches after one run again; None stands for any offsets, which are refused.
 
     Raises:
         ConfigError: the location does not keep the batch.
         CheckpointError: the program keeps state, or some of the records are gone.
     """
+    if batch_id is None:
+        raise refusal(
+            checkpoint,
+            "a penstock program runs its batches again as they were planned, not from any offsets",
+            "give a batch or a time",
+        )
     planned, committed = checkpoint.kept_ids(position.newest)
     if batch_id not in planned:
         raise ConfigError(
