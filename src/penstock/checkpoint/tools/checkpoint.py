@@ -54,7 +54,7 @@ class Checkpoint:
         """
         storage = open_location(place)
         files = list_files(storage)
-        if not any(each == _METADATA or each.startswith(("offsets/", "commits/")) for each in files):
+        if not {_METADATA, *_LOGS}.intersection(each.partition("/")[0] for each in files):
             raise nothing_there(place)
         return cls(storage, files)
 
