@@ -26,7 +26,7 @@ cat >"$libs/pom.xml" <<POM
   </dependency></dependencies>
 </project>
 POM
-if mvn -q -B -f "$libs/pom.xml" dependency:copy-dependencies -DoutputDirectory="$PWD/$libs" \
+if timeout 600 mvn -q -B -f "$libs/pom.xml" dependency:copy-dependencies -DoutputDirectory="$PWD/$libs" \
     -DincludeScope=runtime >/dev/null; then
     touch "$libs/complete"
 else

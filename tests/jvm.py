@@ -34,7 +34,9 @@ _ARCHIVE_WITHIN_S = 300.0
 
 def java_options(temporary: str) -> str:
     """Return the options of every JVM that this run starts; its files go to ``temporary``."""
-    return f"-Djava.io.tmpdir={temporary} {_OPTIONS}{_SPARK}"
+    # The path of a socket has to be short, and programs may have temporary folders of their own.
+    sockets = f"-Dspark.python.unix.domain.socket.dir={temporary}"
+    return f"-Djava.io.tmpdir={temporary} {_OPTIONS}{_SPARK} {sockets}"
 
 
 def use_archive(folder: Path) -> None:

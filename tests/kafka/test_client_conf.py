@@ -11,6 +11,7 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf
 from penstock.kafka.client_conf import resolve
+from penstock.kafka.reader import check_settings
 
 BROKERS = {"bootstrap.servers": "a:9092"}
 
@@ -55,3 +56,23 @@ def test_a_secret_in_a_file_is_read_where_it_is_used(tmp_path: Path) -> None:
     (tmp_path / "password").unlink()
     with pytest.raises(ConfigError, match=r"sasl\.password\.file names cannot be read"):
         resolve(conf.settings())
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"fetch.max.byts": "5"}, 'No such configuration property: "fetch.max.byts"'),
+        ({"isolation.level": "read_comitted"}, 'Invalid value "read_comitted"'),
+    ],
+)
+def test_what_a_client_does_not_take_is_told_before_it_connects(
+    setting: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"refuses its settings: {message}.*CONFIGURATION\.md"):
+        check_settings({**BROKERS, **setting})
+
+
+def test_a_secret_that_is_refused_is_not_told() -> None:
+    with pytest.raises(ConfigError, match="refuses its settings") as refused:
+        check_settings({**BROKERS, "ssl.key.pem": "tell-nobody", "security.protocol": "ssl"})
+    assert "tell-nobody" not in str(refused.value)

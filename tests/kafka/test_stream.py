@@ -222,6 +222,18 @@ def test_records_that_are_gone_end_the_program(program: Program, topic: str) -> 
         stepper.step()
 
 
+def test_a_pattern_is_no_name(program: Program) -> None:
+    with pytest.raises(ConfigError, match=r"\['clicks-\.\*'\] is not possible.*re\.compile"):
+        program.start(["clicks-.*"])
+
+
+def test_a_pattern_that_matches_nothing_yet_is_told(
+    program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    program.start(re.compile("none-.*")).step()
+    assert "no topic matches re.compile('none-.*') yet" in caplog.text
+
+
 def test_an_unknown_topic_ends_the_start(program: Program) -> None:
     with pytest.raises(KafkaError, match=r"Unknown topic.*topic=nowhere.*create the topic"):
         program.start(["nowhere"])

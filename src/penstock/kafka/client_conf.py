@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.errors import ConfigError
 
-__all__ = ["ClientConf"]
+__all__ = ["ClientConf", "is_secret", "resolve"]
 
 _FILE = ".file"
 _SECRET = re.compile(r"password|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config|token")

@@ -13,6 +13,7 @@ from penstock.errors import KafkaError
 __all__ = ["error_of", "kafka_error"]
 
 _HINTS = {
+    ClientError.TOPIC_EXCEPTION: "a topic's name has only letters, digits, '.', '_' and '-'",
     ClientError.UNKNOWN_TOPIC_OR_PART: "create the topic, or correct its name",
     ClientError.TOPIC_AUTHORIZATION_FAILED: "grant this user READ and DESCRIBE on the topic",
     ClientError.GROUP_AUTHORIZATION_FAILED: "grant this user READ on the group, or choose group.id",

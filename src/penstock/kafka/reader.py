@@ -25,13 +25,13 @@ from confluent_kafka import (
 )
 from confluent_kafka import KafkaError as ClientError
 
-from penstock.errors import KafkaDataLossError
-from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import kafka_error
+from penstock.errors import ConfigError, KafkaDataLossError
+from penstock.kafka.client_conf import is_secret, resolve
+from penstock.kafka.failures import error_of, kafka_error
 from penstock.kafka.offsets import KafkaRange
 from penstock.kafka.records import COLUMNS, KafkaRecord
 
-__all__ = ["Decode", "read_batches", "read_records"]
+__all__ = ["Decode", "check_settings", "read_batches", "read_records"]
 
 Decode = Callable[[bytes], Any] | None
 """Makes a value of the bytes of a key or value; not asked for None, which stays None."""
@@ -50,6 +50,26 @@ _FINAL = (
 )
 _idle: dict[str, list[_Client]] = {}
 _lock = threading.Lock()
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Check that a client takes its settings; connects to nothing.
+
+    Raises:
+        ConfigError: one is unknown or has a wrong value, or a file of a secret cannot be read.
+    """
+    try:
+        _Client(settings).consumer.close()
+    except KafkaException as error:
+        what = error_of(error).str()
+        for name, value in resolve(settings).items():
+            if is_secret(name):
+                what = what.replace(str(value), "***")
+        raise ConfigError(
+            f"the Kafka client refuses its settings: {what}",
+            operation="configure Kafka client",
+            hint="use librdkafka's settings (its CONFIGURATION.md), which differ from Java's",
+        ) from None
 
 
 def read_records(

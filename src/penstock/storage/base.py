@@ -1,7 +1,7 @@
 """The storage contract: small immutable files, atomically created.
 
 Everything durable in penstock (journal blocks, offsets, commits, control files) goes through these
-five operations, so these guarantees apply everywhere. Paths are relative to the storage's root,
+operations, so these guarantees apply everywhere. Paths are relative to the storage's root,
 with "/" between parts, and never contain "." or ".." parts.
 
 Invariants of every backend (penstock.testing.file_manager_suite runs on each):

@@ -57,7 +57,7 @@ def test_kill_at_each_change_of_a_file(tmp_path: Path, direction: str) -> None:
     states = [before, after if direction == "forth" else without_times(files_of(prepared))]
 
     refused = 0
-    for number, point in enumerate(points):
+    for number, point in enumerate(points if direction == "forth" else points[::3]):
         place = Path(shutil.copytree(prepared, tmp_path / f"{number}"))
         assert traced(begin, (str(place), direction), tmp_path / "log", point) != 0
         left = without_times(files_of(place))
@@ -73,7 +73,7 @@ def test_kill_at_each_change_of_a_file(tmp_path: Path, direction: str) -> None:
         if BARRIER in left:
             finish(other, forth=False)
             assert without_times(files_of(other)) == before
-    assert refused > 5
+    assert refused > (5 if direction == "forth" else 1)
 
 
 def begin_fork(place: str, target: str) -> Callable[[], object]:
@@ -86,7 +86,7 @@ def test_kill_a_fork_at_each_file(tmp_path: Path) -> None:
     args = (str(query), str(tmp_path / "whole"))
     points = kill_points(begin_fork, args, tmp_path / "calls", CHANGING)
     names = files_of(tmp_path / "whole").keys()
-    for number, point in enumerate(points):
+    for number, point in enumerate(points[::3]):  # the steps between are of one kind
         target = tmp_path / f"{number}"
         assert traced(begin_fork, (str(query), str(target)), tmp_path / "log", point) != 0
         left = {name for name in files_of(target) if ".tmp" not in name}

@@ -15,6 +15,7 @@ import pytest
 
 from penstock.checkpoint.tools import (
     Checkpoint,
+    FileChange,
     apply_import,
     apply_plan,
     export_location,
@@ -25,7 +26,9 @@ from penstock.checkpoint.tools import (
     plan_undo,
     validate,
 )
+from penstock.checkpoint.tools.changes import apply
 from penstock.errors import CheckpointError, ConcurrentDriverError, ConfigError
+from penstock.storage import Storage
 from tests.cli.commands import Commands
 
 from .interruptions import interrupt
@@ -113,25 +116,26 @@ def test_a_location_that_moved_since_is_left_alone(query: Path) -> None:
         plan_undo(undo)
 
 
-def test_a_query_that_plans_the_batch_first_wins(
-    query: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("renames_onto", [False, True])
+def test_a_query_that_plans_the_batch_too_wins(
+    query: Path, monkeypatch: pytest.MonkeyPatch, *, renames_onto: bool
 ) -> None:
+    """All that was changed by then is taken back."""
     plan = plan_rewind(query, to_batch=1)
     last = plan.changes[-2].path  # a commit, when all else is done
+    written = plan.changes[0].path if renames_onto else last
     before = files_of(query)
-    from penstock.checkpoint.tools.changes import apply
-
     taken = apply._take_step
 
-    def take_step(storage: object, change: object) -> None:
-        if change.path == last and change.after is not None:  # type: ignore[attr-defined]
-            storage.create(last, b"v1\n{}")  # type: ignore[attr-defined]
-        taken(storage, change)  # type: ignore[arg-type]
+    def take_step(storage: Storage, change: FileChange) -> None:
+        if change.path == last and change.after is not None:
+            storage.create(written, b"v1\n{}", overwrite=renames_onto)
+        taken(storage, change)
 
     monkeypatch.setattr(apply, "_take_step", take_step)
     with pytest.raises(CheckpointError, match="wrote the same file"):
         apply_plan(plan, stopped=True)
-    assert files_of(query) == {**before, last: b"v1\n{}"}
+    assert files_of(query) == {**before, written: b"v1\n{}"}
 
 
 @pytest.mark.parametrize("finish", ["again", "undo"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from penstock.checkpoint.tools import (
     validate,
 )
 from penstock.checkpoint.tools.changes.state_back import EMPTY_SNAPSHOT
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, ConfigError
 
 from .queries import PARTITIONS, write_query
 from .test_changes import files_of
@@ -80,6 +81,78 @@ def test_the_same_offsets_with_other_state_are_another_point(query: Path) -> Non
     edit(query / "offsets/6", lambda text: text.replace('Offset":6', 'Offset":7'))
     assert plan_rewind(query, to_batch=6).changes
     assert plan_rewind(query, to_batch=7).changes == ()
+
+
+@pytest.mark.parametrize("appended", range(8, 13))
+def test_any_batch_that_a_rewind_appended_stands_for_all_of_them(
+    query: Path, appended: int
+) -> None:
+    """Version 10 of partition 1 is a part of the copy, and no state of a batch."""
+    apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    assert inspect(query).next.first == 13
+    run(query, 13, log_offset=7)
+
+    apply_plan(plan_rewind(query, to_batch=appended), stopped=True)
+
+    assert loaded(query, 1, inspect(query).next.first) == [b"1/%d.delta" % v for v in (1, 2, 3, 4)]
+    (newest,) = inspect(query, last=1).batches
+    assert newest.offsets == {"0": {"logOffset": 3}}
+
+
+def test_a_batch_that_a_rewind_appended_is_promoted_with_its_state(query: Path) -> None:
+    apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    run(query, 13, log_offset=7)
+    apply_plan(plan_promote(query, 9), stopped=True)
+    assert loaded(query, 1, inspect(query).next.first) == [b"1/%d.delta" % v for v in (1, 2, 3, 4)]
+
+
+def test_what_a_rewind_appended_is_no_point_where_its_last_batch_is_lost(query: Path) -> None:
+    apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    for batch_id in (13, 14):
+        run(query, batch_id, log_offset=7)
+    remove(query / "commits/12")
+    with pytest.raises(ConfigError, match="batch 12 is not among the batches that are done"):
+        plan_rewind(query, to_batch=9)
+    remove(query / "offsets/12")
+    with pytest.raises(CheckpointError, match="offsets/12 cannot be read"):
+        plan_rewind(query, to_batch=9)
+
+
+@pytest.mark.parametrize("retired", [0, 8])
+def test_shifts_lead_back_along_the_way_that_the_query_took(query: Path, retired: int) -> None:
+    """Batches 4 to 7, of which it was taken back, are none of its points, kept or retired."""
+    apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    run(query, 13, log_offset=5)
+    run(query, 14, log_offset=7)
+    for batch_id in range(retired):
+        remove(query / f"offsets/{batch_id}")
+        remove(query / f"commits/{batch_id}")
+
+    apply_plan(plan_rewind(query, shift_by=2), stopped=True)
+
+    assert loaded(query, 1, inspect(query).next.first) == [b"1/%d.delta" % v for v in (1, 2, 3, 4)]
+    (newest,) = inspect(query, last=1).batches
+    assert newest.offsets == {"0": {"logOffset": 3}}
+
+
+def run(query: Path, batch_id: int, log_offset: int) -> None:
+    """Write what a batch leaves that ends at this entry of the source's log."""
+    for log in ("offsets", "commits"):
+        text = (query / f"{log}/{batch_id - 1}").read_text()
+        text = re.sub('Offset":[0-9]+', f'Offset":{log_offset}', text)
+        text = re.sub('TimestampMs":[0-9]+', f'TimestampMs":{1_800_000_000_000 + batch_id}', text)
+        (query / f"{log}/{batch_id}").write_text(text)
+    for partition in range(PARTITIONS):
+        path = query / f"state/0/{partition}/{batch_id + 1}.delta"
+        path.write_text(f"{partition}/{path.name}")
+
+
+def loaded(query: Path, partition: int, version: int) -> list[bytes]:
+    """Return the changes from which the store makes a version."""
+    folder = query / f"state/0/{partition}"
+    snapshots = (int(path.stem) for path in folder.glob("*.snapshot"))
+    first = max((each for each in snapshots if each <= version), default=0)
+    return [(folder / f"{each}.delta").read_bytes() for each in range(first + 1, version + 1)]
 
 
 def of_rocks_db(query: Path) -> None:

@@ -8,18 +8,27 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.checksum import checksum_of
-from penstock.checkpoint.tools import Finding, NextBatch, inspect, last_state, validate
+from penstock.checkpoint.tools import (
+    Finding,
+    NextBatch,
+    apply_import,
+    export_location,
+    inspect,
+    last_state,
+    plan_import,
+    validate,
+)
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 
-from .queries import PARTITIONS, write_query
+from .queries import PARTITIONS, write_query, write_stateless
 
 _VALIDATE = Commands("checkpoint", "validate", columns=200)
 
@@ -42,7 +51,7 @@ def remove(path: Path) -> None:
     path.with_name(f".{path.name}.crc").unlink()
 
 
-def found(place: Path) -> list[tuple[str, str]]:
+def found(place: Path | str) -> list[tuple[str, str]]:
     """Return what is found, as severity and path."""
     return [(each.severity, each.path) for each in validate(place).findings]
 
@@ -349,13 +358,63 @@ def test_odd_names_are_survived(query: Path) -> None:
     assert "next: batch 5" in Commands("checkpoint", "inspect").succeed(str(query))
 
 
-def test_asynchronous_progress_tracking_leaves_out_entries(query: Path) -> None:
-    for batch_id in (1, 2, 3):
+@pytest.mark.parametrize(
+    ("lost", "severity"), [((1, 2), "note"), ((1, 2, 3), "warning"), ((2, 3), "warning")]
+)
+def test_asynchronous_progress_tracking_leaves_out_entries(
+    tmp_path: Path, lost: tuple[int, ...], severity: str
+) -> None:
+    """Any other query needs the entry before the newest; which one it is only the program says."""
+    query = write_stateless(tmp_path / "query", batches=5)
+    lose(query, lost)
+
+    assert found(query) == [(severity, f"offsets/{lost[0]} to offsets/{lost[-1]}")]
+    assert inspect(query).next == NextBatch(5)
+
+
+def test_a_query_with_state_leaves_out_no_entries(query: Path) -> None:
+    lose(query, (2, 3))  # batch 3 doesn't exist
+
+    assert found(query) == [("error", "offsets")]
+    assert "offsets/3 is missing" in (inspect(query).next.problem or "")
+
+
+def lose(query: Path, batch_ids: Iterable[int]) -> None:
+    for batch_id in batch_ids:
         remove(query / f"offsets/{batch_id}")
         remove(query / f"commits/{batch_id}")
 
-    assert found(query) == [("note", "offsets/1 to offsets/3")]
-    assert inspect(query).next == NextBatch(5)
+
+def test_an_id_far_from_the_others_keeps_the_query_from_starting(tmp_path: Path) -> None:
+    query = write_stateless(tmp_path / "query", batches=5)
+    shutil.copy(query / "offsets/4", query / f"offsets/{2**63 - 2}")  # More than Int.MaxValue
+
+    assert ("error", "offsets") in found(query)
+    assert "too far" in (inspect(query).next.problem or "")
+
+
+@pytest.mark.parametrize("folder", ["offsets/5", "commits/5", "sources/0/5", "offsets/.5.crc"])
+def test_a_folder_in_the_place_of_an_entry_is_an_error(query: Path, folder: str) -> None:
+    (query / folder).mkdir()
+
+    assert found(query) == [("error", folder)]
+    if folder in ("offsets/5", "commits/5"):
+        assert inspect(query).next.problem == f"{folder} is a folder, in the place of an entry"
+
+
+def test_folders_of_other_names_are_not_in_the_way(query: Path) -> None:
+    for folder in ("offsets/old", "offsets/3.bak", "commits/.old"):
+        (query / folder).mkdir()
+
+    assert found(query) == []
+
+
+def test_a_folder_in_a_log_is_found_on_an_object_store(query: Path) -> None:
+    url = f"memory://{uuid.uuid4().hex}/query"
+    apply_import(plan_import(export_location(query), url))
+    open_storage(url).create("offsets/5/x", b"")
+
+    assert found(url) == [("error", "offsets/5")]
 
 
 def test_entries_that_a_driver_of_penstock_ignores_are_not_missed(tmp_path: Path) -> None:

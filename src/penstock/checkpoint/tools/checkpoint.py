@@ -20,7 +20,7 @@ from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED
 from penstock.checkpoint.tools.batches import Batch, batch_ids_in, batch_paths, parse_batch
 from penstock.checkpoint.tools.next_batch import NextBatch, next_of_penstock, next_of_spark
 from penstock.checkpoint.tools.operators import OperatorInfo, newest_infos, parse_operator_info
-from penstock.checkpoint.tools.reading import Content, list_files, read_files
+from penstock.checkpoint.tools.reading import Content, inner_folders, list_files, read_files
 from penstock.checkpoint.tools.state_files import OperatorState, group_state
 from penstock.errors import ConfigError
 from penstock.storage import FileInfo, Storage, open_existing
@@ -28,7 +28,7 @@ from penstock.storage import FileInfo, Storage, open_existing
 __all__ = ["Checkpoint", "is_of_penstock", "nothing_there", "open_location", "parse_id"]
 
 _METADATA = "metadata"
-_LOGS = ("offsets/", "commits/")
+_LOGS = ("offsets", "commits")
 _RUN = "spark.penstock.run"
 _KEPT_FROM = "spark.penstock.keptFrom"
 _OPERATION = "open checkpoint location"
@@ -54,7 +54,7 @@ class Checkpoint:
         """
         storage = open_location(place)
         files = list_files(storage)
-        if not any(each == _METADATA or each.startswith(_LOGS) for each in files):
+        if not {_METADATA, *_LOGS}.intersection(each.partition("/")[0] for each in files):
             raise nothing_there(place)
         return cls(storage, files)
 
@@ -81,6 +81,25 @@ class Checkpoint:
     def done(self) -> tuple[int, ...]:
         """The batch ids in both logs, ascending."""
         return tuple(sorted({*self.planned} & {*self.committed}))
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is any file of a stateful operator."""
+        return any(path.startswith("state/") for path in self.files)
+
+    def folders_in(self, *logs: str) -> list[str]:
+        """Return the folders in logs, in which only files belong.
+
+        Raises:
+            StorageError: a log cannot be listed.
+        """
+        return [
+            path
+            for log in logs
+            for path in inner_folders(
+                self.storage, log, [each for each in self.files if each.startswith(f"{log}/")]
+            )
+        ]
 
     def batches(self, batch_ids: Iterable[int] | None = None) -> tuple[Batch, ...]:
         """Return batches that have an entry, ascending; all of them when none are named."""
@@ -115,6 +134,9 @@ class Checkpoint:
         following = self.next_by_ids(newest)
         if self.is_barred:
             return replace(following, problem=f"{INTERRUPTED} (docs/checkpoints.md)")
+        for path in self.folders_in(*_LOGS):
+            if path in (f"offsets/{following.batch_id}", f"commits/{following.first}"):
+                return replace(following, problem=f"{path} is a folder, in the place of an entry")
         if following.problem is None and newest is not None and newest.problems:
             damage = newest.problems[0]
             return replace(following, problem=f"{damage.path} cannot be read: {damage.message}")
@@ -122,8 +144,10 @@ class Checkpoint:
 
     def next_by_ids(self, newest: Batch | None) -> NextBatch:
         """Return what a start does first if it can read its entries."""
-        decide = next_of_penstock if is_of_penstock(newest) else next_of_spark
-        return decide(*self.kept_ids(newest))
+        planned, committed = self.kept_ids(newest)
+        if is_of_penstock(newest):
+            return next_of_penstock(planned, committed)
+        return next_of_spark(planned, committed, has_state=self.has_state)
 
     def kept_ids(self, newest: Batch | None) -> tuple[list[int], list[int]]:
         """Return the planned and the committed batch ids that mean something to a start.

@@ -10,9 +10,11 @@ Spark reads only the newest entries of both logs (N in offsets, M in commits):
     newest N  M > N       the same, although a later batch is done: offsets were lost
 
 penstock runs every batch that is planned and not committed (penstock.checkpoint.recovery). With
-asynchronous progress tracking Spark takes the last existing entry before N.
+asynchronous progress tracking, which queries with state cannot have, Spark takes the last existing
+entry before N. At a start Spark 4 lists all ids from the lowest to the highest of a log.
 
-Source: MicroBatchExecution.populateStartOffsets.
+Source: MicroBatchExecution.populateStartOffsets, HDFSMetadataLog.listBatches,
+AsyncProgressTrackingMicroBatchExecution.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from penstock.checkpoint.batch_ids import find_gaps
 from penstock.checkpoint.recovery import plan_recovery
 
-__all__ = ["NextBatch", "leaves_out", "next_of_penstock", "next_of_spark"]
+__all__ = ["NextBatch", "lacks_start", "leaves_out", "next_of_penstock", "next_of_spark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +45,32 @@ class NextBatch:
         return min(self.rerun, default=self.batch_id)
 
 
-def next_of_spark(offset_ids: Collection[int], commit_ids: Collection[int]) -> NextBatch:
+_MOST_IDS = 2**31 - 1
+"""Scala's ranges have no more elements."""
+
+
+def next_of_spark(
+    offset_ids: Collection[int], commit_ids: Collection[int], *, has_state: bool = False
+) -> NextBatch:
     """Decide by the table above."""
     last = max(offset_ids, default=-1)
     last_commit = max(commit_ids, default=-1)
     problem = None
     if last_commit > last:
         problem = f"batch {last_commit} is committed and offsets/{last_commit} is missing"
-    elif last > 0 and last - 1 not in offset_ids and not leaves_out(offset_ids, commit_ids):
+    elif last - min(offset_ids, default=0) >= _MOST_IDS:
+        problem = f"offsets/{last} is too far from the others (More than Int.MaxValue elements)"
+    elif lacks_start(offset_ids) and (has_state or not leaves_out(offset_ids, commit_ids)):
         problem = f"offsets/{last - 1} is missing, with which the start of batch {last} is lost"
     if last < 0 or last == last_commit:
         return NextBatch(last + 1, problem=problem)
     return NextBatch(last + 1, (last,), problem)
+
+
+def lacks_start(offset_ids: Collection[int]) -> bool:
+    """Whether the entry before the newest is missing, without which only few queries start."""
+    last = max(offset_ids, default=0)
+    return last > 0 and last - 1 not in offset_ids
 
 
 def leaves_out(offset_ids: Collection[int], commit_ids: Collection[int]) -> bool:

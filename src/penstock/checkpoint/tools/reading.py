@@ -14,7 +14,7 @@ from typing import TypeVar
 from penstock.errors import NotFoundError, StorageError
 from penstock.storage import FileInfo, Storage, local_root
 
-__all__ = ["FOLDERS", "Content", "list_files", "list_folders", "read_files"]
+__all__ = ["FOLDERS", "Content", "inner_folders", "list_files", "list_folders", "read_files"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,6 +50,19 @@ def list_folders(storage: Storage, folders: Sequence[str]) -> dict[str, FileInfo
     """
     listings = _at_once(storage, storage.walk, folders)
     return {each.path: each for files in listings for each in files}
+
+
+def inner_folders(storage: Storage, folder: str, files: Iterable[str]) -> list[str]:
+    """Return the folders directly in a folder, as paths; ``files`` are all that are below it.
+
+    Raises:
+        StorageError: the folder cannot be listed.
+    """
+    if local_root(storage.url) is not None:
+        return [f"{folder}/{each.name}" for each in storage.list(folder) if each.is_folder]
+    # An object store has no empty folders.
+    parts = [path.removeprefix(f"{folder}/").split("/") for path in files]
+    return sorted({f"{folder}/{each[0]}" for each in parts if len(each) > 1})
 
 
 def read_files(storage: Storage, paths: Iterable[str]) -> dict[str, Content]:

@@ -25,7 +25,7 @@ from penstock.checkpoint.tools.checks.checksums import (
     sidecar_of,
     spark_checksum_of,
 )
-from penstock.checkpoint.tools.checks.leftovers import check_names
+from penstock.checkpoint.tools.checks.leftovers import check_folders, check_names
 from penstock.checkpoint.tools.checks.log_entries import (
     EntryChecks,
     check_metadata,
@@ -141,6 +141,7 @@ def _find(checkpoint: Checkpoint, facts: _Facts) -> list[Finding]:
             *_check_file_sources(checkpoint, facts),
             *_check_state(checkpoint, facts),
             *check_names(checkpoint.files.keys(), is_penstock=facts.is_penstock),
+            *_check_folders(checkpoint, facts),
         )
     )
 
@@ -317,6 +318,11 @@ def _check_file_sources(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Findi
         newest = entry_of_log(facts.newest_offsets[source])
         names = _source_files(checkpoint.files, source)
         yield from check_file_source(source, names, -1 if newest is None else newest)
+
+
+def _check_folders(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
+    logs = ("offsets", "commits", *(f"sources/{source}" for source in facts.first_needed))
+    yield from check_folders(checkpoint.folders_in(*logs), checkpoint.files.keys())
 
 
 def _check_state(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:

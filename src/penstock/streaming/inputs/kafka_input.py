@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -16,7 +17,7 @@ from penstock.errors import ConfigError, KafkaError
 from penstock.kafka import COLUMNS, ClientConf, KafkaRange
 from penstock.kafka.group import Group
 from penstock.kafka.offsets import from_json, ranges_between, to_json
-from penstock.kafka.reader import Decode, read_batches, read_records
+from penstock.kafka.reader import Decode, check_settings, read_batches, read_records
 from penstock.kafka.topics import Subscription, Topics, advance
 from penstock.rate import Carry, RangeLimits, cut_range
 from penstock.storage.patience import Patience
@@ -31,6 +32,8 @@ __all__ = ["KafkaInputDStream", "Starting"]
 Starting = Literal["latest", "earliest"] | datetime | Mapping[str, Mapping[int, int]]
 """Where the first batch begins: at the topics' end or beginning, at a time, or at these offsets."""
 
+_log = logging.getLogger(__name__)
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LEAST_PER_TASK = 10_000
 """A task's start costs about as much as reading so many records."""
 
@@ -60,6 +63,7 @@ class KafkaInputDStream(InputDStream):
         _check_arguments(topics, starting, columns)
         self.topics = topics
         self.conf = ClientConf(conf)
+        check_settings(self.conf.settings())
         self.starting = starting
         self.columns = tuple(columns)
         self._decoders = decoders
@@ -79,7 +83,8 @@ class KafkaInputDStream(InputDStream):
             KafkaError: they do not answer, or a topic is unknown.
         """
         self._client = Topics(self.conf.settings(), self.topics)
-        self._client.partitions()
+        if not self._client.partitions():
+            _log.warning("Stream %s: no topic matches %s yet", self.name, self.topics)
         self._group = Group(self.conf.settings(), f"penstock-{self.name}-{context.location_id}")
 
     def initial_offset(self) -> SourceOffset:
@@ -234,6 +239,11 @@ def _check_arguments(topics: Subscription, starting: Any, columns: Sequence[str]
     ):
         raise _wrong(
             f"topics {topics!r}", "give a list of names, or a pattern: re.compile('logs-.*')"
+        )
+    if not isinstance(topics, re.Pattern) and not all(map(_TOPIC.fullmatch, topics)):
+        raise _wrong(
+            f"topics {list(topics)!r}",
+            "names have letters, digits, '.', '_' and '-'; a pattern is re.compile('logs-.*')",
         )
     is_known = starting in ("latest", "earliest") if isinstance(starting, str) else True
     if not is_known or not isinstance(starting, (str, datetime, Mapping)):

@@ -172,18 +172,27 @@ def _check_unmoved(storage: Storage, plan: Plan, *, is_begun: bool) -> None:
 
 
 def _take_steps(storage: Storage, plan: Plan, hold: Hold) -> None:
-    """Make the changes; take all back if a query was first with one of the files."""
+    """Make the changes; take all back if a query wrote one of the files."""
     try:
         for change in plan.changes:
             hold.check()
             _take_step(storage, change)
     except _OtherContentError as error:
-        for change in inverse(plan).changes:
-            if _holds(storage, change.path, change.before):
-                hold.check()
-                _take_step(storage, change)
-        hold.release()
-        raise _moved(storage, "a query that runs wrote the same file") from error
+        raise _give_way(storage, plan, hold) from error
+    # Hadoop's local file system checks for a file before it renames onto it: the later one wins.
+    entries = (each for each in plan.changes if each.path.startswith(("offsets/", "commits/")))
+    if not all(_holds(storage, each.path, each.after) for each in entries):
+        raise _give_way(storage, plan, hold)
+
+
+def _give_way(storage: Storage, plan: Plan, hold: Hold) -> CheckpointError:
+    """Take back what was changed, but for what a query wrote; return the error."""
+    for change in inverse(plan).changes:
+        if _holds(storage, change.path, change.before):
+            hold.check()
+            _take_step(storage, change)
+    hold.release()
+    return _moved(storage, "a query that runs wrote the same file")
 
 
 def _take_step(storage: Storage, change: FileChange) -> None:

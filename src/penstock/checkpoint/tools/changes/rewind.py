@@ -8,7 +8,7 @@ fails when it plans batch P.
 
 Why two: at its start Spark has sources of its first interface (files) get the newest batch once
 more, from the end of the batch before. They refuse a range that runs backwards, as that of batch P
-does; that of batch P + 1 is empty.
+does; that of batch P + 1 is empty. As a point to go back to, both are one: the last (see targets).
 
 Source: MicroBatchExecution.populateStartOffsets, FileStreamSource.getBatch.
 """
@@ -36,7 +36,12 @@ from penstock.checkpoint.tools.changes.position import (
 )
 from penstock.checkpoint.tools.changes.rewind_own import plan_own_rewind
 from penstock.checkpoint.tools.changes.rewind_state import StateRewind, plan_state
-from penstock.checkpoint.tools.changes.targets import batch_at, batch_before, check_offsets
+from penstock.checkpoint.tools.changes.targets import (
+    batch_at,
+    batch_before,
+    check_offsets,
+    last_appended,
+)
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.clock import Clock, SystemClock
 from penstock.errors import ConfigError
@@ -111,7 +116,7 @@ def plan_rewind(
     if is_own:
         return plan_own_rewind(checkpoint, position, command, to_batch)
     assert to_batch is not None
-    target = _at_batch(checkpoint, position, to_batch, time_ms)
+    target = _at_batch(checkpoint, position, last_appended(checkpoint, to_batch), time_ms)
     return _plan(checkpoint, position, command, target)
 
 
@@ -178,6 +183,7 @@ def plan_promote(
             "a penstock program takes the records of each batch, and its settings, by its entry",
             "`rewind` runs its batches again",
         )
+    batch_id = last_appended(checkpoint, batch_id)
     offsets, commit = require_done(checkpoint, batch_id)
     changed = {"batchTimestampMs": (clock or SystemClock()).time_ms()}
     target = _Target(

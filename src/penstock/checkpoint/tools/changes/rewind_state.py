@@ -1,7 +1,8 @@
 """What a rewind does to the state of a query of Spark: it goes back, too, or the rewind is refused.
 
 The batch that runs next begins from the version of its own id, so the id is chosen such that the
-copies are above all versions that exist (penstock.checkpoint.tools.changes.state_back).
+copies are above all versions that exist (penstock.checkpoint.tools.changes.state_back). Of the
+batches that are appended only the last has the state: the versions below it are parts of the copy.
 """
 
 from __future__ import annotations

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.checkpoint.log_files import SourceLine
 from penstock.checkpoint.log_format import dump_json
-from penstock.checkpoint.tools.changes.position import Position
+from penstock.checkpoint.tools.changes.position import Position, refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.inspection import iso_time
 from penstock.checkpoint.tools.offsets import offset_parts
 from penstock.errors import ConfigError
 
-__all__ = ["batch_at", "batch_before", "check_offsets"]
+__all__ = ["batch_at", "batch_before", "check_offsets", "last_appended"]
 
 
 def batch_at(checkpoint: Checkpoint, time_ms: int) -> int:
@@ -38,26 +38,54 @@ def batch_at(checkpoint: Checkpoint, time_ms: int) -> int:
 def batch_before(checkpoint: Checkpoint, count: int, *, is_own: bool) -> int:
     """Return the batch that is so many before where the query stands.
 
-    Batches of Spark that end at the same offsets count once: those that a rewind appended.
+    Where a query of Spark ends at the same offsets as before, it stands at that point again.
 
     Raises:
         ConfigError: it is not kept.
     """
     done = list(checkpoint.done)
-    if not is_own:
-        ends = {b.batch_id: dump_json(b.end_offsets) for b in checkpoint.batches(done)}
-        first: dict[str, int] = {}
-        for batch_id in done:
-            first.setdefault(ends[batch_id], batch_id)
-        stands = first[ends[done[-1]]]
-        done = [batch_id for batch_id in first.values() if batch_id <= stands]
-    if not 0 < count < len(done):
+    line = done if is_own else _line(checkpoint, done)
+    if not 0 < count < len(line):
         raise _no_point(
             checkpoint,
             f"there is no batch {count} before where the query stands",
-            f"give 1 to {len(done) - 1}: the end of batch {done[0]} is the oldest that is kept",
+            f"give 1 to {len(line) - 1}: the end of batch {line[0]} is the oldest that is kept",
         )
-    return done[-1 - count]
+    return line[-1 - count]
+
+
+def _line(checkpoint: Checkpoint, done: Sequence[int]) -> list[int]:
+    """Return the batches that lead to where the query stands, of each point the last."""
+    line: dict[str, int] = {}
+    for batch in checkpoint.batches(done):
+        end = dump_json(batch.end_offsets)
+        while end in line:
+            line.popitem()
+        line[end] = batch.batch_id
+    return list(line.values())
+
+
+def last_appended(checkpoint: Checkpoint, batch_id: int) -> int:
+    """Return the last of the batches that a rewind appended together; else the batch itself.
+
+    Only the last one has its state: those before it fill up the ids, and the files of their
+    versions are parts of the copy. They have one time and one end, as no two batches that Spark
+    planned.
+
+    Raises:
+        CheckpointError: the entry after them is lost, so it is not known which is the last.
+    """
+    later = checkpoint.batches(each for each in checkpoint.planned if each >= batch_id)
+    points = {each.batch_id: (each.time_ms, each.end_offsets) for each in later if each.offsets}
+    same = [each for each, point in points.items() if point == points.get(batch_id)]
+    if len(same) > 1 and same[-1] + 1 not in points and same[-1] != checkpoint.planned[-1]:
+        raise refusal(
+            checkpoint,
+            f"a rewind appended batch {batch_id}, and offsets/{same[-1] + 1} cannot be read: which"
+            " was the last of that rewind is not known",
+            "choose another batch",
+        )
+    return same[-1] if same else batch_id
 
 
 def check_offsets(

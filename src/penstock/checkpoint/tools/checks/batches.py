@@ -9,7 +9,7 @@ from penstock.checkpoint.batch_ids import describe_files, find_gaps
 from penstock.checkpoint.rollback import START_ELSEWHERE
 from penstock.checkpoint.tools.batches import Batch
 from penstock.checkpoint.tools.findings import Finding
-from penstock.checkpoint.tools.next_batch import NextBatch, leaves_out
+from penstock.checkpoint.tools.next_batch import NextBatch, lacks_start, leaves_out
 
 __all__ = ["check_clocks", "check_ids", "check_sources"]
 
@@ -35,6 +35,16 @@ def check_ids(
             following.problem,
             "the query does not start, or does not know where its next batch begins",
             f"restore the file from a backup, or {restart}",
+        )
+    elif lacks_start(planned) and not is_penstock:
+        yield Finding(
+            "warning",
+            describe_files("offsets", find_gaps(planned)),
+            "entries are missing before the newest",
+            f"the query starts only with asynchronous progress tracking, which leaves out entries;"
+            f" any other fails (batch {max(planned) - 1} doesn't exist)",
+            "if the program does not set asyncProgressTrackingEnabled, restore the files from a"
+            " backup, or start with a new checkpoint location",
         )
     elif gaps := find_gaps(planned):
         yield Finding(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.tools.findings import Finding
 
-__all__ = ["check_names"]
+__all__ = ["check_folders", "check_names"]
 
 _TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?", re.DOTALL)
 _JAVA_LONG = re.compile(r"[+-]?[0-9]+")
@@ -24,11 +24,33 @@ def check_names(paths: Collection[str], *, is_penstock: bool) -> Iterator[Findin
             yield _leftover(path, "it is a temporary file: its writer was killed, or is at work")
         elif name.endswith(".crc"):
             if not _main_files(folder, name) & known:
-                entry = _entry_id(folder, name.removeprefix(".").removesuffix(".crc"))
+                entry = _entry_id(folder, _main_name(name))
                 is_next = entry is not None and entry > newest.get(folder, -1)
                 yield _in_the_way(path) if is_next and not is_penstock else _orphan(path)
         elif folder in ("offsets", "commits") and parse_batch_id(name) is None:
             yield _odd_name(path, name)
+
+
+def check_folders(folders: Collection[str], paths: Collection[str]) -> Iterator[Finding]:
+    """Yield the folders in logs that bear the name of an entry to come, or of its checksum."""
+    newest = _newest_entries(paths)
+    for path in folders:
+        log, _, name = path.rpartition("/")
+        entry = _entry_id(log, _main_name(name))
+        if entry is not None and entry > newest.get(log, -1):
+            yield Finding(
+                "error",
+                path,
+                "it is a folder, in the place of a file of a log",
+                "the query fails when it writes that entry: it takes the folder for another query's"
+                ' entry ("Concurrent update to the log ...")',
+                "move it out of the checkpoint location",
+            )
+
+
+def _main_name(name: str) -> str:
+    """Return the name of the file to which a checksum belongs; that of any other file as it is."""
+    return name.removeprefix(".").removesuffix(".crc") if name.endswith(".crc") else name
 
 
 def _entry_id(folder: str, name: str) -> int | None:
