@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import uuid
 from pathlib import Path
@@ -19,6 +20,7 @@ from penstock.checkpoint.tools import (
     plan_fork,
     plan_import,
     plan_rewind,
+    plan_undo,
     validate,
 )
 from penstock.checkpoint.tools.changes import fill
@@ -132,6 +134,102 @@ def test_what_is_no_export_is_refused(tmp_path: Path, query: Path) -> None:
         plan_import(outside.encode(), tmp_path / "new")
     with pytest.raises(ConfigError, match="not empty"):
         plan_import(export_location(query), query)
+
+
+def exported(**files: str) -> bytes:
+    """Return an exported location with files, by path with "__" for "/"."""
+    named = {path.replace("__", "/"): {"text": text} for path, text in files.items()}
+    return json.dumps({"version": 1, "location": "file:///a", "files": named}).encode()
+
+
+NOT_IMPORTED = [
+    "checkpoint-1700000000000",  # a graph checkpoint
+    "journal/clicks/stream.json",
+    "undo/a.json",
+    "driver.lock",
+    "state/counts/versions/00000000001700000000.version",  # keyed state
+    "state/counts/0/00000000001700000000-0123abcd.delta",
+    "state/0/versions/00000000001700000000.version",
+    "offsets/9223372036854775807",  # the barrier
+    "offsets/.0.0123456789abcdef.tmp",
+    "offsets",
+]
+
+
+@pytest.mark.parametrize("path", NOT_IMPORTED)
+def test_what_export_does_not_write_is_not_imported(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ConfigError, match=f"{re.escape(path)}' is not imported"):
+        plan_import(exported(metadata="{}", **{path: ""}), tmp_path / "new")
+
+
+def test_hostile_text_is_refused_without_a_traceback(query: Path, tmp_path: Path) -> None:
+    deep = b"[" * 200_000
+    surrogate = b'{"version":1,"location":"a","files":{"offsets/\\ud800":{"text":""}}}'
+    for text in (deep, surrogate):
+        with pytest.raises(ConfigError):
+            plan_import(text, tmp_path / "new")
+    with pytest.raises(ConfigError, match="sources/0' is not imported"):
+        plan_import(exported(sources__0="", sources__0__1=""), tmp_path / "new")
+
+    head = b'{"version":1,"command":"a","meaning":[],'
+    change = b'"newest":[1,1],"changes":[{"path":"%s","before":null,"after":null,"why":""}]}'
+    paths = (b"offsets/9223372036854775807", b"a/../../b", b"offsets/\\ud800")
+    infinite = head + b'"newest":[Infinity,1],"changes":[]}'
+    (query / "undo").mkdir()
+    for text in (deep, infinite, *(head + change % path for path in paths)):
+        (query / "undo/a.json").write_bytes(text)
+        with pytest.raises(ConfigError):
+            plan_undo(query / "undo/a.json")
+
+
+def test_links_are_not_followed(query: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (query / "sources/0/9").symlink_to(tmp_path / "secret")
+    with pytest.raises(CheckpointError, match="sources/0/9 is a symbolic link"):
+        export_location(query)
+    with pytest.raises(CheckpointError, match="sources/0/9 is a symbolic link"):
+        plan_fork(query, tmp_path / "fork")
+
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/offsets").symlink_to(tmp_path / "outside")
+    with pytest.raises(ConfigError, match="not empty"):
+        plan_import(exported(offsets__0=""), tmp_path / "new")
+
+
+def test_a_folder_with_other_folders_is_not_empty(query: Path, tmp_path: Path) -> None:
+    (tmp_path / "home/docs").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="not empty"):
+        plan_fork(query, tmp_path / "home")
+
+
+def test_a_location_is_not_copied_into_itself(query: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(query)
+    for target in (query / "state/copy", tmp_path / "link/undo", query):
+        with pytest.raises(ConfigError, match="is in the one that is copied"):
+            plan_fork(query, target)
+    assert plan_fork(query, tmp_path / "query2").files
+
+
+def test_a_fork_fails_when_a_file_that_it_needs_is_retired(query: Path, tmp_path: Path) -> None:
+    """And not for older ones."""
+    (query / "state/0/0/4.snapshot").write_bytes(b"state")
+    (query / "state/0/1/4.snapshot").write_bytes(b"state")
+    plan = plan_fork(query, tmp_path / "fork")
+    for path in ("offsets/0", "commits/0", "state/0/0/1.delta", "state/0/1/3.delta"):
+        remove(query / path)
+    apply_fork(plan)
+    assert validate(tmp_path / "fork").severity in (None, "note")
+    assert inspect(tmp_path / "fork").next.first == 5
+
+    for number, path in enumerate(("offsets/4", "sources/0/3.compact", "state/0/0/5.delta")):
+        target = tmp_path / f"other{number}"
+        kept = write_query(tmp_path / f"query{number}", batches=5)
+        plan = plan_fork(kept, target)
+        remove(kept / path)
+        with pytest.raises(CheckpointError, match=r"\.crc is gone.*fork again"):
+            apply_fork(plan)
+        assert inspect(target).next.problem is not None
 
 
 @pytest.mark.spark

@@ -1,7 +1,7 @@
 """The entry that stands in the offset log while a location is being changed. Pure.
 
     offsets/9223372036854775807     v2147483647
-                                    {"interrupted":"...","undo":"undo/20261122T081453086Z.json"}
+                                    {"interrupted":"...","attempt":"4be0...","undo":"undo/2026...json"}
 
 No batch reaches this id. Every query reads the newest entry of the offset log when it starts, and
 every release of Spark and of penstock refuses a version newer than its own ("The log file was
@@ -20,22 +20,24 @@ from penstock.checkpoint.log_format import (
     parse_log,
 )
 
-__all__ = ["BARRIER", "INTERRUPTED", "barrier_entry", "undo_path_of"]
+__all__ = ["BARRIER", "INTERRUPTED", "barrier_entry", "origin_of", "undo_path_of"]
 
 BARRIER = f"offsets/{MAX_BATCH_ID}"
 INTERRUPTED = "a change of this location by `penstock checkpoint` is not finished"
 _VERSION = 2**31 - 1
 
 
-def barrier_entry(*, undo: str | None = None, copy_of: str | None = None) -> bytes:
+def barrier_entry(attempt: str, *, undo: str | None = None, copy_of: str | None = None) -> bytes:
     """Return the entry of a change.
 
     Args:
+        attempt: a random token of the command that makes the change.
         undo: the path of its undo file in the location.
         copy_of: where the files come from, for a location that is being filled.
     """
     fields = {
         "interrupted": f"{INTERRUPTED}: see docs/checkpoints.md",
+        "attempt": attempt,
         "undo": undo,
         "copyOf": copy_of,
     }
@@ -45,9 +47,18 @@ def barrier_entry(*, undo: str | None = None, copy_of: str | None = None) -> byt
 
 def undo_path_of(entry: bytes) -> str | None:
     """Return where the undo file of a change is; None when the entry does not tell."""
+    return _field(entry, "undo")
+
+
+def origin_of(entry: bytes) -> str | None:
+    """Return where the files of a copy come from; None when the entry does not tell."""
+    return _field(entry, "copyOf")
+
+
+def _field(entry: bytes, name: str) -> str | None:
     try:
         _, lines = parse_log(entry)
-        path = parse_fields(lines[0] if lines else "").get("undo")
+        value = parse_fields(lines[0] if lines else "").get(name)
     except MalformedLogError:
         return None
-    return path if isinstance(path, str) else None
+    return value if isinstance(value, str) else None

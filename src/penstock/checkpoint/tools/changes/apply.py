@@ -9,11 +9,15 @@ Invariants:
 2. No file is changed without the barrier (penstock.checkpoint.tools.barrier), which is created
    after the undo file and removed after the last change is durable. With it no query starts. So a
    query sees the location as it was before, or as planned; the removal is the moment of the change.
-3. A file is changed only if it holds what the plan says it holds; what already holds the planned
-   content is done. So the steps can be repeated from any point, in either direction.
+3. A file is changed, or removed, only if it holds what the plan says it holds, which is read right
+   before; what already holds the planned content is done. So the steps can be repeated from any
+   point, in either direction.
 4. New files are created exclusively. A query that runs against all evidence, and plans the same
    batch, is first or fails by itself; if it is first, the change is taken back.
-5. The barrier is created exclusively: there is one change at a time.
+5. One command at a time makes the change (penstock.checkpoint.tools.changes.hold): on local disks
+   by a lock, everywhere by a token in the barrier, which is checked before each step.
+6. Without its barrier a change is begun, or taken back, only as a whole: all files are as before
+   it, or all as after it. A mixture was written by a query.
 """
 
 from __future__ import annotations
@@ -22,8 +26,14 @@ import os
 from datetime import datetime, timezone
 from typing import Any
 
-from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED, barrier_entry, undo_path_of
+from penstock.checkpoint.tools.barrier import BARRIER, undo_path_of
 from penstock.checkpoint.tools.changes.evidence import check_quiet, hold_driver_lock
+from penstock.checkpoint.tools.changes.hold import (
+    Hold,
+    hold_location,
+    not_finished,
+    raise_barrier,
+)
 from penstock.checkpoint.tools.changes.plan import (
     CopyOf,
     FileChange,
@@ -48,6 +58,10 @@ __all__ = ["apply_plan", "interrupted_plan", "plan_undo"]
 _UNDO_FOLDER = "undo"
 
 
+class _OtherContentError(Exception):
+    """A file holds neither what it held before the change nor what it is to hold."""
+
+
 def apply_plan(plan: Plan, *, stopped: bool = False, clock: Clock | None = None) -> str:
     """Do what a plan says, and return the URL of its undo file.
 
@@ -66,22 +80,22 @@ def apply_plan(plan: Plan, *, stopped: bool = False, clock: Clock | None = None)
     """
     clock = clock or SystemClock()
     storage = open_storage(plan.location)
-    with hold_driver_lock(storage) as held:
-        if not held and not stopped:
+    with hold_driver_lock(storage) as is_alone, hold_location(storage):
+        if not is_alone and not stopped:
             check_quiet(plan, clock.time_ms())
         undo_path = plan.undo_path or _record(storage, plan, clock)
-        began = False
+        hold = None
         try:
-            began = _raise_barrier(storage, undo_path)
-            _check_unmoved(storage, plan)
+            hold = raise_barrier(storage, undo=undo_path)
+            _check_unmoved(storage, plan, is_begun=not hold.is_first)
         except CheckpointError:
-            if began:
-                storage.delete(BARRIER)
+            if hold is not None and hold.is_first:
+                hold.release()
             if plan.undo_path is None:  # nothing was changed, so there is nothing to undo
                 storage.delete(undo_path)
             raise
-        _take_steps(storage, plan)
-        storage.delete(BARRIER)
+        _take_steps(storage, plan, hold)
+        hold.release()
     return storage.uri(undo_path)
 
 
@@ -97,8 +111,11 @@ def plan_undo(undo_file: str | os.PathLike[str]) -> Plan:
     if not slash:
         place, name = ".", os.fspath(undo_file).removeprefix(f"{_UNDO_FOLDER}/")
     checkpoint = Checkpoint.open(place)
-    plan = inverse(_read_plan(checkpoint.storage, f"{_UNDO_FOLDER}/{name}"))
-    _check_unmoved(checkpoint.storage, plan)
+    undo_path = f"{_UNDO_FOLDER}/{name}"
+    plan = inverse(_read_plan(checkpoint.storage, undo_path))
+    barrier = _read(checkpoint.storage, BARRIER)
+    is_begun = barrier is not None and undo_path_of(barrier) == undo_path
+    _check_unmoved(checkpoint.storage, plan, is_begun=is_begun)
     return plan
 
 
@@ -114,7 +131,7 @@ def interrupted_plan(checkpoint: Checkpoint, command: str) -> Plan | None:
     plan = None if undo_path is None else _read_plan(checkpoint.storage, undo_path)
     if plan is not None and plan.command == command:
         return plan
-    raise _not_finished(checkpoint.storage, undo_path)
+    raise not_finished(checkpoint.storage, undo_path)
 
 
 def _record(storage: Storage, plan: Plan, clock: Clock) -> str:
@@ -126,24 +143,11 @@ def _record(storage: Storage, plan: Plan, clock: Clock) -> str:
     return path
 
 
-def _raise_barrier(storage: Storage, undo_path: str) -> bool:
-    """Create the barrier; return False if this change has done so before.
+def _check_unmoved(storage: Storage, plan: Plan, *, is_begun: bool) -> None:
+    """Raise CheckpointError unless the location is as before the plan or after it.
 
-    Raises:
-        CheckpointError: another change has.
+    If the change is begun, it may also be in between.
     """
-    try:
-        storage.create(BARRIER, barrier_entry(undo=undo_path))
-    except AlreadyExistsError as error:
-        other = undo_path_of(storage.read(BARRIER))
-        if other != undo_path:
-            raise _not_finished(storage, other) from error
-        return False
-    return True
-
-
-def _check_unmoved(storage: Storage, plan: Plan) -> None:
-    """Raise CheckpointError unless the location is as before the plan, after it or in between."""
     checkpoint = Checkpoint.open(storage.url)
     for log, ids, limit in zip(
         ("planned", "committed"),
@@ -153,45 +157,58 @@ def _check_unmoved(storage: Storage, plan: Plan) -> None:
     ):
         if ids and ids[-1] > limit:
             raise _moved(storage, f"batch {ids[-1]} was {log} since")
+    sides = {True, False}
     for change in plan.changes:
-        if not any(_holds(storage, change.path, each) for each in (change.before, change.after)):
+        fits = {
+            is_after
+            for is_after, content in ((False, change.before), (True, change.after))
+            if _holds(storage, change.path, content)
+        }
+        if not fits:
             raise _moved(storage, f"{change.path} holds something else")
+        sides &= fits
+        if not sides and not is_begun:
+            raise _moved(storage, f"{change.path} was written, or removed, by a query")
 
 
-def _take_steps(storage: Storage, plan: Plan) -> None:
+def _take_steps(storage: Storage, plan: Plan, hold: Hold) -> None:
     """Make the changes; take all back if a query wrote one of the files."""
     try:
         for change in plan.changes:
+            hold.check()
             _take_step(storage, change)
-    except AlreadyExistsError as error:
-        raise _give_way(storage, plan) from error
+    except _OtherContentError as error:
+        raise _give_way(storage, plan, hold) from error
     # Hadoop's local file system checks for a file before it renames onto it: the later one wins.
     entries = (each for each in plan.changes if each.path.startswith(("offsets/", "commits/")))
     if not all(_holds(storage, each.path, each.after) for each in entries):
-        raise _give_way(storage, plan)
+        raise _give_way(storage, plan, hold)
 
 
-def _give_way(storage: Storage, plan: Plan) -> CheckpointError:
+def _give_way(storage: Storage, plan: Plan, hold: Hold) -> CheckpointError:
     """Take back what was changed, but for what a query wrote; return the error."""
     for change in inverse(plan).changes:
         if _holds(storage, change.path, change.before):
+            hold.check()
             _take_step(storage, change)
-    storage.delete(BARRIER)
+    hold.release()
     return _moved(storage, "a query that runs wrote the same file")
 
 
 def _take_step(storage: Storage, change: FileChange) -> None:
     after = _resolve(storage, change.after)
-    if _read(storage, change.path) == after:
+    held = _read(storage, change.path)
+    if held == after:
         return
+    if held != _resolve(storage, change.before):
+        raise _OtherContentError(change.path)
     if after is None:
         storage.delete(change.path)
         return
     try:
         storage.create(change.path, after, overwrite=change.before is not None)
-    except AlreadyExistsError:
-        if _read(storage, change.path) != after:  # else this change, applied by another
-            raise
+    except AlreadyExistsError as error:
+        raise _OtherContentError(change.path) from error
 
 
 def _holds(storage: Storage, path: str, content: bytes | CopyOf | None) -> bool:
@@ -219,19 +236,6 @@ def _read_plan(storage: Storage, undo_path: str) -> Plan:
         raise ConfigError("there is no such undo file", hint=hint, **facts) from error
     except MalformedPlanError as error:
         raise ConfigError(str(error), hint=hint, **facts) from error
-
-
-def _not_finished(storage: Storage, undo_path: str | None) -> CheckpointError:
-    if undo_path is None:
-        way_back = "delete the folder, which a fork or import began to fill"
-    else:
-        way_back = f"take it back: penstock checkpoint undo {storage.uri(undo_path)} --apply"
-    return CheckpointError(
-        f"{INTERRUPTED}, so no query starts on it",
-        operation="change checkpoint location",
-        path=storage.url,
-        hint=f"repeat the command that was interrupted, which completes it, or {way_back}",
-    )
 
 
 def _moved(storage: Storage, what: str) -> CheckpointError:

@@ -3,26 +3,39 @@ r"""``export`` and ``import``: a location as one JSON file, byte for byte.
     {"version":1,"location":"file:///data/words","files":{"offsets/0":{"text":"v1\\n..."}, ...}}
 
 What is no UTF-8 is base64. Temporary files, the driver's lock and undo files are left out.
+
+Invariant: what is imported is data, and never code. ``import`` accepts only paths that ``export``
+writes (``_is_portable``). Graph checkpoints and the keyed state of penstock programs are pickles,
+which run code when they are read: they are in no export, and a file that has them is refused.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from penstock.checkpoint.tools.barrier import BARRIER
 from penstock.checkpoint.tools.changes.fill import check_free, fill_location
+from penstock.checkpoint.tools.changes.links import check_no_link
 from penstock.checkpoint.tools.changes.plan import dump_content, parse_content
 from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.checks.leftovers import check_names
 from penstock.errors import ConfigError, StorageError
 from penstock.storage import attach_storage
+from penstock.storage.names import is_temporary
 
 __all__ = ["ImportPlan", "apply_import", "export_location", "plan_import"]
 
 _VERSION = 1
 _AT_ROOT = ("metadata", ".metadata.crc")
+_IN_FOLDERS = re.compile(
+    r"(offsets|commits|sources)/.+|state/[0-9]+/(?!versions/).+",  # versions/: penstock's own state
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +53,25 @@ def export_location(place: str | os.PathLike[str]) -> bytes:
 
     Raises:
         ConfigError: there is no checkpoint location.
-        CheckpointError: a change of it is not finished.
+        CheckpointError: a change of it is not finished, or it has what cannot be exported: a link,
+            the keyed state of a penstock program, a name that is no UTF-8.
         StorageError: a file cannot be read.
     """
     checkpoint = Checkpoint.open(place)
     if checkpoint.is_barred:
         raise refusal(checkpoint, "a change of it is not finished", "finish it, or take it back")
+    check_no_link(checkpoint)
     leftovers = {finding.path for finding in check_names(checkpoint.files, is_penstock=False)}
     paths = [path for path in sorted(checkpoint.files) if "/" in path or path in _AT_ROOT]
+    paths = [path for path in paths if path not in leftovers]
+    if (refused := _find_refused(paths)) is not None:
+        raise refusal(
+            checkpoint,
+            f"{refused!r} cannot be exported: it is no file that Spark's queries leave",
+            "to keep a penstock program's state, copy the whole folder while it is stopped",
+        )
     files = {}
-    for path, content in checkpoint.read(p for p in paths if p not in leftovers).items():
+    for path, content in checkpoint.read(paths).items():
         if isinstance(content, StorageError):
             raise content
         files[path] = dump_content(content)
@@ -61,7 +83,8 @@ def plan_import(data: bytes, target: str | os.PathLike[str]) -> ImportPlan:
     """Return what an exported location's text puts at a new place, with the same id.
 
     Raises:
-        ConfigError: it is no such text, or the target is not empty.
+        ConfigError: it is no such text, it has files that ``export`` does not write, or the target
+            is not empty.
     """
     try:
         fields = json.loads(data)
@@ -69,16 +92,14 @@ def plan_import(data: bytes, target: str | os.PathLike[str]) -> ImportPlan:
             raise ValueError(f"it is of version {fields['version']}, not {_VERSION}")
         contents = {str(path): parse_content(value) for path, value in fields["files"].items()}
         origin = str(fields["location"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"it is no exported checkpoint location ({error!r})",
-            operation="import checkpoint location",
-            hint="give a file that `penstock checkpoint export` wrote",
-        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _no_export(f"it is no exported checkpoint location ({error!r})") from error
     storage = attach_storage(target)
     check_free(storage, origin)
     for path in contents:
         storage.uri(path)  # refuses one that leads out of the location
+    if (refused := _find_refused(contents)) is not None:
+        raise _no_export(f"{refused!r} is not imported: `penstock checkpoint export` writes none")
     files = {path: content for path, content in contents.items() if content is not None}
     return ImportPlan(origin, storage.url, files)
 
@@ -86,3 +107,27 @@ def plan_import(data: bytes, target: str | os.PathLike[str]) -> ImportPlan:
 def apply_import(plan: ImportPlan) -> None:
     """Write the files; raises as ``fill_location``."""
     fill_location(plan.target, plan.location, plan.files.items())
+
+
+def _find_refused(paths: Iterable[str]) -> str | None:
+    """Return a path that is not exported, nor imported; None without one."""
+    known = set(paths)
+    folders = {path[: found.start()] for path in known for found in re.finditer("/", path)}
+    return min((p for p in known if p in folders or not _is_portable(p)), default=None)
+
+
+def _is_portable(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # a name that is no UTF-8
+        return False
+    is_known = path in _AT_ROOT or _IN_FOLDERS.fullmatch(path) is not None
+    return is_known and path != BARRIER and not is_temporary(path.rpartition("/")[2])
+
+
+def _no_export(what: str) -> ConfigError:
+    return ConfigError(
+        what,
+        operation="import checkpoint location",
+        hint="give a file that `penstock checkpoint export` wrote",
+    )

@@ -4,6 +4,10 @@ A driver of penstock on a local file system holds its lock for as long as it liv
 Spark holds no lock. Of its queries, and on object stores, only the times of files tell: a file that
 was written a moment ago says that a query runs, and an old one does not say that none does, because
 a trigger may come once a day. So the fresh file refuses, and the old one is shown to the operator.
+
+A program that was refused on a location of Spark's leaves the lock's file there, so the lock is
+proof for locations of penstock only. Files of a change that was begun were written by the change;
+before it is begun, all files are the query's.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from datetime import timedelta
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.checkpoint.tools.barrier import BARRIER
 from penstock.checkpoint.tools.changes.plan import Plan
-from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.clock import Clock, SystemClock
 from penstock.errors import ConcurrentDriverError
 from penstock.storage import Storage, local_root
@@ -27,7 +31,7 @@ _FRESH_MS = 60_000
 
 @contextmanager
 def hold_driver_lock(storage: Storage) -> Iterator[bool]:
-    """Hold the lock of penstock's driver where there is one; yield whether it is held.
+    """Hold the lock of penstock's driver where there is one; yield whether that is proof.
 
     Raises:
         ConcurrentDriverError: the program runs.
@@ -39,13 +43,14 @@ def hold_driver_lock(storage: Storage) -> Iterator[bool]:
     lock = DriverLock(f"{root.rstrip('/')}/{LOCK_NAME}")
     lock.acquire()
     try:
-        yield True
+        checkpoint = Checkpoint.open(storage.url)
+        yield any(map(is_of_penstock, checkpoint.batches(checkpoint.planned[-2:])))
     finally:
         lock.release()
 
 
 def check_quiet(plan: Plan, now_ms: int) -> None:
-    """Check that the files of a plan's location are not fresh, other than those of the plan.
+    """Check that the files of a plan's location are not fresh, other than what it wrote itself.
 
     Raises:
         ConcurrentDriverError: a file was written less than a minute ago, or the store tells no
@@ -74,7 +79,8 @@ def describe_evidence(plan: Plan, clock: Clock | None = None) -> str:
 
 
 def _own_paths(plan: Plan) -> set[str]:
-    return {BARRIER, *(change.path for change in plan.changes)}
+    is_begun = plan.undo_path is not None
+    return {BARRIER, *(change.path for change in plan.changes)} if is_begun else set()
 
 
 def _newest_write(checkpoint: Checkpoint, own: Collection[str]) -> tuple[str, int] | None:

@@ -1,26 +1,33 @@
 """Fills a new location with files: all of them, or no query starts there.
 
-    barrier -> files -> barrier removed
+    lock -> barrier -> files -> nothing else is there -> barrier removed
 
 Invariants:
 
-1. A location that holds anything else is refused, so no file of a query is overwritten.
+1. A location that holds anything else is refused: other files, folders, links. No file is ever
+   overwritten or removed here, so whatever goes wrong, nothing that another one wrote is lost.
 2. The barrier (penstock.checkpoint.tools.barrier) is there before the first file and until the last
-   one is durable; it says where the files come from. What was begun is begun again from the start,
-   by the same command only: the origin may have moved meanwhile.
+   one is durable; it says where the files come from. One command at a time fills
+   (penstock.checkpoint.tools.changes.hold).
+3. What was begun is completed by a command with the same origin: files that are there are compared,
+   and missing ones are created. If the origin has moved meanwhile, they differ: that is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
-from penstock.checkpoint.tools.reading import list_files
-from penstock.errors import AlreadyExistsError, ConfigError
+from penstock.checkpoint.tools.barrier import BARRIER, origin_of
+from penstock.checkpoint.tools.changes.hold import hold_location, raise_barrier
+from penstock.checkpoint.tools.changes.links import find_link
+from penstock.checkpoint.tools.reading import FOLDERS, list_files
+from penstock.errors import AlreadyExistsError, CheckpointError, ConfigError
 from penstock.storage import Storage, open_storage
 from penstock.storage.names import is_temporary
 
 __all__ = ["check_free", "fill_location"]
+
+_OPERATION = "fill checkpoint location"
 
 
 def check_free(storage: Storage, origin: str) -> None:
@@ -29,16 +36,11 @@ def check_free(storage: Storage, origin: str) -> None:
     Raises:
         ConfigError: it is neither.
     """
-    names = ((path, path.rpartition("/")[2]) for path in list_files(storage))
-    files = {path for path, name in names if not is_temporary(name)}  # those a kill may leave
-    begun = BARRIER in files and storage.read(BARRIER) == barrier_entry(copy_of=origin)
-    if files and not begun:
-        raise ConfigError(
-            "the new checkpoint location is not empty",
-            operation="fill checkpoint location",
-            path=storage.url,
-            hint="give a folder that does not exist yet",
-        )
+    files = _files_in(storage)
+    begun = BARRIER in files and origin_of(storage.read(BARRIER)) == origin
+    others = [e.name for e in storage.list() if e.is_folder and e.name not in FOLDERS]
+    if (files and not begun) or others or find_link(storage) is not None:
+        raise _not_empty(storage)
 
 
 def fill_location(target: str, origin: str, files: Iterable[tuple[str, bytes]]) -> None:
@@ -46,16 +48,54 @@ def fill_location(target: str, origin: str, files: Iterable[tuple[str, bytes]]) 
 
     Raises:
         ConfigError: it is not empty.
-        StorageError: a file cannot be read or written; the same call begins again.
+        CheckpointError: another command fills it, or began to fill it with something else.
+        StorageError: a file cannot be read or written; the same call completes the copy.
     """
     storage = open_storage(target)
-    check_free(storage, origin)
-    entry = barrier_entry(copy_of=origin)
-    try:
-        storage.create(BARRIER, entry)
-    except AlreadyExistsError:
+    with hold_location(storage):
         check_free(storage, origin)
-    storage.delete_all([path for path in list_files(storage) if path != BARRIER])
-    for path, data in files:
+        hold = raise_barrier(storage, copy_of=origin)
+        if hold.is_first and _files_in(storage) != {BARRIER}:  # filled, or used, since the check
+            hold.release()
+            raise _not_empty(storage)
+        written = {BARRIER}
+        for path, data in files:
+            hold.check()
+            _put(storage, path, data)
+            written.add(path)
+        if others := _files_in(storage) - written:
+            raise _differs(storage, min(others))
+        hold.release()
+
+
+def _put(storage: Storage, path: str, data: bytes) -> None:
+    """Create a file; one of the same content is as good."""
+    try:
         storage.create(path, data)
-    storage.delete(BARRIER)
+    except AlreadyExistsError as error:
+        if storage.read(path) != data:
+            raise _differs(storage, path) from error
+
+
+def _files_in(storage: Storage) -> set[str]:
+    """Return the files of a location, without temporary ones that a kill may leave."""
+    return {path for path in list_files(storage) if not is_temporary(path.rpartition("/")[2])}
+
+
+def _not_empty(storage: Storage) -> ConfigError:
+    return ConfigError(
+        "the new checkpoint location is not empty",
+        operation=_OPERATION,
+        path=storage.url,
+        hint="give a folder that does not exist yet",
+    )
+
+
+def _differs(storage: Storage, path: str) -> CheckpointError:
+    return CheckpointError(
+        f"{path} is of an earlier attempt to fill this location, and is not part of this copy: the"
+        " origin has moved meanwhile",
+        operation=_OPERATION,
+        path=storage.url,
+        hint="delete the folder (no query starts on it as it is), and give the command again",
+    )

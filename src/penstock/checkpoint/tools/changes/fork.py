@@ -3,6 +3,10 @@
 The copy ends with the newest batch that is done, whatever the first query does meanwhile: entries
 are immutable, so a listing decides what belongs to it. It has an id of its own, by which sinks tell
 the two queries apart.
+
+Invariant: a copy that is said to be done has every file that a query on it reads. The first query
+may retire files while they are copied; only such may be missing that precede the newest snapshot of
+their store, or the newest two entries of their log. If another one is gone, the fork fails.
 """
 
 from __future__ import annotations
@@ -10,24 +14,28 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.checksum import checksum_of
 from penstock.checkpoint.log_format import dump_json
 from penstock.checkpoint.tools.changes.fill import check_free, fill_location
+from penstock.checkpoint.tools.changes.links import check_no_link
 from penstock.checkpoint.tools.changes.position import refusal
-from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
+from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock, parse_id
 from penstock.checkpoint.tools.checks.checksums import sidecar_of
 from penstock.checkpoint.tools.checks.leftovers import check_names
-from penstock.errors import StorageError
-from penstock.storage import attach_storage, local_root
+from penstock.checkpoint.tools.reading import read_files
+from penstock.errors import ConfigError, StorageError
+from penstock.storage import Storage, attach_storage, local_root
 
 __all__ = ["ForkPlan", "apply_fork", "plan_fork"]
 
 _METADATA = "metadata"
-_VERSION = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
+_VERSION = re.compile(r"(\d+)(?:_[\w-]+)?\.(delta|snapshot|changelog|zip)")
+_WHOLE = ("snapshot", "zip")
+_LOGS = ("offsets", "commits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +56,13 @@ def plan_fork(place: str | os.PathLike[str], target: str | os.PathLike[str]) -> 
     """Plan a copy of a location; the query may run.
 
     Raises:
-        ConfigError: there is no location, or the target is not empty.
-        CheckpointError: no batch is done, or it is of a penstock program.
+        ConfigError: there is no location, or the target is not empty, or in the location.
+        CheckpointError: no batch is done, or it is of a penstock program, or holds a link.
     """
     checkpoint = Checkpoint.open(place)
     storage = attach_storage(target)
+    _check_beside(checkpoint, storage)
+    check_no_link(checkpoint)
     check_free(storage, checkpoint.url)
     if checkpoint.is_barred or not checkpoint.done:
         what = "a change of it is not finished" if checkpoint.is_barred else "no batch is done"
@@ -85,25 +95,50 @@ def apply_fork(plan: ForkPlan) -> str:
 
     Raises:
         ConfigError: the target is not empty.
-        StorageError: a file cannot be copied; the same call begins again.
+        CheckpointError: a file that the copy needs is gone, or another command fills the target.
+        StorageError: a file cannot be copied; the same call completes the copy.
     """
     checkpoint = Checkpoint.open(plan.location)
-    fork_id = str(uuid.uuid4())
+    begun = read_files(attach_storage(plan.target), [_METADATA]).get(_METADATA)
+    fork_id = parse_id(begun) or str(uuid.uuid4())  # an attempt that was killed has given one
     fill_location(plan.target, plan.location, _files(checkpoint, plan, fork_id))
     return fork_id
 
 
 def _files(checkpoint: Checkpoint, plan: ForkPlan, fork_id: str) -> Iterator[tuple[str, bytes]]:
+    first = _first_needed(plan.files)
     for path in plan.files:
-        # Gone since: the query retired it, so a query on the copy does not need it either.
-        for content in checkpoint.read([path]).values():
-            if isinstance(content, StorageError):
-                raise content
+        content = checkpoint.read([path]).get(path)
+        if isinstance(content, StorageError):
+            raise content
+        if content is not None:
             yield path, content
+        elif _is_needed(path, plan.batch_id, first):
+            raise refusal(
+                checkpoint,
+                f"{path} is gone: the query retired it while it was copied, and the copy needs it",
+                f"delete {plan.target} (no query starts on it as it is) and fork again; with the"
+                " query stopped nothing is retired",
+            )
     metadata = dump_json({"id": fork_id}).encode()
     yield _METADATA, metadata
     if local_root(plan.target) is not None:
         yield sidecar_of(_METADATA), checksum_of(metadata)
+
+
+def _check_beside(checkpoint: Checkpoint, target: Storage) -> None:
+    """Raise ConfigError if the target is the location or in it: it would become part of it."""
+    inner, outer = (
+        each.url if (root := local_root(each.url)) is None else os.path.realpath(root)
+        for each in (target, checkpoint.storage)
+    )
+    if f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/"):
+        raise ConfigError(
+            "the new checkpoint location is in the one that is copied",
+            operation="plan change of checkpoint location",
+            path=target.url,
+            hint="give a folder beside it",
+        )
 
 
 def _belongs(path: str, last: int) -> bool:
@@ -111,9 +146,41 @@ def _belongs(path: str, last: int) -> bool:
     folder, _, name = path.rpartition("/")
     if not folder:
         return False
-    main = name.removeprefix(".").removesuffix(".crc") if name.endswith(".crc") else name
-    if folder in ("offsets", "commits"):
-        batch_id = parse_batch_id(main)
+    if folder in _LOGS:
+        batch_id = parse_batch_id(_main_name(name))
         return batch_id is not None and batch_id <= last
-    found = _VERSION.fullmatch(main.removesuffix(".crc")) if folder.startswith("state/") else None
-    return found is None or int(found[1]) <= last + 1
+    version = _version(path)
+    return version is None or version[0] <= last + 1
+
+
+def _first_needed(paths: Iterable[str]) -> dict[str, int]:
+    """Return the newest version that each folder of state holds as a whole."""
+    first: dict[str, int] = {}
+    for path in paths:
+        version = _version(path)
+        if version is not None and version[1] in _WHOLE:
+            folder = path.rpartition("/")[0]
+            first[folder] = max(version[0], first.get(folder, 0))
+    return first
+
+
+def _is_needed(path: str, last: int, first: Mapping[str, int]) -> bool:
+    """Whether a query that continues after batch ``last`` may read a file."""
+    folder, _, name = path.rpartition("/")
+    if folder in _LOGS:
+        return (parse_batch_id(_main_name(name)) or 0) >= last - 1
+    version = _version(path)
+    return version is None or version[0] >= first.get(folder, 0)
+
+
+def _version(path: str) -> tuple[int, str] | None:
+    """Return the version and the kind of a state file, or of that of a checksum; else None."""
+    folder, _, name = path.rpartition("/")
+    main = _main_name(name).removesuffix(".crc")
+    found = _VERSION.fullmatch(main) if folder.startswith("state/") else None
+    return None if found is None else (int(found[1]), found[2])
+
+
+def _main_name(name: str) -> str:
+    """Return the name of the file that a checksum of Hadoop's is of; else the name itself."""
+    return name.removeprefix(".").removesuffix(".crc") if name.endswith(".crc") else name

@@ -15,6 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.tools.barrier import BARRIER
+from penstock.storage import check_path
+from penstock.storage.names import is_temporary
 
 __all__ = [
     "CopyOf",
@@ -80,9 +83,11 @@ class Plan:
 
 
 def inverse(plan: Plan) -> Plan:
-    """Return the change that takes a change back."""
+    """Return the change that takes a change back; temporary files stay removed."""
     changes = tuple(
-        replace(each, before=each.after, after=each.before) for each in reversed(plan.changes)
+        replace(each, before=each.after, after=each.before)
+        for each in reversed(plan.changes)
+        if each.before is None or not is_temporary(each.path.rpartition("/")[2])
     )
     meaning = ("the location is again as it was before",)
     return replace(plan, command=f"undo {plan.command}", meaning=meaning, changes=changes)
@@ -121,7 +126,7 @@ def parse_plan(data: bytes, *, location: str, undo_path: str) -> Plan:
             raise MalformedPlanError(f"it is of version {fields['version']}, not {_VERSION}")
         changes = tuple(
             FileChange(
-                str(each["path"]),
+                _parse_path(each["path"]),
                 _parse_side(each["before"]),
                 _parse_side(each["after"]),
                 str(each["why"]),
@@ -132,7 +137,7 @@ def parse_plan(data: bytes, *, location: str, undo_path: str) -> Plan:
         command, meaning = str(fields["command"]), tuple(map(str, fields["meaning"]))
     except MalformedPlanError:
         raise
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise MalformedPlanError(f"it is no undo file ({error!r})") from error
     return Plan(location, command, meaning, changes, (planned, committed), undo_path)
 
@@ -145,6 +150,14 @@ def _batch_id(path: str, log: str) -> int:
 
 def _dump_side(side: bytes | CopyOf | None) -> dict[str, str] | None:
     return {"copyOf": side.path} if isinstance(side, CopyOf) else dump_content(side)
+
+
+def _parse_path(value: Any) -> str:
+    path = str(value)
+    path.encode()  # a name that is no UTF-8 is a ValueError
+    if check_path(path) == BARRIER:
+        raise ValueError(f"it changes {path}")
+    return path
 
 
 def _parse_side(value: Any) -> bytes | CopyOf | None:

@@ -1,0 +1,43 @@
+"""Symbolic links in a location: Spark and penstock create none, and copies do not follow them.
+
+Behind a link may be any file of this machine: a copy would disclose it, or overwrite it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from penstock.checkpoint.tools.changes.position import refusal
+from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.reading import FOLDERS
+from penstock.storage import Storage, local_root
+
+__all__ = ["check_no_link", "find_link"]
+
+_AT_ROOT = ("metadata", ".metadata.crc")
+
+
+def check_no_link(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError if a link is among what is copied of a location."""
+    if (path := find_link(checkpoint.storage)) is not None:
+        raise refusal(
+            checkpoint,
+            f"{path} is a symbolic link, which no query creates: what it leads to is not copied",
+            "put the file in its place, or remove the link",
+        )
+
+
+def find_link(storage: Storage) -> str | None:
+    """Return the path of a link among what is copied of a location; None without one."""
+    root = local_root(storage.url)
+    if root is None:
+        return None
+    for folder, folders, files in os.walk(root):
+        if folder == root:  # a journal may be huge, and is not copied
+            folders[:] = [name for name in folders if name in FOLDERS]
+            files = [name for name in files if name in _AT_ROOT]
+        for name in sorted((*folders, *files)):
+            path = os.path.join(folder, name)
+            if os.path.islink(path):
+                return os.path.relpath(path, root)
+    return None

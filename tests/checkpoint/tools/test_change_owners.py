@@ -1,0 +1,249 @@
+"""Two commands on one location, at once or one after the other: neither destroys what is there."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.checkpoint.tools import (
+    Checkpoint,
+    apply_fork,
+    apply_import,
+    apply_plan,
+    describe_evidence,
+    export_location,
+    inspect,
+    plan_fork,
+    plan_import,
+    plan_repair,
+    plan_rewind,
+    plan_undo,
+    validate,
+)
+from penstock.checkpoint.tools.changes import fill
+from penstock.checkpoint.tools.changes.hold import Hold
+from penstock.errors import CheckpointError, ConcurrentDriverError, ConfigError
+from penstock.storage import open_storage
+
+from .interruptions import interrupt
+from .queries import write_stateless
+from .test_changes import files_of, undo_files
+
+BARRIER = "offsets/9223372036854775807"
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Path:
+    return write_stateless(tmp_path / "query", batches=5)
+
+
+def remote_copy(query: Path) -> str:
+    url = f"memory://{uuid.uuid4().hex}/query"
+    apply_import(plan_import(export_location(query), url))
+    return url
+
+
+def contents_of(url: str) -> dict[str, object]:
+    location = Checkpoint.open(url)
+    return dict(location.read(path for path in location.files if not path.startswith("undo")))
+
+
+def at_step(monkeypatch: pytest.MonkeyPatch, number: int, meanwhile: Callable[[], object]) -> None:
+    """Have something happen once, before a step of the next change."""
+    check, steps = Hold.check, iter(range(number))
+
+    def check_later(hold: Hold) -> None:
+        if next(steps, None) is None:
+            monkeypatch.setattr(Hold, "check", check)
+            meanwhile()
+        check(hold)
+
+    monkeypatch.setattr(Hold, "check", check_later)
+
+
+def at_copy(
+    monkeypatch: pytest.MonkeyPatch, target: str, number: int, meanwhile: Callable[[], object]
+) -> None:
+    """Have something happen once, before a file of the next copy is created."""
+    storage = open_storage(target)
+    create, files = storage.create, iter(range(number))
+
+    def create_later(path: str, data: bytes, **options: bool) -> None:
+        if next(files, None) is None:
+            monkeypatch.undo()
+            meanwhile()
+        create(path, data, **options)
+
+    monkeypatch.setattr(storage, "create", create_later)
+    monkeypatch.setattr(fill, "open_storage", lambda _: storage)
+
+
+def test_one_command_at_a_time_fills_a_location(
+    query: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = str(tmp_path / "fork")
+    other = plan_fork(query, target)
+
+    def fork_too() -> None:
+        with pytest.raises(CheckpointError, match=r"another .* command is changing"):
+            apply_fork(other)
+
+    at_copy(monkeypatch, target, 5, fork_too)
+    fork_id = apply_fork(plan_fork(query, target))
+    assert inspect(target).id == fork_id
+    assert validate(target).findings == ()
+    with pytest.raises(ConfigError, match="not empty"):
+        apply_fork(other)
+    assert inspect(target).next.first == 5
+
+
+def test_a_fork_that_is_overtaken_leaves_the_copy_alone(
+    query: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without locks, with a second attempt that finishes and a query on what it made."""
+    target = f"memory://{uuid.uuid4().hex}/fork"
+    seen: list[dict[str, object]] = []
+
+    def finish_and_run() -> None:
+        apply_fork(plan_fork(query, target))
+        open_storage(target).create("offsets/5", b"v1\n{}\n-")
+        seen.append(contents_of(target))
+
+    at_copy(monkeypatch, target, 5, finish_and_run)
+    with pytest.raises(CheckpointError, match="taken this change over"):
+        apply_fork(plan_fork(query, target))
+    assert contents_of(target) == seen[0]
+    assert BARRIER not in seen[0]
+
+
+def test_half_a_copy_of_an_origin_that_moved_is_refused(
+    query: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there is compared, and never removed."""
+    target = tmp_path / "fork"
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    at_copy(monkeypatch, str(target), 9, die)
+    with pytest.raises(KeyboardInterrupt):
+        apply_fork(plan_fork(query, target))
+    (query / "commits/0").write_text('v1\n{"nextBatchWatermarkMs":9}')
+    before = files_of(target)
+    with pytest.raises(CheckpointError, match=r"commits/0 is of an earlier attempt.*has moved"):
+        apply_fork(plan_fork(query, target))
+    left = files_of(target)
+    assert {path: left[path] for path in before if path != BARRIER} == {
+        path: data for path, data in before.items() if path != BARRIER
+    }
+    assert inspect(target).next.problem is not None
+
+
+def test_one_command_at_a_time_changes_a_location(
+    query: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files_of(query)
+    undo = apply_plan(plan_rewind(query, to_batch=1), stopped=True)
+    other = plan_undo(undo)
+
+    def undo_too() -> None:
+        with pytest.raises(CheckpointError, match=r"another .* command is changing"):
+            apply_plan(other, stopped=True)
+
+    at_step(monkeypatch, 2, undo_too)
+    apply_plan(plan_undo(undo), stopped=True)
+    assert files_of(query) == before
+
+
+def test_an_undo_that_is_overtaken_removes_nothing(
+    query: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without locks: the second one finishes, a query runs, and the first one wakes up."""
+    url = remote_copy(query)
+    undo = apply_plan(plan_rewind(url, to_batch=1), stopped=True)
+    other = plan_undo(undo)
+    seen: list[dict[str, object]] = []
+
+    def finish_and_run() -> None:
+        apply_plan(other, stopped=True)
+        for name in ("offsets/5", "offsets/6", "commits/5", "commits/6"):
+            open_storage(url).create(name, b"v1\n{}\n-")
+        seen.append(contents_of(url))
+
+    at_step(monkeypatch, 0, finish_and_run)
+    with pytest.raises(CheckpointError, match="taken this change over"):
+        apply_plan(plan_undo(undo), stopped=True)
+    assert contents_of(url) == seen[0]
+
+
+def test_an_undo_beside_the_repeated_command(query: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that began later wins, and the result is whole."""
+    url = remote_copy(query)
+    interrupt(plan_rewind(url, to_batch=1), monkeypatch, after=2)
+    (undo_path,) = open_storage(url).find("undo")
+    again, back = plan_rewind(url, to_batch=1), plan_undo(f"{url}/{undo_path}")
+    seen: list[dict[str, object]] = []
+
+    def repeat() -> None:
+        apply_plan(again, stopped=True)
+        seen.append(contents_of(url))
+
+    at_step(monkeypatch, 1, repeat)
+    with pytest.raises(CheckpointError, match="taken this change over"):
+        apply_plan(back, stopped=True)
+    assert inspect(url).next.first == 7
+    assert {f"{log}/{n}" for log in ("offsets", "commits") for n in (5, 6)} <= seen[0].keys()
+
+
+def test_a_file_that_a_query_wrote_is_not_removed(
+    query: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undo = apply_plan(plan_rewind(query, to_batch=1), stopped=True)
+    rewound = files_of(query)
+    at_step(monkeypatch, 3, lambda: (query / "offsets/5").write_bytes(b"v1\n{}\n-"))
+    with pytest.raises(CheckpointError, match="wrote the same file"):
+        apply_plan(plan_undo(undo), stopped=True)
+    assert files_of(query) == {**rewound, "offsets/5": b"v1\n{}\n-"}
+
+
+def test_a_program_that_ran_a_batch_again_refuses_to_undo(tmp_path: Path) -> None:
+    """Its commits are the same bytes as before."""
+    place = tmp_path / "own"
+    with CheckpointLocation(place) as driver:
+        for batch_id in range(5):
+            line = f'{{"clicks":{{"r0-1":{batch_id}}}}}'
+            driver.plan(batch_id, OffsetSeq(1_600_000_000_000 + batch_id, sources=(line,)))
+            driver.commit(batch_id)
+    undo = apply_plan(plan_rewind(place, to_batch=1))
+    waiting = plan_undo(undo)
+    with CheckpointLocation(place) as driver:
+        driver.commit(2)
+    before = files_of(place)
+    for attempt in (lambda: plan_undo(undo), lambda: apply_plan(waiting)):
+        with pytest.raises(CheckpointError, match="was written, or removed, by a query"):
+            attempt()
+    before["driver.lock"] = (place / "driver.lock").read_bytes()  # it names its last holder
+    assert files_of(place) == before
+
+
+def test_a_lock_that_a_program_left_says_nothing_of_a_query_of_spark(query: Path) -> None:
+    (query / "driver.lock").touch()
+    with pytest.raises(ConcurrentDriverError, match="it is not known that no query runs"):
+        apply_plan(plan_rewind(query, to_batch=1))
+
+
+def test_what_a_plan_is_to_change_says_that_a_query_runs(query: Path) -> None:
+    for path in query.rglob("*"):
+        os.utime(path, (path.stat().st_mtime - 3600,) * 2)
+    temporary = query / "offsets/.5.0f6c2b9e-7b0f-4c41-9c7e-2f1b1c2d3e4f.tmp"
+    temporary.write_text("v1\n{")
+    plan = plan_repair(query)
+    assert temporary.name in describe_evidence(plan)
+    with pytest.raises(ConcurrentDriverError, match=r"\.tmp is fresh"):
+        apply_plan(plan)
+    assert undo_files(query) == []
