@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 
+from penstock.checkpoint.log_format import parse_json
 from penstock.checkpoint.tools import (
     Plan,
     apply_fork,
@@ -186,8 +186,8 @@ def _parse_offsets(text: str) -> dict[str, Any]:
         if not text.lstrip().startswith("{"):
             with open(text, encoding="utf-8") as file:
                 text = file.read()
-        offsets = json.loads(text)
-    except (OSError, ValueError) as error:
+        offsets = parse_json(text)
+    except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(str(error), param_hint="--to-offsets") from error
     if not isinstance(offsets, dict):
         raise typer.BadParameter("give an object: source to offset", param_hint="--to-offsets")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -33,6 +34,7 @@ from tests.cli.commands import Commands
 
 from .interruptions import interrupt
 from .queries import write_stateless
+from .test_validate import edit
 
 CHECKPOINT = Commands("checkpoint", columns=200)
 
@@ -191,6 +193,16 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "unknown source": (lambda q: plan_rewind(q, to_offsets={"7": 1}), "sources are 0"),
     "another form": (lambda q: plan_rewind(q, to_offsets={"0": 1}), "another form"),
     "forward": (lambda q: plan_rewind(q, to_offsets={"0": {"logOffset": 9}}), "goes back"),
+    "below 0": (lambda q: plan_rewind(q, to_offsets={"0": {"logOffset": -7}}), "give 0 to 4"),
+    "more keys": (
+        lambda q: plan_rewind(q, to_offsets={"0": {"logOffset": 1, "x": 2}}),
+        "another form",
+    ),
+    "64 bits": (lambda q: plan_rewind(q, to_offsets={"0": {"logOffset": 2**63}}), "another form"),
+    "no number": (
+        lambda q: plan_rewind(q, to_offsets={"0": {"logOffset": math.nan}}),
+        "are no JSON",
+    ),
     "no undo file": (lambda q: plan_undo(q / "undo/1.json"), "no such undo file"),
 }
 
@@ -200,6 +212,40 @@ def test_what_cannot_be_planned_is_refused(query: Path, case: str) -> None:
     plan, message = REFUSED[case]
     with pytest.raises(ConfigError, match=message):
         plan(query)
+
+
+@pytest.mark.parametrize(
+    ("end", "offset", "message"),
+    [
+        ('{"clicks":{"0":40}}', {"clicks": {"0": -5}}, "clicks 0: -5 is no offset.*give 0 to 40"),
+        ('{"clicks":{"0":40}}', {"clicks": {"0": 41}}, "41 is after 40"),
+        ('{"clicks":{"0":40}}', {"clicks": {"0": 1.5}}, "another form"),
+        ('{"clicks":{"0":40}}', {"clicks": {"0": 1, "1": 1}}, "another form"),
+        ("40", -1, "give 0 to 40"),
+        ("40", True, "another form"),
+        ('{"version":7,"index":-1}', {"version": 3, "index": -1}, "form of its own"),
+        ("lsn=0/16B375", "lsn=0/16B374", "form of its own"),
+    ],
+)
+def test_offsets_that_a_source_cannot_have_are_refused(
+    query: Path, end: str, offset: object, message: str
+) -> None:
+    edit(query / "offsets/4", lambda text: text.replace('{"logOffset":4}', end))
+    with pytest.raises(ConfigError, match=message):
+        plan_rewind(query, to_offsets={"0": offset})
+
+
+def test_offsets_of_each_form_are_points(query: Path) -> None:
+    for end, offset in (('{"clicks":{"0":40}}', {"clicks": {"0": 0}}), ("40", 40), ("40", 0)):
+        edit(query / "offsets/4", lambda text, end=end: f"{text.rpartition(chr(10))[0]}\n{end}")  # type: ignore[misc]
+        plan_rewind(query, to_offsets={"0": offset})
+
+
+def test_offsets_that_are_no_json_are_refused(query: Path) -> None:
+    for text in ('{"0":{"logOffset":NaN}}', '{"0":1,"0":2}', "{" * 100_000):
+        done = CHECKPOINT.run("rewind", str(query), "--to-offsets", text)
+        assert done.exit_code == 2
+        assert "--to-offsets" in done.output
 
 
 def test_source_files_that_are_gone_refuse_a_rewind(query: Path) -> None:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from penstock.checkpoint import CheckpointLocation
-from penstock.checkpoint.tools import apply_plan, inspect, plan_repair, plan_undo, validate
+from penstock.checkpoint.tools import (
+    apply_plan,
+    inspect,
+    plan_repair,
+    plan_rewind,
+    plan_undo,
+    validate,
+)
 
 from .queries import write_query
 from .test_changes import CHECKPOINT, files_of
 from .test_validate import edit, remove
+
+NL = "\n"
 
 
 @pytest.fixture
@@ -87,6 +97,31 @@ def test_what_needs_a_choice_is_left(query: Path, case: str) -> None:
     assert f"left as it is: {path}: " in printed
     assert "To fix: " in printed
     assert files_of(query) == before
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_offsets_in_a_form_of_the_sources_own_are_sound(query: Path, is_done: bool) -> None:
+    for batch_id in range(5):
+        text = f"lsn=0/16B37{batch_id}"
+        edit(
+            query / f"offsets/{batch_id}", lambda old, new=text: f"{old.rpartition(NL)[0]}{NL}{new}"
+        )  # type: ignore[misc]
+    shutil.rmtree(query / "sources")
+    if not is_done:
+        remove(query / "commits/4")
+
+    assert validate(query).findings == ()
+    assert plan_repair(query).changes == ()
+    assert plan_rewind(query, to_batch=2).changes
+
+
+@pytest.mark.parametrize("offset", ['{"a":1,"a":2}', '{"a":NaN}'])
+def test_what_only_a_source_refuses_is_not_torn(query: Path, offset: str) -> None:
+    edit(query / "offsets/4", lambda text: text.replace('{"logOffset":4}', offset))
+    remove(query / "commits/4")
+
+    assert validate(query).severity == "error"
+    assert plan_repair(query).changes == ()
 
 
 def test_a_file_that_cannot_be_read_is_left(query: Path) -> None:

@@ -252,6 +252,19 @@ def test_an_offset_that_a_file_source_reads_is_none(query: Path, offset: str) ->
     assert found(query) == []
 
 
+def test_an_offset_that_is_no_json_is_an_error_where_others_are(query: Path) -> None:
+    shutil.rmtree(query / "sources")
+    for batch_id in range(5):
+        offset = f'{{"clicks":{{"0":{batch_id}}}}}'
+        edit(
+            query / f"offsets/{batch_id}",
+            lambda text, new=offset: text.replace(text.split("\n")[2], new),  # type: ignore[misc]
+        )
+    assert found(query) == []
+    edit(query / "offsets/4", lambda text: text.replace('{"clicks', 'z"clicks'))
+    assert found(query) == [("error", "offsets/4")]
+
+
 def test_state_that_is_gone_is_missed_where_a_commit_names_it(query: Path) -> None:
     shutil.rmtree(query / "state")
     assert found(query) == []  # nothing else tells that the query is stateful

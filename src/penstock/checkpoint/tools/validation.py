@@ -236,7 +236,7 @@ def _check_entries(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
     checks = (
         penstock_checks(checkpoint.storage)
         if facts.is_penstock
-        else spark_checks(facts.first_needed)
+        else spark_checks(facts.first_needed, _json_sources(facts.batches))
     )
     for path, content in facts.contents.items():
         if isinstance(content, StorageError):
@@ -249,6 +249,12 @@ def _check_entries(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
             )
         else:
             yield from _check_entry(path, content, checks, facts)
+
+
+def _json_sources(batches: Sequence[Batch]) -> set[str]:
+    """Return the sources of which any batch has an offset that is a JSON object or array."""
+    ends = (end for batch in batches for end in batch.end_offsets.items())
+    return {source for source, offset in ends if isinstance(offset, (dict, list))}
 
 
 def _check_entry(path: str, data: bytes, checks: EntryChecks, facts: _Facts) -> Iterator[Finding]:

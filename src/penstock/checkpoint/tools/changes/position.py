@@ -97,7 +97,7 @@ def _check_entries(checkpoint: Checkpoint, planned: int, committed: int) -> None
         data, sidecar = contents.get(path, b""), contents.get(sidecar_of(path), b"")
         if isinstance(data, StorageError):
             raise data
-        findings = [*spark_checks(())[path.partition("/")[0]](path, data)]
+        findings = [*spark_checks()[path.partition("/")[0]](path, data)]
         if isinstance(sidecar, bytes):
             findings += check_sidecar(path, data, sidecar, strict=False)
         for finding in findings:

@@ -25,7 +25,7 @@ from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.preview import Preview
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.checks.leftovers import check_names
-from penstock.checkpoint.tools.checks.log_entries import is_torn, penstock_checks, spark_checks
+from penstock.checkpoint.tools.checks.log_entries import is_torn, penstock_checks, torn_checks
 from penstock.checkpoint.tools.validation import find_damage
 
 __all__ = ["plan_repair"]
@@ -98,7 +98,7 @@ def _torn_newest(checkpoint: Checkpoint, *, is_own: bool) -> Iterator[FileChange
         return
     newest = checkpoint.planned[-1]
     offsets_path, commit_path = batch_paths(newest)
-    checks = penstock_checks(checkpoint.storage) if is_own else spark_checks(())
+    checks = penstock_checks(checkpoint.storage) if is_own else torn_checks()
     contents = checkpoint.read([offsets_path, commit_path])
     torn = {
         path

@@ -96,7 +96,7 @@ def plan_rewind(
     """
     point = {
         "--to-batch": to_batch,
-        "--to-offsets": None if to_offsets is None else dump_json(dict(to_offsets)),
+        "--to-offsets": None if to_offsets is None else _json(place, to_offsets),
         "--to-timestamp": to_timestamp_ms,
         "--shift-by": shift_by,
     }
@@ -118,6 +118,18 @@ def plan_rewind(
     assert to_batch is not None
     target = _at_batch(checkpoint, position, last_appended(checkpoint, to_batch), time_ms)
     return _plan(checkpoint, position, command, target)
+
+
+def _json(place: str | os.PathLike[str], offsets: Mapping[str, Any]) -> str:
+    try:
+        return dump_json(dict(offsets))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"the offsets to go back to are no JSON: {error}",
+            operation="plan change of checkpoint location",
+            path=os.fspath(place),
+            hint="give them as `inspect --json` shows them",
+        ) from error
 
 
 def _only(place: str | os.PathLike[str], point: Mapping[str, object]) -> str:

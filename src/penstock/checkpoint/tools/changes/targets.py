@@ -10,7 +10,7 @@ from penstock.checkpoint.log_format import dump_json
 from penstock.checkpoint.tools.changes.position import Position, refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.inspection import iso_time
-from penstock.checkpoint.tools.offsets import offset_parts
+from penstock.checkpoint.tools.offsets import log_offset, number_of, offset_parts, streams_of
 from penstock.errors import ConfigError
 
 __all__ = ["batch_at", "batch_before", "check_offsets", "last_appended"]
@@ -95,7 +95,7 @@ def check_offsets(
 
     Raises:
         ConfigError: a source is not the query's, or an offset is of another form than its own, or
-            after it.
+            after it, or below 0.
     """
     ends = position.newest.end_offsets
     if unknown := sorted(set(wanted) - set(ends)):
@@ -113,27 +113,39 @@ def check_offsets(
 
 
 def _check_offset(checkpoint: Checkpoint, source: str, offset: Any, end: Any) -> None:
-    new, old = offset_parts(offset), offset_parts(end)
-    if isinstance(end, str) or type(offset) is not type(end) or new.keys() != old.keys():
+    new, old = _numbers(offset), _numbers(end)
+    if old is None:
+        raise _no_point(
+            checkpoint,
+            f"the offsets of source {source} have a form of its own: which it takes is not known",
+            "go back to the end of a batch (--to-batch)",
+        )
+    if new is None or new.keys() != old.keys():
         raise _no_point(
             checkpoint,
             f"the offset of source {source} has another form than its newest, {dump_json(end)}",
             "give all its partitions, as `inspect --batch N --json` shows them under offsets",
         )
     for part, value in new.items():
-        number, limit = (_number(each) for each in (value, old[part]))
-        if (number is None) != (limit is None) or (number or 0) > (limit or 0):
+        place = f"source {source} {part}".rstrip()
+        if value > old[part]:
             raise _no_point(
                 checkpoint,
-                f"source {source} {part}: {value} is after {old[part]}, where the query stands",
-                "a rewind goes back; what lies in between would never be read",
+                f"{place}: {value} is after {old[part]}, where the query stands",
+                f"a rewind goes back: give 0 to {old[part]}; what lies in between would never be"
+                " read",
             )
+        if value < 0:
+            raise _no_point(checkpoint, f"{place}: {value} is no offset", f"give 0 to {old[part]}")
 
 
-def _number(value: Any) -> int | None:
-    if isinstance(value, Mapping):
-        value = value.get("logOffset")
-    return value if type(value) is int else None
+def _numbers(offset: object) -> Mapping[str, int] | None:
+    """Return the parts of an offset; None for one of no form that Spark's sources have."""
+    if (entry := log_offset(offset)) is not None:
+        return {"logOffset": entry}
+    if (number := number_of(offset)) is not None:
+        return {"": number}
+    return offset_parts(offset) if streams_of(offset) is not None else None
 
 
 def _no_point(checkpoint: Checkpoint, what: str, hint: str) -> ConfigError:

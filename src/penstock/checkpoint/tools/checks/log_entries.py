@@ -6,6 +6,7 @@ a default or dropping a field is a warning: it is not as any Spark writes it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
@@ -37,6 +38,7 @@ __all__ = [
     "is_torn",
     "penstock_checks",
     "spark_checks",
+    "torn_checks",
 ]
 
 EntryChecks = Mapping[str, Callable[[str, bytes], Iterator[Finding]]]
@@ -66,12 +68,28 @@ _NEWER = "newer version"
 _RESTORE = "restore the file from a backup"
 
 
-def spark_checks(file_sources: Collection[str]) -> EntryChecks:
-    """Return the checks of what a query of Spark reads, with these file sources."""
+_JSON_BEGINS = ("{", "[", '"')
+"""What can be cut off: a text without these may be a source's own form."""
+
+
+def spark_checks(
+    file_sources: Collection[str] = (), json_sources: Collection[str] = ()
+) -> EntryChecks:
+    """Return the checks of what a query of Spark reads, with these sources of files, and of JSON.
+
+    The offset of any other source may be text of its own.
+    """
     return {
-        "offsets": partial(_check_offsets, file_sources=file_sources),
+        "offsets": partial(
+            _check_offsets, file_sources=file_sources, json_sources={*file_sources, *json_sources}
+        ),
         "commits": _check_commit,
     }
+
+
+def torn_checks() -> EntryChecks:
+    """Return the checks of what a query of Spark reads that find only what was cut off."""
+    return {"offsets": _check_offsets_end, "commits": _check_commit_end}
 
 
 def penstock_checks(storage: Storage) -> EntryChecks:
@@ -105,7 +123,36 @@ def _check_strictly(log: MetadataLog[Any], path: str, data: bytes) -> Iterator[F
         yield _error(path, str(error), "the program does not start", fix)
 
 
-def _check_offsets(path: str, data: bytes, file_sources: Collection[str]) -> Iterator[Finding]:
+def _check_offsets_end(path: str, data: bytes) -> Iterator[Finding]:
+    try:
+        check_version(parse_log(data).version, _OFFSET_VERSION)
+        found = parse_offset_file(data)
+    except MalformedLogError as error:
+        yield _unreadable(path, error, _RESTORE)
+        return
+    if not found.sources or any(_is_cut_off(line.offset or "") for line in found.sources):
+        yield _error(path, "it was cut off", _NOT_STARTING, _RESTORE)
+
+
+def _is_cut_off(offset: str) -> bool:
+    try:
+        if offset.startswith(_JSON_BEGINS):
+            json.JSONDecoder().raw_decode(offset)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _check_commit_end(path: str, data: bytes) -> Iterator[Finding]:
+    try:
+        check_version(parse_commit_file(data).version, _COMMIT_VERSION)
+    except MalformedLogError as error:
+        yield _unreadable(path, error, _RESTORE)
+
+
+def _check_offsets(
+    path: str, data: bytes, file_sources: Collection[str], json_sources: Collection[str]
+) -> Iterator[Finding]:
     """Yield what is wrong with an entry of the offset log."""
     fix = f"{_RESTORE}; without one, go back to the batch before (docs/checkpoints.md)"
     try:
@@ -119,7 +166,9 @@ def _check_offsets(path: str, data: bytes, file_sources: Collection[str]) -> Ite
         _check_conf(metadata.get("conf", {}))
         for place, line in enumerate(found.sources):
             source = str(place) if line.name is None else line.name
-            offset = _check_json(line.offset, f"the offset of source {source}")
+            offset: object = line.offset
+            if source in json_sources or (line.offset or "").startswith(_JSON_BEGINS):
+                offset = _check_json(line.offset, f"the offset of source {source}")
             if source in file_sources and line.offset is not None and entry_of_log(offset) is None:
                 raise MalformedLogError(
                     f"Log file was malformed: the offset of file source {source} is {line.offset},"
