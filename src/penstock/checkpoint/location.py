@@ -5,6 +5,7 @@
     commits/N           batch N is done
     sources/<name>/0    where the first batch of input <name> begins (see first_offsets)
     driver.lock         the driver (local file systems; see driver_lock)
+    rewound             batches are to run again, and no driver has started yet (see rollback)
 
     acquire -> rerun the batches of recovery -> (plan N -> process -> commit N -> retire)*
 
@@ -46,7 +47,7 @@ from penstock.checkpoint.local_files import local_path
 from penstock.checkpoint.location_id import LocationId
 from penstock.checkpoint.offset_log import OffsetLog, OffsetSeq
 from penstock.checkpoint.recovery import RecoveryPlan, plan_recovery
-from penstock.checkpoint.rollback import START_ELSEWHERE
+from penstock.checkpoint.rollback import REWOUND, START_ELSEWHERE
 from penstock.errors import (
     CheckpointError,
     ConcurrentDriverError,
@@ -102,9 +103,8 @@ class CheckpointLocation:
     def acquire(self, min_batches_to_retain: int = 100) -> RecoveryPlan:
         """Become the driver of this location; return the batches to run again, and the next id.
 
-        The first driver sets the location's id. Entries that a fenced driver left in the logs are
-        removed, with a warning. ``min_batches_to_retain`` is the number of batches that the logs
-        keep besides the newest.
+        The first driver sets the location's id. Entries of a fenced driver are removed, with a
+        warning. The logs keep ``min_batches_to_retain`` batches besides the newest.
 
         Raises ConfigError for a number below 1, ConcurrentDriverError when another driver holds the
         location (see driver_lock for stores without locks), and as ``recover`` and ``read_id``.
@@ -126,6 +126,8 @@ class CheckpointLocation:
                 self._id.ensure()
             self._id.read()
             self._remove_stale(stale, lives.kept_from)
+            if plan.rerun:
+                self.storage.delete(REWOUND)
         except BaseException:
             self.release()
             raise
@@ -206,8 +208,7 @@ class CheckpointLocation:
         with self._mutex:
             self._driving().check_commit(batch_id)
         if not self.commits.add(batch_id, CommitMetadata(next_batch_watermark_ms)):
-            # Written by this driver, if the storage's answer was lost, or by another one that ran
-            # it.
+            # By this driver, if the storage's answer was lost, or by another one that ran it.
             self._check_sole()
         with self._mutex:
             lives = self._driving()

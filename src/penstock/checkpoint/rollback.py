@@ -3,6 +3,9 @@
 A program continues from the newest entry of its offset log. Without the entries of batch N and of
 all later ones, in both logs, it continues from the end of batch N-1: batch N is planned anew under
 its id, and takes what came since. So batch N-1 must have an entry.
+
+Batches that are done run again after ``penstock checkpoint rewind``, which creates the file
+``rewound``. A driver removes it before it runs one of them: from then on there is no undo.
 """
 
 from __future__ import annotations
@@ -13,7 +16,10 @@ from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.storage import Storage
 from penstock.storage.urls import local_root
 
-__all__ = ["START_ELSEWHERE", "rollback_hint"]
+__all__ = ["REWOUND", "START_ELSEWHERE", "rollback_hint"]
+
+REWOUND = "rewound"
+"""In the checkpoint location."""
 
 START_ELSEWHERE = (
     "start with a new checkpoint location (acked records stay in this location's folder journal; "

@@ -225,7 +225,7 @@ def test_a_program_that_ran_a_batch_again_refuses_to_undo(tmp_path: Path) -> Non
         driver.commit(2)
     before = files_of(place)
     for attempt in (lambda: plan_undo(undo), lambda: apply_plan(waiting)):
-        with pytest.raises(CheckpointError, match="was written, or removed, by a query"):
+        with pytest.raises(CheckpointError, match="a query has run on it: not all files"):
             attempt()
     before["driver.lock"] = (place / "driver.lock").read_bytes()  # it names its last holder
     assert files_of(place) == before

@@ -34,18 +34,24 @@ def test_batches_run_again_under_their_ids(program: Path) -> None:
     before = files_of(program)
     plan = plan_rewind(program, to_batch=1)
     paths = [each.path for each in plan.changes if not each.path.endswith(".crc")]
-    assert paths == ["commits/3", "commits/2"]
+    assert paths == ["commits/3", "commits/2", "rewound"]
     assert plan.meaning[0].startswith("batches 2, 3 run again, under their ids")
     assert plan.meaning[1].startswith("clicks: 4 records again, none retired")
 
     undo = apply_plan(plan)  # the lock is evidence enough
     assert inspect(program).next.rerun == (2, 3)
-    with CheckpointLocation(program) as driver:
-        assert driver.undone() == [2, 3]
     apply_plan(plan_undo(undo))
     after = files_of(program)
     after["driver.lock"] = before["driver.lock"]
     assert after == before
+
+    undo = apply_plan(plan_rewind(program, to_batch=1))
+    waiting = plan_undo(undo)
+    with CheckpointLocation(program) as driver:
+        assert driver.undone() == [2, 3]
+    for attempt in (lambda: plan_undo(undo), lambda: apply_plan(waiting)):
+        with pytest.raises(CheckpointError, match="a query has run on it: not all files"):
+            attempt()
 
 
 def test_a_running_program_refuses_it(program: Path) -> None:

@@ -169,7 +169,9 @@ def _check_unmoved(storage: Storage, plan: Plan, *, is_begun: bool) -> None:
             raise _moved(storage, f"{change.path} holds something else")
         sides &= fits
         if not sides and not is_begun:
-            raise _moved(storage, f"{change.path} was written, or removed, by a query")
+            raise _moved(
+                storage, f"a query has run on it: not all files of the change fit ({change.path})"
+            )
 
 
 def _take_steps(storage: Storage, plan: Plan, hold: Hold) -> None:

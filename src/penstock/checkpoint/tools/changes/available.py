@@ -78,7 +78,7 @@ def _names_in(data: bytes) -> Iterator[tuple[str, int]]:
         for line in parse_log(data).lines:
             entry = json.loads(line)
             yield str(entry["path"]), int(entry["batchId"])
-    except (MalformedLogError, ValueError, KeyError, TypeError):
+    except (MalformedLogError, ValueError, KeyError, TypeError, RecursionError):
         return  # `validate` says so
 
 

@@ -4,6 +4,11 @@ A driver runs every batch that is planned and not committed, with the offsets in
 commits after the point are removed. Its journal keeps records by these entries, and its outputs
 recognize these ids, so entries with other offsets must not be appended here.
 
+A commit that is written again is the same bytes, so the logs do not tell whether a driver has
+started since. The file ``rewound`` does: the change creates it, and a driver removes it before it
+runs a batch again. Without it, and with commits gone, the change is not taken back (invariant 6 of
+penstock.checkpoint.tools.changes.apply).
+
 Source: penstock.checkpoint.recovery.
 """
 
@@ -12,13 +17,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from penstock.checkpoint.rollback import REWOUND
 from penstock.checkpoint.tools.batches import batch_paths
 from penstock.checkpoint.tools.changes.files import removed_file
-from penstock.checkpoint.tools.changes.plan import Plan
+from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.position import Position, refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.offsets import streams_of
-from penstock.errors import ConfigError, MissingBlockError
+from penstock.errors import ConfigError, MissingBlockError, StorageError
 from penstock.journal import JournalStream, ranges_between, stream_names
 from penstock.journal.reader import slice_ranges
 from penstock.storage import Storage, attach_storage
@@ -63,6 +69,11 @@ def plan_own_rewind(
     if not changes:
         nothing = "the batches after it run again in any case: there is nothing to change"
         return Plan(checkpoint.url, command, (nothing,), (), newest)
+    mark = checkpoint.read([REWOUND]).get(REWOUND)
+    if isinstance(mark, StorageError):
+        raise mark
+    why = "the next start of the program removes it: from then on there is no undo"
+    changes.append(FileChange(REWOUND, mark, b"", why))
     meaning = tuple(_meaning(checkpoint, planned, committed, batch_id))
     return Plan(checkpoint.url, command, meaning, tuple(changes), newest)
 
