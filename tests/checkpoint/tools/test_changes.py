@@ -332,6 +332,13 @@ def test_shifts_count_from_where_the_query_stands(query: Path) -> None:
         plan_rewind(query, shift_by=2)
 
 
+def test_shifts_leave_out_batches_that_cannot_be_read(query: Path) -> None:
+    for batch_id in (1, 2):
+        (query / f"offsets/{batch_id}").write_bytes(b"")
+    plan = plan_rewind(query, shift_by=2)
+    assert plan.meaning[0].endswith("to the end of batch 0")
+
+
 def test_going_ahead_again_says_what_it_means(query: Path) -> None:
     apply_plan(plan_rewind(query, to_batch=1), stopped=True)
     plan = plan_rewind(query, to_batch=4)

@@ -58,6 +58,8 @@ def _line(checkpoint: Checkpoint, done: Sequence[int]) -> list[int]:
     """Return the batches that lead to where the query stands, of each point the last."""
     line: dict[str, int] = {}
     for batch in checkpoint.batches(done):
+        if batch.offsets is None:  # it cannot be read, and is no point to go back to
+            continue
         end = dump_json(batch.end_offsets)
         while end in line:
             line.popitem()
