@@ -150,7 +150,12 @@ def test_no_query_starts_on_half_a_change(
 
     assert "is not finished" in (inspect(query).next.problem or "")
     assert "CANNOT START" in CHECKPOINT.succeed("inspect", str(query))
-    assert [f.path for f in validate(query).findings] == ["offsets/9223372036854775807"]
+    (begun,) = undo_files(query)
+    (query / "undo/29991231T000000000Z-rewind.json").touch()  # of a command killed before it began
+    (finding,) = validate(query).findings
+    assert finding.path == "offsets/9223372036854775807"
+    assert f"penstock checkpoint undo file://{begun} --apply" in finding.fix
+    (query / "undo/29991231T000000000Z-rewind.json").unlink()
     with pytest.raises(CheckpointError, match="is not finished"):
         plan_promote(query, 1)
     with pytest.raises(CheckpointError, match="is not finished"):

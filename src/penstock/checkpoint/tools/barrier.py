@@ -11,6 +11,8 @@ ids ("More than Int.MaxValue elements").
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.checkpoint.batch_ids import MAX_BATCH_ID
 from penstock.checkpoint.log_format import (
     MalformedLogError,
@@ -20,7 +22,7 @@ from penstock.checkpoint.log_format import (
     parse_log,
 )
 
-__all__ = ["BARRIER", "INTERRUPTED", "barrier_entry", "origin_of", "undo_path_of"]
+__all__ = ["BARRIER", "INTERRUPTED", "barrier_entry", "origin_of", "undo_path_of", "ways_out"]
 
 BARRIER = f"offsets/{MAX_BATCH_ID}"
 INTERRUPTED = "a change of this location by `penstock checkpoint` is not finished"
@@ -53,6 +55,16 @@ def undo_path_of(entry: bytes) -> str | None:
 def origin_of(entry: bytes) -> str | None:
     """Return where the files of a copy come from; None when the entry does not tell."""
     return _field(entry, "copyOf")
+
+
+def ways_out(entry: bytes, uri: Callable[[str], str]) -> str:
+    """Return how a change is finished, or taken back; ``uri`` tells that of a path."""
+    again = "repeat the command that was interrupted, which completes it, or"
+    if (undo := undo_path_of(entry)) is not None:
+        return f"{again} take it back: penstock checkpoint undo {uri(undo)} --apply"
+    if origin_of(entry) is not None:
+        return f"{again} delete the folder, which a fork or import began to fill"
+    return f"{again} restore the location from a backup: {BARRIER} does not say what was begun"
 
 
 def _field(entry: bytes, name: str) -> str | None:

@@ -88,11 +88,7 @@ class Checkpoint:
         return any(path.startswith("state/") for path in self.files)
 
     def folders_in(self, *logs: str) -> list[str]:
-        """Return the folders in logs, in which only files belong.
-
-        Raises:
-            StorageError: a log cannot be listed.
-        """
+        """Return the folders in logs, in which only files belong."""
         return [
             path
             for log in logs

@@ -7,8 +7,10 @@ that is gone when it is read was retired since it was listed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from penstock.errors import NotFoundError, StorageError
@@ -53,13 +55,11 @@ def list_folders(storage: Storage, folders: Sequence[str]) -> dict[str, FileInfo
 
 
 def inner_folders(storage: Storage, folder: str, files: Iterable[str]) -> list[str]:
-    """Return the folders directly in a folder, as paths; ``files`` are all that are below it.
-
-    Raises:
-        StorageError: the folder cannot be listed.
-    """
-    if local_root(storage.url) is not None:
-        return [f"{folder}/{each.name}" for each in storage.list(folder) if each.is_folder]
+    """Return the folders directly in a folder, as paths; ``files`` are all that are below it."""
+    if (root := local_root(storage.url)) is not None:
+        with suppress(OSError), os.scandir(f"{root}/{folder}") as entries:  # no file's status
+            return sorted(f"{folder}/{each.name}" for each in entries if each.is_dir())
+        return []
     # An object store has no empty folders.
     parts = [path.removeprefix(f"{folder}/").split("/") for path in files]
     return sorted({f"{folder}/{each[0]}" for each in parts if len(each) > 1})

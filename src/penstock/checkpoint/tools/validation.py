@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.recovery import plan_recovery
 from penstock.checkpoint.rollback import rollback_hint
-from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED
+from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED, ways_out
 from penstock.checkpoint.tools.batches import Batch, parse_batch
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.checks.batches import check_clocks, check_ids, check_sources
@@ -123,7 +123,7 @@ def find_damage(checkpoint: Checkpoint) -> list[Finding]:
 
 def _find(checkpoint: Checkpoint, facts: _Facts) -> list[Finding]:
     if checkpoint.is_barred:
-        return [_unfinished_change()]
+        return [_unfinished_change(checkpoint)]
     return _one_error_a_file(
         (
             *_check_metadata(checkpoint),
@@ -206,16 +206,15 @@ def _one_error_a_file(findings: Iterable[Finding]) -> list[Finding]:
     return kept
 
 
-def _unfinished_change() -> Finding:
+def _unfinished_change(checkpoint: Checkpoint) -> Finding:
     """Return the only finding until the change is finished: files may be as before, or after."""
+    entry = checkpoint.read([BARRIER]).get(BARRIER)
     return Finding(
         "error",
         BARRIER,
         INTERRUPTED,
         "no query starts on the location, of which some files may have been changed",
-        "repeat the command that was interrupted, which completes it, or take it back with"
-        " `penstock checkpoint undo FILE --apply`: FILE is the newest in the folder undo; what a"
-        " fork or import began to fill may be deleted",
+        ways_out(entry if isinstance(entry, bytes) else b"", checkpoint.storage.uri),
     )
 
 

@@ -127,11 +127,12 @@ def interrupted_plan(checkpoint: Checkpoint, command: str) -> Plan | None:
     """
     if not checkpoint.is_barred:
         return None
-    undo_path = undo_path_of(checkpoint.storage.read(BARRIER))
+    barrier = checkpoint.storage.read(BARRIER)
+    undo_path = undo_path_of(barrier)
     plan = None if undo_path is None else _read_plan(checkpoint.storage, undo_path)
     if plan is not None and plan.command == command:
         return plan
-    raise not_finished(checkpoint.storage, undo_path)
+    raise not_finished(checkpoint.storage, barrier)
 
 
 def _record(storage: Storage, plan: Plan, clock: Clock) -> str:

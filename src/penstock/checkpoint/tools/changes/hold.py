@@ -29,6 +29,7 @@ from penstock.checkpoint.tools.barrier import (
     barrier_entry,
     origin_of,
     undo_path_of,
+    ways_out,
 )
 from penstock.errors import AlreadyExistsError, CheckpointError, NotFoundError
 from penstock.storage import Storage, local_root, posix
@@ -99,23 +100,19 @@ def raise_barrier(storage: Storage, *, undo: str | None = None, copy_of: str | N
     except AlreadyExistsError as error:
         other = storage.read(BARRIER)
         if (undo_path_of(other), origin_of(other)) != (undo, copy_of):
-            raise not_finished(storage, undo_path_of(other)) from error
+            raise not_finished(storage, other) from error
         storage.create(BARRIER, entry, overwrite=True)
         return Hold(storage, entry, is_first=False)
     return Hold(storage, entry, is_first=True)
 
 
-def not_finished(storage: Storage, undo_path: str | None) -> CheckpointError:
-    """Return the error of a location that another change has not finished with."""
-    if undo_path is None:
-        way_back = "delete the folder, which a fork or import began to fill"
-    else:
-        way_back = f"take it back: penstock checkpoint undo {storage.uri(undo_path)} --apply"
+def not_finished(storage: Storage, entry: bytes) -> CheckpointError:
+    """Return the error of a location with the barrier of another change."""
     return CheckpointError(
         f"{INTERRUPTED}, so no query starts on it",
         operation=_OPERATION,
         path=storage.url,
-        hint=f"repeat the command that was interrupted, which completes it, or {way_back}",
+        hint=ways_out(entry, storage.uri),
     )
 
 
