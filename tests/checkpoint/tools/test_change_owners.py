@@ -25,9 +25,9 @@ from penstock.checkpoint.tools import (
     plan_undo,
     validate,
 )
-from penstock.checkpoint.tools.changes import fill
+from penstock.checkpoint.tools.changes import apply, fill
 from penstock.checkpoint.tools.changes.hold import Hold
-from penstock.errors import CheckpointError, ConcurrentDriverError, ConfigError
+from penstock.errors import AlreadyExistsError, CheckpointError, ConcurrentDriverError, ConfigError
 from penstock.storage import open_storage
 
 from .interruptions import interrupt
@@ -142,6 +142,23 @@ def test_half_a_copy_of_an_origin_that_moved_is_refused(
         path: data for path, data in before.items() if path != BARRIER
     }
     assert inspect(target).next.problem is not None
+
+
+def test_answers_that_are_lost_do_no_harm(query: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store may refuse the repeated request for what the first one has created."""
+    url = remote_copy(query)
+    storage = open_storage(url)
+    create = storage.create
+
+    def create_twice(path: str, data: bytes, **options: bool) -> None:
+        create(path, data, **options)
+        if not path.startswith("undo"):
+            raise AlreadyExistsError("it exists")
+
+    monkeypatch.setattr(storage, "create", create_twice)
+    monkeypatch.setattr(apply, "open_storage", lambda _: storage)
+    apply_plan(plan_rewind(url, to_batch=1), stopped=True)
+    assert inspect(url).next.first == 7
 
 
 def test_one_command_at_a_time_changes_a_location(

@@ -211,7 +211,8 @@ def _take_step(storage: Storage, change: FileChange) -> None:
     try:
         storage.create(change.path, after, overwrite=change.before is not None)
     except AlreadyExistsError as error:
-        raise _OtherContentError(change.path) from error
+        if _read(storage, change.path) != after:  # else written by this call: its answer was lost
+            raise _OtherContentError(change.path) from error
 
 
 def _holds(storage: Storage, path: str, content: bytes | CopyOf | None) -> bool:

@@ -99,6 +99,8 @@ def raise_barrier(storage: Storage, *, undo: str | None = None, copy_of: str | N
         storage.create(BARRIER, entry)
     except AlreadyExistsError as error:
         other = storage.read(BARRIER)
+        if other == entry:  # created by this call: its answer was lost
+            return Hold(storage, entry, is_first=True)
         if (undo_path_of(other), origin_of(other)) != (undo, copy_of):
             raise not_finished(storage, other) from error
         storage.create(BARRIER, entry, overwrite=True)
