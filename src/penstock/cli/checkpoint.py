@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.checkpoint.batch_ids import parse_batch_id
-from penstock.checkpoint.tools import diff_batches, diff_locations, inspect, validate
+from penstock.checkpoint.tools import (
+    diff_batches,
+    diff_locations,
+    inspect,
+    plan_repair,
+    validate,
+)
 from penstock.cli.checkpoint_changes import app as changes
 from penstock.cli.checkpoint_plot import draw_progress
 from penstock.cli.checkpoint_text import (
@@ -22,6 +29,7 @@ from penstock.cli.checkpoint_text import (
 )
 from penstock.cli.output import print_line
 from penstock.clock import SystemClock
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -101,8 +109,23 @@ def validate_location(
     """Find what is damaged or missing; exit status 1 with warnings, 2 with errors."""
     found = validate(location)
     _show(found, validation_lines(found), as_json=as_json)
+    if found.findings and not as_json:
+        _tell_of_repair(location)
     if status := _EXIT_STATUS.get(found.severity or "note"):
         raise typer.Exit(status)
+
+
+def _tell_of_repair(location: str) -> None:
+    """Say what of the findings has a fix that needs no choice."""
+    try:
+        fixed = len(plan_repair(location).changes)
+    except PenstockError:  # it cannot be repaired as it stands, such as in the middle of a change
+        return
+    if fixed:
+        print_line(
+            f"penstock checkpoint repair {shlex.quote(location)} changes {fixed} of these files,"
+            " and shows how before it does: prefer it to the fixes above"
+        )
 
 
 def _show(found: DataclassInstance, lines: Iterable[str], *, as_json: bool) -> None:

@@ -17,6 +17,7 @@ from penstock.checkpoint.tools import (
     plan_undo,
     validate,
 )
+from tests.cli.commands import Commands
 
 from .queries import write_query
 from .test_changes import CHECKPOINT, files_of
@@ -67,6 +68,16 @@ def test_what_can_be_fixed_is_fixed_and_can_be_taken_back(query: Path, case: str
 
     apply_plan(plan_undo(undo), stopped=True)
     assert files_of(query) == before
+
+
+def test_validate_names_it_where_it_helps(query: Path) -> None:
+    validate_command = Commands("checkpoint", "validate", columns=200)
+    tear_offsets(query)
+    told = f"penstock checkpoint repair {query} changes 2 of these files"
+    assert told in validate_command.run(str(query)).output
+    (query / "offsets/3").write_bytes(b"")
+    remove(query / "offsets/4")
+    assert "checkpoint repair" not in validate_command.run(str(query)).output
 
 
 LEFT: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -85,7 +85,8 @@ def plan_fork(place: str | os.PathLike[str], target: str | os.PathLike[str]) -> 
         meaning=(
             f"the copy ends with batch {last}; a query on it runs batch {last + 1} next",
             "the copy has a new id; the first query and its location stay as they are",
-            "give the second query another sink: both write the same batch ids",
+            "give the second query another sink: both write the same batch ids. Spark's own file"
+            " sink (format parquet, json, csv, ...) fails in a new folder: use foreachBatch",
         ),
     )
 

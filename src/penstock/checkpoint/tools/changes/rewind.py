@@ -52,6 +52,10 @@ _TWICE = (
     "a sink that appends gets these records a second time; one that skips the batch ids it has"
     " seen takes them as new"
 )
+_FILE_SINK = (
+    "NOT for a query that writes with Spark's own file sink (format parquet, json, csv, ...): its"
+    " log in the output's _spark_metadata would lack these batches, and the query fails"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +253,7 @@ def _meaning(
         if (start := parse_offset(line.offset)) != end:
             yield f"source {source}: {describe_source(checkpoint, source, start, end)}"
     yield _TWICE
+    yield _FILE_SINK
 
 
 def _check_sources(
