@@ -18,11 +18,12 @@ SOURCE = ROOT / "src" / "penstock"
 PAGE = "docs/settings.md"
 _NAME = re.compile(r"spark\.[a-z]\w*(\.\w+)+")
 _NO_READERS = {
+    "checkpoint/tools/changes/state_back.py",
     "cli/demo/driver.py",
     "streaming/core/recorded_conf.py",
     "streaming/recovery/saved_conf.py",
 }
-"""Modules with names of settings that they set, record or leave out; they do not depend on them."""
+"""Modules with names of settings that they set, record, leave out, or find in a query's checkpoint."""
 
 
 class Row(NamedTuple):
