@@ -23,7 +23,7 @@ _NO_READERS = {
     "streaming/core/recorded_conf.py",
     "streaming/recovery/saved_conf.py",
 }
-"""Modules with names of settings that they set, record, leave out, or find in a query's checkpoint."""
+"""Modules with names of settings that they set, record, leave out or find in checkpoints."""
 
 
 class Row(NamedTuple):
