@@ -191,14 +191,19 @@ def take_a_taken_name_for_success(patch: Patch) -> None:
     )
 )
 def publish_pairs_of_groups_in_reverse(patch: Patch) -> None:
-    publish = Publisher._publish
-    held: list[EncodedGroup] = []
+    def swapped(self: Publisher) -> None:
+        held: list[EncodedGroup] = []
+        more = True
+        while more:
+            block = self._blocks.get()
+            more = block is not None
+            held += [block] if block is not None else []
+            if len(held) == 2 or not more:
+                for each in reversed(held):
+                    self._publish(each)
+                held = []
 
-    def swapped(self: Publisher, block: EncodedGroup) -> bool:
-        held.append(block)
-        return len(held) == 2 and publish(self, held.pop()) and publish(self, held.pop())
-
-    patch.setattr(Publisher, "_publish", swapped)
+    patch.setattr(Publisher, "_publish_blocks", swapped)
 
 
 @caught_by(with_stream(test_writer.test_an_idle_writer_publishes_at_once_for_a_waiter))

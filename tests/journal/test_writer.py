@@ -365,7 +365,7 @@ def test_blocks_behind_a_failed_one_are_not_published(
     gate = Gate(faulty, "create")
     writer.append("0", ack=acks.of(0))
     gate.wait_reached()
-    for token in range(1, 3):  # encoded, waiting
+    for token in range(1, 4):  # encoded, queued, waiting
         writer.append(str(token), ack=acks.of(token))
     gate.open(StorageError("the disk is gone"))
     with pytest.raises(WriterBrokenError):

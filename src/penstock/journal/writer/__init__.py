@@ -4,10 +4,9 @@
         │
     StoreBuffer               accepts stores; fills a group; closes it when CommitPolicy decides
         │ Group
-    Publisher, encoding turn  Parquet, while the block before it is being synced
+    encoding thread           Parquet, while the block before it is being synced
         │ EncodedGroup
-    Publisher, publishing     one exclusive, durable create after the other; then the acks
-        turn
+    publishing thread         one exclusive, durable create after the other; then the acks
 
 ``journal_writer`` is the public class: opening, the checks of stored data, sealing. ``buffer`` is
 the monitor that all threads share, ``publisher`` the two threads, ``commit_policy`` the pure

@@ -3,8 +3,8 @@
 Invariants:
 
 1. Groups leave in the order in which their stores were taken, one open group at a time.
-2. At most ``max_buffered_bytes`` of records wait in memory, in at most three groups (being filled,
-   encoded, published); further stores wait.
+2. At most ``max_buffered_bytes`` of records wait in memory, in at most four groups (being filled,
+   encoded, queued, published); further stores wait.
 3. With bounds, what is published and buffered never exceeds what ``allow`` gave; a block that turns
    out larger than was reserved for it waits, like a store, until it fits.
 4. The first failure is the last word: nothing is taken or handed out after it, and everybody who
@@ -56,7 +56,7 @@ class StoreBuffer:
         self._allowance = Allowance(bounds, columns)
         self._errors = errors
         self._lock = threading.Lock()
-        self._work = threading.Condition(self._lock)  # who takes the next group waits here
+        self._work = threading.Condition(self._lock)  # the encoding thread waits here
         self._progress = threading.Condition(self._lock)  # stores, flushes and publishes wait here
         self._group = Group()
         self._taken = 0  # records, since the writer's start
@@ -131,7 +131,7 @@ class StoreBuffer:
         self._buffered += store.size_bytes
         if store.position is not None:
             self._last_position = store.position if isinstance(store.position, str) else None
-        # Each of these brings the time forward at which the group is due.
+        # Each of these brings the time forward at which the encoding thread is to act.
         if was_idle or had_waiter < group.has_waiter or self._is_full():
             self._work.notify()
 

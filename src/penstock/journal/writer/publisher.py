@@ -1,8 +1,6 @@
-"""The two threads behind a writer: each takes a group, encodes it, publishes it, and acks.
+"""The two threads behind a writer: one encodes groups, one publishes them and acks.
 
-A thread takes the publishing turn before it passes on the encoding turn, so groups are published
-in the order in which they were taken, and the next block is encoded while the last one is being
-synced. A block stays with one thread, as a hand-over to another would delay its acks. Invariants:
+So the next block is encoded while the last one is being synced. Invariants:
 
 1. A record is acked only after the publish that holds it returned: bytes and name are durable.
 2. Acks run in the order of the stores, and never past a publish that failed: the first failure ends
@@ -15,6 +13,7 @@ synced. A block stays with one thread, as a hand-over to another would delay its
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -67,19 +66,17 @@ class Publisher:
         self._compression = compression
         self._errors = errors
         self._on_failure = on_failure
-        self._last_taken = newest
-        self._encoding = threading.Lock()
-        self._publishing = threading.Lock()
+        self._blocks: queue.Queue[EncodedGroup | None] = queue.Queue(maxsize=1)
         self._threads = [
-            threading.Thread(target=self._run, name=f"journal-{writer}-{number}", daemon=True)
-            for number in range(2)
+            threading.Thread(target=run, name=f"journal-{role}-{writer}", daemon=True)
+            for role, run in (("encode", self._encode_groups), ("publish", self._publish_blocks))
         ]
         for thread in self._threads:
             thread.start()
 
     @property
     def newest(self) -> BlockFooter:
-        """The last published block. Set before the buffer hears of the publish."""
+        """The last published block. Set by one thread, before the buffer hears of the publish."""
         return self._newest
 
     def join(self) -> None:
@@ -87,32 +84,18 @@ class Publisher:
         for thread in self._threads:
             thread.join()
 
-    def _run(self) -> None:
-        while (block := self._next_block()) is not None:
+    # -- the encoding thread --
+
+    def _encode_groups(self) -> None:
+        newest = self._newest
+        while (group := self._buffer.next_group()) is not None:
             try:
-                if self._publish(block):
-                    for ack in block.group.acks:
-                        self._call(ack)
-            finally:
-                self._publishing.release()
-
-    # -- the encoding turn --
-
-    def _next_block(self) -> EncodedGroup | None:
-        """Take a group and encode it; return it with the publishing turn, None at the end."""
-        with self._encoding:
-            while (group := self._buffer.next_group()) is not None:
-                try:
-                    position = self._position_of(group, self._last_taken)
-                    footer = BlockFooter(self._last_taken.end_offset, group.count, position)
-                    block = EncodedGroup(group, footer, self._encode(group, footer))
-                except Exception as e:
-                    self._fail(self._errors.broken("encode block", e))
-                else:
-                    self._last_taken = footer
-                    self._publishing.acquire()
-                    return block
-            return None
+                position = self._position_of(group, newest)
+                newest = BlockFooter(newest.end_offset, group.count, position)
+                self._blocks.put(EncodedGroup(group, newest, self._encode(group, newest)))
+            except Exception as e:
+                self._fail(self._errors.broken("encode block", e))
+        self._blocks.put(None)
 
     def _position_of(self, group: Group, before: BlockFooter) -> Any:
         """Return the position of the block that follows ``before``."""
@@ -130,12 +113,16 @@ class Publisher:
         table = self._stream.format.encode(group.items)
         return encode_block(table, footer, compression=self._compression)
 
-    # -- the publishing turn --
+    # -- the publishing thread --
+
+    def _publish_blocks(self) -> None:
+        while (block := self._blocks.get()) is not None:
+            if self._buffer.error is None and self._publish(block):
+                for ack in block.group.acks:
+                    self._call(ack)
 
     def _publish(self, block: EncodedGroup) -> bool:
         """Make a group durable; return whether it is."""
-        if self._buffer.error is not None:
-            return False
         if block.data is None:
             self._buffer.end_publish(block.group, None)
             return True
@@ -166,7 +153,7 @@ class Publisher:
                 "An ack of writer %s of stream %s failed", self._writer, self._stream.name
             )
 
-    # -- both turns --
+    # -- both --
 
     def _fail(self, error: JournalError) -> None:
         """End the writer for good."""

@@ -1,8 +1,8 @@
 """A request's records on their way through the journal, and the acks' way back to the event loop.
 
-Threads: requests live on the event loop. The journal writer's threads place their records and ack
-them, each in the order of the stores. Acks do not wake the loop one by one: those of a publish come
-back to back, and the first one's wake-up finds most of them.
+Threads: requests live on the event loop. The journal's encoding thread places their records, its
+publishing thread acks them. Acks do not wake the loop one by one: those of a publish come back to
+back, and the first one's wake-up finds most of them.
 """
 
 from __future__ import annotations
