@@ -31,6 +31,11 @@ class Scheduler(LoadGroupScheduling):
         super().remove_node(node)
         return crashed
 
+    def _reschedule(self, node: WorkerController) -> None:
+        """Leave out a worker that has not said yet which tests it has found."""
+        if node in self.registered_collections:
+            super()._reschedule(node)
+
     def schedule(self) -> None:
         """Give a worker two units at least: it runs a test only when it knows the next one."""
         super().schedule()
