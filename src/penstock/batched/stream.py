@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -221,12 +222,14 @@ class Stream:
         streams = self._component()
         if self._program is not None and self._program.is_running:
             raise _misused("the program runs already", "stop() it first")
+        if not any(isinstance(each._operation, (Sink, ToKafka)) for each in streams):
+            raise _wrong("a program without a sink", "attach to_kafka() or sink()")
+        path, keep = self._path()
         graph, numbers = Graph(), {}
         for stream in streams:
             upstreams = tuple(numbers[each] for each in stream._upstreams)
             numbers[stream] = graph.add(stream._operation, upstreams)
         sources = {numbers[s]: s._source for s in streams if s._source is not None}
-        path, keep = self._path()
         program = Program(
             graph,
             sources,
@@ -258,12 +261,19 @@ class Stream:
         return stream
 
     def _path(self) -> tuple[str | None, int]:
-        """Return the checkpoint path of this stream's program, and how many are kept."""
-        found = {
-            (each._checkpoint_path, each._checkpoints_to_keep)
-            for each in self._component()
-            if each._source is not None
-        }
+        """Return the checkpoint path of this stream's program, and how many are kept.
+
+        Raises:
+            ConfigError: its sources do not go together.
+        """
+        sources = [each for each in self._component() if each._source is not None]
+        topics = Counter(t for each in sources for t in each._source.topics)  # type: ignore[union-attr]
+        if twice := [topic for topic, times in topics.items() if times > 1]:
+            raise _wrong(
+                f"topic {twice[0]} in two sources of a program",
+                "use one source's stream twice",
+            )
+        found = {(each._checkpoint_path, each._checkpoints_to_keep) for each in sources}
         if len(found) > 1:
             raise _wrong(
                 "joining streams with different checkpoint paths: "
