@@ -92,7 +92,8 @@ class _RunTask:
     def __call__(
         self, parts: Iterable[tuple[int, list[Arrival]]]
     ) -> Iterator[tuple[list[Arrival], States]]:
-        early, late = [], []
+        early: list[Arrival] = []
+        late: list[Arrival] = []
         for _, arrivals in sorted(parts, key=lambda part: part[0]):
             for arrival in arrivals:
                 place = self._graph.nodes[arrival.node].place

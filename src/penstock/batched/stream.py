@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from penstock.batched.checkpoints import Checkpoints
@@ -32,6 +33,8 @@ from penstock.errors import ConfigError, StreamingError
 from penstock.storage import local_root
 
 __all__ = ["Stream", "from_kafka_batched"]
+
+_numbers = count()
 
 
 def from_kafka_batched(
@@ -89,6 +92,7 @@ class Stream:
     """
 
     def __init__(self, operation: Operation, upstreams: Sequence[Stream]) -> None:
+        self._number = next(_numbers)
         self._operation = operation
         self._upstreams = tuple(upstreams)
         self._downstreams: list[Stream] = []
@@ -225,7 +229,7 @@ class Stream:
         if not any(isinstance(each._operation, (Sink, ToKafka)) for each in streams):
             raise _wrong("a program without a sink", "attach to_kafka() or sink()")
         path, keep = self._path()
-        graph, numbers = Graph(), {}
+        graph, numbers = Graph(), dict[Stream, int]()
         for stream in streams:
             upstreams = tuple(numbers[each] for each in stream._upstreams)
             numbers[stream] = graph.add(stream._operation, upstreams)
@@ -283,7 +287,10 @@ class Stream:
         return found.pop()
 
     def _component(self) -> list[Stream]:
-        """Return all streams that are connected with this one, each after its upstreams."""
+        """Return all streams that are connected with this one, in the order of their making.
+
+        So each follows its upstreams, and elements go to what was attached first, as in streamz.
+        """
         found: dict[Stream, None] = {}
         waiting: list[Stream] = [self]
         while waiting:
@@ -291,17 +298,7 @@ class Stream:
             if stream not in found:
                 found[stream] = None
                 waiting += [*stream._upstreams, *stream._downstreams]
-        return list(_in_order(found))
-
-
-def _in_order(streams: Iterable[Stream]) -> Iterator[Stream]:
-    """Yield streams after their upstreams, in the order in which they feed each other."""
-    streams, done = list(streams), set()
-    while streams:
-        ready = [s for s in streams if all(each in done for each in s._upstreams)]
-        yield from ready
-        done.update(ready)
-        streams = [s for s in streams if s not in done]
+        return sorted(found, key=lambda stream: stream._number)
 
 
 def _combined(operation: Operation, streams: list[Stream]) -> Stream:
