@@ -15,6 +15,7 @@ from penstock.batched.jobs import Reading, Work, run_on_spark
 from penstock.batched.operations import Place
 from penstock.batched.sources import Position, Source
 from penstock.errors import BatchFailedError, KafkaDataLossError, KafkaError
+from penstock.root_cause import root_cause
 from penstock.storage.patience import Patience
 
 __all__ = ["Program"]
@@ -99,7 +100,7 @@ class Program:
                     left_s = begun_s + self._poll_interval_s - time.monotonic()
                     self._stopping.wait(max(0.0, left_s))
         except BaseException as error:
-            _log.exception("The program ends")
+            _log.error("The program ends: %s", error)  # noqa: TRY400 - it has the root cause
             self._error = error
         finally:
             if self._checkpoints is not None:
@@ -138,7 +139,8 @@ class Program:
                 for r in (work.range for work in works[:10])
             )
             raise BatchFailedError(
-                f"the batch of {ranges}{', ...' if len(works) > 10 else ''} failed: {error}",
+                f"the batch of {ranges}{', ...' if len(works) > 10 else ''} failed: "
+                f"{root_cause(error)}",
                 operation="run batch",
                 hint="its records are read again after a restart",
             ) from error

@@ -16,7 +16,7 @@ from penstock.errors import (
     UnreadableRecordError,
 )
 from penstock.streaming.core.batch import Batch
-from penstock.streaming.engine.root_cause import raised_by_worker, root_cause
+from penstock.root_cause import raised_by_worker, root_cause
 
 __all__ = ["batch_failed", "reason_of"]
 
