@@ -100,7 +100,7 @@ class Program:
                     left_s = begun_s + self._poll_interval_s - time.monotonic()
                     self._stopping.wait(max(0.0, left_s))
         except BaseException as error:
-            _log.error("The program ends: %s", error)  # noqa: TRY400 - it has the root cause
+            _log.error("The program ends: %s", error)
             self._error = error
         finally:
             if self._checkpoints is not None:
