@@ -17,6 +17,7 @@ from penstock.errors import ConfigError
 from tests.cli.commands import Commands
 
 from .conftest import ROCKS_DB, file_rows, json_of, run_to_the_end, settings, write_inputs
+from .queries import write_query
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
