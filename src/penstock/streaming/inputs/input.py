@@ -115,8 +115,9 @@ class InputDStream(DStream):
         ``getOrCreate`` calls the JVM eight times to apply no setting to a session.
         """
         session = SparkSession._instantiatedSession
-        is_live = session is not None and session._sc is self.ssc.sparkContext
-        return session if is_live else SparkSession.builder.getOrCreate()
+        if session is None or session._sc is not self.ssc.sparkContext:
+            return SparkSession.builder.getOrCreate()
+        return session
 
     @property
     def feed(self) -> ReceiverFeed | None:
