@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from pyspark import SparkContext
 
 from penstock.batched import Stream, from_kafka_batched, get_message_batch
@@ -29,7 +28,8 @@ from penstock.errors import (
 from tests.kafka.broker import Broker
 from tests.waiting import eventually
 
-from .numbers import add, as_bytes, as_ints, fail, is_even, note
+from .functions import add, as_bytes, as_ints, fail, is_even, note
+from .reading import read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 _number = count()
@@ -61,15 +61,7 @@ class Site:
 
     def written(self) -> list[bytes | None]:
         """What is in the output topic now."""
-        consumer = Consumer({**self.broker.conf, "group.id": "check", "enable.auto.commit": False})
-        place = TopicPartition(self.out, 0, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=60)
-        consumer.assign([place])
-        values: list[bytes | None] = []
-        while len(values) < end:
-            values += [message.value() for message in consumer.consume(end - len(values), 60)]
-        consumer.close()
-        return values
+        return read_topic(self.broker, self.out)
 
     def checkpoint(self, topic: str | None = None) -> Any:
         """The newest checkpoint, None if there is none."""

@@ -38,14 +38,18 @@ from penstock.batched.in_flight import InFlight
 from penstock.batched.layout import (
     DIRTY_BIT,
     LOGS,
+    PLANNED,
+    Planned,
     check_topics,
     checkpoint_number,
     checkpoint_path,
     dump_checkpoint,
     dump_log,
+    dump_planned,
     log_path,
     parse_checkpoint,
     parse_log,
+    parse_planned,
 )
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.checkpoint.local_files import local_path
@@ -130,6 +134,10 @@ class Checkpoints:
         except BaseException:
             self.close()
             raise
+        return self.ends()
+
+    def ends(self) -> dict[str, Mapping[int, int]]:
+        """Return the ends by partition of each topic that has checkpoints."""
         return {topic: each.ends for topic, each in self._topics.items()}
 
     def close(self) -> None:
@@ -161,6 +169,36 @@ class Checkpoints:
         """Return the ranges that are not done."""
         with self._mutex:
             return self._in_flight.ranges()
+
+    def planned(self) -> Planned | None:
+        """Return the batch that exactly-once sinks of an earlier run planned last.
+
+        Raises:
+            LogFormatError: its file is damaged.
+        """
+        try:
+            return parse_planned(self._storage.read(PLANNED))
+        except NotFoundError:
+            return None
+        except ValueError as error:
+            raise LogFormatError(
+                f"the file of the planned batch is damaged: {error}",
+                operation="read planned batch",
+                path=self._storage.uri(PLANNED),
+                hint="see in the output which of the records after the newest checkpoint it has; "
+                "without the file they are written again",
+            ) from error
+
+    def plan(self, planned: Planned) -> None:
+        """Make a batch durable, for exactly-once sinks, before anything of it is written."""
+        self._storage.create(PLANNED, dump_planned(planned), overwrite=True)
+
+    def complete(self, ranges: Iterable[KafkaRange]) -> None:
+        """Make the checkpoints of ranges that an earlier run finished."""
+        topics: dict[str, dict[int, int]] = {}
+        for each in ranges:
+            topics.setdefault(each.topic, {})[each.partition] = each.end_offset
+        self._topics.update(zip(topics, map(self._add_topic, topics.items()), strict=True))
 
     def _add(self) -> None:
         done = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from penstock.batched.operations import Element, Operation, Place, Refs
@@ -53,9 +54,21 @@ class Graph:
 
 
 def run_place(
-    graph: Graph, place: Place, arrivals: Iterable[Arrival], states: Mapping[int, Any]
+    graph: Graph,
+    place: Place,
+    arrivals: Iterable[Arrival],
+    states: Mapping[int, Any],
+    sinks: Mapping[int, Any] = MappingProxyType({}),
 ) -> tuple[list[Arrival], States]:
-    """Run a place's part of a batch; return what arrives at later places, and the new states."""
+    """Run a place's part of a batch; return what arrives at later places, and the new states.
+
+    Args:
+        graph: the program's operations.
+        place: whose nodes run.
+        arrivals: the elements.
+        states: of the nodes.
+        sinks: what sinks need to write this part, by node.
+    """
     numbers = graph.at(place)
     live = {
         number: state
@@ -65,14 +78,9 @@ def run_place(
     }
     handed_on: list[Arrival] = []
     push = _pushes(graph, place, live, handed_on.append)
-    try:
-        for arrival in arrivals:
-            push[arrival.node](arrival.port, arrival.element)
-    except BaseException:
-        for number in numbers:
-            graph.nodes[number].operation.abandon(live[number])
-        raise
-    return handed_on, {n: graph.nodes[n].operation.finish(live[n]) for n in numbers}
+    for arrival in arrivals:
+        push[arrival.node](arrival.port, arrival.element)
+    return handed_on, {n: graph.nodes[n].operation.finish(live[n], sinks.get(n)) for n in numbers}
 
 
 def held(graph: Graph, states: Mapping[int, Any]) -> Refs:

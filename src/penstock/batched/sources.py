@@ -130,6 +130,11 @@ class Position:
         }
         return sorted(ranges), any(wanted[name] > end for name, end in self._planned.items())
 
+    def skip(self, ranges: Sequence[KafkaRange]) -> None:
+        """Have the next batch begin after ranges that run again; others' are left out."""
+        ends = {partition_name(r.topic, r.partition): r.end_offset for r in ranges}
+        self._planned.update({n: end for n, end in ends.items() if n in self._planned})
+
     def _begins_and_ends(self) -> tuple[Offsets, Offsets]:
         begins, ends = self._brokers.begins_and_ends()
         return dict(self._wanted(begins)), dict(self._wanted(ends))

@@ -1,0 +1,33 @@
+"""The program that test_random_kills.py kills: numbered records of a topic to another one.
+
+python batched_program.py BROKERS TOPIC OUT CHECKPOINTS DELIVERY
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark import SparkConf, SparkContext
+
+from penstock.batched import from_kafka_batched
+from tests.faults.program import SETTINGS
+
+MOST = 100
+"""So many records of a partition are in a batch."""
+
+
+def main(brokers: str, topic: str, out: str, path: str, delivery: str) -> None:
+    # A worker that is killed fails its task, which is tried again.
+    conf = SparkConf().setMaster("local[2,20]").setAppName("fault program")
+    SparkContext(conf=conf.setAll(SETTINGS.items())).setLogLevel("OFF")
+    conf = {"bootstrap.servers": brokers, "auto.offset.reset": "earliest"}
+    stream = from_kafka_batched(
+        [topic], conf, checkpoint_path=path, poll_interval=0.05, max_batch_size=MOST
+    )
+    stream.flatten().to_kafka(out, {"bootstrap.servers": brokers}, delivery=delivery)
+    stream.start()
+    stream.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
