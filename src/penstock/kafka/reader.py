@@ -154,8 +154,8 @@ class _Client:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.error: ClientError | None = None
         conf = {"group.id": "penstock", "check.crcs": True, "isolation.level": "read_committed"}
-        # A wait for more is the price of each range whose last offsets have no records.
-        conf |= {"fetch.wait.max.ms": 10, **resolve(settings)}
+        # The next range waits until an empty fetch is over; and a full queue is soon read.
+        conf |= {"fetch.wait.max.ms": 1, "fetch.queue.backoff.ms": 5, **resolve(settings)}
         conf |= {
             "enable.auto.commit": False,
             "enable.partition.eof": True,
