@@ -26,7 +26,7 @@ from penstock.checkpoint.tools import (
 )
 from penstock.cli.output import print_line
 
-__all__ = ["app"]
+__all__ = ["app", "parse_time", "show_or_apply"]
 
 app = typer.Typer()
 
@@ -63,10 +63,12 @@ def rewind(
         location,
         to_batch=to_batch,
         to_offsets=None if to_offsets is None else _parse_offsets(to_offsets),
-        to_timestamp_ms=None if to_timestamp is None else _parse_time(to_timestamp),
+        to_timestamp_ms=None
+        if to_timestamp is None
+        else parse_time(to_timestamp, "--to-timestamp"),
         shift_by=shift_by,
     )
-    _show_or_apply(plan, apply=apply, stopped=stopped)
+    show_or_apply(plan, apply=apply, stopped=stopped)
 
 
 @app.command("promote")
@@ -77,13 +79,13 @@ def promote(
     stopped: _Stopped = False,
 ) -> None:
     """Make an old entry the one that the query uses, with the settings in it."""
-    _show_or_apply(plan_promote(location, batch), apply=apply, stopped=stopped)
+    show_or_apply(plan_promote(location, batch), apply=apply, stopped=stopped)
 
 
 @app.command("repair")
 def repair(location: _Location, apply: _Apply = False, stopped: _Stopped = False) -> None:
     """Fix what `validate` finds and can be fixed without a choice; say what is left."""
-    _show_or_apply(plan_repair(location), apply=apply, stopped=stopped)
+    show_or_apply(plan_repair(location), apply=apply, stopped=stopped)
 
 
 @app.command("undo")
@@ -93,7 +95,7 @@ def undo(
     stopped: _Stopped = False,
 ) -> None:
     """Take a change back, if no query has run on the location since."""
-    _show_or_apply(plan_undo(file), apply=apply, stopped=stopped)
+    show_or_apply(plan_undo(file), apply=apply, stopped=stopped)
 
 
 @app.command("fork")
@@ -153,7 +155,8 @@ def import_location(
         print_line(_NOT_YET)
 
 
-def _show_or_apply(plan: Plan, *, apply: bool, stopped: bool) -> None:
+def show_or_apply(plan: Plan, *, apply: bool, stopped: bool) -> None:
+    """Print a plan, and do what it says if that is asked for."""
     for line in _plan_lines(plan):
         print_line(line)
     if not plan.changes:
@@ -194,11 +197,12 @@ def _parse_offsets(text: str) -> dict[str, Any]:
     return offsets
 
 
-def _parse_time(text: str) -> int:
+def parse_time(text: str, option: str) -> int:
+    """Return the time that an option says, in ms since the epoch."""
     if text.isdecimal():
         return int(text)
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--to-timestamp") from error
+        raise typer.BadParameter(str(error), param_hint=option) from error
     return int((when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp() * 1000)
