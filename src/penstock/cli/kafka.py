@@ -8,12 +8,11 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from penstock.checkpoint.log_format import dump_json
 from penstock.checkpoint.tools import plan_rewind
 from penstock.cli.checkpoint_changes import parse_time, show_or_apply
 from penstock.cli.kafka_conf import parse_conf
 from penstock.cli.kafka_readers import Reader, find_readers, one_reader
-from penstock.cli.output import print_line
+from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.kafka.client_conf import ClientConf
@@ -191,7 +190,7 @@ def _move(location: str, reader: Reader, moves: list[Move], *, apply: bool, stop
     if reader.held is not None:
         wanted = {reader.held.source: reader.held.moved_to(ends)}
         plan = plan_rewind(location, to_offsets=wanted, may_skip=True)
-        show_or_apply(plan, apply=apply, stopped=stopped)
+        show_or_apply(plan, apply=apply, stopped=stopped, as_json=False)
         return
     from penstock.receivers.ownership import move_parts
 
@@ -276,7 +275,7 @@ def _nested(ends: Offsets) -> dict[str, dict[str, int]]:
 
 def _show(rows: list[dict[str, object]], titles: tuple[str, ...], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(dump_json(rows))
+        print_json(rows)
         return
     for line in table_lines(titles, ([row[t] for t in titles] for row in rows), right=_NUMBERS):
         print_line(line)
