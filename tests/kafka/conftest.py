@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 
 from tests.kafka.broker import LIBRARIES, Broker
+from tests.kafka.program import Program
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +21,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
     finally:
         broker.remove()
+
+
+@pytest.fixture
+def program(sc: SparkContext, broker: Broker, tmp_path: Path) -> Iterator[Program]:
+    program = Program(sc, broker, tmp_path / "checkpoint")
+    yield program
+    program.stop()
