@@ -111,7 +111,7 @@ def test_a_batch_that_runs_again_leaves_out_what_is_lost(
         create_anew(program.broker, topic, values(100, 109))
     else:
         program.broker.delete_records(topic, before=4)
-    program.start([topic], on_data_loss="earliest").step(2)
+    program.start([topic], on_data_loss="earliest").step(3)
     if anew:
         assert [batch for batch in program.seen if batch] == [values(100, 109)]
         assert program.losses() == [(f"{topic}-0", 0, 6), (f"{topic}-0", 6, 6)]

@@ -10,7 +10,16 @@ from confluent_kafka import KafkaException
 
 from penstock.errors import KafkaError
 
-__all__ = ["error_of", "kafka_error"]
+__all__ = ["REFUSED", "error_of", "kafka_error"]
+
+REFUSED = (
+    ClientError._AUTHENTICATION,
+    ClientError._SSL,
+    ClientError.SASL_AUTHENTICATION_FAILED,
+    ClientError.TOPIC_AUTHORIZATION_FAILED,
+    ClientError.GROUP_AUTHORIZATION_FAILED,
+)
+"""Errors that another attempt does not change."""
 
 _HINTS = {
     ClientError.TOPIC_EXCEPTION: "a topic's name has only letters, digits, '.', '_' and '-'",

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from penstock.errors import KafkaDataLossError
+from penstock.errors import KafkaDataLossError, KafkaError
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.failures import REFUSED, error_of, kafka_error
 from penstock.kafka.offsets import KafkaRange, partition_name, split_name
 from penstock.model import Offsets
 
@@ -72,7 +73,9 @@ class Topics:
         admin = {
             k: v for k, v in resolve(settings).items() if k.startswith(_ADMIN) or k in _ADMIN_TOO
         }
-        self._admin = AdminClient({**admin, "log_level": 0})
+        self._refusal: ClientError | None = None
+        conf: dict[str, Any] = {**admin, "error_cb": self._note, "log_level": 0}
+        self._admin = AdminClient(conf)
 
     def scan(self) -> TopicFacts:
         """Return the topics that exist, with where each partition begins and ends now.
@@ -101,12 +104,10 @@ class Topics:
         try:
             found = self._admin.list_topics(timeout=_TIMEOUT_S).topics
         except KafkaException as error:
-            raise kafka_error(error_of(error), "list topics", self.settings) from None
+            raise self._failed(error, "list topics") from None
         return sorted(topic for topic in found if self._subscription.fullmatch(topic))
 
-    def _describe(
-        self, topics: list[str]
-    ) -> tuple[dict[str, str | None], list[TopicPartition]]:
+    def _describe(self, topics: list[str]) -> tuple[dict[str, str | None], list[TopicPartition]]:
         """Return the topics' ids, and their partitions."""
         ids: dict[str, str | None] = {}
         partitions: list[TopicPartition] = []
@@ -117,9 +118,7 @@ class Topics:
             try:
                 facts = asked[topic].result()
             except KafkaException as error:
-                raise kafka_error(
-                    error_of(error), "list topics", self.settings, topic=topic
-                ) from None
+                raise self._failed(error, "list topics", topic=topic) from None
             topic_id = str(facts.topic_id)
             ids[topic] = None if topic_id == _NO_ID else topic_id
             numbers = sorted(partition.id for partition in facts.partitions)
@@ -144,14 +143,18 @@ class Topics:
             try:
                 answers[partition_name(place.topic, place.partition)] = answer.result().offset
             except KafkaException as error:
-                raise kafka_error(
-                    error_of(error),
-                    "list offsets",
-                    self.settings,
-                    topic=place.topic,
-                    partition=place.partition,
-                ) from None
+                ids = {"topic": place.topic, "partition": place.partition}
+                raise self._failed(error, "list offsets", **ids) from None
         return answers
+
+    def _note(self, error: ClientError) -> None:
+        if error.code() in REFUSED:
+            self._refusal = error
+
+    def _failed(self, error: KafkaException, operation: str, **ids: Any) -> KafkaError:
+        """Return the error of a request: why the brokers refuse it, if they do."""
+        cause, self._refusal = self._refusal or error_of(error), None
+        return kafka_error(cause, operation, self.settings, **ids)
 
 
 def check_held(settings: Mapping[str, Any], ranges: Sequence[KafkaRange]) -> None:
