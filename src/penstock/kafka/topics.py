@@ -153,6 +153,7 @@ class Topics:
 
     def _failed(self, error: KafkaException, operation: str, **ids: Any) -> KafkaError:
         """Return the error of a request: why the brokers refuse it, if they do."""
+        self._admin.poll(0)  # hands over what came of connections meanwhile
         cause, self._refusal = self._refusal or error_of(error), None
         return kafka_error(cause, operation, self.settings, **ids)
 
