@@ -27,7 +27,7 @@ from confluent_kafka import KafkaError as ClientError
 
 from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.kafka.client_conf import is_secret, resolve
-from penstock.kafka.failures import REFUSED, error_of, kafka_error
+from penstock.kafka.failures import FINAL, OUT_OF_RANGE, error_of, kafka_error
 from penstock.kafka.losses import LOSS_HINT
 from penstock.kafka.offsets import KafkaRange
 from penstock.kafka.pass_over import PassOver
@@ -42,7 +42,6 @@ _MOST = 10_000
 _POLL_S = 0.5
 PATIENCE_S = 120.0
 """Without anything from the brokers for this long the read fails, as in Spark's source."""
-_OUT_OF_RANGE = (ClientError.OFFSET_OUT_OF_RANGE, ClientError._AUTO_OFFSET_RESET)
 _idle: dict[str, list[_Client]] = {}
 _lock = threading.Lock()
 
@@ -215,7 +214,7 @@ def _read(
                         found.append(message)
                 elif error.code() == ClientError._PARTITION_EOF:
                     position = max(position, _offset(message))
-                elif error.code() in _OUT_OF_RANGE and pass_over is not None:
+                elif error.code() in OUT_OF_RANGE and pass_over is not None:
                     is_gone = True
                 else:
                     _raise_unless_passing(settings, wanted, position, error)
@@ -237,21 +236,21 @@ def _poll(consumer: Consumer) -> list[Message]:
 def _raise_unless_passing(
     settings: Mapping[str, Any], wanted: KafkaRange, position: int, error: ClientError
 ) -> None:
-    if error.code() in _OUT_OF_RANGE:
+    if error.code() in OUT_OF_RANGE:
         raise KafkaDataLossError(
             f"offset {position} of {wanted.topic}/{wanted.partition} is not in the topic",
             operation="read topic",
             ids=_ids(wanted, position),
             hint=LOSS_HINT,
         )
-    if error.code() in REFUSED or error.fatal():
+    if error.code() in FINAL or error.fatal():
         raise kafka_error(error, "read topic", settings, **_ids(wanted, position))
 
 
 def _check_patience(
     settings: Mapping[str, Any], wanted: KafkaRange, position: int, client: _Client, since_s: float
 ) -> None:
-    if client.error is not None and client.error.code() in REFUSED:
+    if client.error is not None and client.error.code() in FINAL:
         raise kafka_error(client.error, "read topic", settings, **_ids(wanted, position))
     if time.monotonic() - since_s < PATIENCE_S:
         return

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from penstock.errors import KafkaDataLossError, KafkaError
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import REFUSED, error_of, kafka_error
+from penstock.kafka.failures import FINAL, error_of, kafka_error
 from penstock.kafka.offsets import KafkaRange, partition_name, split_name
 from penstock.model import Offsets
 
@@ -148,7 +148,7 @@ class Topics:
         return answers
 
     def _note(self, error: ClientError) -> None:
-        if error.code() in REFUSED:
+        if error.code() in FINAL:
             self._refusal = error
 
     def _failed(self, error: KafkaException, operation: str, **ids: Any) -> KafkaError:
