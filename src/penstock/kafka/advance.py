@@ -23,7 +23,7 @@ from typing import Literal
 from penstock.errors import KafkaDataLossError
 from penstock.journal.losses.loss_log import Lost, end_after_losses
 from penstock.kafka.losses import LOSS_HINT, LostRange, loss_partition
-from penstock.kafka.offsets import split_name
+from penstock.kafka.offsets import generation_of, split_name
 from penstock.model import Offsets
 
 __all__ = ["Advance", "OnDataLoss", "advance", "data_loss_error"]
@@ -62,13 +62,13 @@ def advance(
     Raises:
         KafkaDataLossError: records are lost, and ``on_data_loss`` is ``"fail"``.
     """
-    current = {topic: generation for topic, _, generation in map(split_name, ends)}
+    current = {split_name(name)[0]: generation_of(name) for name in ends}
     starts: dict[str, int] = {}
     away: dict[str, int] = {}
     losses: list[LostRange] = []
     anew: set[str] = set()
     for name, position in sorted(start.items()):
-        topic, _, generation = split_name(name)
+        topic, generation = split_name(name)[0], generation_of(name)
         if current.get(topic, generation) != generation:
             anew.add(topic)
             losses.append(_created_anew(name, position))
@@ -109,7 +109,7 @@ def _enter(
 
 
 def _created_anew(name: str, position: int) -> LostRange:
-    topic, _, _ = split_name(name)
+    topic, _ = split_name(name)
     what = (
         f"topic {topic} was deleted and created anew: what {name} held from {position} on is lost"
     )

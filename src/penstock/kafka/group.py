@@ -38,7 +38,7 @@ class Group:
 
         What fails is logged, once, and is not tried again: the next commit says more.
         """
-        places = [TopicPartition(*split_name(name)[:2], end) for name, end in ends.items()]
+        places = [TopicPartition(*split_name(name), end) for name, end in ends.items()]
         self._consumer.poll(0)  # hands over what became of earlier ones
         self._consumer.commit(offsets=places, asynchronous=True)
 

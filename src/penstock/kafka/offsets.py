@@ -23,11 +23,11 @@ __all__ = [
     "KafkaRange",
     "TopicOffsets",
     "from_json",
+    "generation_of",
     "partition_name",
     "ranges_between",
     "split_name",
     "to_json",
-    "topic_key",
 ]
 
 TopicOffsets = dict[str, dict[str, int]]
@@ -64,29 +64,28 @@ class KafkaRange:
         return [replace(self, start_offset=s, end_offset=e) for s, e in pairwise(ends)]
 
 
-def topic_key(topic: str, generation: int) -> str:
-    """Return the key of a topic in the form of offset logs."""
-    return f"{topic}@{generation}" if generation else topic
-
-
 def partition_name(topic: str, partition: int, generation: int = 0) -> str:
     """Return the key of a partition in a flat offset map."""
-    return f"{topic_key(topic, generation)}/{partition}"
+    return f"{topic}@{generation}/{partition}" if generation else f"{topic}/{partition}"
 
 
-def split_name(name: str) -> tuple[str, int, int]:
-    """Return topic, partition and generation of a key in a flat offset map."""
+def split_name(name: str) -> tuple[str, int]:
+    """Return topic and partition of a key in a flat offset map."""
     key, _, partition = name.rpartition("/")
-    topic, _, generation = key.partition("@")
-    return topic, int(partition), int(generation or 0)
+    return key.partition("@")[0], int(partition)
+
+
+def generation_of(name: str) -> int:
+    """Return how often the topic of a key in a flat offset map was created anew before."""
+    return int(name.rpartition("/")[0].partition("@")[2] or 0)
 
 
 def to_json(offsets: Offsets) -> TopicOffsets:
     """Return a flat offset map in the form of offset logs."""
     topics: TopicOffsets = {}
-    for name, offset in sorted(offsets.items(), key=lambda item: split_name(item[0])):
-        topic, partition, generation = split_name(name)
-        topics.setdefault(topic_key(topic, generation), {})[str(partition)] = offset
+    for name in sorted(offsets, key=lambda name: (*split_name(name), generation_of(name))):
+        key, _, partition = name.rpartition("/")
+        topics.setdefault(key, {})[partition] = offsets[name]
     return topics
 
 
@@ -118,8 +117,7 @@ def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:
     found = []
     for name, offset in end.items():
         if start.get(name, offset) < offset:
-            topic, partition, generation = split_name(name)
-            found.append(KafkaRange(topic, partition, start[name], offset, generation))
+            found.append(KafkaRange(*split_name(name), start[name], offset, generation_of(name)))
     return sorted(found)
 
 

@@ -117,7 +117,7 @@ class Planner:
         places = {name: split_name(name) for name in offsets}
         return {
             partition_name(topic, partition, self._current[topic]): offsets[name]
-            for name, (topic, partition, _) in places.items()
+            for name, (topic, partition) in places.items()
         }
 
 

@@ -94,7 +94,7 @@ class Topics:
         Raises:
             KafkaError: the brokers do not answer, or refuse.
         """
-        partitions = [TopicPartition(*split_name(name)[:2]) for name in facts.ends]
+        partitions = [TopicPartition(*split_name(name)) for name in facts.ends]
         found = self._answers(self._ask(partitions, OffsetSpec.for_timestamp(time_ms)))
         return {name: found[name] if found[name] >= 0 else end for name, end in facts.ends.items()}
 

@@ -109,7 +109,7 @@ class KafkaInputDStream(InputDStream):
         if self.starting == "latest":
             return to_json(facts.ends)
         current = {name: split_name(name) for name in facts.ends}
-        begins = {partition_name(t, p): facts.begins[name] for name, (t, p, _) in current.items()}
+        begins = {partition_name(t, p): facts.begins[name] for name, (t, p) in current.items()}
         given = {
             partition_name(topic, partition): offset
             for topic, offsets in self.starting.items()
@@ -124,7 +124,7 @@ class KafkaInputDStream(InputDStream):
                 hint=f"the partitions are {', '.join(sorted(begins))}",
             )
         chosen = {**begins, **given}
-        return to_json({name: chosen[partition_name(t, p)] for name, (t, p, _) in current.items()})
+        return to_json({name: chosen[partition_name(t, p)] for name, (t, p) in current.items()})
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of the topics' partitions.
@@ -215,10 +215,9 @@ class KafkaInputDStream(InputDStream):
 def _all_partitions(wanted: SourceRange) -> list[OffsetRange]:
     """Return what a batch takes of each partition that is known, also where that is nothing."""
     start, end = from_json(wanted.start), from_json(wanted.end)
-    places = sorted((*split_name(name), name) for name in end)
     return [
-        OffsetRange(topic, partition, min(start.get(name, end[name]), end[name]), end[name])
-        for topic, partition, _, name in places
+        OffsetRange(*split_name(name), min(start.get(name, end[name]), end[name]), end[name])
+        for name in sorted(end, key=split_name)
     ]
 
 
