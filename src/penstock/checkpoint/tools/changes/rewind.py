@@ -27,6 +27,7 @@ from penstock.checkpoint.tools.changes.apply import interrupted_plan
 from penstock.checkpoint.tools.changes.available import describe_source
 from penstock.checkpoint.tools.changes.entries import encode_commit, encode_offsets
 from penstock.checkpoint.tools.changes.files import new_file
+from penstock.checkpoint.tools.changes.offsets_own import plan_own_offsets
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.position import (
     Position,
@@ -92,13 +93,15 @@ def plan_rewind(
     to_offsets: Mapping[str, Any] | None = None,
     to_timestamp_ms: int | None = None,
     shift_by: int | None = None,
+    may_skip: bool = False,
     sink: str | os.PathLike[str] | None = None,
     drop_state: bool = False,
     clock: Clock | None = None,
 ) -> Plan:
     """Plan that a query reads again what came after a point; give exactly one point.
 
-    A query of Spark reads it in new batches; a penstock program runs its batches again.
+    A query of Spark reads it in new batches; a penstock program runs its batches again, or goes on
+    from other offsets of Kafka topics.
 
     The query keeps its settings. If it has state, that goes back, too, and so does its watermark.
 
@@ -108,6 +111,8 @@ def plan_rewind(
         to_offsets: these offsets, by source as in ``BatchFacts.offsets``; other sources stay.
         to_timestamp_ms: the end of the newest batch that was planned at that time or before.
         shift_by: so many batches before where the query stands.
+        may_skip: whether ``to_offsets`` may be after where the query stands: what lies in between
+            is never read then.
         sink: the folder to which the query writes with Spark's own file sink: its output goes back,
             too.
         drop_state: empty the state instead of taking it back.
@@ -131,8 +136,10 @@ def plan_rewind(
     position = find_position(checkpoint)
     time_ms = (clock or SystemClock()).time_ms()
     is_own = is_of_penstock(position.newest)
-    if to_offsets is not None and not is_own:
-        sources = check_offsets(checkpoint, position, to_offsets)
+    if to_offsets is not None and is_own:
+        return plan_own_offsets(checkpoint, position, command, to_offsets, may_skip=may_skip)
+    if to_offsets is not None:
+        sources = check_offsets(checkpoint, position, to_offsets, may_skip=may_skip)
         target = _at_offsets(position, sources, time_ms, drop_state=drop_state)
         return _plan(checkpoint, position, command, target, extent)
     if to_timestamp_ms is not None:

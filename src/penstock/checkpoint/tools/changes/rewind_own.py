@@ -29,7 +29,7 @@ from penstock.journal import JournalStream, ranges_between, stream_names
 from penstock.journal.reader import slice_ranges
 from penstock.storage import Storage, attach_storage
 
-__all__ = ["plan_own_rewind"]
+__all__ = ["plan_own_rewind", "refuse_state"]
 
 _OPERATORS = "spark.penstock.operators"
 _JOURNAL = "journal"
@@ -57,7 +57,7 @@ def plan_own_rewind(
             f"batch {batch_id} is not kept, so it is not known where the next one begins",
             describe_kept(planned),
         )
-    _refuse_state(checkpoint, position)
+    refuse_state(checkpoint, position)
     newest = (checkpoint.planned[-1], checkpoint.committed[-1])
     again = [each for each in committed if batch_id < each <= planned[-1]]
     changes = [
@@ -115,7 +115,8 @@ def _check_journal(
     return f"{records:,} records again, none retired; `penstock journal verify` reads them all"
 
 
-def _refuse_state(checkpoint: Checkpoint, position: Position) -> None:
+def refuse_state(checkpoint: Checkpoint, position: Position) -> None:
+    """Raise CheckpointError if the program keeps state, which would not go back."""
     recorded = position.newest.conf.get(_OPERATORS, "[]")
     names = [str(each.get("name")) for each in json.loads(recorded)]
     names = names or [state.operator for state, _ in checkpoint.operators()]
