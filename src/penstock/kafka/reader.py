@@ -26,8 +26,10 @@ from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.kafka.client_conf import is_secret, resolve
 from penstock.kafka.consumer import ConsumerHandle
 from penstock.kafka.failures import FINAL, OUT_OF_RANGE, error_of, kafka_error
+from penstock.kafka.losses import LOSS_HINT
 from penstock.kafka.messages import Messages
 from penstock.kafka.offsets import KafkaRange
+from penstock.kafka.pass_over import PassOver
 from penstock.kafka.records import COLUMNS, KafkaRecord
 
 __all__ = ["Decode", "check_settings", "read_batches", "read_records"]
@@ -64,21 +66,35 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def read_records(
-    settings: Mapping[str, Any], ranges: Iterable[KafkaRange], key: Decode, value: Decode
+    settings: Mapping[str, Any],
+    ranges: Iterable[KafkaRange],
+    key: Decode,
+    value: Decode,
+    pass_over: PassOver | None = None,
 ) -> Iterator[KafkaRecord]:
     """Return the records of ranges, in order.
 
+    Args:
+        settings: of ``ClientConf.settings``.
+        ranges: what to read.
+        key: decodes keys.
+        value: decodes values.
+        pass_over: continues after records that are gone.
+
     Raises:
         KafkaError: the brokers refuse, or do not answer in time.
-        KafkaDataLossError: records are no longer there.
+        KafkaDataLossError: records are no longer there, and there is no ``pass_over``.
     """
     for wanted in ranges:
-        for rows in _read(settings, wanted, partial(_records, wanted, key, value)):
+        for rows in _read(settings, wanted, partial(_records, wanted, key, value), pass_over):
             yield from rows
 
 
 def read_batches(
-    settings: Mapping[str, Any], ranges: Iterable[KafkaRange], columns: Iterable[str]
+    settings: Mapping[str, Any],
+    ranges: Iterable[KafkaRange],
+    columns: Iterable[str],
+    pass_over: PassOver | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the records of ranges as Arrow batches with these columns, in order.
 
@@ -86,7 +102,7 @@ def read_batches(
     """
     columns = tuple(columns)
     for wanted in ranges:
-        yield from _read(settings, wanted, partial(_batch, wanted, columns))
+        yield from _read(settings, wanted, partial(_batch, wanted, columns), pass_over)
 
 
 def _records(
@@ -179,7 +195,10 @@ def _client(settings: Mapping[str, Any]) -> Iterator[_Client]:
 
 
 def _read(
-    settings: Mapping[str, Any], wanted: KafkaRange, copy: Callable[[Messages], _Copy]
+    settings: Mapping[str, Any],
+    wanted: KafkaRange,
+    copy: Callable[[Messages], _Copy],
+    pass_over: PassOver | None,
 ) -> Iterator[_Copy]:
     """Return copies of a range's messages, some thousand at a time."""
     with _client(settings) as client:
@@ -191,10 +210,14 @@ def _read(
                 records = messages.records()
                 if len(records):
                     position = records.last_offset + 1
+                is_gone = False
                 for offset, error in messages.errors():
-                    if error.code() != ClientError._PARTITION_EOF:
+                    if error.code() == ClientError._PARTITION_EOF:
+                        position = max(position, offset)
+                    elif error.code() in OUT_OF_RANGE and pass_over is not None:
+                        is_gone = True
+                    else:
                         _raise_unless_passing(settings, wanted, position, error)
-                    position = max(position, offset)
                 records = records.before(wanted.end_offset)
                 copied = copy(records) if len(records) else None
             if copied is None:
@@ -202,6 +225,9 @@ def _read(
             else:
                 heard_s = time.monotonic()
                 yield copied
+            if is_gone and pass_over is not None:
+                position = pass_over(wanted, position)
+                client.consumer.assign(wanted.topic, wanted.partition, position)
 
 
 def _raise_unless_passing(
@@ -212,8 +238,7 @@ def _raise_unless_passing(
             f"offset {position} of {wanted.topic}/{wanted.partition} is not in the topic",
             operation="read topic",
             ids=_ids(wanted, position),
-            hint="records were deleted before they were read, or the topic was created anew: give "
-            "it a longer retention, and start with a new checkpoint location",
+            hint=LOSS_HINT,
         )
     if error.code() in FINAL or error.fatal():
         raise kafka_error(error, "read topic", settings, **_ids(wanted, position))
