@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.background import background
 from tests.faults.driver import Driver
 from tests.faults.ledger import judge
 from tests.kafka.broker import LIBRARIES, Broker
@@ -29,22 +30,16 @@ class Sender:
         self._topic = topic
         # Retries must not double records, or the program would be blamed.
         self._producer = Producer({**broker.conf, "enable.idempotence": True, "log_level": 0})
-        self._end = threading.Event()
         self.sent = 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._send)
-        thread.start()
-        try:
+        with background(self._send):
             yield
-        finally:
-            self._end.set()
-            thread.join()
-            assert self._producer.flush(120) == 0
+        assert self._producer.flush(120) == 0
 
-    def _send(self) -> None:
-        while not self._end.wait(0.01):
+    def _send(self, end: Event) -> None:
+        while not end.wait(0.01):
             for _ in range(10):
                 value = f"line {self.sent}"
                 self._producer.produce(self._topic, value, partition=self.sent % PARTITIONS)
