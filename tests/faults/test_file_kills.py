@@ -42,18 +42,14 @@ def test_driver_killed_while_files_come(tmp_path: Path) -> None:
     args = [str(tmp_path / "checkpoint"), str(inbox), str(sink)]
     seed = random.randrange(10**6)
     moments = random.Random(seed)
-    driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
-    try:
+    with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
         driver.wait_line("committed")  # files count from the start on
         mover = Mover(inbox)
         with background(mover.move):
             for _ in range(KILLS):
                 driver.wait_batches(2)
                 time.sleep(moments.random())
-                driver.end()
-                driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
+                driver.restart()
             driver.wait_line("committed")
         driver.run_until(lambda: not judge(mover.sent, sink).lost, more=1)
-    finally:
-        driver.end()
     assert judge(mover.sent, sink).ok, f"seed {seed}: {judge(mover.sent, sink)}"

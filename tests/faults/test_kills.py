@@ -6,8 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 
@@ -62,15 +61,10 @@ class Site:
         self.logs.mkdir()
         self.writer = LogWriter(self.logs)
 
-    @contextmanager
-    def driver(self, master: str = "local[2]", *moment: str) -> Iterator[Driver]:
+    def driver(self, master: str = "local[2]", *moment: str) -> Driver:
         logs = self.logs / "app.log*"
         args = [master, str(self.checkpoint), str(logs), str(self.sink), *moment]
-        driver = Driver(PROGRAM, args, self._root / f"stderr-{next(self._drivers)}.txt")
-        try:
-            yield driver
-        finally:
-            driver.end()
+        return Driver(PROGRAM, args, self._root / f"stderr-{next(self._drivers)}.txt")
 
     def receiver_pid(self) -> int | None:
         """Return the living process of the receiver that started last, None without one."""

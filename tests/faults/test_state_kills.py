@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -39,14 +37,9 @@ class Site:
         self.log.touch()
         self.sent = 0
 
-    @contextmanager
-    def driver(self, *moment: str) -> Iterator[Driver]:
+    def driver(self, *moment: str) -> Driver:
         args = [str(self.checkpoint), str(self.log), str(self.sink), *moment]
-        driver = Driver(PROGRAM, args, self._errors)
-        try:
-            yield driver
-        finally:
-            driver.end()
+        return Driver(PROGRAM, args, self._errors)
 
     def feed(self, end: Event) -> None:
         """Append numbered lines, whose keys change with time."""

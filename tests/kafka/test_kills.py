@@ -55,27 +55,23 @@ def test_driver_and_broker_are_killed(tmp_path: Path) -> None:
     args = [broker.address, "numbers", str(tmp_path / "checkpoint"), str(sink)]
     seed = random.randrange(10**6)
     moments = random.Random(seed)
-    driver = None
     try:
         broker.start()
         broker.create_topic("numbers", PARTITIONS)
-        driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
         sender = Sender(broker, "numbers")
-        with sender.running():
-            for fault in ("broker", "driver"):
-                driver.wait_records(50)
-                time.sleep(moments.random())
-                if fault == "driver":
-                    driver.end()
-                    driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
-                else:
-                    broker.kill()
+        with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
+            with sender.running():
+                for fault in ("broker", "driver"):
+                    driver.wait_records(50)
                     time.sleep(moments.random())
-                    broker.start()
-            driver.wait_records(50)
-        driver.run_until(lambda: not judge(sender.sent, sink).lost, more=1)
+                    if fault == "driver":
+                        driver.restart()
+                    else:
+                        broker.kill()
+                        time.sleep(moments.random())
+                        broker.start()
+                driver.wait_records(50)
+            driver.run_until(lambda: not judge(sender.sent, sink).lost, more=1)
     finally:
-        if driver is not None:
-            driver.end()
         broker.remove()
     assert judge(sender.sent, sink).ok, f"seed {seed}: {judge(sender.sent, sink)}"

@@ -298,11 +298,8 @@ CLUSTER_PROGRAM = Path(__file__).with_name("several_receivers_program.py")
 
 @pytest.mark.slow
 def test_they_are_spread_over_the_executors_of_a_cluster(tmp_path: Path) -> None:
-    driver = Driver(CLUSTER_PROGRAM, [str(tmp_path / "checkpoint")], tmp_path / "errors")
-    try:
+    with Driver(CLUSTER_PROGRAM, [str(tmp_path / "checkpoint")], tmp_path / "errors") as driver:
         line = driver.wait_line("executors")
         driver.finish()
-    finally:
-        driver.end()
     executors = json.loads(line.removeprefix("executors"))
     assert sorted(Counter(executors.values()).values()) == [2, 2]
