@@ -14,15 +14,12 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.journal import (
     JournalStream,
-    StreamProgress,
-    advance,
-    ranges_between,
-    read_records,
 )
 from penstock.receivers import Command
 from penstock.storage import open_storage
 from tests.background import background
 from tests.forked import forked
+from tests.journal.helpers import read_all
 from tests.receivers.mqtt_broker import Broker, Publisher, needs_mosquitto, publisher
 from tests.receivers.mqtt_process import receive
 from tests.receivers.supervised import override
@@ -56,8 +53,7 @@ def stored(journal: Path) -> Counter[int]:
         stream = JournalStream.open(open_storage(journal), "mqtt")
     except PenstockError:  # the first receiver did not come as far
         return Counter()
-    ends = advance({}, StreamProgress(stream).ends({}))
-    return Counter(int(row["payload"]) for row in read_records(stream, ranges_between({}, ends)))
+    return Counter(int(row["payload"]) for row in read_all(stream))
 
 
 def command_stop(journal: Path) -> None:

@@ -20,8 +20,6 @@ from penstock.journal import (
     JournalStream,
     JournalWriter,
     RecordFormat,
-    StreamProgress,
-    advance,
     commit_consumer,
     consumers,
     ranges_between,
@@ -34,7 +32,7 @@ from penstock.streaming import DStream, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.cli.commands import Commands
-from tests.journal.helpers import write_blocks
+from tests.journal.helpers import read_after, write_blocks
 from tests.streaming.runs import Runs
 
 pytestmark = pytest.mark.spark
@@ -195,12 +193,6 @@ def test_two_programs_cannot_share_a_consumer(sc: SparkContext, reader: Reader) 
         pass
 
 
-def take(stream: JournalStream, start: dict[str, int]) -> tuple[list[Any], dict[str, int]]:
-    """Read on as a plain reader does, a Structured query's source say."""
-    end = advance(start, StreamProgress(stream).ends(start))
-    return list(read_records(stream, ranges_between(start, end))), end
-
-
 def test_a_program_and_a_plain_reader_each_at_its_own_pace(reader: Reader, retain: Retain) -> None:
     """Neither loses what it has yet to read, nor keeps what both have read."""
     retain(1)
@@ -212,14 +204,14 @@ def test_a_program_and_a_plain_reader_each_at_its_own_pace(reader: Reader, retai
         second = write_blocks(stream, [["c"], ["d"]], close=False)  # seals the first
         stepper.step(3)
         assert [b.start_offset for b in stream.blocks(first)] == [0, 1, 2]
-        records, taken = take(stream, {})
+        records, taken = read_after(stream, {})
         assert records == ["a", "b", "c", "d"]
         write_blocks(stream, [["e"]], receiver="r1")
         commit_consumer(stream, "query", taken)
         stepper.step(4)  # the program has left the first writer; its blocks go all the same
         assert [b.start_offset for b in stream.blocks(first)] == [2]
         assert [b.start_offset for b in stream.blocks(second)] == [1]
-    records, taken = take(stream, taken)
+    records, taken = read_after(stream, taken)
     assert records == ["e"]
     assert [record for batch in reader.seen for record in batch] == ["a", "b", "c", "d", "e"]
 
