@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from penstock.cli.ingest.custom import make_custom
 from penstock.cli.ingest.options import size_option, with_ingest_options
 from penstock.cli.ingest.process import run_ingest
-from penstock.cli.ingest.schema import parse_schema
+from penstock.errors import ConfigError
 from penstock.receivers import (
     FramedSocketReceiver,
     HttpReceiver,
@@ -63,7 +64,7 @@ def http(
     return HttpReceiver(
         host,
         port,
-        schema=parse_schema(schema),
+        schema=_parse_schema(schema),
         token_file=token_file,
         tls_certificate=tls_certificate,
         tls_key=tls_key,
@@ -156,3 +157,22 @@ def custom(
 ) -> Receiver:
     """Run a custom receiver."""
     return make_custom(receiver_class, arg)
+
+
+def _parse_schema(text: str) -> str | pa.Schema:
+    """Return ``string``, ``binary``, or the columns in ``id int64, name string``.
+
+    Raises:
+        ConfigError: a column is not a name and the name of one of Arrow's types.
+    """
+    if text in ("string", "binary"):
+        return text
+    columns = [column.split() for column in text.split(",")]
+    try:
+        return pa.schema([pa.field(name, pa.type_for_alias(kind)) for name, kind in columns])
+    except ValueError as e:
+        raise ConfigError(
+            f"{text!r} is not a schema",
+            operation="read schema",
+            hint="give string, binary, or columns with Arrow's types: 'id int64, name string'",
+        ) from e
