@@ -92,7 +92,7 @@ class Program(Runs):
     @property
     def rerun(self) -> int:
         """How many batches were cut off."""
-        return len(CheckpointLocation(self.location).uncommitted())
+        return len(CheckpointLocation(self.location).recover().rerun)
 
     def started(self, define: Define, interval_s: int) -> AbstractContextManager[Stepper]:
         def output(time: datetime, rdd: Any) -> None:
