@@ -47,7 +47,7 @@ TAKEN_OVER = [  # by the driver's next batch, or by its next look at a receiver
     "ConcurrentDriverError: another driver has taken over",
     "FencedError: a later run took this receiver over",
 ]
-BATCHES = 40
+BATCHES = 20
 """That a driver runs while others sleep: many times what the logs keep."""
 
 

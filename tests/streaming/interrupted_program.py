@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark import RDD
 
 from penstock.streaming import StreamingContext
+from penstock.streaming.context import context
 from tests.driver_program import new_spark
 
 
@@ -34,6 +35,7 @@ def write(sink: Path, rdd: RDD[str]) -> None:
 
 def main(checkpoint: str, log: str, sink: str) -> None:
     ssc = StreamingContext(new_spark(log_level="WARN"), batchDuration=0.5)
+    context._PATIENCE_S = 2.0  # the time that a job has before it is cancelled
     ssc.checkpoint(checkpoint)
     lines = ssc.tailStream(log, name="lines").map(partial(hang, Path(sink).parent))
     lines.foreachRDD(partial(write, Path(sink)))
