@@ -24,6 +24,7 @@ FORKS.set_forkserver_preload(
         "penstock.cli.ingest",
         "penstock.journal",
         "penstock.receivers.http",
+        "penstock.receivers.kafka.consumption",
         "penstock.state",
         "penstock.streaming",
     ]

@@ -37,6 +37,7 @@ transaction.state.log.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=500
 log.retention.ms=-1
 log.cleaner.backoff.ms=200
 auto.create.topics.enable=false

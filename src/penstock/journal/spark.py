@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from functools import reduce
-from itertools import chain
+from functools import lru_cache, reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark import RDD, SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from penstock.errors import ConfigError
 from penstock.journal.reader import read_slices, slice_footer, slice_ranges
@@ -113,17 +113,19 @@ def journal_rdd(
     tasks = pack_slices(slices, task_count(slices, sc.defaultParallelism))
     if not tasks:
         return sc.emptyRDD()
-    return sc.parallelize(tasks, len(tasks)).mapPartitions(_ReadRecords(stream))
+    return _partitions(sc, len(tasks)).mapPartitionsWithIndex(_ReadRecords(stream, tasks))
 
 
 class _ReadRecords:
-    """Task: block slices to Python records. A class, so that it pickles by name."""
+    """Task: its number to the Python records of its block slices. Pickles by name, as a class."""
 
-    def __init__(self, stream: JournalStream) -> None:
+    def __init__(self, stream: JournalStream, tasks: list[list[BlockSlice]]) -> None:
         self._stream = stream
+        self._tasks = tasks
 
-    def __call__(self, tasks: Iterable[list[BlockSlice]]) -> Iterator[Any]:
-        return slice_records(self._stream, chain.from_iterable(tasks))
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Any]:
+        assert not list(nothing)  # a worker whose input was read to its end is used again
+        return slice_records(self._stream, self._tasks[number])
 
 
 class _ReadArrow:
@@ -158,28 +160,40 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _scan(
-    spark: SparkSession, stream: JournalStream, struct: Any, slices: list[BlockSlice]
+    spark: SparkSession, stream: JournalStream, struct: StructType, slices: list[BlockSlice]
 ) -> DataFrame:
     paths = [stream.storage.uri(part.path) for part in slices]
-    reader = spark.read.schema(struct).options(
+    reader = _reader(spark, struct)
+    if len(paths) <= _MANY_BLOCKS:
+        return reader.parquet(*paths)
+    # Above a threshold of paths Spark lists them in a separate job, which costs seconds; the paths
+    # are known, so the driver lists them itself. The setting is read while parquet() runs.
+    name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    with _listing_setting:
+        usual = str(spark.conf.get(name))
+        spark.conf.set(name, str(max(len(paths), int(usual))))
+        try:
+            return reader.parquet(*paths)
+        finally:
+            spark.conf.set(name, usual)
+
+
+@lru_cache(maxsize=16)
+def _partitions(sc: SparkContext, count: int) -> RDD[Any]:
+    """Return empty partitions, kept: to make an RDD takes eight calls of the JVM and a file."""
+    return sc.parallelize([], count)
+
+
+@lru_cache(maxsize=16)
+def _reader(spark: SparkSession, struct: StructType) -> DataFrameReader:
+    """Return the reader of blocks with these columns; kept, since each option calls the JVM."""
+    return spark.read.schema(struct).options(
         **{
             "ignoreCorruptFiles": "false",
             "ignoreMissingFiles": "false",
             "parquet.page.verify-checksum.enabled": "true",
         }
     )
-    # Above a threshold of paths Spark lists them in a separate job, which costs seconds; the paths
-    # are known, so the driver lists them itself. The setting is read while parquet() runs.
-    name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-    with _listing_setting:
-        usual = str(spark.conf.get(name))
-        if len(paths) <= int(usual):
-            return reader.parquet(*paths)
-        spark.conf.set(name, str(len(paths)))
-        try:
-            return reader.parquet(*paths)
-        finally:
-            spark.conf.set(name, usual)
 
 
 def _row_filter(part: BlockSlice) -> Any:

@@ -27,7 +27,7 @@ from confluent_kafka import KafkaError as ClientError
 
 from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.kafka.client_conf import is_secret, resolve
-from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.failures import FINAL, OUT_OF_RANGE, error_of, kafka_error
 from penstock.kafka.offsets import KafkaRange
 from penstock.kafka.records import COLUMNS, KafkaRecord
 
@@ -40,14 +40,6 @@ _MOST = 10_000
 _POLL_S = 0.5
 PATIENCE_S = 120.0
 """Without anything from the brokers for this long the read fails, as in Spark's source."""
-_OUT_OF_RANGE = (ClientError.OFFSET_OUT_OF_RANGE, ClientError._AUTO_OFFSET_RESET)
-_FINAL = (
-    ClientError._AUTHENTICATION,
-    ClientError._SSL,
-    ClientError.SASL_AUTHENTICATION_FAILED,
-    ClientError.TOPIC_AUTHORIZATION_FAILED,
-    ClientError.GROUP_AUTHORIZATION_FAILED,
-)
 _idle: dict[str, list[_Client]] = {}
 _lock = threading.Lock()
 
@@ -219,7 +211,7 @@ def _poll(consumer: Consumer) -> list[Message]:
 def _raise_unless_passing(
     settings: Mapping[str, Any], wanted: KafkaRange, position: int, error: ClientError
 ) -> None:
-    if error.code() in _OUT_OF_RANGE:
+    if error.code() in OUT_OF_RANGE:
         raise KafkaDataLossError(
             f"offset {position} of {wanted.topic}/{wanted.partition} is not in the topic",
             operation="read topic",
@@ -227,14 +219,14 @@ def _raise_unless_passing(
             hint="records were deleted before they were read, or the topic was created anew: give "
             "it a longer retention, and start with a new checkpoint location",
         )
-    if error.code() in _FINAL or error.fatal():
+    if error.code() in FINAL or error.fatal():
         raise kafka_error(error, "read topic", settings, **_ids(wanted, position))
 
 
 def _check_patience(
     settings: Mapping[str, Any], wanted: KafkaRange, position: int, client: _Client, since_s: float
 ) -> None:
-    if client.error is not None and client.error.code() in _FINAL:
+    if client.error is not None and client.error.code() in FINAL:
         raise kafka_error(client.error, "read topic", settings, **_ids(wanted, position))
     if time.monotonic() - since_s < PATIENCE_S:
         return

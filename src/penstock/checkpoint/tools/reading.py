@@ -13,16 +13,29 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
+from penstock.checkpoint.checksum import sidecar_name
+from penstock.checkpoint.location_id import METADATA
 from penstock.errors import NotFoundError, StorageError
 from penstock.storage import FileInfo, Storage, local_root
 
-__all__ = ["FOLDERS", "Content", "inner_folders", "list_files", "list_folders", "read_files"]
+__all__ = [
+    "AT_ROOT",
+    "FOLDERS",
+    "Content",
+    "inner_folders",
+    "list_files",
+    "list_folders",
+    "read_files",
+]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 FOLDERS = ("commits", "offsets", "sources", "state")
 """The folders of a checkpoint location that are read: Spark's own."""
+
+AT_ROOT = (METADATA, sidecar_name(METADATA))
+"""The files beside them that are."""
 
 Content = bytes | StorageError
 """What a file holds, or why it cannot be read."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import pyarrow as pa
 import typer
 
 from penstock.cli.ingest.custom import make_custom
 from penstock.cli.ingest.options import size_option, with_ingest_options
 from penstock.cli.ingest.process import run_ingest
-from penstock.errors import ConfigError
+from penstock.cli.ingest.schema import parse_schema
+from penstock.cli.ingest.starting import parse_starting
+from penstock.cli.kafka_conf import ConfOption, parse_conf
 from penstock.receivers import (
     FramedSocketReceiver,
     HttpReceiver,
+    KafkaReceiver,
     MqttReceiver,
     Receiver,
     SocketReceiver,
@@ -64,13 +66,38 @@ def http(
     return HttpReceiver(
         host,
         port,
-        schema=_parse_schema(schema),
+        schema=parse_schema(schema),
         token_file=token_file,
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         max_body_bytes=max_body_bytes,
         max_expanded_bytes=max_expanded_bytes,
     )
+
+
+@app.command("kafka")
+@_ingest
+def kafka(
+    topics: Annotated[list[str], typer.Argument(help="Topics; a pattern begins with ^.")],
+    conf: ConfOption,
+    starting: Annotated[
+        str,
+        typer.Option(
+            help="Where a new stream begins: latest or earliest, unless the group has offsets; or a"
+            ' time (ISO 8601, UTC), or JSON such as {"clicks":{"0":120}}.'
+        ),
+    ] = "latest",
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column of the records: key, value, topic, partition, offset, timestamp or"
+            " headers. May be repeated.",
+            show_default="the value alone",
+        ),
+    ] = None,
+) -> Receiver:
+    """Read topics as a member of a consumer group; each record is in the journal exactly once."""
+    return KafkaReceiver(topics, parse_conf(conf), parse_starting(starting), columns=columns)
 
 
 @app.command("mqtt")
@@ -157,22 +184,3 @@ def custom(
 ) -> Receiver:
     """Run a custom receiver."""
     return make_custom(receiver_class, arg)
-
-
-def _parse_schema(text: str) -> str | pa.Schema:
-    """Return ``string``, ``binary``, or the columns in ``id int64, name string``.
-
-    Raises:
-        ConfigError: a column is not a name and the name of one of Arrow's types.
-    """
-    if text in ("string", "binary"):
-        return text
-    columns = [column.split() for column in text.split(",")]
-    try:
-        return pa.schema([pa.field(name, pa.type_for_alias(kind)) for name, kind in columns])
-    except ValueError as e:
-        raise ConfigError(
-            f"{text!r} is not a schema",
-            operation="read schema",
-            hint="give string, binary, or columns with Arrow's types: 'id int64, name string'",
-        ) from e

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
+from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError, RecoveryMismatchError
 from penstock.journal import JournalStream
@@ -106,6 +107,17 @@ class InputDStream(DStream):
     def receiver_count(self) -> int:
         """The number of receivers that share the input's rate."""
         return 1
+
+    @property
+    def session(self) -> SparkSession:
+        """The process's session, for DataFrames; started if there is none.
+
+        ``getOrCreate`` calls the JVM eight times to apply no setting to a session.
+        """
+        session = SparkSession._instantiatedSession
+        if session is None or session._sc is not self.ssc.sparkContext:
+            return SparkSession.builder.getOrCreate()
+        return session
 
     @property
     def feed(self) -> ReceiverFeed | None:

@@ -163,14 +163,14 @@ def _check_unmoved(storage: Storage, plan: Plan, *, is_begun: bool) -> None:
         fits = {
             is_after
             for is_after, content in ((False, change.before), (True, change.after))
-            if _holds(storage, change.path, content)
+            if _holds(storage, change, content)
         }
         if not fits:
-            raise _moved(storage, f"{change.path} holds something else")
+            raise _moved(storage, f"{change.place} holds something else")
         sides &= fits
         if not sides and not is_begun:
             raise _moved(
-                storage, f"a query has run on it: not all files of the change fit ({change.path})"
+                storage, f"a query has run on it: not all files of the change fit ({change.place})"
             )
 
 
@@ -184,27 +184,28 @@ def _take_steps(storage: Storage, plan: Plan, hold: Hold) -> None:
         raise _give_way(storage, plan, hold) from error
     # Hadoop's local file system checks for a file before it renames onto it: the later one wins.
     entries = (each for each in plan.changes if each.path.startswith(("offsets/", "commits/")))
-    if not all(_holds(storage, each.path, each.after) for each in entries):
+    if not all(_holds(storage, each, each.after) for each in entries):
         raise _give_way(storage, plan, hold)
 
 
 def _give_way(storage: Storage, plan: Plan, hold: Hold) -> CheckpointError:
     """Take back what was changed, but for what a query wrote; return the error."""
     for change in inverse(plan).changes:
-        if _holds(storage, change.path, change.before):
+        if _holds(storage, change, change.before):
             hold.check()
             _take_step(storage, change)
     hold.release()
     return _moved(storage, "a query that runs wrote the same file")
 
 
-def _take_step(storage: Storage, change: FileChange) -> None:
+def _take_step(location: Storage, change: FileChange) -> None:
+    storage = _storage_of(location, change)
     after = _resolve(storage, change.after)
     held = _read(storage, change.path)
     if held == after:
         return
     if held != _resolve(storage, change.before):
-        raise _OtherContentError(change.path)
+        raise _OtherContentError(change.place)
     if after is None:
         storage.delete(change.path)
         return
@@ -212,11 +213,16 @@ def _take_step(storage: Storage, change: FileChange) -> None:
         storage.create(change.path, after, overwrite=change.before is not None)
     except AlreadyExistsError as error:
         if _read(storage, change.path) != after:  # else written by this call: its answer was lost
-            raise _OtherContentError(change.path) from error
+            raise _OtherContentError(change.place) from error
 
 
-def _holds(storage: Storage, path: str, content: bytes | CopyOf | None) -> bool:
-    return _read(storage, path) == _resolve(storage, content)
+def _storage_of(location: Storage, change: FileChange) -> Storage:
+    return location if change.root is None else open_storage(change.root)
+
+
+def _holds(location: Storage, change: FileChange, content: bytes | CopyOf | None) -> bool:
+    storage = _storage_of(location, change)
+    return _read(storage, change.path) == _resolve(storage, content)
 
 
 def _resolve(storage: Storage, content: bytes | CopyOf | None) -> bytes | None:

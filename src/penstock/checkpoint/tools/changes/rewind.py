@@ -27,15 +27,18 @@ from penstock.checkpoint.tools.changes.apply import interrupted_plan
 from penstock.checkpoint.tools.changes.available import describe_source
 from penstock.checkpoint.tools.changes.entries import encode_commit, encode_offsets
 from penstock.checkpoint.tools.changes.files import new_file
-from penstock.checkpoint.tools.changes.plan import Plan
+from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.position import (
     Position,
     find_position,
+    misfit,
     refusal,
     require_done,
 )
+from penstock.checkpoint.tools.changes.preview import Preview
 from penstock.checkpoint.tools.changes.rewind_own import plan_own_rewind
 from penstock.checkpoint.tools.changes.rewind_state import StateRewind, plan_state
+from penstock.checkpoint.tools.changes.sink_log import SinkLog
 from penstock.checkpoint.tools.changes.targets import (
     batch_at,
     batch_before,
@@ -44,7 +47,6 @@ from penstock.checkpoint.tools.changes.targets import (
 )
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.clock import Clock, SystemClock
-from penstock.errors import ConfigError
 
 __all__ = ["plan_promote", "plan_rewind"]
 
@@ -54,8 +56,21 @@ _TWICE = (
 )
 _FILE_SINK = (
     "NOT for a query that writes with Spark's own file sink (format parquet, json, csv, ...): its"
-    " log in the output's _spark_metadata would lack these batches, and the query fails"
+    " log in the output's _spark_metadata would lack these batches, and the query fails. For such a"
+    " one, give the folder of its output (--sink)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """What goes back besides the two logs."""
+
+    sink: str | os.PathLike[str] | None = None
+    drop_state: bool = False
+
+    def __str__(self) -> str:
+        sink = "" if self.sink is None else f" --sink {os.fspath(self.sink)}"
+        return f"{sink} --drop-state" if self.drop_state else sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +92,8 @@ def plan_rewind(
     to_offsets: Mapping[str, Any] | None = None,
     to_timestamp_ms: int | None = None,
     shift_by: int | None = None,
+    sink: str | os.PathLike[str] | None = None,
+    drop_state: bool = False,
     clock: Clock | None = None,
 ) -> Plan:
     """Plan that a query reads again what came after a point; give exactly one point.
@@ -91,6 +108,9 @@ def plan_rewind(
         to_offsets: these offsets, by source as in ``BatchFacts.offsets``; other sources stay.
         to_timestamp_ms: the end of the newest batch that was planned at that time or before.
         shift_by: so many batches before where the query stands.
+        sink: the folder to which the query writes with Spark's own file sink: its output goes back,
+            too.
+        drop_state: empty the state instead of taking it back.
         clock: for the time of the new entry.
 
     Raises:
@@ -104,7 +124,8 @@ def plan_rewind(
         "--to-timestamp": to_timestamp_ms,
         "--shift-by": shift_by,
     }
-    checkpoint, command = Checkpoint.open(place), f"rewind {_only(place, point)}"
+    extent = _Extent(sink, drop_state)
+    checkpoint, command = Checkpoint.open(place), f"rewind {_only(place, point)}{extent}"
     if (begun := interrupted_plan(checkpoint, command)) is not None:
         return begun
     position = find_position(checkpoint)
@@ -112,27 +133,29 @@ def plan_rewind(
     is_own = is_of_penstock(position.newest)
     if to_offsets is not None and not is_own:
         sources = check_offsets(checkpoint, position, to_offsets)
-        return _plan(checkpoint, position, command, _at_offsets(position, sources, time_ms))
+        target = _at_offsets(position, sources, time_ms, drop_state=drop_state)
+        return _plan(checkpoint, position, command, target, extent)
     if to_timestamp_ms is not None:
         to_batch = batch_at(checkpoint, to_timestamp_ms)
     elif shift_by is not None:
         to_batch = batch_before(checkpoint, shift_by, is_own=is_own)
     if is_own:
+        if extent != _Extent():
+            raise misfit(checkpoint.url, f"it is of a penstock program: no{extent}", "leave it out")
         return plan_own_rewind(checkpoint, position, command, to_batch)
     assert to_batch is not None
     target = _at_batch(checkpoint, position, last_appended(checkpoint, to_batch), time_ms)
-    return _plan(checkpoint, position, command, target)
+    return _plan(checkpoint, position, command, target, extent)
 
 
 def _json(place: str | os.PathLike[str], offsets: Mapping[str, Any]) -> str:
     try:
         return dump_json(dict(offsets))
     except (TypeError, ValueError) as error:
-        raise ConfigError(
+        raise misfit(
+            os.fspath(place),
             f"the offsets to go back to are no JSON: {error}",
-            operation="plan change of checkpoint location",
-            path=os.fspath(place),
-            hint="give them as `inspect --json` shows them",
+            "give them as `inspect --json` shows them",
         ) from error
 
 
@@ -140,21 +163,25 @@ def _only(place: str | os.PathLike[str], point: Mapping[str, object]) -> str:
     """Return the one option that was given, with its value."""
     given = [f"{option} {value}" for option, value in point.items() if value is not None]
     if len(given) != 1:
-        raise ConfigError(
-            "give exactly one point to go back to",
-            operation="plan change of checkpoint location",
-            path=os.fspath(place),
-            hint=f"one of {', '.join(point)}",
+        raise misfit(
+            os.fspath(place), "give exactly one point to go back to", f"one of {', '.join(point)}"
         )
     return given[0]
 
 
-def _at_offsets(position: Position, sources: tuple[SourceLine, ...], time_ms: int) -> _Target:
+def _at_offsets(
+    position: Position, sources: tuple[SourceLine, ...], time_ms: int, *, drop_state: bool
+) -> _Target:
+    # Without its state the query begins anew, and with the old watermark it would drop all as late.
     return _Target(
         "these offsets",
         None,
-        encode_offsets(position.offsets, sources, {"batchTimestampMs": time_ms}),
-        encode_commit(position.commit, {}),
+        encode_offsets(
+            position.offsets,
+            sources,
+            {"batchTimestampMs": time_ms, **({"batchWatermarkMs": 0} if drop_state else {})},
+        ),
+        encode_commit(position.commit, {"nextBatchWatermarkMs": 0} if drop_state else {}),
         sources,
     )
 
@@ -181,15 +208,26 @@ def _fields(metadata: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
 
 
 def plan_promote(
-    place: str | os.PathLike[str], batch_id: int, *, clock: Clock | None = None
+    place: str | os.PathLike[str],
+    batch_id: int,
+    *,
+    sink: str | os.PathLike[str] | None = None,
+    clock: Clock | None = None,
 ) -> Plan:
     """Plan that a query uses an old entry: its offsets, and also the settings recorded in it.
+
+    Args:
+        place: path or URL of the checkpoint location.
+        batch_id: the batch of that entry.
+        sink: as for ``plan_rewind``.
+        clock: for the time of the new entry.
 
     Raises:
         ConfigError: there is no such batch, or no location.
         CheckpointError: as for ``plan_rewind``.
     """
-    checkpoint, command = Checkpoint.open(place), f"promote {batch_id}"
+    extent = _Extent(sink)
+    checkpoint, command = Checkpoint.open(place), f"promote {batch_id}{extent}"
     if (begun := interrupted_plan(checkpoint, command)) is not None:
         return begun
     position = find_position(checkpoint)
@@ -209,14 +247,24 @@ def plan_promote(
         encode_commit(commit, {}),
         offsets.sources,
     )
-    return _plan(checkpoint, position, command, target)
+    return _plan(checkpoint, position, command, target, extent)
 
 
-def _plan(checkpoint: Checkpoint, position: Position, command: str, target: _Target) -> Plan:
+def _plan(
+    checkpoint: Checkpoint, position: Position, command: str, target: _Target, extent: _Extent
+) -> Plan:
     _check_sources(checkpoint, position.offsets, target.sources)
-    state = plan_state(checkpoint, position, target.batch_id)
+    sink = None if extent.sink is None else SinkLog.open(extent.sink)
+    state = plan_state(
+        checkpoint,
+        position,
+        target.batch_id,
+        drop=extent.drop_state,
+        next_id=position.next_id if sink is None else _above(sink, position),
+    )
     newest = (checkpoint.planned[-1], checkpoint.committed[-1])
-    if _stands_at(position, target, state) and not command.startswith("promote"):
+    is_more = command.startswith("promote") or (extent.drop_state and state.changes)
+    if _stands_at(position, target, state, sink) and not is_more:
         nothing = f"the query stands at {target.words} already: there is nothing to change"
         return Plan(checkpoint.url, command, (nothing,), (), newest)
     changes = list(state.changes)
@@ -224,13 +272,42 @@ def _plan(checkpoint: Checkpoint, position: Position, command: str, target: _Tar
         offsets_path, commit_path = batch_paths(batch_id)
         changes += new_file(checkpoint, offsets_path, target.offsets, target.words)
         changes += new_file(checkpoint, commit_path, target.commit, "its batch counts as done")
-    meaning = tuple(_meaning(checkpoint, position, target, state))
+    if sink is not None:
+        changes += sink.changes(target.batch_id, state.next_id)
+    _check_start(checkpoint, changes)
+    meaning = (*_meaning(checkpoint, position, target, state), *_sink_meaning(target, sink))
     return Plan(checkpoint.url, command, meaning, tuple(changes), newest)
 
 
-def _stands_at(position: Position, target: _Target, state: StateRewind) -> bool:
+def _above(sink: SinkLog, position: Position) -> int:
+    """Return the first id that may run next: a compacted entry of the sink's log is below it."""
+    newest = max(sink.newest, position.next_id - 1)
+    if sink.newest < position.newest.batch_id - (not position.newest.committed):
+        raise misfit(
+            sink.storage.url,
+            f"its log ends with batch {sink.newest}, and the query is at batch"
+            f" {position.newest.batch_id}: this is not the query's output",
+            "give the folder that the query's writeStream has as its path",
+        )
+    compacted = sink.first_compacted(newest)
+    return newest + 2 if compacted is None else compacted + 1
+
+
+def _check_start(checkpoint: Checkpoint, changes: Sequence[FileChange]) -> None:
+    """Refuse a plan after which no query could start."""
+    after = Preview(checkpoint, changes)
+    (newest,) = after.batches(after.planned[-1:])
+    if (problem := after.next_batch(newest).problem) is not None:
+        raise refusal(checkpoint, f"the query could not start: {problem}", "see `validate`")
+
+
+def _stands_at(
+    position: Position, target: _Target, state: StateRewind, sink: SinkLog | None
+) -> bool:
     """Whether the query continues from there as it is; state changes also without new offsets."""
     if not position.is_done or target.sources != position.offsets.sources:
+        return False
+    if sink is not None and sink.newest != position.newest.batch_id:
         return False
     return not state.changes or target.batch_id == position.newest.batch_id
 
@@ -243,7 +320,12 @@ def _meaning(
     yield f"batch {state.next_id} runs next, and begins there"
     if state.words is not None:
         yield state.words
-    if not position.is_done:
+    if position.problem is not None:
+        yield (
+            f"the query could not start as it was ({position.problem}): it reads the new entries"
+            " instead, and the damaged one is retired as any other"
+        )
+    elif not position.is_done:
         yield (
             f"batch {position.newest.batch_id}, planned and not committed, does not run again under"
             " its id; what it would have read is read by new batches"
@@ -252,8 +334,19 @@ def _meaning(
     for (source, end), line in zip(ends.items(), target.sources, strict=True):
         if (start := parse_offset(line.offset)) != end:
             yield f"source {source}: {describe_source(checkpoint, source, start, end)}"
-    yield _TWICE
-    yield _FILE_SINK
+
+
+def _sink_meaning(target: _Target, sink: SinkLog | None) -> Iterator[str]:
+    if sink is None:
+        yield _TWICE
+        yield _FILE_SINK
+    elif target.batch_id is None:
+        yield f"the output in {sink.storage.url} stays as it is, and gets these records a 2nd time"
+    else:
+        yield (
+            f"the output in {sink.storage.url} goes back, too, for all who read it with Spark: its"
+            " log names the files of the batches up to there. Later files stay in the folder"
+        )
 
 
 def _check_sources(

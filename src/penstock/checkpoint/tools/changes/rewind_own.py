@@ -21,10 +21,10 @@ from penstock.checkpoint.rollback import REWOUND
 from penstock.checkpoint.tools.batches import batch_paths
 from penstock.checkpoint.tools.changes.files import removed_file
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
-from penstock.checkpoint.tools.changes.position import Position, refusal
-from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
+from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept
 from penstock.checkpoint.tools.offsets import streams_of
-from penstock.errors import ConfigError, MissingBlockError, StorageError
+from penstock.errors import MissingBlockError, StorageError
 from penstock.journal import JournalStream, ranges_between, stream_names
 from penstock.journal.reader import slice_ranges
 from penstock.storage import Storage, attach_storage
@@ -52,11 +52,10 @@ def plan_own_rewind(
         )
     planned, committed = checkpoint.kept_ids(position.newest)
     if batch_id not in planned:
-        raise ConfigError(
+        raise misfit(
+            checkpoint.url,
             f"batch {batch_id} is not kept, so it is not known where the next one begins",
-            operation="plan change of checkpoint location",
-            path=checkpoint.url,
-            hint=f"the location keeps batches {planned[0]} to {planned[-1]}",
+            describe_kept(planned),
         )
     _refuse_state(checkpoint, position)
     newest = (checkpoint.planned[-1], checkpoint.committed[-1])
