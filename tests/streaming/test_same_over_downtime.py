@@ -69,7 +69,6 @@ def define(ssc: Any, folder: Path) -> None:
 SETTINGS = {
     "spark.streaming.fileStream.minRememberDuration": "5s",
     "spark.streaming.clock": "org.apache.spark.util.ManualClock",
-    "spark.streaming.manualClock.jump": "0",
 }
 
 
@@ -112,17 +111,20 @@ def run_theirs(sc: SparkContext, root: Path) -> None:
     place = root / "checkpoint"
     downtime_s = 0
     for number, (script, next_downtime_s, meanwhile) in enumerate(RUNS):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # it says that DStreams are deprecated
-            if number:
-                sc._conf.set("spark.streaming.manualClock.jump", str(downtime_s * 1000))
-                ssc = TheirContext.getOrCreate(str(place), lambda: None)
-            else:
-                ssc = TheirContext(sc, 1)
-                ssc.checkpoint(str(place))
-                define(ssc, root / "in")
-        wanted = last_time() + downtime_s
         with ExitStack() as stack:
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", FutureWarning
+                )  # it says that DStreams are deprecated
+                if number:
+                    jump = {"spark.streaming.manualClock.jump": str(downtime_s * 1000)}
+                    stack.enter_context(spark_settings(sc, jump))
+                    ssc = TheirContext.getOrCreate(str(place), lambda: None)
+                else:
+                    ssc = TheirContext(sc, 1)
+                    ssc.checkpoint(str(place))
+                    define(ssc, root / "in")
+            wanted = last_time() + downtime_s
             stack.callback(ssc.stop, stopSparkContext=False)
             ssc.start()
             for files in script:
