@@ -20,6 +20,7 @@ FORKS.set_forkserver_preload(
         "httpx",
         "paho.mqtt.client",
         "pytest",
+        "penstock.batched.checkpoints",
         "penstock.checkpoint",
         "penstock.cli.ingest",
         "penstock.journal",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from itertools import chain, count
 from pathlib import Path
@@ -11,15 +10,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError, KafkaDataLossError, KafkaError, RecoveryMismatchError
 from penstock.kafka import KafkaRecord
-from penstock.streaming import DStream, StreamingContext
-from penstock.testing.stepper import Stepper
+from penstock.streaming import DStream
 from tests.kafka.broker import Broker
-from tests.streaming.runs import Runs
+from tests.kafka.program import Program
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -29,43 +26,6 @@ _number = count()
 @pytest.fixture
 def topic(broker: Broker) -> str:
     return broker.create_topic(f"stream-{next(_number)}", partitions=2)
-
-
-class Program(Runs):
-    """A program over topics."""
-
-    def __init__(self, sc: SparkContext, broker: Broker, location: Path) -> None:
-        super().__init__(sc, location)
-        self.broker = broker
-        self.seen: list[list[bytes | None]] = []
-
-    def start(
-        self,
-        topics: Any,
-        *,
-        conf: Mapping[str, Any] | None = None,
-        define: Callable[[DStream], None] | None = None,
-        recover: Any = "program",
-        **options: Any,
-    ) -> Stepper:
-        self.stop()
-        options = {"starting": "earliest", "name": "numbers", **options}
-
-        def define_program(ssc: StreamingContext) -> None:
-            stream = ssc.kafkaStream(topics, {**self.broker.conf, **(conf or {})}, **options)
-            (define or self.collect)(stream)
-
-        return self.start_program(define_program, recover=recover)
-
-    def collect(self, stream: DStream) -> None:
-        stream.foreachRDD(lambda rdd: self.seen.append(sorted(r.value for r in rdd.collect())))
-
-
-@pytest.fixture
-def program(sc: SparkContext, broker: Broker, tmp_path: Path) -> Iterator[Program]:
-    program = Program(sc, broker, tmp_path / "checkpoint")
-    yield program
-    program.stop()
 
 
 def test_each_record_is_in_one_batch_over_restarts(program: Program, topic: str) -> None:
