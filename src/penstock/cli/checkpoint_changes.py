@@ -28,7 +28,7 @@ from penstock.checkpoint.tools import (
 from penstock.cli.checkpoint_text import plan_lines
 from penstock.cli.output import print_json, print_line
 
-__all__ = ["EXIT_STATUS", "app"]
+__all__ = ["EXIT_STATUS", "app", "parse_time", "show_or_apply"]
 
 app = typer.Typer()
 
@@ -80,12 +80,14 @@ def rewind(
         location,
         to_batch=to_batch,
         to_offsets=None if to_offsets is None else _parse_offsets(to_offsets),
-        to_timestamp_ms=None if to_timestamp is None else _parse_time(to_timestamp),
+        to_timestamp_ms=None
+        if to_timestamp is None
+        else parse_time(to_timestamp, "--to-timestamp"),
         shift_by=shift_by,
         sink=sink,
         drop_state=drop_state,
     )
-    _show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
+    show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
 
 
 @app.command("promote")
@@ -99,7 +101,7 @@ def promote(
 ) -> None:
     """Make an old entry the one that the query uses, with the settings in it."""
     plan = plan_promote(location, batch, sink=sink)
-    _show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
+    show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
 
 
 @app.command("repair")
@@ -112,7 +114,7 @@ def repair(
 ) -> None:
     """Fix what can be fixed without a choice; exit status as of `validate`, by what is left."""
     plan = plan_repair(location, sink=sink)
-    _show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
+    show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
     if status := EXIT_STATUS.get(worst(plan.left) or "note"):
         raise typer.Exit(status)
 
@@ -125,7 +127,7 @@ def undo(
     as_json: _Json = False,
 ) -> None:
     """Take a change back, if no query has run on the location since."""
-    _show_or_apply(plan_undo(file), apply=apply, stopped=stopped, as_json=as_json)
+    show_or_apply(plan_undo(file), apply=apply, stopped=stopped, as_json=as_json)
 
 
 @app.command("fork")
@@ -203,7 +205,8 @@ def import_location(
         print_line("done" if apply else _NOT_YET)
 
 
-def _show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> None:
+def show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> None:
+    """Print a plan, and do what it says if that is asked for."""
     if not as_json:
         for line in plan_lines(plan, describe_evidence(plan) if plan.changes else None):
             print_line(line)
@@ -233,11 +236,12 @@ def _parse_offsets(text: str) -> dict[str, Any]:
     return offsets
 
 
-def _parse_time(text: str) -> int:
+def parse_time(text: str, option: str) -> int:
+    """Return the time that an option says, in ms since the epoch."""
     if text.isdecimal():
         return int(text)
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--to-timestamp") from error
+        raise typer.BadParameter(str(error), param_hint=option) from error
     return int((when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp() * 1000)

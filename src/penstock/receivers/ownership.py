@@ -22,7 +22,8 @@ Invariants:
    part. An end under another number belongs to an earlier ownership and says nothing.
 3. A part is given to another writer only when the owner can publish no more of it: the owner is
    sealed (penstock.journal.epochs), or it released the part itself, after a flush. So the end is
-   final when the new entry is created, and is its ``start``.
+   final when the new entry is created, and is its ``start``; only an operator may choose another
+   one (``move_parts``).
 4. Old entries are deleted, so their names become available again. Whoever has created an entry
    lists the log again: if there is a later entry, that one is read and decides.
 
@@ -44,7 +45,7 @@ from penstock.journal import JournalStream
 from penstock.journal.epochs import seal_writer
 from penstock.journal.layout import WriterId, parse_writer
 
-__all__ = ["Ownership", "Share", "read_shares"]
+__all__ = ["Ownership", "Share", "end_of", "move_parts", "read_shares"]
 
 _VERSION = 1
 _KEPT = 8
@@ -161,6 +162,22 @@ class Ownership:
         if writer == self._id:
             return self._position()
         return seal_writer(self._stream, _writer_id(self._stream, writer))
+
+
+def move_parts(stream: JournalStream, starts: Mapping[str, int]) -> None:
+    """Let parts begin elsewhere, for an operator: their owners are sealed, and have to claim anew.
+
+    Raises as ``Ownership.claim``, and:
+        ReceiverError: the log does not have one of the parts.
+    """
+    while True:
+        number, known = read_log(stream)
+        _check_begun(starts, known)
+        for owner in {known[part].writer for part in starts} - {None}:
+            seal_writer(stream, _writer_id(stream, str(owner)))
+        moved = {part: Share(None, start, number + 1) for part, start in starts.items()}
+        if _append(stream, number + 1, {**known, **moved}):
+            return
 
 
 def read_shares(stream: JournalStream) -> dict[str, Share]:

@@ -12,6 +12,7 @@ from typing import Any
 
 __all__ = [
     "entry_of_log",
+    "is_of_topics",
     "log_offset",
     "lost_parts",
     "moved",
@@ -48,6 +49,12 @@ def streams_of(offset: object) -> dict[str, dict[str, int]] | None:
         if any(number_of(value) is None for value in partitions.values()):
             return None
     return offset
+
+
+def is_of_topics(offset: object) -> bool:
+    """Whether an offset is one of Kafka topics: partitions are numbers, writers of journals not."""
+    streams = streams_of(offset)
+    return streams is not None and all(p.isdecimal() for ends in streams.values() for p in ends)
 
 
 def offset_parts(offset: object) -> dict[str, Any]:
