@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -277,13 +278,12 @@ def test_a_second_program_is_refused(tmp_path: Path) -> None:
         Checkpoints(tmp_path).open(["b"])
 
 
-@pytest.fixture
-def url() -> Iterator[str]:
+@pytest.fixture(params=["memory", "s3"])
+def url(request: pytest.FixtureRequest) -> str:
     """A store without locks."""
-    import fsspec
-
-    yield "memory://batched/path"
-    fsspec.filesystem("memory").rm("/batched", recursive=True)
+    if request.param == "memory":
+        return f"memory://{uuid.uuid4().hex}/path"
+    return f"{request.getfixturevalue('s3_bucket')}/{uuid.uuid4().hex}"
 
 
 def test_on_a_store_without_locks_the_slower_program_is_refused(url: str) -> None:

@@ -106,6 +106,7 @@ class Checkpoints:
         self._mutex = threading.Lock()
         self._in_flight = InFlight()
         self._topics: dict[str, _Topic] = {}
+        self.is_open = False
 
     @property
     def url(self) -> str:
@@ -125,6 +126,7 @@ class Checkpoints:
         check_topics(topics)
         if self._lock is not None:
             self._lock.acquire()
+        self.is_open, self._in_flight = True, InFlight()
         try:
             for folder in ("", LOGS, *topics, *(f"{LOGS}/{topic}" for topic in topics)):
                 self._storage.sweep(folder)
@@ -141,7 +143,9 @@ class Checkpoints:
         return {topic: each.ends for topic, each in self._topics.items()}
 
     def close(self) -> None:
-        """Let other programs use the path."""
+        """Let other programs use the path; what is in flight gets into no checkpoint."""
+        with self._mutex:
+            self.is_open = False
         if self._lock is not None:
             self._lock.release()
 
@@ -162,7 +166,8 @@ class Checkpoints:
             StorageError: it could not be written.
         """
         with self._mutex:
-            if self._in_flight.finish(ranges) and self._storage.exists(DIRTY_BIT):
+            is_done = self.is_open and self._in_flight.finish(ranges)
+            if is_done and self._storage.exists(DIRTY_BIT):
                 self._add()
 
     def in_flight(self) -> set[KafkaRange]:
@@ -331,12 +336,14 @@ def newest_checkpoint(storage: Storage, topic: str) -> dict[int, int] | None:
 
 
 def note_read(storage: Storage, topic: str, partition: int, end: int) -> None:
-    """Record that a partition was read up to ``end``: the dirty bit first, then its log."""
-    volatile = storage.without_sync()
-    if not volatile.exists(DIRTY_BIT):
+    """Record that a partition was read up to ``end``: the dirty bit first, then its log.
+
+    ``storage`` need not be one whose files survive a power cut: see invariant 2.
+    """
+    if not storage.exists(DIRTY_BIT):
         with suppress(AlreadyExistsError):
-            volatile.create(DIRTY_BIT, b"")
-    volatile.create(log_path(topic, partition), dump_log(end), overwrite=True)
+            storage.create(DIRTY_BIT, b"")
+    storage.create(log_path(topic, partition), dump_log(end), overwrite=True)
 
 
 def _in_parallel(step: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:

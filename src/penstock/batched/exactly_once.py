@@ -18,6 +18,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from penstock.batched.checkpoints import Checkpoints
 from penstock.batched.layout import Planned
@@ -117,11 +119,16 @@ def resume(planned: Planned | None, ends: Ends) -> tuple[list[KafkaRange], list[
     """Return the ranges to run again, and those that only a checkpoint is missing of. Pure."""
     if planned is None:
         return [], []
-    at = {each: ends.get(each.topic, {}).get(each.partition, 0) for each in planned.ranges}
-    waiting = [each for each in planned.ranges if at[each] == each.start_offset]
-    done = [each for each in planned.ranges if at[each] == each.end_offset]
-    if len(waiting) + len(done) < len(planned.ranges):
-        return [], []
+    waiting, done = list[KafkaRange](), list[KafkaRange]()
+    for _, part in groupby(sorted(planned.ranges), attrgetter("topic")):
+        ranges = list(part)
+        at = [ends.get(each.topic, {}).get(each.partition, 0) for each in ranges]
+        if at == [each.start_offset for each in ranges]:
+            waiting += ranges
+        elif at == [each.end_offset for each in ranges]:
+            done += ranges
+        else:
+            return [], []
     return ([], waiting) if done else (waiting, [])
 
 
