@@ -12,11 +12,11 @@ from pyspark import SparkConf, SparkContext
 from penstock.batched import from_kafka_batched
 from tests.faults.program import SETTINGS
 
-MOST = 100
+MOST = 1000
 """So many records of a partition are in a batch."""
 
 
-def main(brokers: str, topic: str, out: str, path: str, delivery: str) -> None:
+def main(brokers: str, topic: str, at_least: str, exactly: str, path: str) -> None:
     # A worker that is killed fails its task, which is tried again.
     conf = SparkConf().setMaster("local[2,20]").setAppName("fault program")
     SparkContext(conf=conf.setAll(SETTINGS.items())).setLogLevel("OFF")
@@ -24,7 +24,9 @@ def main(brokers: str, topic: str, out: str, path: str, delivery: str) -> None:
     stream = from_kafka_batched(
         [topic], conf, checkpoint_path=path, poll_interval=0.05, max_batch_size=MOST
     )
-    stream.flatten().to_kafka(out, {"bootstrap.servers": brokers}, delivery=delivery)
+    records, to = stream.flatten(), {"bootstrap.servers": brokers}
+    records.to_kafka(at_least, to)
+    records.to_kafka(exactly, to, delivery="exactly_once")
     stream.start()
     stream.awaitTermination()
 
