@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import sys
 
-from pyspark import SparkConf, SparkContext
-
 from penstock.batched import from_kafka_batched
-from tests.faults.program import SETTINGS
+from tests.driver_program import new_spark
 
 MOST = 1000
 """So many records of a partition are in a batch."""
 
 
 def main(brokers: str, topic: str, at_least: str, exactly: str, path: str) -> None:
-    # A worker that is killed fails its task, which is tried again.
-    conf = SparkConf().setMaster("local[2,20]").setAppName("fault program")
-    SparkContext(conf=conf.setAll(SETTINGS.items())).setLogLevel("OFF")
+    new_spark("local[2,20]")  # a worker that is killed fails its task, which is tried again
     conf = {"bootstrap.servers": brokers, "auto.offset.reset": "earliest"}
     stream = from_kafka_batched(
         [topic], conf, checkpoint_path=path, poll_interval=0.05, max_batch_size=MOST

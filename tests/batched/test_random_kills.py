@@ -62,13 +62,12 @@ def test_twenty_kills(broker: Broker, tmp_path: Path) -> None:
     args = [broker.address, topic, *outs, str(path)]
     seed = random.randrange(10**6)
     moments = random.Random(seed)
-    driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
+    with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
 
-    def progress(beyond: int) -> bool:
-        assert driver.process.poll() is None, driver.log()[-3000:]
-        return newest(path, topic) > beyond
+        def progress(beyond: int) -> bool:
+            assert driver.process.poll() is None, driver.log()[-3000:]
+            return newest(path, topic) > beyond
 
-    try:
         sender = Sender(broker, topic)
         with sender.running():
             for fault in FAULTS:
@@ -78,12 +77,9 @@ def test_twenty_kills(broker: Broker, tmp_path: Path) -> None:
                 if fault == "worker":
                     kill_worker(driver, moments)
                 else:
-                    driver.end()
-                    driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
+                    driver.restart()
         sent = {f"line {n}".encode() for n in range(sender.sent)}
         assert eventually(lambda: progress(0) and done(path, topic) == sender.sent)
-    finally:
-        driver.end()
     at_least, exactly = (Counter(read_topic(broker, out)) for out in outs)
     assert at_least.keys() == sent, f"seed {seed}"
     again = sum(at_least.values()) - len(sent)
