@@ -106,7 +106,12 @@ class Checkpoints:
         self._mutex = threading.Lock()
         self._in_flight = InFlight()
         self._topics: dict[str, _Topic] = {}
-        self.is_open = False
+        self._users = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this is the program of the path."""
+        return self._users > 0
 
     @property
     def url(self) -> str:
@@ -116,6 +121,8 @@ class Checkpoints:
     def open(self, topics: Iterable[str]) -> dict[str, Mapping[int, int]]:
         """Become the program of this path; return the ends by partition of topics with checkpoints.
 
+        Sources that are joined may call it one after the other, each with topics of its own.
+
         Raises:
             ConfigError: a topic's name is reserved.
             ConcurrentDriverError: another program uses the path.
@@ -124,30 +131,34 @@ class Checkpoints:
         """
         topics = list(topics)
         check_topics(topics)
-        if self._lock is not None:
-            self._lock.acquire()
-        self.is_open, self._in_flight = True, InFlight()
-        try:
-            for folder in ("", LOGS, *topics, *(f"{LOGS}/{topic}" for topic in topics)):
-                self._storage.sweep(folder)
-            found = {topic: self._newest(topic) for topic in topics}
-            self._topics = {topic: each for topic, each in found.items() if each is not None}
-            self._set_aside()
-        except BaseException:
-            self.close()
-            raise
-        return self.ends()
+        with self._mutex:
+            if twice := sorted(self._topics.keys() & topics):
+                raise self._in_use(twice[0])
+            if not self._users:
+                self._take_over()
+            self._users += 1
+            try:
+                for topic in topics:
+                    self._storage.sweep(topic)
+                found = {topic: self._newest(topic) for topic in topics}
+            except BaseException:
+                self._leave()
+                raise
+            self._topics |= {topic: each for topic, each in found.items() if each is not None}
+        return {topic: each.ends for topic, each in found.items() if each is not None}
 
     def ends(self) -> dict[str, Mapping[int, int]]:
         """Return the ends by partition of each topic that has checkpoints."""
         return {topic: each.ends for topic, each in self._topics.items()}
 
     def close(self) -> None:
-        """Let other programs use the path; what is in flight gets into no checkpoint."""
+        """Take one ``open`` back; with the last one, let other programs use the path.
+
+        What is in flight then gets into no checkpoint.
+        """
         with self._mutex:
-            self.is_open = False
-        if self._lock is not None:
-            self._lock.release()
+            if self._users:
+                self._leave()
 
     def begin_topic(self, topic: str, ends: Mapping[int, int]) -> None:
         """Make durable where the first batch of a topic without checkpoints begins."""
@@ -204,6 +215,35 @@ class Checkpoints:
         for each in ranges:
             topics.setdefault(each.topic, {})[each.partition] = each.end_offset
         self._topics.update(zip(topics, map(self._add_topic, topics.items()), strict=True))
+
+    def _take_over(self) -> None:
+        if self._lock is not None:
+            self._lock.acquire()
+        self._in_flight = InFlight()
+        try:
+            self._set_aside()
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _leave(self) -> None:
+        self._users -= 1
+        if not self._users:
+            self._topics = {}
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _in_use(self, topic: str) -> ConcurrentDriverError:
+        return ConcurrentDriverError(
+            f"topic {topic} is read by another stream of this process, with this checkpoint path",
+            operation="open checkpoint path",
+            path=self.url,
+            ids={"topic": topic},
+            hint="stop that one, or give this one a checkpoint path of its own",
+        )
 
     def _add(self) -> None:
         done = {
@@ -276,30 +316,35 @@ class Checkpoints:
 
     def _set_aside(self) -> None:
         """Remove the dirty bit and the logs of an earlier run, and say what they held."""
-        self._volatile.delete(DIRTY_BIT)
         paths = self._storage.find(LOGS)
-        read = {}
-        for path in paths:
-            topic, _, name = path.removeprefix(f"{LOGS}/").rpartition("/")
-            partition = checkpoint_number(name)
-            with suppress(ValueError, NotFoundError):
-                end = parse_log(self._storage.read(path))
-                ends = self._topics[topic].ends if topic in self._topics else {}
-                if partition is not None and end > ends.get(partition, 0):
-                    read[partition_name(topic, partition)] = (ends.get(partition, 0), end)
-        if read:
+        for folder in {"", LOGS, *(path.rpartition("/")[0] for path in paths)}:
+            self._storage.sweep(folder)
+        self._volatile.delete(DIRTY_BIT)
+        if read := ", ".join(filter(None, map(self._only_read, paths))):
             _log.warning(
                 "An earlier run on %s read records that no checkpoint has; they are read again: %s",
                 self.url,
-                ", ".join(f"{name} [{start}, {end})" for name, (start, end) in read.items()),
+                read,
             )
         self._volatile.delete_all(paths)
 
+    def _only_read(self, path: str) -> str:
+        """Return what a log has beyond the newest checkpoint, in words; "" for nothing."""
+        topic, _, name = path.removeprefix(f"{LOGS}/").rpartition("/")
+        partition, done = checkpoint_number(name), dict[int, int]()
+        with suppress(LogFormatError):
+            done = newest_checkpoint(self._storage, topic, tell=False) or done
+        with suppress(ValueError, NotFoundError):
+            end = parse_log(self._storage.read(path))
+            if partition is not None and end > (start := done.get(partition, 0)):
+                return f"{partition_name(topic, partition)} [{start}, {end})"
+        return ""
 
-def newest_checkpoint(storage: Storage, topic: str) -> dict[int, int] | None:
+
+def newest_checkpoint(storage: Storage, topic: str, tell: bool = True) -> dict[int, int] | None:
     """Return the ends by partition of a topic's newest sound checkpoint, None if it has none.
 
-    Files that are not sound, or no checkpoints, are named in a warning.
+    Files that are not sound, or no checkpoints, are named in a warning, unless not to ``tell``.
 
     Raises:
         LogFormatError: there are files, and none of them is a sound checkpoint.
@@ -314,7 +359,7 @@ def newest_checkpoint(storage: Storage, topic: str) -> dict[int, int] | None:
         except (ValueError, NotFoundError) as error:
             wrong.append(f"{path}: {error}")
             continue
-        if wrong:
+        if wrong and tell:
             _log.warning(
                 "Topic %s continues after checkpoint %d of %s; passed over: %s",
                 topic,
