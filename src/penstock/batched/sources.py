@@ -9,9 +9,10 @@ from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf, KafkaRange
+from penstock.kafka.advance import advance
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reader import check_settings
-from penstock.kafka.topics import Topics, advance
+from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 
 __all__ = ["Position", "Source"]
@@ -117,7 +118,7 @@ class Position:
         """
         begins, ends = self._begins_and_ends()
         start = {**begins, **self._planned}
-        wanted = advance(start, begins, ends)
+        wanted = advance(start, begins, ends).ends
         most = self._source.max_batch_size
         ranges = [
             KafkaRange(*split_name(name), first, min(wanted[name], first + most))
@@ -131,8 +132,8 @@ class Position:
         return sorted(ranges), any(wanted[name] > end for name, end in self._planned.items())
 
     def _begins_and_ends(self) -> tuple[Offsets, Offsets]:
-        begins, ends = self._brokers.begins_and_ends()
-        return dict(self._wanted(begins)), dict(self._wanted(ends))
+        facts = self._brokers.scan()
+        return dict(self._wanted(facts.begins)), dict(self._wanted(facts.ends))
 
     def _wanted(self, offsets: Offsets) -> Iterator[tuple[str, int]]:
         most = self._source.npartitions

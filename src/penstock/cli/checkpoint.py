@@ -20,7 +20,6 @@ from penstock.checkpoint.tools import (
 from penstock.cli.checkpoint_adopt import adopt
 from penstock.cli.checkpoint_changes import EXIT_STATUS
 from penstock.cli.checkpoint_changes import app as changes
-from penstock.cli.checkpoint_plot import draw_progress
 from penstock.cli.checkpoint_text import (
     batch_diff_lines,
     batch_lines,
@@ -29,6 +28,7 @@ from penstock.cli.checkpoint_text import (
     validation_lines,
 )
 from penstock.cli.output import print_json, print_line
+from penstock.cli.plots import draw_progress
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
 

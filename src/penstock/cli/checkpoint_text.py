@@ -203,6 +203,8 @@ def _next_lines(found: Inspection, now_ms: int) -> Iterator[str]:
         yield f"next: batch {following.batch_id}, from where batch {following.batch_id - 1} ended"
     else:
         yield "next: batch 0, the first"
+    for source, records in found.lag.items():
+        yield f"behind: {records:,} records of source {source}, which no batch has taken"
     newest = found.batches[-1] if found.batches else None
     if newest is not None and newest.time_ms is not None and newest.time is not None:
         yield f"newest: batch {newest.batch_id}, planned {_age(now_ms - newest.time_ms)}"

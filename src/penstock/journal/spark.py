@@ -13,7 +13,7 @@ missing or corrupt files are overridden. The Python paths verify whole blocks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -33,7 +33,7 @@ from penstock.journal.spark_types import spark_schema
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = ["check_spark_schema", "journal_dataframe", "journal_rdd"]
+__all__ = ["arrow_dataframe", "check_spark_schema", "journal_dataframe", "journal_rdd"]
 
 _MANY_BLOCKS = 8
 _SMALL_BLOCK_BYTES = 256 << 10
@@ -74,17 +74,15 @@ def journal_dataframe(
     """
     slices = slice_ranges(stream, ranges, scan)
     schema = spark_schema(stream.format.arrow)
-    struct = from_arrow_schema(schema)
     if not slices:
-        # A table becomes a local relation, which Spark counts or writes without any task.
-        return spark.createDataFrame(schema.empty_table(), struct)
+        return arrow_dataframe(spark, schema, [], _ReadSlices(stream, schema))
+    struct = from_arrow_schema(schema)
     mean_size = sum(part.size for part in slices) / len(slices)
     if len(slices) > _MANY_BLOCKS and mean_size < _SMALL_BLOCK_BYTES:
         slots = spark.sparkContext.defaultParallelism
         remote = not stream.storage.url.startswith("file:")
         tasks = pack_slices(slices, small_task_count(slices, slots, remote=remote))
-        read = _ReadArrow(stream, tasks, schema)
-        return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, struct)
+        return arrow_dataframe(spark, schema, tasks, _ReadSlices(stream, schema))
     whole: list[BlockSlice] = []
     parts: list[BlockSlice] = []
     for part in slices:
@@ -93,6 +91,28 @@ def journal_dataframe(
     frames = [_scan(spark, stream, struct, whole)] if whole else []
     frames += [_scan(spark, stream, struct, [part]).where(_row_filter(part)) for part in parts]
     return reduce(DataFrame.union, frames)
+
+
+def arrow_dataframe(
+    spark: SparkSession,
+    schema: pa.Schema,
+    tasks: Sequence[Any],
+    read: Callable[[Any], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """Return as a DataFrame what ``read`` makes of each of ``tasks``, in a Spark task of its own.
+
+    Args:
+        spark: runs the tasks.
+        schema: of the batches that ``read`` returns.
+        tasks: plain values.
+        read: must pickle by name.
+    """
+    struct = from_arrow_schema(schema)
+    if not tasks:
+        # A table becomes a local relation, which Spark counts or writes without any task.
+        return spark.createDataFrame(schema.empty_table(), struct)
+    found = spark.range(0, len(tasks), 1, len(tasks))
+    return found.mapInArrow(_ReadTasks(tasks, read), struct)
 
 
 def journal_rdd(
@@ -128,21 +148,31 @@ class _ReadRecords:
         return slice_records(self._stream, self._tasks[number])
 
 
-class _ReadArrow:
-    """Task: its number to the Arrow batches of its block slices."""
+class _ReadSlices:
+    """Task: block slices to Arrow batches."""
+
+    def __init__(self, stream: JournalStream, schema: pa.Schema) -> None:
+        self._stream = stream
+        self._schema = schema
+
+    def __call__(self, slices: list[BlockSlice]) -> Iterator[pa.RecordBatch]:
+        for batch in _gathered(read_slices(self._stream, slices)):
+            yield batch.cast(self._schema)
+
+
+class _ReadTasks:
+    """Task: its number to the Arrow batches of what it reads."""
 
     def __init__(
-        self, stream: JournalStream, tasks: list[list[BlockSlice]], schema: pa.Schema
+        self, tasks: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]]
     ) -> None:
-        self._stream = stream
         self._tasks = tasks
-        self._schema = schema
+        self._read = read
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
-                for batch in _gathered(read_slices(self._stream, self._tasks[number])):
-                    yield batch.cast(self._schema)
+                yield from self._read(self._tasks[number])
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -30,8 +30,8 @@ def partition_facts(
     Raises:
         KafkaError: they do not answer, or refuse; a topic is unknown.
     """
-    begins, ends = Topics(settings, sorted({*topics}) or _ALL).begins_and_ends()
-    return {part: PartitionFacts(begins[part], end) for part, end in ends.items()}
+    facts = Topics(settings, sorted({*topics}) or _ALL).scan()
+    return {part: PartitionFacts(facts.begins[part], end) for part, end in facts.ends.items()}
 
 
 def offsets_at_time(settings: Mapping[str, Any], topics: Sequence[str], time_ms: int) -> Offsets:
@@ -39,7 +39,8 @@ def offsets_at_time(settings: Mapping[str, Any], topics: Sequence[str], time_ms:
 
     Raises as ``partition_facts``.
     """
-    return Topics(settings, sorted({*topics})).at_time(time_ms)
+    found = Topics(settings, sorted({*topics}))
+    return found.at_time(time_ms, found.scan())
 
 
 def group_offsets(settings: Mapping[str, Any], group: str) -> dict[str, int]:

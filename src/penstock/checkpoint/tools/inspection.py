@@ -14,6 +14,7 @@ from typing import Any
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.tools.batches import Batch, Problem
 from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept, is_of_penstock
+from penstock.checkpoint.tools.lag import read_lag
 from penstock.checkpoint.tools.next_batch import NextBatch
 from penstock.checkpoint.tools.operators import OperatorInfo
 from penstock.checkpoint.tools.state_files import OperatorState
@@ -88,6 +89,8 @@ class Inspection:
     """How many batches came before those and were not asked for."""
     sources: tuple[SourceFacts, ...]
     operators: tuple[OperatorFacts, ...]
+    lag: dict[str, int]
+    """The records that no batch has taken, by source and stream, of journals in the location."""
     problems: tuple[Problem, ...]
     """Files among those above that cannot be read."""
 
@@ -135,6 +138,9 @@ def inspect(
         earlier=sum(batch_id < wanted[0] for batch_id in known) if wanted else 0,
         sources=_source_facts(checkpoint),
         operators=tuple(_operator_facts(*each) for each in checkpoint.operators()),
+        lag=read_lag(checkpoint, newest_batch)
+        if newest_batch and is_of_penstock(newest_batch)
+        else {},
         problems=tuple(problem for batch in batches for problem in batch.problems),
     )
 

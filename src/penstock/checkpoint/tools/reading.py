@@ -26,6 +26,7 @@ __all__ = [
     "list_files",
     "list_folders",
     "read_files",
+    "read_if_there",
 ]
 
 T = TypeVar("T")
@@ -84,14 +85,20 @@ def read_files(storage: Storage, paths: Iterable[str]) -> dict[str, Content]:
 
     def read(path: str) -> Content | None:
         try:
-            return storage.read(path)
-        except NotFoundError:
-            return None
+            return read_if_there(storage, path)
         except StorageError as error:
             return error
 
     contents = zip(wanted, _at_once(storage, read, wanted), strict=True)
     return {path: content for path, content in contents if content is not None}
+
+
+def read_if_there(storage: Storage, path: str) -> bytes | None:
+    """Return what a file holds; None without it. Raises StorageError when it cannot be read."""
+    try:
+        return storage.read(path)
+    except NotFoundError:
+        return None
 
 
 def _at_once(storage: Storage, call: Callable[[T], R], arguments: Sequence[T]) -> list[R]:

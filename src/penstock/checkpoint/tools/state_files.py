@@ -22,12 +22,14 @@ from penstock.checkpoint.batch_ids import find_gaps
 from penstock.storage import FileInfo
 
 __all__ = [
+    "WHOLE",
     "OperatorState",
     "StateFile",
     "StateStore",
     "first_whole",
     "group_state",
     "missing_files",
+    "parse_version",
 ]
 
 _PATH = re.compile(r"state/([^/]+)/(?:(\d+)(?:/([^/]+))?|versions)/([^/]+)")
@@ -39,7 +41,7 @@ _FORMATS = {
     "changelog": "RocksDB",
     "zip": "RocksDB",
 }
-_WHOLE = ("snapshot", "zip")
+WHOLE = ("snapshot", "zip")
 """Kinds of files that hold a version without any other."""
 
 
@@ -87,9 +89,15 @@ def group_state(files: Mapping[str, FileInfo]) -> tuple[OperatorState, ...]:
     return tuple(_operator(name, below[name]) for name in sorted(below, key=_number_first))
 
 
+def parse_version(name: str) -> tuple[int, str] | None:
+    """Return the version and the kind of a state file of Spark, by its name; None for others."""
+    found = _SPARK_FILE.fullmatch(name)
+    return None if found is None else (int(found[1]), found[3])
+
+
 def first_whole(store: StateStore, version: int) -> int:
     """Return the newest version up to that one that a file holds as a whole; 0 is empty."""
-    whole = (each.version for each in store.files if each.kind in _WHOLE)
+    whole = (each.version for each in store.files if each.kind in WHOLE)
     return max((each for each in whole if each <= version), default=0)
 
 

@@ -37,12 +37,13 @@ def starts(
         ConfigError: offsets are given for a partition that does not exist.
     """
     topics = Topics(settings, options.pattern or options.topics)
-    begins, ends = topics.begins_and_ends()
+    facts = topics.scan()
+    begins, ends = facts.begins, facts.ends
     starting = options.starting
     if not is_first:
         return begins
     if isinstance(starting, datetime):
-        return topics.at_time(round(starting.timestamp() * 1000))
+        return topics.at_time(round(starting.timestamp() * 1000), facts)
     if isinstance(starting, Mapping):
         return {**begins, **_given(starting, ends)}
     chosen = begins if starting == "earliest" else ends

@@ -31,6 +31,8 @@ class InputContext:
 
     journal: Storage
     """The journal in the program's own checkpoint location."""
+    storage: Storage
+    """The checkpoint location; an input may keep files in folders of ``sources/<name>``."""
     location_id: str
     """The checkpoint location's id: stays over restarts, and no two locations share one."""
     location_url: str

@@ -44,6 +44,7 @@ from penstock.checkpoint.tools.changes.plan import (
     parse_plan,
 )
 from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.reading import read_if_there
 from penstock.clock import Clock, SystemClock
 from penstock.errors import (
     AlreadyExistsError,
@@ -113,7 +114,7 @@ def plan_undo(undo_file: str | os.PathLike[str]) -> Plan:
     checkpoint = Checkpoint.open(place)
     undo_path = f"{_UNDO_FOLDER}/{name}"
     plan = inverse(_read_plan(checkpoint.storage, undo_path))
-    barrier = _read(checkpoint.storage, BARRIER)
+    barrier = read_if_there(checkpoint.storage, BARRIER)
     is_begun = barrier is not None and undo_path_of(barrier) == undo_path
     _check_unmoved(checkpoint.storage, plan, is_begun=is_begun)
     return plan
@@ -201,7 +202,7 @@ def _give_way(storage: Storage, plan: Plan, hold: Hold) -> CheckpointError:
 def _take_step(location: Storage, change: FileChange) -> None:
     storage = _storage_of(location, change)
     after = _resolve(storage, change.after)
-    held = _read(storage, change.path)
+    held = read_if_there(storage, change.path)
     if held == after:
         return
     if held != _resolve(storage, change.before):
@@ -212,7 +213,7 @@ def _take_step(location: Storage, change: FileChange) -> None:
     try:
         storage.create(change.path, after, overwrite=change.before is not None)
     except AlreadyExistsError as error:
-        if _read(storage, change.path) != after:  # else written by this call: its answer was lost
+        if read_if_there(storage, change.path) != after:  # else this call's own: an answer was lost
             raise _OtherContentError(change.place) from error
 
 
@@ -222,18 +223,11 @@ def _storage_of(location: Storage, change: FileChange) -> Storage:
 
 def _holds(location: Storage, change: FileChange, content: bytes | CopyOf | None) -> bool:
     storage = _storage_of(location, change)
-    return _read(storage, change.path) == _resolve(storage, content)
+    return read_if_there(storage, change.path) == _resolve(storage, content)
 
 
 def _resolve(storage: Storage, content: bytes | CopyOf | None) -> bytes | None:
     return storage.read(content.path) if isinstance(content, CopyOf) else content
-
-
-def _read(storage: Storage, path: str) -> bytes | None:
-    try:
-        return storage.read(path)
-    except NotFoundError:
-        return None
 
 
 def _read_plan(storage: Storage, undo_path: str) -> Plan:

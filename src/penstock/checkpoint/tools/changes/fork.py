@@ -12,7 +12,6 @@ their store, or the newest two entries of their log. If another one is gone, the
 from __future__ import annotations
 
 import os
-import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,13 +30,12 @@ from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock, par
 from penstock.checkpoint.tools.checks.checksums import main_name, sidecar_of
 from penstock.checkpoint.tools.checks.leftovers import leftovers_in
 from penstock.checkpoint.tools.reading import read_files
+from penstock.checkpoint.tools.state_files import WHOLE, parse_version
 from penstock.errors import StorageError
 from penstock.storage import Storage, attach_storage, local_root, open_storage
 
 __all__ = ["ForkPlan", "apply_fork", "plan_fork"]
 
-_VERSION = re.compile(r"(\d+)(?:_[\w-]+)?\.(delta|snapshot|changelog|zip)")
-_WHOLE = ("snapshot", "zip")
 _LOGS = ("offsets", "commits")
 _FILE_SINK = (
     "Spark's own file sink (format parquet, json, csv, ...) fails in a new folder that it does not"
@@ -183,7 +181,7 @@ def _first_needed(paths: Iterable[str]) -> dict[str, int]:
     first: dict[str, int] = {}
     for path in paths:
         version = _version(path)
-        if version is not None and version[1] in _WHOLE:
+        if version is not None and version[1] in WHOLE:
             folder = path.rpartition("/")[0]
             first[folder] = max(version[0], first.get(folder, 0))
     return first
@@ -202,5 +200,4 @@ def _version(path: str) -> tuple[int, str] | None:
     """Return the version and the kind of a state file, or of that of a checksum; else None."""
     folder, _, name = path.rpartition("/")
     main = main_name(name).removesuffix(".crc")
-    found = _VERSION.fullmatch(main) if folder.startswith("state/") else None
-    return None if found is None else (int(found[1]), found[2])
+    return parse_version(main) if folder.startswith("state/") else None

@@ -23,6 +23,7 @@ from penstock.checkpoint.tools.changes.files import removed_file
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept
+from penstock.checkpoint.tools.lag import JOURNAL
 from penstock.checkpoint.tools.offsets import streams_of
 from penstock.errors import MissingBlockError, StorageError
 from penstock.journal import JournalStream, ranges_between, stream_names
@@ -32,7 +33,6 @@ from penstock.storage import Storage, attach_storage
 __all__ = ["plan_own_rewind", "refuse_state"]
 
 _OPERATORS = "spark.penstock.operators"
-_JOURNAL = "journal"
 
 
 def plan_own_rewind(
@@ -99,7 +99,7 @@ def _meaning(
 def _check_journal(
     checkpoint: Checkpoint, stream: str, start: dict[str, int], end: dict[str, int]
 ) -> str:
-    journal: Storage = attach_storage(f"{checkpoint.url}/{_JOURNAL}")
+    journal: Storage = attach_storage(f"{checkpoint.url}/{JOURNAL}")
     ranges = ranges_between(start, end)
     records = sum(each.count for each in ranges)
     if stream not in stream_names(journal):

@@ -28,7 +28,8 @@ from penstock.checkpoint.tools.changes.files import CHECKSUM
 from penstock.checkpoint.tools.changes.plan import SINK_LOG, FileChange
 from penstock.checkpoint.tools.changes.position import misfit
 from penstock.checkpoint.tools.checks.checksums import check_sidecar, sidecar_of
-from penstock.errors import CheckpointError, NotFoundError
+from penstock.checkpoint.tools.reading import read_if_there
+from penstock.errors import CheckpointError
 from penstock.storage import Storage, attach_storage, local_root, open_existing
 
 __all__ = ["SinkLog", "begin_sink_log"]
@@ -127,7 +128,7 @@ class SinkLog:
         return [line for each in needed for line in self._read(self.entries[each])]
 
     def _read(self, path: str) -> list[str]:
-        data, checksum = self.storage.read(path), _held(self.storage, sidecar_of(path))
+        data, checksum = self.storage.read(path), read_if_there(self.storage, sidecar_of(path))
         for finding in check_sidecar(path, data, checksum or b"", strict=False):
             raise self._refusal(f"{finding.path}: {finding.what}")
         try:
@@ -168,11 +169,4 @@ def _new_entry(storage: Storage, name: str, data: bytes) -> Iterator[FileChange]
     if local_root(storage.url) is not None:
         sides.append((sidecar_of(path), checksum_of(data), CHECKSUM))
     for each, content, reason in sides:
-        yield FileChange(each, _held(storage, each), content, reason, storage.url)
-
-
-def _held(storage: Storage, path: str) -> bytes | None:
-    try:
-        return storage.read(path)
-    except NotFoundError:
-        return None
+        yield FileChange(each, read_if_there(storage, each), content, reason, storage.url)

@@ -16,9 +16,24 @@ from penstock.streaming.inputs.sources.context_part import ContextPart
 from penstock.streaming.operations.dstream import DStream
 
 if TYPE_CHECKING:
+    from penstock.kafka.advance import OnDataLoss
     from penstock.streaming.inputs.kafka_input import Starting
 
-__all__ = ["PulledStreams"]
+__all__ = ["PulledStreams", "check_kafka_client"]
+
+
+def check_kafka_client(operation: str) -> None:
+    """Check that confluent-kafka is installed, for what is called so.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if find_spec("confluent_kafka") is None:
+        raise ConfigError(
+            f"{operation} needs confluent-kafka",
+            operation=operation,
+            hint="pip install 'penstock[kafka]', also where the executors run",
+        )
 
 
 class PulledStreams(ContextPart):
@@ -33,6 +48,7 @@ class PulledStreams(ContextPart):
         keyDecoder: Callable[[bytes], Any] | None = None,
         valueDecoder: Callable[[bytes], Any] | None = None,
         columns: Sequence[str] | None = None,
+        on_data_loss: OnDataLoss = "fail",
         name: str | None = None,
     ) -> DStream:
         """Return the stream of the records of Kafka topics, each exactly once; see docs/kafka.md.
@@ -54,6 +70,10 @@ class PulledStreams(ContextPart):
             keyDecoder: makes a key of its bytes; keys are bytes without it.
             valueDecoder: makes a value of its bytes; values are bytes without it.
             columns: of ``foreachBatch``'s DataFrame, all without it; few are faster.
+            on_data_loss: what happens when records are gone before they were read, by retention or
+                because a topic was created anew: ``"fail"`` ends the program, ``"earliest"`` and
+                ``"latest"`` note the lost range in the loss log and continue at the partition's
+                beginning, or its end.
             name: the stream's name in the checkpoint location.
 
         Raises:
@@ -61,12 +81,7 @@ class PulledStreams(ContextPart):
 
         Source: seed 001; ``org.apache.spark.streaming.kafka010.KafkaUtils.createDirectStream``.
         """
-        if find_spec("confluent_kafka") is None:
-            raise ConfigError(
-                "kafkaStream needs confluent-kafka",
-                operation="kafkaStream",
-                hint="pip install 'penstock[kafka]', also where the executors run",
-            )
+        check_kafka_client("kafkaStream")
         from penstock.kafka.records import COLUMNS
         from penstock.streaming.inputs.kafka_input import KafkaInputDStream
 
@@ -77,6 +92,7 @@ class PulledStreams(ContextPart):
             starting=starting,
             decoders=(keyDecoder, valueDecoder),
             columns=tuple(COLUMNS) if columns is None else columns,
+            on_data_loss=on_data_loss,
             name=name,
         )
 
