@@ -17,6 +17,7 @@ from penstock.checkpoint.tools import (
     repairable_files,
     validate,
 )
+from penstock.cli.checkpoint_adopt import adopt
 from penstock.cli.checkpoint_changes import EXIT_STATUS
 from penstock.cli.checkpoint_changes import app as changes
 from penstock.cli.checkpoint_text import (
@@ -42,6 +43,7 @@ app = typer.Typer(
     help="The checkpoint location of a Structured Streaming query or penstock program.",
 )
 app.add_typer(changes)
+app.command("adopt")(adopt)
 
 _Location = Annotated[
     str, typer.Argument(metavar="DIR", help="The checkpoint location: a folder or URL.")
