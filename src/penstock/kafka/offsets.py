@@ -57,11 +57,16 @@ class KafkaRange:
         """The most records that the range can hold."""
         return self.end_offset - self.start_offset
 
-    def split(self, most: int) -> list[KafkaRange]:
-        """Return ranges of about equal length, of at most ``most`` offsets, that make up this."""
+    def split(self, most: int, cell: int = 1) -> list[KafkaRange]:
+        """Return ranges of about equal length, of ``most`` offsets or few more, that make up this.
+
+        They begin and end with cells of so many offsets, counted from 0, where this does not.
+        """
         parts = -(-self.count // most)
-        ends = [self.start_offset + self.count * i // parts for i in range(parts + 1)]
-        return [replace(self, start_offset=s, end_offset=e) for s, e in pairwise(ends)]
+        start, count = self.start_offset, self.count
+        inner = (start + count * i // parts for i in range(1, parts))
+        cuts = [start, *(max(start, cut - cut % cell) for cut in inner), self.end_offset]
+        return [replace(self, start_offset=s, end_offset=e) for s, e in pairwise(cuts) if s < e]
 
 
 def partition_name(topic: str, partition: int, generation: int = 0) -> str:
