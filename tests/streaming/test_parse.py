@@ -18,8 +18,8 @@ from penstock.journal.bad_records.raw_records import from_raw
 from penstock.streaming import DStream, StreamingContext
 from penstock.testing.stepper import Stepper
 from tests.journal.helpers import read_all
+from tests.streaming.numbers import Numbers
 from tests.streaming.runs import Runs
-from tests.streaming.test_receiver_streams import Numbers
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -87,12 +87,12 @@ def test_a_batch_with_a_bad_record_fails_and_names_it(program: Program) -> None:
 def test_dropped_records_are_counted(program: Program, caplog: pytest.LogCaptureFixture) -> None:
     with (
         program.running(RECORDS, int, "drop") as stepper,
-        caplog.at_level(logging.WARNING, "penstock.streaming.inputs.parsing"),
+        caplog.at_level(logging.WARNING, "penstock.streaming.inputs.refused"),
     ):
         stepper.step()
     assert program.values == [1, 3, 5]
     (line,) = [
-        r.getMessage() for r in caplog.records if r.name == "penstock.streaming.inputs.parsing"
+        r.getMessage() for r in caplog.records if r.name == "penstock.streaming.inputs.refused"
     ]
     assert "refused 2 records of stream numbers, which were dropped" in line
     assert "record 1 of writer r0-00000000: ValueError" in line
