@@ -81,10 +81,8 @@ class PathValidation:
     files: int
     findings: tuple[Finding, ...]
 
-    @property
-    def severity(self) -> Severity | None:
-        """The highest severity; None when there are no findings."""
-        return worst(self.findings)
+    severity: Severity | None
+    """The worst of the findings'; None when there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +96,11 @@ class Rewind:
 
 
 def is_checkpoint_path(place: str | os.PathLike[str]) -> bool:
-    """Whether batches keep their checkpoints there; False for what queries and programs leave.
-
-    Raises:
-        ConfigError: there is no such folder, or the URL is not understood.
-    """
-    storage = _open(place)
+    """Whether batches keep their checkpoints there; False for what queries and programs leave."""
+    try:
+        storage = _open(place)
+    except ConfigError:
+        return False
     entries = {entry.name: entry for entry in storage.list()}
     if any(name in entries for name in _OF_QUERIES):
         return False
@@ -149,7 +146,7 @@ def validate_path(place: str | os.PathLike[str]) -> PathValidation:
                 "file they are written again",
             )
         )
-    return PathValidation(storage.url, len(storage.find()), tuple(findings))
+    return PathValidation(storage.url, len(storage.find()), tuple(findings), worst(findings))
 
 
 def plan_promote(place: str | os.PathLike[str], number: int) -> Rewind:
