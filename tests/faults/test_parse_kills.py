@@ -16,7 +16,6 @@ from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.ledger import LogWriter
 from tests.faults.parse_program import is_bad
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -32,12 +31,6 @@ def values(sink: Path) -> list[int]:
 def letters(dead: JournalStream) -> list[tuple[str, int]]:
     tables = list(letters_to_replay(dead))
     return [(r["raw"].decode(), r["attempts"]) for table in tables for r in table.to_pylist()]
-
-
-def assert_letters(dead: JournalStream, wanted: Counter[tuple[str, int]], seed: int) -> None:
-    """Wait for these letters: a look may miss what the program moves at that moment."""
-    same = eventually(lambda: Counter(letters(dead)) == wanted)
-    assert same or Counter(letters(dead)) == wanted, f"seed {seed}"
 
 
 def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
@@ -59,9 +52,9 @@ def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
         stream = JournalStream.open(journal, "lines")
         dead = create_dead_letters(stream)
         driver.run_until(lambda: len(letters(dead)) >= len(bad), more=2)
-        assert_letters(dead, Counter((line, 1) for line in bad), seed)
+        assert Counter(letters(dead)) == Counter((line, 1) for line in bad), f"seed {seed}"
 
         assert replay(dead, stream) == len(bad)  # beside the program, which refuses them again
         driver.run_until(lambda: len(letters(dead)) >= len(bad), more=2)
-        assert_letters(dead, Counter((line, 2) for line in bad), seed)
+        assert Counter(letters(dead)) == Counter((line, 2) for line in bad), f"seed {seed}"
         assert values(sink) == [n for n in range(writer.sent) if not is_bad(n)], f"seed {seed}"

@@ -57,7 +57,7 @@ def test_a_wrong_password_is_told_without_it(
         Topics(wrong, [topic]).scan()
     monkeypatch.setattr(reader, "PATIENCE_S", 20.0)
     with pytest.raises(KafkaError, match=r"check sasl\.mechanism, sasl\.username") as read:
-        list(read_records(wrong, [KafkaRange(topic, 0, 0, 1)], None, None))
+        list(read_records(wrong, [KafkaRange(topic, 0, 0, 1)]))
     assert "wrong-word" not in f"{plan.value}{read.value}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -10,28 +9,14 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError
-from penstock.receivers import Receiver
+from tests.streaming.numbers import Numbers
 from tests.streaming.runs import Runs
 from tests.streaming.settings import spark_settings
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
-COUNT = 60
-
-
-class Numbers(Receiver):
-    """Stores numbers one by one."""
-
-    def onStart(self) -> None:
-        threading.Thread(target=self._store, daemon=True).start()
-
-    def onStop(self) -> None:
-        pass
-
-    def _store(self) -> None:
-        for n in range(self.lastPosition() or 0, COUNT):
-            self.store(str(n), position=n + 1)
+NUMBERS = [str(n) for n in range(60)]
 
 
 def test_the_lag_limit_holds_receivers_to_what_batches_commit(sc: SparkContext, runs: Runs) -> None:
@@ -46,17 +31,17 @@ def test_the_lag_limit_holds_receivers_to_what_batches_commit(sc: SparkContext, 
     with (
         spark_settings(sc, {"spark.penstock.journal.maxLag": "10"}),
         runs.running_program(
-            lambda ssc: ssc.receiverStream(Numbers(), name="numbers").foreachBatch(collect)
+            lambda ssc: ssc.receiverStream(Numbers(NUMBERS), name="numbers").foreachBatch(collect)
         ) as stepper,
     ):
-        assert eventually(lambda: bool(stepper.step()) and len(rows) == COUNT)
-    assert sorted(map(int, rows)) == list(range(COUNT))
+        assert eventually(lambda: bool(stepper.step()) and len(rows) == len(NUMBERS))
+    assert sorted(rows, key=int) == NUMBERS
     assert max(lags) <= 10
 
 
 def test_bounds_that_cannot_work_stop_the_start(sc: SparkContext, runs: Runs) -> None:
     with spark_settings(sc, {"spark.penstock.journal.maxBytes": "1m"}):
         ssc = runs.create()
-        ssc.receiverStream(Numbers(), name="numbers").foreachBatch(lambda df, batch_id: None)
+        ssc.receiverStream(Numbers(NUMBERS), name="numbers").foreachBatch(lambda df, batch_id: None)
         with pytest.raises(ConfigError, match="bytes is 1048576"):
             ssc.start()

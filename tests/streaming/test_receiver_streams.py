@@ -5,15 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark import RDD, SparkContext
-from pyspark.sql import DataFrame
 
 from penstock.errors import (
     BatchFailedError,
@@ -21,57 +19,16 @@ from penstock.errors import (
     MissingBlockError,
     UnsharedPathError,
 )
-from penstock.receivers import Receiver, read_status
+from penstock.receivers import read_status
 from penstock.streaming import DStream, StreamingContext
 from penstock.streaming.engine import engine
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.background import background
-from tests.streaming.runs import Runs
+from tests.streaming.numbers import Numbers, Program
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
-
-
-class Numbers(Receiver):
-    """Stores the given records once, each with its place as position."""
-
-    def __init__(self, records: list[Any], schema: str | pa.Schema = "string") -> None:
-        self.records = records
-        self.schema = schema
-
-    def onStart(self) -> None:
-        threading.Thread(target=self._store, daemon=True).start()
-
-    def onStop(self) -> None:
-        pass
-
-    def _store(self) -> None:
-        done = self.lastPosition() or 0
-        for place, record in enumerate(self.records[done:], start=done + 1):
-            self.store(record, position=place)
-
-
-class Program(Runs):
-    """A program of one stream, whose runs have different receivers."""
-
-    def __init__(self, sc: SparkContext, location: Path) -> None:
-        super().__init__(sc, location)
-        self.rows: list[Any] = []
-
-    @contextmanager
-    def running(self, receiver: Receiver, **stop: bool) -> Iterator[Stepper]:
-        def define(ssc: StreamingContext) -> None:
-            self.define(ssc.receiverStream(receiver, name="numbers"))
-
-        with self.running_program(define, **stop) as stepper:
-            yield stepper
-
-    def define(self, stream: DStream) -> None:
-        stream.foreachBatch(self.collect)
-
-    def collect(self, df: DataFrame, batch_id: int) -> None:
-        self.rows += df.collect()
 
 
 @pytest.fixture

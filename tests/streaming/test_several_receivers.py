@@ -25,9 +25,9 @@ from penstock.streaming.receivers.placement import ReceiverPlacement
 from penstock.testing.stepper import Stepper
 from tests.faults.driver import Driver
 from tests.receivers.supervised import newest_command
+from tests.streaming.numbers import Numbers
 from tests.streaming.runs import Runs
 from tests.streaming.settings import spark_settings
-from tests.streaming.test_receiver_streams import Numbers
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark

@@ -18,7 +18,7 @@ from penstock.streaming.engine.due_ticks import DueTick, DueTicks
 from penstock.streaming.operations.window_times import Span, check_duration, step_window
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.streaming.file_program import Program, run_batches
+from tests.streaming.followed_file import Program, run_batches
 from tests.streaming.settings import spark_settings
 from tests.waiting import WAIT_S, eventually
 

@@ -109,10 +109,14 @@ def diff(
 @app.command("validate")
 def validate_location(
     location: _Location,
+    sink: Annotated[
+        str | None,
+        typer.Option(help="Where the query writes with Spark's own file sink: does its log fit?"),
+    ] = None,
     as_json: _Json = False,
 ) -> None:
     """Find what is damaged or missing; exit status 1 with warnings, 2 with errors."""
-    found = validate(location)
+    found = validate(location, sink=sink)
     _show(found, validation_lines(found), as_json=as_json)
     if found.findings and not as_json:
         _tell_of_repair(location)

@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from penstock.errors import RecoveryMismatchError
+from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.model import Offsets
 
 __all__ = [
     "KafkaRange",
     "TopicOffsets",
+    "at_given",
     "from_json",
     "generation_of",
     "partition_name",
@@ -112,6 +113,29 @@ def from_json(value: Any) -> dict[str, int]:
     return {
         partition_name(key, int(p)): end for key, ends in value.items() for p, end in ends.items()
     }
+
+
+def at_given(
+    given: Mapping[str, Mapping[int, int]], begins: Offsets, operation: str
+) -> dict[str, int]:
+    """Return the offsets that are given, by topic and partition; of other partitions ``begins``.
+
+    Raises:
+        ConfigError: a partition does not exist.
+    """
+    places = {partition_name(*split_name(name)): name for name in begins}
+    wanted = {
+        partition_name(topic, partition): offset
+        for topic, offsets in given.items()
+        for partition, offset in offsets.items()
+    }
+    if unknown := sorted(wanted.keys() - places.keys()):
+        raise ConfigError(
+            f"starting= names {', '.join(unknown)}, which does not exist",
+            operation=operation,
+            hint=f"the partitions are {', '.join(sorted(places))}",
+        )
+    return {**begins, **{places[name]: offset for name, offset in wanted.items()}}
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:

@@ -66,19 +66,13 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def read_records(
-    settings: Mapping[str, Any],
-    ranges: Iterable[KafkaRange],
-    key: Decode,
-    value: Decode,
-    pass_over: PassOver | None = None,
+    settings: Mapping[str, Any], ranges: Iterable[KafkaRange], pass_over: PassOver | None = None
 ) -> Iterator[KafkaRecord]:
     """Return the records of ranges, in order.
 
     Args:
         settings: of ``ClientConf.settings``.
         ranges: what to read.
-        key: decodes keys.
-        value: decodes values.
         pass_over: continues after records that are gone.
 
     Raises:
@@ -86,7 +80,7 @@ def read_records(
         KafkaDataLossError: records are no longer there, and there is no ``pass_over``.
     """
     for wanted in ranges:
-        for rows in _read(settings, wanted, partial(_records, wanted, key, value), pass_over):
+        for rows in _read(settings, wanted, partial(_records, wanted), pass_over):
             yield from rows
 
 
@@ -105,12 +99,10 @@ def read_batches(
         yield from _read(settings, wanted, partial(_batch, wanted, columns), pass_over)
 
 
-def _records(
-    wanted: KafkaRange, key: Decode, value: Decode, messages: Messages
-) -> Iterator[KafkaRecord]:
+def _records(wanted: KafkaRange, messages: Messages) -> Iterator[KafkaRecord]:
     rows = zip(
-        _decoded(messages.keys(), key),
-        _decoded(messages.values(), value),
+        messages.keys().to_pylist(),
+        messages.values().to_pylist(),
         repeat(wanted.topic),
         repeat(wanted.partition),
         messages.offsets().to_pylist(),
@@ -120,14 +112,6 @@ def _records(
     )
     # Half the time of KafkaRecord(...), which is a function in Python.
     return map(partial(tuple.__new__, KafkaRecord), rows)
-
-
-def _decoded(values: pa.Array, decode: Decode) -> Iterable[Any]:
-    """Return values as Python objects, decoded one by one as they are asked for."""
-    found: list[bytes | None] = values.to_pylist()
-    if decode is None:
-        return found
-    return (None if value is None else decode(value) for value in found)
 
 
 def _batch(wanted: KafkaRange, columns: tuple[str, ...], messages: Messages) -> pa.RecordBatch:

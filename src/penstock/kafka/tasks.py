@@ -33,7 +33,7 @@ class ReadRecords:
         return records if self.convert is None else map(self.convert, records)
 
     def _read(self, wanted: KafkaRange) -> Iterator[KafkaRecord]:
-        records = read_records(self.settings, [wanted], None, None, self.pass_over)
+        records = read_records(self.settings, [wanted], self.pass_over)
         return records if self.decoding is None else self.decoding(wanted, records)
 
 

@@ -30,7 +30,7 @@ STATELESS = {
     "The query wrote wrong results since batch 8": 15,
     "A topic was recreated": 15,
     "A setting was changed with batch 8, and should not have been": 15,
-    "The same for a query that writes with Spark's own file sink": 20,
+    "Wrong results since batch 8, in the output of Spark's own file sink": 20,
 }
 """Of sound queries without state; with the batch that runs next."""
 DAMAGES: dict[str, Callable[[Path], object]] = {

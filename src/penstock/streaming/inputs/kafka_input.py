@@ -26,7 +26,7 @@ from penstock.kafka.advance import OnDataLoss
 from penstock.kafka.decoding import Decoding, OnRefusedRecords, fail
 from penstock.kafka.group import Group
 from penstock.kafka.losses import loss_partition
-from penstock.kafka.offsets import from_json, partition_name, ranges_between, split_name, to_json
+from penstock.kafka.offsets import at_given, from_json, ranges_between, split_name, to_json
 from penstock.kafka.planner import Planner
 from penstock.kafka.pyspark2 import OffsetRange
 from penstock.kafka.reader import Decode, check_settings
@@ -122,23 +122,7 @@ class KafkaInputDStream(InputDStream):
             return to_json(facts.begins)
         if self.starting == "latest":
             return to_json(facts.ends)
-        current = {name: split_name(name) for name in facts.ends}
-        begins = {partition_name(t, p): facts.begins[name] for name, (t, p) in current.items()}
-        given = {
-            partition_name(topic, partition): offset
-            for topic, offsets in self.starting.items()
-            for partition, offset in offsets.items()
-        }
-        unknown = given.keys() - begins.keys()
-        if unknown:
-            raise ConfigError(
-                f"starting= names {', '.join(sorted(unknown))}, which does not exist",
-                operation="kafkaStream",
-                ids={"stream": self.name},
-                hint=f"the partitions are {', '.join(sorted(begins))}",
-            )
-        chosen = {**begins, **given}
-        return to_json({name: chosen[partition_name(t, p)] for name, (t, p) in current.items()})
+        return to_json(at_given(self.starting, facts.begins, "kafkaStream"))
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of the topics' partitions.
@@ -240,6 +224,12 @@ class KafkaInputDStream(InputDStream):
         if (handle := self._refused.on_refused(self._opened.location_id)) is not None:
             on_refused = partial(handle, cast("Any", self._refused.dead))
         return Decoding(*self._decoders, on_refused)
+
+    def close(self) -> None:
+        """Close the connections; see ``InputDStream.close``."""
+        if self._group is not None:
+            self._group.close()
+        self._planner = self._group = self._context = None
 
     @property
     def _opened(self) -> InputContext:
