@@ -1,4 +1,4 @@
-"""A broker that pauses, restarts, or whose topics lose their leader."""
+"""A broker that pauses, and topics that lose their leader; test_kills.py kills and restarts one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def topic(broker: Broker) -> str:
     return broker.create_topic(f"faults-{next(_number)}")
 
 
-def test_a_broker_that_pauses_and_restarts(
+def test_a_broker_that_pauses(
     program: Program, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = program.broker
@@ -35,11 +35,7 @@ def test_a_broker_that_pauses_and_restarts(
     assert "No new Kafka records are planned until the brokers answer" in caplog.text
     broker.produce(topic, [b"b"])
     stepper.step()
-    broker.kill()
-    broker.start()
-    broker.produce(topic, [b"c"])
-    stepper.step()
-    assert [batch for batch in program.seen if batch] == [[b"a"], [b"b"], [b"c"]]
+    assert [batch for batch in program.seen if batch] == [[b"a"], [b"b"]]
 
 
 @pytest.mark.soak  # two brokers: 40 s on a busy machine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -22,7 +22,7 @@ __all__ = ["ReadColumns", "ReadRecords"]
 class ReadRecords:
     """Task: ranges to records, or to what a function makes of each."""
 
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # with secrets
     decoding: Decoding | None = None
     convert: Callable[[KafkaRecord], Any] | None = None
     pass_over: PassOver | None = None
@@ -41,7 +41,7 @@ class ReadRecords:
 class ReadColumns:
     """Task: a range to Arrow batches."""
 
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # with secrets
     columns: Sequence[str]
     pass_over: PassOver | None = None
 
