@@ -228,7 +228,7 @@ def _open(graph: DStreamGraph, location: CheckpointLocation, log: BatchLog) -> N
     url, location_id = location.url, location.read_id()
     journal = location.storage.open_folder("journal")
     for output in graph.outputs:
-        output.open(location_id)
+        output.open(location_id, log.written_before(output.name, output.exactly_once))
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
         first_offset = partial(log.first_offset, index)
         oldest_start = partial(log.oldest_start, index)

@@ -42,6 +42,7 @@ __all__ = [
     "leftover_first_offsets",
     "places_of_inputs",
     "recorded_inputs",
+    "recorded_outputs",
 ]
 
 _INPUTS = "spark.penstock.inputs"
@@ -137,7 +138,7 @@ def check_outputs(conf: Mapping[str, str], outputs: Mapping[str, bool]) -> None:
         RecoveryMismatchError: it lacks one, or has another kind of output under its name.
     """
     present = [name for name, exactly_once in outputs.items() if exactly_once]
-    for name, exactly_once in json.loads(conf.get(_OUTPUTS, "{}")).items():
+    for name, exactly_once in recorded_outputs(conf).items():
         if exactly_once and name not in present:
             raise RecoveryMismatchError(
                 f"the checkpoint location was driven with exactly-once output {name!r}, which is "
@@ -149,6 +150,12 @@ def check_outputs(conf: Mapping[str, str], outputs: Mapping[str, bool]) -> None:
                 hint=f"give the output that continues name={name!r}; to end it, let the program "
                 "without it begin with a new checkpoint location",
             )
+
+
+def recorded_outputs(conf: Mapping[str, str]) -> dict[str, bool]:
+    """Return the outputs that were recorded, with whether they write exactly once."""
+    recorded: dict[str, bool] = json.loads(conf.get(_OUTPUTS, "{}"))
+    return recorded
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:

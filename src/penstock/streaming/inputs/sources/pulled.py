@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.errors import ConfigError
+from penstock.kafka.client_conf import check_installed
 from penstock.streaming.inputs.files import BinaryRecords, FileInputDStream, TextLines
 from penstock.streaming.inputs.queue_input import QueueInputDStream
 from penstock.streaming.inputs.sources.context_part import ContextPart
@@ -61,12 +60,7 @@ class PulledStreams(ContextPart):
 
         Source: seed 001; ``org.apache.spark.streaming.kafka010.KafkaUtils.createDirectStream``.
         """
-        if find_spec("confluent_kafka") is None:
-            raise ConfigError(
-                "kafkaStream needs confluent-kafka",
-                operation="kafkaStream",
-                hint="pip install 'penstock[kafka]', also where the executors run",
-            )
+        check_installed("kafkaStream")
         from penstock.kafka.records import COLUMNS
         from penstock.streaming.inputs.kafka_input import KafkaInputDStream
 
