@@ -249,4 +249,15 @@ def test_records_without_transactions(broker: Broker, topic: str) -> None:
 
 def forget(broker: Broker, topic: str, group: str) -> None:
     """Do what the brokers do after offsets.retention.minutes."""
-    AdminClient(broker.conf).delete_consumer_groups([group])[group].result(30)
+    admin = AdminClient(broker.conf)
+    admin.delete_consumer_groups([group])[group].result(60)
+
+
+def test_a_batch_after_one_that_was_proved(broker: Broker, topic: str, driver: Make) -> None:
+    """Executors keep producers, which a claim has fenced."""
+    begun(driver(), tasks=2)
+    again = driver()
+    again.start()
+    again.write(0, again=True)
+    again.write(1, again=False)
+    assert committed(broker, topic) == expected(2)

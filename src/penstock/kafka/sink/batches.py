@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -148,12 +148,11 @@ class SinkBatches:
         sender = TransactionalSender(self._settings, self._topic, name, Done)
         try:
             sender.begin_epoch()
-            done = sender.tokens.read()
-            if done is not None and done.next_id > batch_id:
-                return True
+            done = sender.tokens.read() or Done(batch_id, attempt)
             sender.begin()
-            sender.commit(Done(batch_id if done is None else done.next_id, attempt))
-            return False
+            # Without a writer: the producers that executors have kept are fenced now.
+            sender.commit(replace(done, attempt=attempt, writer=""))
+            return done.next_id > batch_id
         finally:
             sender.close()
 

@@ -22,7 +22,13 @@ _CONSUMERS = (
 )  # fmt: skip
 """Settings of the same mapping that readers use; producers have no such thing."""
 _POLL_EVERY = 1000
-_PURGED = (ClientError._PURGE_QUEUE, ClientError._PURGE_INFLIGHT)
+_CONSEQUENCES = (
+    ClientError._PURGE_QUEUE,
+    ClientError._PURGE_INFLIGHT,
+    ClientError._FATAL,
+    ClientError._FENCED,
+)
+"""Failures of records because the producer failed, or another record."""
 
 
 def sender_conf(settings: Mapping[str, Any], **own: Any) -> dict[str, Any]:
@@ -97,16 +103,13 @@ class Sender:
                     self.client.produce(topic, value, key)
                 break
             except BufferError:
-                self.client.poll(0.1)
-                self.check()
+                self._wait(0.1)
             except KafkaException as error:
-                self.client.poll(0)
-                self.check()
+                self._raise_failed()
                 raise self.error(error_of(error), topic=topic, record=_shown(key, value)) from None
         self._sent += 1
         if self._sent % _POLL_EVERY == 0:
-            self.client.poll(0)
-            self.check()
+            self._wait(0)
 
     def flush(self) -> None:
         """Wait until all records are delivered.
@@ -114,12 +117,36 @@ class Sender:
         Raises:
             KafkaError: one cannot be: within ``message.timeout.ms`` the brokers did not take it.
         """
-        while self.client.flush(1.0):
-            self.check()
-        self.check()
+        while self._wait(1.0, self.client.flush):
+            pass
 
-    def check(self) -> None:
-        """Raise KafkaError if a record failed."""
+    def _wait(self, timeout_s: float, call: Callable[[float], int] | None = None) -> int:
+        """Serve the client's reports; return what is not delivered yet.
+
+        Raises:
+            KafkaError: a record failed, or the client did, for good.
+        """
+        left = 0
+        try:
+            left = (call or self.client.poll)(timeout_s)
+            is_fatal = False
+        except (KafkaException, SystemError):  # which one is raised is left to chance
+            is_fatal = True
+        failed = None if self._failed is None else self._failed[0].code()
+        if is_fatal or failed in _CONSEQUENCES:
+            raise self.error(self._fatal_error())
+        self._raise_failed()
+        return left
+
+    def _fatal_error(self) -> ClientError:
+        """Return why the client failed for good; it says so when asked for anything more."""
+        try:
+            self.client.abort_transaction(1.0)
+        except KafkaException as raised:
+            return error_of(raised)
+        return self._error or ClientError(ClientError._FATAL)
+
+    def _raise_failed(self) -> None:
         if self._failed is None:
             return
         error, message = self._failed
@@ -149,7 +176,7 @@ class Sender:
         # When one fails, those behind it are purged: the first failure is the reason.
         if error is None:
             return
-        if self._failed is None or self._failed[0].code() in _PURGED:
+        if self._failed is None or self._failed[0].code() in _CONSEQUENCES:
             self._failed = (error, message)
 
     def _note_error(self, error: ClientError) -> None:

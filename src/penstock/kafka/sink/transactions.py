@@ -130,7 +130,9 @@ class TransactionalSender(Generic[Token]):
         """Fence every other producer of this name."""
         client = self._sender.client
         # With a connection it finds its coordinator at once; without one it tries again in 0.5 s.
-        self._call(lambda: client.list_topics(self._topic, _TIMEOUT_S))
+        found = self._call(lambda: client.list_topics(self._topic, _TIMEOUT_S)).topics[self._topic]
+        if found.error is not None:
+            raise self._sender.error(found.error, topic=self._topic)
         self._call(lambda: client.init_transactions(_TIMEOUT_S))
 
     def begin(self) -> None:
