@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from xdist.remote import Producer
 
+    from tests.kafka.broker import Broker
+
 ROOT = Path(__file__).parent.parent
 
 # Before any JVM starts: workers run this interpreter, see the sources and the tests' own modules
@@ -135,3 +137,18 @@ def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
     yield context
     context.stop()
     stop_jvm()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that the tests of a worker share; each makes topics of its own."""
+    from tests.kafka.broker import LIBRARIES, Broker
+
+    if LIBRARIES is None:
+        pytest.skip("NOT PROVED: there are no libraries of a Kafka broker (scripts/kafka.sh)")
+    broker = Broker(tmp_path_factory.mktemp("kafka") / "broker")
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.remove()

@@ -20,10 +20,12 @@ FORKS.set_forkserver_preload(
         "httpx",
         "paho.mqtt.client",
         "pytest",
+        "penstock.batched.checkpoints",
         "penstock.checkpoint",
         "penstock.cli.ingest",
         "penstock.journal",
         "penstock.receivers.http",
+        "penstock.receivers.kafka.consumption",
         "penstock.state",
         "penstock.streaming",
     ]

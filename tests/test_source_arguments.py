@@ -19,6 +19,7 @@ from penstock.cli.ingest.options import with_ingest_options
 from penstock.receivers import (
     FramedSocketReceiver,
     HttpReceiver,
+    KafkaReceiver,
     MqttReceiver,
     SocketReceiver,
     TailReceiver,
@@ -76,6 +77,11 @@ WAYS: dict[str, tuple[type, Way]] = {
         HttpReceiver,
         command(commands.http, leaves_out=frozenset({"idempotency_window_ms"})),
     ),
+    "kafkaReceiverStream": (
+        KafkaReceiver,
+        stream(StreamingContext.kafkaReceiverStream, "receivers"),
+    ),
+    "ingest kafka": (KafkaReceiver, command(commands.kafka)),
     "mqttStream": (MqttReceiver, stream(StreamingContext.mqttStream, "receivers")),
     "ingest mqtt": (MqttReceiver, command(commands.mqtt, requires=frozenset({"topics"}))),
     "socketTextStream": (

@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import trustme
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
+from cryptography.hazmat.primitives import serialization
 
 from tests.free_port import free_port
 from tests.waiting import eventually
@@ -26,9 +28,15 @@ _PROPERTIES = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
+sasl.enabled.mechanisms=SCRAM-SHA-256
+listener.name.secure.scram-sha-256.sasl.jaas.config=\
+ org.apache.kafka.common.security.scram.ScramLoginModule required;
+ssl.keystore.type=PEM
+ssl.keystore.location={folder}/keystore.pem
 log.dirs={logs}
 num.partitions=1
 offsets.topic.num.partitions=1
@@ -37,11 +45,13 @@ transaction.state.log.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=500
 log.retention.ms=-1
 log.cleaner.backoff.ms=200
 auto.create.topics.enable=false
 """
 _JAVA = ["-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC"]
+USER, PASSWORD = "ann", "tell-nobody-7"
 
 
 class Broker:
@@ -56,14 +66,33 @@ class Broker:
         self._admin = AdminClient({**self.conf, "log_level": 0})
         folder.mkdir(parents=True)
         port = self.address.partition(":")[2]
-        text = _PROPERTIES.format(port=port, controller=free_port(), logs=folder / "logs")
+        secure, controller = free_port(), free_port()
+        self.secure_address = f"127.0.0.1:{secure}"
+        text = _PROPERTIES.format(
+            port=port, secure=secure, controller=controller, folder=folder, logs=folder / "logs"
+        )
         (folder / "server.properties").write_text(text)
-        self._run("kafka.tools.StorageTool", "format", "-t", str(uuid.uuid4()), "-c", self._config)
+        _write_certificate(folder)
+        scram = f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"
+        tool = ["kafka.tools.StorageTool", "format", "-t", str(uuid.uuid4()), "-S", scram]
+        self._run(*tool, "-c", self._config)
 
     @property
     def conf(self) -> dict[str, Any]:
         """What a client connects with."""
         return {"bootstrap.servers": self.address}
+
+    @property
+    def secure_conf(self) -> dict[str, Any]:
+        """What a client connects with by TLS and SCRAM."""
+        return {
+            "bootstrap.servers": self.secure_address,
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.folder / "ca.pem"),
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -84,6 +113,16 @@ class Broker:
             self._process.wait()
             self._process = None
 
+    def pause(self) -> None:
+        """Stop it with SIGSTOP: it takes connections, and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """End a pause."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def remove(self) -> None:
         """End it, and delete what it wrote."""
         self.kill()
@@ -97,12 +136,16 @@ class Broker:
             name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()}
         )
         self._admin.create_topics([new])[name].result(60)
-        assert eventually(lambda: name in self._admin.list_topics(timeout=30).topics)
+        assert eventually(lambda: self.has_topic(name))
         return name
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
         self._admin.delete_topics([name])[name].result(60)
+
+    def has_topic(self, name: str) -> bool:
+        """Return whether a topic exists."""
+        return name in self._admin.list_topics(timeout=30).topics
 
     def produce(
         self, topic: str, values: Iterable[bytes | None], partition: int = 0, **more: Any
@@ -138,3 +181,18 @@ class Broker:
     def _run(self, *command: str) -> None:
         environ = {k: v for k, v in os.environ.items() if k != "JAVA_TOOL_OPTIONS"}
         subprocess.run([*self._java, *command], check=True, stdout=subprocess.DEVNULL, env=environ)
+
+
+def _write_certificate(folder: Path) -> None:
+    """Write a certificate of an authority of its own, in the form that Kafka takes (PKCS 8)."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    chain = [each.bytes() for each in issued.cert_chain_pems]
+    (folder / "keystore.pem").write_bytes(b"".join([private, *chain]))

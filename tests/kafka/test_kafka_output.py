@@ -19,9 +19,9 @@ from penstock.kafka import KafkaRange, KafkaRecord
 from penstock.kafka.reader import read_records
 from penstock.kafka.spark import write
 from penstock.streaming import DStream, OutputBatch, StreamingContext
-from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.kafka.broker import Broker
+from tests.kafka.program import Program
 from tests.kafka.sink_driver import committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -33,38 +33,20 @@ def topic(broker: Broker) -> str:
     return broker.create_topic(f"out-{next(_number)}")
 
 
-class Program:
-    """A program that reads one topic and writes another, which can be started again."""
+class Copies(Program):
+    """A program that reads a topic of its own, and writes another."""
 
     def __init__(self, sc: SparkContext, broker: Broker, location: Path) -> None:
-        self.sc = sc
-        self.broker = broker
+        super().__init__(sc, broker, location)
         self.conf = broker.conf
-        self.location = location
-        self.clock = ManualClock(1_000_000)
-        self.ssc: StreamingContext | None = None
         self.source = broker.create_topic(f"in-{next(_number)}", partitions=2)
 
     def send(self, values: list[bytes]) -> None:
         for partition in (0, 1):
             self.broker.produce(self.source, values[partition::2], partition=partition, key=b"k")
 
-    def start(self, define: Callable[[DStream], None]) -> Stepper:
-        self.stop()
-
-        def create() -> StreamingContext:
-            return StreamingContext(self.sc, 1, clock=self.clock)
-
-        self.ssc = StreamingContext.getOrCreate(str(self.location), create, recover="program")
-        define(self.ssc.kafkaStream([self.source], self.conf, "earliest", name="in"))
-        stepper = Stepper(self.ssc, self.clock)
-        self.ssc.start()
-        return stepper
-
-    def stop(self) -> None:
-        if self.ssc is not None:
-            self.ssc.stop(stopSparkContext=False)
-            self.ssc = None
+    def write(self, define: Callable[[DStream], None]) -> Stepper:
+        return self.start([self.source], define=define)
 
     def uncommit(self, batch_id: int) -> None:
         """Leave what a kill before the batch's commit would have left."""
@@ -74,8 +56,8 @@ class Program:
 
 
 @pytest.fixture
-def program(sc: SparkContext, broker: Broker, tmp_path: Path) -> Iterator[Program]:
-    program = Program(sc, broker, tmp_path / "checkpoint")
+def copies(sc: SparkContext, broker: Broker, tmp_path: Path) -> Iterator[Copies]:
+    program = Copies(sc, broker, tmp_path / "checkpoint")
     yield program
     program.stop()
 
@@ -84,44 +66,42 @@ def records(broker: Broker, topic: str) -> list[KafkaRecord]:
     return list(read_records(broker.conf, [KafkaRange(topic, 0, 0, 8)], None, None))
 
 
-def test_the_program_of_the_issue_over_a_batch_that_runs_again(
-    program: Program, topic: str
-) -> None:
+def test_the_program_of_the_issue_over_a_batch_that_runs_again(copies: Copies, topic: str) -> None:
     def copy(stream: DStream) -> None:
         stream.to_kafka(
             topic,
-            program.conf,
+            copies.conf,
             key=lambda r: r.key,
             value=lambda r: r.value,
             delivery="exactly_once",
             name="copy",
         )
 
-    program.send([b"%d" % n for n in range(6)])
-    program.start(copy).step()
-    program.uncommit(0)
-    program.send([b"6", b"7"])
-    program.start(copy).step(2)
-    assert committed(program.broker, topic) == Counter(str(n) for n in range(8))
+    copies.send([b"%d" % n for n in range(6)])
+    copies.write(copy).step()
+    copies.uncommit(0)
+    copies.send([b"6", b"7"])
+    copies.write(copy).step(2)
+    assert committed(copies.broker, topic) == Counter(str(n) for n in range(8))
 
 
-def test_what_is_sent_of_a_record(program: Program, topic: str) -> None:
-    program.send([b"1"])
+def test_what_is_sent_of_a_record(copies: Copies, topic: str) -> None:
+    copies.send([b"1"])
 
     def define(stream: DStream) -> None:
         words = stream.flatMap(lambda r: ["a", b"b"])
-        words.to_kafka(topic, program.conf)
+        words.to_kafka(topic, copies.conf)
         words.to_kafka(
             topic,
-            program.conf,
+            copies.conf,
             key=lambda word: None if word == "a" else "k",
             value=lambda word: None,
             headers=lambda word: [("h", b"1"), ("h", "2"), ("h", None)],
         )
 
-    program.start(define).step()
+    copies.write(define).step()
     headers = (("h", b"1"), ("h", b"2"), ("h", None))
-    assert [(r.key, r.value, r.headers) for r in records(program.broker, topic)] == [
+    assert [(r.key, r.value, r.headers) for r in records(copies.broker, topic)] == [
         (None, b"a", ()),
         (None, b"b", ()),
         (None, None, headers),
@@ -129,10 +109,10 @@ def test_what_is_sent_of_a_record(program: Program, topic: str) -> None:
     ]
 
 
-def test_a_record_that_is_no_bytes_is_named(program: Program, topic: str) -> None:
-    program.send([b"1"])
-    stepper = program.start(
-        lambda stream: stream.map(lambda r: r.key).map(len).to_kafka(topic, program.conf)
+def test_a_record_that_is_no_bytes_is_named(copies: Copies, topic: str) -> None:
+    copies.send([b"1"])
+    stepper = copies.write(
+        lambda stream: stream.map(lambda r: r.key).map(len).to_kafka(topic, copies.conf)
     )
     with pytest.raises(
         BatchFailedError, match=r"the value of a record is a int.*record=int 1.*value=lam"
@@ -141,7 +121,7 @@ def test_a_record_that_is_no_bytes_is_named(program: Program, topic: str) -> Non
 
 
 def test_a_batch_that_failed_in_part_is_completed(
-    program: Program, topic: str, tmp_path: Path
+    copies: Copies, topic: str, tmp_path: Path
 ) -> None:
     may_pass = tmp_path / "may-pass"
 
@@ -152,19 +132,19 @@ def test_a_batch_that_failed_in_part_is_completed(
 
     def define(stream: DStream) -> None:
         values = stream.map(lambda r: fail(r.value))
-        values.to_kafka(topic, program.conf, delivery="exactly_once", name="copy")
+        values.to_kafka(topic, copies.conf, delivery="exactly_once", name="copy")
 
-    program.send([b"0", b"1", b"2", b"3"])
-    stepper = program.start(define)
+    copies.send([b"0", b"1", b"2", b"3"])
+    stepper = copies.write(define)
     with pytest.raises(BatchFailedError, match="not yet"):
         stepper.step()
     may_pass.touch()
-    program.start(define).step()
-    assert committed(program.broker, topic) == Counter("0123")
+    copies.write(define).step()
+    assert committed(copies.broker, topic) == Counter("0123")
 
 
-def test_dataframes(program: Program, topic: str) -> None:
-    other = program.broker.create_topic(f"{topic}-other")
+def test_dataframes(copies: Copies, topic: str) -> None:
+    other = copies.broker.create_topic(f"{topic}-other")
 
     def define(stream: DStream) -> None:
         def count(df: DataFrame, batch_id: int, output: OutputBatch) -> None:
@@ -178,17 +158,17 @@ def test_dataframes(program: Program, topic: str) -> None:
                     "array(named_struct('key', 'h', 'value', cast('1' as binary))) headers",
                 )
             )
-            write(counts, output, topic, program.conf, delivery="exactly_once")
-            write(df.select("value"), output, topic, program.conf)
+            write(counts, output, topic, copies.conf, delivery="exactly_once")
+            write(df.select("value"), output, topic, copies.conf)
 
         stream.foreachBatch(count, name="counts")
 
-    program.send([b"a", b"b", b"c", b"d"])
-    program.start(define).step()
-    program.uncommit(0)
-    program.start(define).step()
-    assert committed(program.broker, topic) == Counter("aabbccdd")  # these at least once
-    (found,) = records(program.broker, other)
+    copies.send([b"a", b"b", b"c", b"d"])
+    copies.write(define).step()
+    copies.uncommit(0)
+    copies.write(define).step()
+    assert committed(copies.broker, topic) == Counter("aabbccdd")  # these at least once
+    (found,) = records(copies.broker, other)
     assert (found.key, found.value, found.headers) == (b"k", b"4", (("h", b"1"),))
 
 
@@ -227,31 +207,33 @@ def test_wrong_arguments(
     conf = options.get("conf")
     conf = {**broker.conf, **conf} if conf else conf if conf == {} else broker.conf
     with pytest.raises(ConfigError, match=message):
-        StreamingContext(sc, 1).queueStream([[1]]).to_kafka(**{"topic": "t", **options, "conf": conf})
+        StreamingContext(sc, 1).queueStream([[1]]).to_kafka(
+            **{"topic": "t", **options, "conf": conf}
+        )
 
 
-def test_an_exactly_once_output_may_not_go(program: Program, topic: str) -> None:
+def test_an_exactly_once_output_may_not_go(copies: Copies, topic: str) -> None:
     def define(name: str) -> Callable[[DStream], None]:
         return lambda stream: stream.map(lambda r: r.value).to_kafka(
-            topic, program.conf, delivery="exactly_once", name=name
+            topic, copies.conf, delivery="exactly_once", name=name
         )
 
-    program.start(define("copy")).step()
+    copies.write(define("copy")).step()
     with pytest.raises(RecoveryMismatchError, match="exactly-once output 'copy'"):
-        program.start(define("other"))
+        copies.write(define("other"))
 
 
-def test_tokens_that_expired_end_the_start(program: Program, topic: str) -> None:
+def test_tokens_that_expired_end_the_start(copies: Copies, topic: str) -> None:
     def define(stream: DStream) -> None:
         stream.map(lambda r: r.value).to_kafka(
-            topic, program.conf, delivery="exactly_once", name="copy"
+            topic, copies.conf, delivery="exactly_once", name="copy"
         )
 
-    program.send([b"1"])
-    program.start(define).step()
-    program.uncommit(0)
-    location_id = json.loads((program.location / "metadata").read_text())["id"]
-    admin, group = AdminClient(program.conf), f"penstock/{location_id}/copy"
+    copies.send([b"1"])
+    copies.write(define).step()
+    copies.uncommit(0)
+    location_id = json.loads((copies.location / "metadata").read_text())["id"]
+    admin, group = AdminClient(copies.conf), f"penstock/{location_id}/copy"
     admin.delete_consumer_groups([group])[group].result(60)
     with pytest.raises(KafkaError, match="do not know any more which part of it was written"):
-        program.start(define)
+        copies.write(define)

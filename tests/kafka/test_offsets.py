@@ -8,8 +8,10 @@ import pytest
 
 from penstock.errors import KafkaDataLossError, RecoveryMismatchError
 from penstock.kafka import KafkaRange
+from penstock.kafka.advance import advance
+from penstock.kafka.losses import loss_partition
 from penstock.kafka.offsets import from_json, ranges_between, to_json
-from penstock.kafka.topics import advance
+from penstock.model import OffsetRange
 
 
 def test_the_form_of_offset_logs() -> None:
@@ -21,7 +23,9 @@ def test_the_form_of_offset_logs() -> None:
     assert from_json(None) == {}
 
 
-@pytest.mark.parametrize("value", [7, {"lines": {"r0-00000001": 4}}, {"t": 1}, {"t": {"0": -1}}])
+@pytest.mark.parametrize(
+    "value", [7, {"a@b": {"0": 1}}, {"lines": {"r0-00000001": 4}}, {"t": 1}, {"t": {"0": -1}}]
+)
 def test_offsets_of_other_inputs_are_refused(value: Any) -> None:
     with pytest.raises(RecoveryMismatchError, match="in the place of the offsets of Kafka topics"):
         from_json(value)
@@ -40,19 +44,74 @@ def test_a_long_range_is_split_into_equal_parts() -> None:
 
 def test_a_new_partition_is_recorded_with_where_it_begins_before_it_is_read() -> None:
     begins, ends = {"t/0": 0, "t/1": 4}, {"t/0": 9, "t/1": 8}
-    first = advance({"t/0": 5}, begins, ends)
+    first = advance({"t/0": 5}, begins, ends).ends
     assert first == {"t/0": 9, "t/1": 4}
-    assert advance(first, begins, ends) == ends
+    assert advance(first, begins, ends).ends == ends
 
 
 def test_a_partition_that_is_not_seen_stays() -> None:
-    assert advance({"t/0": 5, "gone/0": 3}, {"t/0": 0}, {"t/0": 6}) == {"t/0": 6, "gone/0": 3}
+    plan = advance({"t/0": 5, "gone/0": 3}, {"t/0": 0}, {"t/0": 6})
+    assert plan.ends == {"t/0": 6, "gone/0": 3}
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "what"),
-    [(6, 9, r"\[5, 6\) of t/0 were deleted"), (0, 4, "t/0 ends at 4, before 5")],
+    ("name", "begin", "end", "what"),
+    [
+        ("t/0", 6, 9, r"\[5, 6\) of t/0 were deleted.*on_data_loss='earliest'"),
+        ("t/0", 0, 4, "t/0 ends at 4, before 5"),
+        ("t@1/0", 0, 90, "topic t was deleted and created anew: what t/0 held from 5 on is lost"),
+    ],
 )
-def test_records_that_are_gone_are_told(begin: int, end: int, what: str) -> None:
+def test_records_that_are_gone_are_told(name: str, begin: int, end: int, what: str) -> None:
     with pytest.raises(KafkaDataLossError, match=what):
-        advance({"t/0": 5}, {"t/0": begin}, {"t/0": end})
+        advance({"t/0": 5}, {name: begin}, {name: end})
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "end", "policy", "starts", "ends", "lost"),
+    [
+        ("t/0", 6, 9, "earliest", {"t/0": 6}, {"t/0": 9}, (5, 6)),
+        ("t/0", 6, 9, "latest", {"t/0": 9}, {"t/0": 9}, (5, 9)),
+        ("t/0", 0, 4, "earliest", {"t/0": 4}, {"t/0": 4}, (5, 5)),
+        ("t/0", 0, 4, "latest", {"t/0": 4}, {"t/0": 4}, (5, 5)),
+        ("t@1/0", 2, 90, "earliest", {}, {"t@1/0": 2}, (5, 5)),
+        ("t@1/0", 2, 90, "latest", {}, {"t@1/0": 90}, (5, 5)),
+    ],
+)
+def test_a_batch_passes_over_what_is_lost(
+    name: str,
+    begin: int,
+    end: int,
+    policy: Any,
+    starts: dict[str, int],
+    ends: dict[str, int],
+    lost: tuple[int, int],
+) -> None:
+    plan = advance({"t/0": 5}, {name: begin}, {name: end}, policy)
+    assert (plan.starts, plan.ends) == (starts, ends)
+    assert [(loss.name, loss.start_offset, loss.end_offset) for loss in plan.losses] == [
+        ("t/0", *lost)
+    ]
+
+
+def test_a_loss_that_is_noted_is_passed_over_again() -> None:
+    """Also where the program was killed between the note and the entry of the offset log."""
+    noted = {"t-0": [OffsetRange("t-0", 5, 9)]}
+    plan = advance({"t/0": 5}, {"t/0": 7}, {"t/0": 12}, "latest", noted)
+    assert (plan.starts, plan.ends, plan.losses) == ({"t/0": 9}, {"t/0": 12}, [])
+    plan = advance({"t/0": 5}, {"t/0": 7}, {"t/0": 12}, "fail", noted)
+    assert plan.losses == []
+
+
+def test_a_topic_that_is_created_anew_is_another_one() -> None:
+    nested = {"a": {"0": 7}, "a@1": {"0": 3}}
+    assert from_json(nested) == {"a/0": 7, "a@1/0": 3}
+    assert to_json(from_json(nested)) == nested
+    assert ranges_between({"a@1/0": 1}, {"a@1/0": 3}) == [KafkaRange("a", 0, 1, 3, 1)]
+
+
+def test_what_the_loss_log_calls_a_partition_fits_a_file_name() -> None:
+    assert loss_partition("a.b-c@1/12") == "a.b-c@1-12"
+    names = {loss_partition(f"{'x' * 200}{n}/0") for n in range(3)}
+    assert len(names) == 3
+    assert max(map(len, names)) < 180

@@ -34,8 +34,8 @@ def values(broker: Broker, wanted: KafkaRange, **settings: str) -> list[bytes | 
 
 
 def whole(broker: Broker, topic: str, **settings: str) -> KafkaRange:
-    _, ends = Topics({**broker.conf, **settings}, [topic]).begins_and_ends()
-    return KafkaRange(topic, 0, 0, ends[f"{topic}/0"])
+    facts = Topics({**broker.conf, **settings}, [topic]).scan()
+    return KafkaRange(topic, 0, 0, facts.ends[f"{topic}/0"])
 
 
 def test_a_record_has_all_that_kafka_has_of_it(broker: Broker, topic: str) -> None:
@@ -136,16 +136,18 @@ def test_topics_by_name_and_by_pattern(broker: Broker) -> None:
     for name in ("by-name-1", "by-name-2"):
         broker.create_topic(name, partitions=2)
     names = ["by-name-1/0", "by-name-1/1", "by-name-2/0", "by-name-2/1"]
-    found = Topics(broker.conf, re.compile("by-name-.")).begins_and_ends()
-    assert found == (dict.fromkeys(names, 0), dict.fromkeys(names, 0))
-    assert list(Topics(broker.conf, ["by-name-2"]).begins_and_ends()[0]) == names[2:]
+    found = Topics(broker.conf, re.compile("by-name-.")).scan()
+    assert (found.begins, found.ends) == (dict.fromkeys(names, 0), dict.fromkeys(names, 0))
+    assert list(found.ids) == ["by-name-1", "by-name-2"]
+    assert list(Topics(broker.conf, ["by-name-2"]).scan().begins) == names[2:]
     with pytest.raises(KafkaError, match=r"Unknown topic.*topic=by-name-3.*create the topic"):
-        Topics(broker.conf, ["by-name-3"]).begins_and_ends()
+        Topics(broker.conf, ["by-name-3"]).scan()
 
 
 def test_where_a_time_begins(broker: Broker, topic: str) -> None:
     for time_ms in (1000, 2000, 3000):
         broker.produce(topic, [b"x"], timestamp=time_ms)
     topics = Topics(broker.conf, [topic])
-    at = [topics.at_time(time_ms)[f"{topic}/0"] for time_ms in (1, 2000, 2001, 3001)]
+    facts = topics.scan()
+    at = [topics.at_time(time_ms, facts)[f"{topic}/0"] for time_ms in (1, 2000, 2001, 3001)]
     assert at == [0, 1, 2, 3]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from itertools import chain, count
 from pathlib import Path
@@ -12,15 +10,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError, KafkaDataLossError, KafkaError, RecoveryMismatchError
 from penstock.kafka import KafkaRecord
-from penstock.streaming import DStream, StreamingContext
-from penstock.testing import ManualClock
-from penstock.testing.stepper import Stepper
+from penstock.streaming import DStream
 from tests.kafka.broker import Broker
+from tests.kafka.program import Program
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -30,58 +26,6 @@ _number = count()
 @pytest.fixture
 def topic(broker: Broker) -> str:
     return broker.create_topic(f"stream-{next(_number)}", partitions=2)
-
-
-class Program:
-    """A program over topics, which can be started again and again on one location."""
-
-    def __init__(self, sc: SparkContext, broker: Broker, location: Path) -> None:
-        self.sc = sc
-        self.broker = broker
-        self.location = location
-        self.clock = ManualClock(1_000_000)
-        self.seen: list[list[bytes | None]] = []
-        self.ssc: StreamingContext | None = None
-
-    def start(
-        self,
-        topics: Any,
-        *,
-        conf: Mapping[str, Any] | None = None,
-        define: Callable[[DStream], None] | None = None,
-        recover: Any = "program",
-        **options: Any,
-    ) -> Stepper:
-        self.stop()
-
-        def create() -> StreamingContext:
-            return StreamingContext(self.sc, 1, clock=self.clock)
-
-        self.ssc = StreamingContext.getOrCreate(str(self.location), create, recover=recover)
-        options = {"starting": "earliest", "name": "numbers", **options}
-        stream = self.ssc.kafkaStream(topics, {**self.broker.conf, **(conf or {})}, **options)
-        (define or self.collect)(stream)
-        stepper = Stepper(self.ssc, self.clock)
-        self.ssc.start()
-        return stepper
-
-    def collect(self, stream: DStream) -> None:
-        stream.foreachRDD(lambda rdd: self.seen.append(sorted(r.value for r in rdd.collect())))
-
-    def stop(self) -> None:
-        if self.ssc is not None:
-            self.ssc.stop(stopSparkContext=False)
-            self.ssc = None
-
-    def offsets(self, batch_id: int) -> Any:
-        return json.loads((self.location / "offsets" / str(batch_id)).read_text().splitlines()[2])
-
-
-@pytest.fixture
-def program(sc: SparkContext, broker: Broker, tmp_path: Path) -> Iterator[Program]:
-    program = Program(sc, broker, tmp_path / "checkpoint")
-    yield program
-    program.stop()
 
 
 def test_each_record_is_in_one_batch_over_restarts(program: Program, topic: str) -> None:

@@ -13,9 +13,9 @@ from penstock.errors import (
     UnreadableRecordError,
     printable,
 )
+from penstock.root_cause import root_cause
 from penstock.streaming.core.batch import Batch
 from penstock.streaming.engine.failures import batch_failed, reason_of
-from penstock.streaming.engine.root_cause import root_cause
 
 OF_USERS = [
     "FileNotFoundError: [Errno 2] No such file or directory: '/models/7.bin'",

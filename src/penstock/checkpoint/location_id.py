@@ -15,9 +15,9 @@ from penstock.checkpoint.log_format import MalformedLogError, dump_json, parse_f
 from penstock.errors import AlreadyExistsError, LogFormatError, NotFoundError
 from penstock.storage import Storage
 
-__all__ = ["LocationId"]
+__all__ = ["METADATA", "LocationId"]
 
-_METADATA = "metadata"
+METADATA = "metadata"
 
 
 class LocationId:
@@ -29,15 +29,15 @@ class LocationId:
 
     def ensure(self) -> None:
         """Create the id unless the location has one. Raises StorageError when it cannot."""
-        if not self._storage.exists(_METADATA):
+        if not self._storage.exists(METADATA):
             # On a store without locks another driver may be faster; its id is equally good.
             with suppress(AlreadyExistsError):
-                self._files.create(_METADATA, _encode(str(uuid.uuid4())))
+                self._files.create(METADATA, _encode(str(uuid.uuid4())))
 
     def read(self) -> str:
         """Return the id. Raises LogFormatError when it is missing or damaged."""
         try:
-            return _decode(self._files.read(_METADATA))
+            return _decode(self._files.read(METADATA))
         except NotFoundError as error:
             raise self._damaged(
                 "the file is missing",
@@ -48,7 +48,7 @@ class LocationId:
 
     def _damaged(self, message: str, hint: str) -> LogFormatError:
         return LogFormatError(
-            message, operation="read metadata", path=self._storage.uri(_METADATA), hint=hint
+            message, operation="read metadata", path=self._storage.uri(METADATA), hint=hint
         )
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import os
 import shlex
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,9 +14,10 @@ from penstock.checkpoint.tools import (
     diff_batches,
     diff_locations,
     inspect,
-    plan_repair,
+    repairable_files,
     validate,
 )
+from penstock.cli.checkpoint_changes import EXIT_STATUS
 from penstock.cli.checkpoint_changes import app as changes
 from penstock.cli.checkpoint_plot import draw_progress
 from penstock.cli.checkpoint_text import (
@@ -27,7 +27,7 @@ from penstock.cli.checkpoint_text import (
     location_diff_lines,
     validation_lines,
 )
-from penstock.cli.output import print_line
+from penstock.cli.output import print_json, print_line
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
 
@@ -50,9 +50,6 @@ _Location = Annotated[
 
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-_EXIT_STATUS = {"warning": 1, "error": 2}
-"""By the worst finding; notes are harmless."""
-
 
 @app.command("inspect")
 def inspect_location(
@@ -64,7 +61,7 @@ def inspect_location(
         str | None, typer.Option(help="Draw all batches to this .png or .svg file.")
     ] = None,
 ) -> None:
-    """Show where a query stands: batches, offsets, what runs next, state."""
+    """Show where a query stands; exit status 2 if it cannot start."""
     if batch is not None:
         found = inspect(location, batch_ids=[batch])
     else:
@@ -78,6 +75,8 @@ def inspect_location(
     else:
         lines = inspection_lines(found, now_ms=SystemClock().time_ms())
     _show(found, lines, as_json=as_json)
+    if batch is None and found.next.problem is not None:
+        raise typer.Exit(EXIT_STATUS["error"])
 
 
 @app.command("diff")
@@ -90,13 +89,17 @@ def diff(
     as_json: _Json = False,
 ) -> None:
     """Show what changed between two batches, or differs between two locations."""
-    if len(others) == 1:
+    is_batch = parse_batch_id(others[0]) is not None and not os.path.exists(others[0])
+    if len(others) == 1 and not is_batch:
         locations = diff_locations(location, others[0])
         _show(locations, location_diff_lines(locations), as_json=as_json)
         return
     left, right = map(parse_batch_id, others) if len(others) == 2 else (None, None)
     if left is None or right is None:
-        raise typer.BadParameter("give two batch ids, or one other location", param_hint="A B")
+        raise typer.BadParameter(
+            f"give two batch ids (A B), or one other location: {' '.join(others)} is neither",
+            param_hint="A B | OTHER",
+        )
     batches = diff_batches(location, left, right)
     _show(batches, batch_diff_lines(batches), as_json=as_json)
 
@@ -111,14 +114,14 @@ def validate_location(
     _show(found, validation_lines(found), as_json=as_json)
     if found.findings and not as_json:
         _tell_of_repair(location)
-    if status := _EXIT_STATUS.get(found.severity or "note"):
+    if status := EXIT_STATUS.get(found.severity or "note"):
         raise typer.Exit(status)
 
 
 def _tell_of_repair(location: str) -> None:
     """Say what of the findings has a fix that needs no choice."""
     try:
-        fixed = len(plan_repair(location).changes)
+        fixed = len(repairable_files(location))
     except PenstockError:  # it cannot be repaired as it stands, such as in the middle of a change
         return
     if fixed:
@@ -130,12 +133,7 @@ def _tell_of_repair(location: str) -> None:
 
 def _show(found: DataclassInstance, lines: Iterable[str], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(found, default=_fields))
+        print_json(found)
         return
     for line in lines:
         print_line(line)
-
-
-def _fields(value: DataclassInstance) -> dict[str, object]:
-    """Return a plain value's fields; unlike asdict, without copies of all that is in them."""
-    return {field.name: getattr(value, field.name) for field in fields(value)}

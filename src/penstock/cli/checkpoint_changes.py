@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Annotated, Any
 
@@ -17,18 +16,24 @@ from penstock.checkpoint.tools import (
     apply_plan,
     describe_evidence,
     export_location,
+    plan_fields,
     plan_fork,
     plan_import,
     plan_promote,
     plan_repair,
     plan_rewind,
     plan_undo,
+    worst,
 )
-from penstock.cli.output import print_line
+from penstock.cli.checkpoint_text import plan_lines
+from penstock.cli.output import print_json, print_line
 
-__all__ = ["app"]
+__all__ = ["EXIT_STATUS", "app", "parse_time", "show_or_apply"]
 
 app = typer.Typer()
+
+EXIT_STATUS = {"warning": 1, "error": 2}
+"""By the worst finding; notes are harmless."""
 
 _NOT_YET = "nothing is changed yet: add --apply to do it"
 
@@ -40,6 +45,13 @@ _Apply = Annotated[bool, typer.Option("--apply", help="Do it; otherwise only the
 _Stopped = Annotated[
     bool,
     typer.Option("--stopped", help="The query is stopped, although its files are fresh."),
+]
+
+
+_Json = Annotated[bool, typer.Option("--json", help="Print the plan and what was done as JSON.")]
+_Sink = Annotated[
+    str | None,
+    typer.Option(help="Where the query writes with Spark's own file sink: goes back, too."),
 ]
 
 
@@ -55,35 +67,56 @@ def rewind(
         typer.Option(help="Back to the newest batch planned by then: ISO 8601 (UTC), or ms."),
     ] = None,
     shift_by: Annotated[int | None, typer.Option(min=1, help="So many batches back.")] = None,
+    sink: _Sink = None,
+    drop_state: Annotated[
+        bool, typer.Option("--drop-state", help="Empty the state instead of taking it back.")
+    ] = False,
     apply: _Apply = False,
     stopped: _Stopped = False,
+    as_json: _Json = False,
 ) -> None:
     """Go back: what came after a point is read again, by new batch ids."""
     plan = plan_rewind(
         location,
         to_batch=to_batch,
         to_offsets=None if to_offsets is None else _parse_offsets(to_offsets),
-        to_timestamp_ms=None if to_timestamp is None else _parse_time(to_timestamp),
+        to_timestamp_ms=None
+        if to_timestamp is None
+        else parse_time(to_timestamp, "--to-timestamp"),
         shift_by=shift_by,
+        sink=sink,
+        drop_state=drop_state,
     )
-    _show_or_apply(plan, apply=apply, stopped=stopped)
+    show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
 
 
 @app.command("promote")
 def promote(
     location: _Location,
     batch: Annotated[int, typer.Argument(metavar="N", min=0, help="A batch that is done.")],
+    sink: _Sink = None,
     apply: _Apply = False,
     stopped: _Stopped = False,
+    as_json: _Json = False,
 ) -> None:
     """Make an old entry the one that the query uses, with the settings in it."""
-    _show_or_apply(plan_promote(location, batch), apply=apply, stopped=stopped)
+    plan = plan_promote(location, batch, sink=sink)
+    show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
 
 
 @app.command("repair")
-def repair(location: _Location, apply: _Apply = False, stopped: _Stopped = False) -> None:
-    """Fix what `validate` finds and can be fixed without a choice; say what is left."""
-    _show_or_apply(plan_repair(location), apply=apply, stopped=stopped)
+def repair(
+    location: _Location,
+    sink: _Sink = None,
+    apply: _Apply = False,
+    stopped: _Stopped = False,
+    as_json: _Json = False,
+) -> None:
+    """Fix what can be fixed without a choice; exit status as of `validate`, by what is left."""
+    plan = plan_repair(location, sink=sink)
+    show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
+    if status := EXIT_STATUS.get(worst(plan.left) or "note"):
+        raise typer.Exit(status)
 
 
 @app.command("undo")
@@ -91,9 +124,10 @@ def undo(
     file: Annotated[str, typer.Argument(metavar="FILE", help="What --apply named.")],
     apply: _Apply = False,
     stopped: _Stopped = False,
+    as_json: _Json = False,
 ) -> None:
     """Take a change back, if no query has run on the location since."""
-    _show_or_apply(plan_undo(file), apply=apply, stopped=stopped)
+    show_or_apply(plan_undo(file), apply=apply, stopped=stopped, as_json=as_json)
 
 
 @app.command("fork")
@@ -102,24 +136,35 @@ def fork(
     target: Annotated[
         str, typer.Argument(metavar="TO", help="A folder or URL with nothing in it.")
     ],
+    sink: Annotated[
+        str | None,
+        typer.Option(help="A new folder, to which the second query writes with Spark's file sink."),
+    ] = None,
     apply: _Apply = False,
+    as_json: _Json = False,
 ) -> None:
     """Copy a location, so that a second query continues from it; the first may run."""
-    plan = plan_fork(location, target)
-    print_line(f"{plan.location}: fork {plan.target}")
-    print_line(f"  copy {len(plan.files)} files, {decimal(plan.size_bytes)}")
-    for sentence in plan.meaning:
-        print_line(f"- {sentence}")
-    if apply:
-        print_line(f"done: {plan.target} has id {apply_fork(plan)}")
+    plan = plan_fork(location, target, sink=sink)
+    if not as_json:
+        print_line(f"{plan.location}: fork {plan.target}")
+        print_line(f"  copy {len(plan.files)} files, {decimal(plan.size_bytes)}")
+        for sentence in plan.meaning:
+            print_line(f"- {sentence}")
+    fork_id = apply_fork(plan) if apply else None
+    if as_json:
+        entries = [change.place for change in plan.sink_changes]
+        names = ("location", "target", "batch_id", "files", "size_bytes", "meaning")
+        facts = {name: getattr(plan, name) for name in names}
+        print_json({**facts, "sink": entries, "applied": apply, "id": fork_id})
     else:
-        print_line(_NOT_YET)
+        print_line(f"done: {plan.target} has id {fork_id}" if apply else _NOT_YET)
 
 
 @app.command("export")
 def export(
     location: _Location,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A new file.")],
+    as_json: _Json = False,
 ) -> None:
     """Write a location to one JSON file."""
     data = export_location(location)
@@ -128,7 +173,10 @@ def export(
             new.write(data)
     except OSError as error:
         raise typer.BadParameter(str(error), param_hint="FILE") from error
-    print_line(f"{file}: {decimal(len(data))}")
+    if as_json:
+        print_json({"location": location, "file": file, "size_bytes": len(data)})
+    else:
+        print_line(f"{file}: {decimal(len(data))}")
 
 
 @app.command("import")
@@ -138,6 +186,7 @@ def import_location(
         str, typer.Argument(metavar="TO", help="A folder or URL with nothing in it.")
     ],
     apply: _Apply = False,
+    as_json: _Json = False,
 ) -> None:
     """Make a location from a JSON file, with the same id."""
     try:
@@ -145,40 +194,33 @@ def import_location(
             plan = plan_import(exported.read(), target)
     except OSError as error:
         raise typer.BadParameter(str(error), param_hint="FILE") from error
-    print_line(f"{plan.target}: import of {plan.location}, {len(plan.files)} files")
+    if not as_json:
+        print_line(f"{plan.target}: import of {plan.location}, {len(plan.files)} files")
     if apply:
         apply_import(plan)
-        print_line("done")
+    if as_json:
+        facts = {"location": plan.location, "target": plan.target, "files": sorted(plan.files)}
+        print_json({**facts, "applied": apply})
     else:
+        print_line("done" if apply else _NOT_YET)
+
+
+def show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> None:
+    """Print a plan, and do what it says if that is asked for."""
+    if not as_json:
+        for line in plan_lines(plan, describe_evidence(plan) if plan.changes else None):
+            print_line(line)
+    is_done = apply and bool(plan.changes)
+    undo_file = apply_plan(plan, stopped=stopped) if is_done else None
+    if as_json:
+        facts = {"location": plan.location, **plan_fields(plan), "left": plan.left}
+        print_json({**facts, "applied": is_done, "undo": undo_file})
+    elif plan.changes and not is_done:
         print_line(_NOT_YET)
-
-
-def _show_or_apply(plan: Plan, *, apply: bool, stopped: bool) -> None:
-    for line in _plan_lines(plan):
-        print_line(line)
-    if not plan.changes:
-        return
-    if not apply:
-        print_line(_NOT_YET)
-        return
-    undo_file = apply_plan(plan, stopped=stopped)
-    print_line(f"done; to take it back: penstock checkpoint undo {undo_file} --apply")
-
-
-def _plan_lines(plan: Plan) -> Iterator[str]:
-    yield f"{plan.location}: {plan.command}"
-    for change in plan.changes:
-        yield f"  {_verb(change.before, change.after)} {change.path}  ({change.why})"
-    for sentence in plan.meaning:
-        yield f"- {sentence}"
-    if plan.changes:
-        yield f"- {describe_evidence(plan)}"
-
-
-def _verb(before: object, after: object) -> str:
-    if after is None:
-        return "remove"
-    return "create" if before is None else "replace"
+    elif is_done and plan.command.startswith("undo "):
+        print_line("done")
+    elif is_done:
+        print_line(f"done; to take it back: penstock checkpoint undo {undo_file} --apply")
 
 
 def _parse_offsets(text: str) -> dict[str, Any]:
@@ -194,11 +236,12 @@ def _parse_offsets(text: str) -> dict[str, Any]:
     return offsets
 
 
-def _parse_time(text: str) -> int:
+def parse_time(text: str, option: str) -> int:
+    """Return the time that an option says, in ms since the epoch."""
     if text.isdecimal():
         return int(text)
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--to-timestamp") from error
+        raise typer.BadParameter(str(error), param_hint=option) from error
     return int((when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp() * 1000)

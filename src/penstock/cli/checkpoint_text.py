@@ -16,10 +16,12 @@ from penstock.checkpoint.tools import (
     Inspection,
     LocationDiff,
     OperatorFacts,
+    Plan,
     Problem,
     Validation,
     iso_time,
 )
+from penstock.checkpoint.tools.changes.files import CHECKSUM
 from penstock.cli.offsets_text import describe_move, describe_offset, part_rows
 from penstock.cli.tables import table_lines
 
@@ -28,6 +30,7 @@ __all__ = [
     "batch_lines",
     "inspection_lines",
     "location_diff_lines",
+    "plan_lines",
     "validation_lines",
 ]
 
@@ -100,6 +103,39 @@ def validation_lines(found: Validation) -> Iterator[str]:
         yield "the journal is not among them: `penstock journal verify` reads its blocks"
 
 
+def plan_lines(plan: Plan, evidence: str | None) -> Iterator[str]:
+    """Yield which files a plan changes, and what follows; runs of files in one line each."""
+    yield f"{plan.location}: {plan.command}"
+    runs: dict[tuple[str, str, str], list[str]] = {}
+    sums = 0
+    for change in plan.changes:
+        if change.why == CHECKSUM:
+            sums += 1
+            continue
+        folder, _, name = change.place.rpartition("/")
+        why = change.why
+        if folder.startswith("state/"):  # a line for each operator, which may have 200 partitions
+            parts = change.place.split("/", 2)
+            folder, name, why = "/".join(parts[:2]), parts[2], "the state"
+        runs.setdefault((_verb(change.before, change.after), folder, why), []).append(name)
+    for (verb, folder, why), names in runs.items():
+        if len(names) > _FEW:
+            yield f"  {verb} {folder}/{names[0]} to {names[-1]}, {len(names)} files  ({why})"
+        else:
+            yield from (f"  {verb} {folder}/{name}  ({why})" for name in names)
+    if sums:
+        yield f"  and {sums} checksums of these files"
+    yield from (f"- {sentence}" for sentence in plan.meaning)
+    if evidence is not None:
+        yield f"- {evidence}"
+
+
+def _verb(before: object, after: object) -> str:
+    if after is None:
+        return "remove"
+    return "create" if before is None else "replace"
+
+
 def batch_diff_lines(found: BatchDiff) -> Iterator[str]:
     """Yield what is not the same in two batches."""
     rows = [
@@ -167,6 +203,8 @@ def _next_lines(found: Inspection, now_ms: int) -> Iterator[str]:
         yield f"next: batch {following.batch_id}, from where batch {following.batch_id - 1} ended"
     else:
         yield "next: batch 0, the first"
+    for source, records in found.lag.items():
+        yield f"behind: {records:,} records of source {source}, which no batch has taken"
     newest = found.batches[-1] if found.batches else None
     if newest is not None and newest.time_ms is not None and newest.time is not None:
         yield f"newest: batch {newest.batch_id}, planned {_age(now_ms - newest.time_ms)}"

@@ -9,9 +9,9 @@ from typing import Literal
 from penstock.errors import DamagedBlockError, LogFormatError
 from penstock.journal import Bounds, JournalStream
 from penstock.journal.bad_records.dead_letters import staged_files
+from penstock.journal.lag import records_behind
 from penstock.journal.layout import WriterId
 from penstock.journal.losses.loss_log import Lost, lost_ranges, without_lost
-from penstock.journal.offsets import is_finished
 from penstock.journal.retention.consumer_files import ConsumerEntry, Program, read_consumers
 from penstock.model import OffsetRange, Offsets
 from penstock.receivers import Status, read_status
@@ -142,7 +142,9 @@ def _look_at_consumer(
 ) -> ConsumerFacts:
     program = entry.program
     exists = None if program is None else process_exists(program.host, program.pid)
-    return ConsumerFacts(name, _lag(writers, entry.offsets), entry.offsets, program, exists)
+    ends = {writer: facts.end_offset for writer, facts in writers.items()}
+    lag = records_behind(ends, entry.offsets)
+    return ConsumerFacts(name, lag, entry.offsets, program, exists)
 
 
 def _bounds(said: list[Status]) -> Bounds | None:
@@ -182,12 +184,4 @@ def _writer_facts(stream: JournalStream, writer: WriterId, lost: Lost) -> Writer
         end_offset=end,
         records=records,
         lost=held.count - records,
-    )
-
-
-def _lag(writers: Mapping[WriterId, WriterFacts], committed: Offsets) -> int:
-    return sum(
-        max(0, facts.end_offset - committed.get(str(writer), 0))
-        for writer, facts in writers.items()
-        if not is_finished(writer, committed)
     )

@@ -9,11 +9,18 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.journal_places import JsonOption, PathArgument, names, open_journal, open_stream
+from penstock.cli.journal_places import (
+    JsonOption,
+    PathArgument,
+    names,
+    open_journal,
+    open_location,
+    open_stream,
+)
 from penstock.cli.output import print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
-from penstock.journal.losses.loss_log import Loss, read_losses
+from penstock.journal.losses.loss_log import Loss, read_losses, source_folder
 from penstock.journal.losses.skip import check_skip, skip
 from penstock.model import OffsetRange
 
@@ -56,9 +63,11 @@ def list_losses(
     ] = None,
     as_json_object: JsonOption = False,
 ) -> None:
-    """Print the skipped records of the journal: which, when, by whom, and why."""
+    """Print the records that were skipped, or lost before they were read: which, when, and why."""
     journal = open_journal(path)
-    logs = {name: read_losses(journal, name) for name in names(journal, stream)}
+    of_inputs = _losses_of_inputs(path, stream)
+    of_streams = [] if stream in of_inputs else names(journal, stream)
+    logs = {name: read_losses(journal, name) for name in of_streams} | of_inputs
     if as_json_object:
         entries = [_as_json(name, loss) for name, losses in logs.items() for loss in losses]
         typer.echo(json.dumps({"journal": journal.url, "losses": entries}))
@@ -66,6 +75,17 @@ def list_losses(
     rows = [_as_row(name, loss) for name, losses in logs.items() for loss in losses]
     for line in table_lines(_COLUMNS, rows) if rows else ["nothing was skipped"]:
         print_line(line)
+
+
+def _losses_of_inputs(path: str, only: str | None) -> dict[str, list[Loss]]:
+    """Return the loss logs of inputs without a journal, such as Kafka topics."""
+    location = open_location(path)
+    if location is None:
+        return {}
+    inputs = [entry.name for entry in location.list("sources") if entry.is_folder]
+    wanted = [name for name in inputs if only in (None, name)]
+    logs = {name: read_losses(location, source_folder(name)) for name in wanted}
+    return {name: losses for name, losses in logs.items() if losses}
 
 
 def _parse(text: str) -> OffsetRange:

@@ -11,11 +11,20 @@ from penstock.journal import JournalStream, stream_names
 from penstock.journal.layout import stream_info_path
 from penstock.storage import Storage, attach_storage, open_existing
 
-__all__ = ["JsonOption", "PathArgument", "names", "open_journal", "open_stream", "open_streams"]
+__all__ = [
+    "JsonOption",
+    "PathArgument",
+    "names",
+    "open_journal",
+    "open_location",
+    "open_stream",
+    "open_streams",
+]
 
 PathArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="Journal, or checkpoint location with one in it.")
 ]
+_HINT = "give the journal's folder, or its checkpoint location"
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -25,16 +34,26 @@ def open_journal(path: str) -> Storage:
     Raises:
         ConfigError: the location does not exist.
     """
-    hint = "give the journal's folder, or its checkpoint location"
-    storage = open_existing(path, operation="open journal", hint=hint)
+    storage = open_existing(path, operation="open journal", hint=_HINT)
+    return attach_storage(f"{path.rstrip('/')}/journal") if _is_location(storage) else storage
+
+
+def _is_location(storage: Storage) -> bool:
     # No other folder is read: users who may only read have no access to the state.
     is_folder = {entry.name: entry.is_folder for entry in storage.list()}
-    is_location = is_folder.get("metadata") is False
-    if is_location or (
+    return is_folder.get("metadata") is False or bool(
         is_folder.get("journal") and not storage.exists(stream_info_path("journal"))
-    ):
-        return attach_storage(f"{path.rstrip('/')}/journal")
-    return storage
+    )
+
+
+def open_location(path: str) -> Storage | None:
+    """Open the checkpoint location at ``path``; None for a journal.
+
+    Raises:
+        ConfigError: the path does not exist.
+    """
+    storage = open_existing(path, operation="open journal", hint=_HINT)
+    return storage if _is_location(storage) else None
 
 
 def open_stream(journal: Storage, name: str) -> JournalStream:

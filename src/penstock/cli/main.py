@@ -14,6 +14,7 @@ from penstock.cli.doctor import doctor
 from penstock.cli.ingest import app as ingest
 from penstock.cli.journal import app as journal
 from penstock.cli.journal_consumers import app as journal_consumers
+from penstock.cli.kafka import app as kafka
 from penstock.cli.log import log_to_stderr
 from penstock.cli.output import print_line
 from penstock.cli.rate import app as rate
@@ -29,6 +30,7 @@ app.add_typer(checkpoint)
 app.add_typer(ingest)
 journal.add_typer(journal_consumers)
 app.add_typer(journal)
+app.add_typer(kafka)
 app.add_typer(rate)
 app.add_typer(state)
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from penstock.checkpoint.tools.offsets import log_offset, moved, number_of, offset_parts, streams_of
+from penstock.checkpoint.tools.offsets import (
+    log_offset,
+    lost_parts,
+    moved,
+    number_of,
+    offset_parts,
+    streams_of,
+)
 
 __all__ = ["describe_move", "describe_offset", "part_rows"]
 
@@ -29,7 +36,9 @@ def describe_offset(offset: Any) -> str:
 def describe_move(start: Any, end: Any) -> str:
     """Return how far it is from one offset to another, with its sign; empty where unknown."""
     step = moved(start, end)
-    return "" if step is None else f"{step:+,}"
+    if step is None:
+        return ""
+    return f"{step:+,} or more" if lost_parts(start, end) else f"{step:+,}"
 
 
 def part_rows(start: Any, end: Any) -> list[tuple[str, str, str, str]]:

@@ -7,11 +7,17 @@ came from elsewhere shows them as escapes, as Python writes them.
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
 import typer
 
-__all__ = ["print_line", "print_text", "printable"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["print_json", "print_line", "print_text", "printable"]
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f"  # C0 without the tab, C1
@@ -34,6 +40,16 @@ def print_text(text: str) -> None:
     """Print text that may have several lines."""
     for line in text.split("\n"):
         print_line(line)
+
+
+def print_json(value: object) -> None:
+    """Print plain values, dataclasses among them, as one JSON object."""
+    typer.echo(json.dumps(value, default=_fields))
+
+
+def _fields(value: DataclassInstance) -> dict[str, object]:
+    """Return a plain value's fields; unlike asdict, without copies of all that is in them."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -7,6 +7,7 @@
     <stream>/consumers/<16 hex>.retiring          announcement of a deletion
     <stream>/control/...                          between driver and receivers
     <stream>/receivers/<receiver>/...             a receiver's own small files
+    <stream>/receivers/_parts/<number>.json       which writer may publish which part of a source
 
 Pure functions of names; see docs/journal-format.md for the contents.
 """

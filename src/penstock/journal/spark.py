@@ -13,16 +13,16 @@ missing or corrupt files are overridden. The Python paths verify whole blocks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
-from functools import reduce
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark import RDD, SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from penstock.errors import ConfigError
 from penstock.journal.reader import read_slices, slice_footer, slice_ranges
@@ -33,7 +33,7 @@ from penstock.journal.spark_types import spark_schema
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = ["check_spark_schema", "journal_dataframe", "journal_rdd"]
+__all__ = ["arrow_dataframe", "check_spark_schema", "journal_dataframe", "journal_rdd"]
 
 _MANY_BLOCKS = 8
 _SMALL_BLOCK_BYTES = 256 << 10
@@ -74,17 +74,15 @@ def journal_dataframe(
     """
     slices = slice_ranges(stream, ranges, scan)
     schema = spark_schema(stream.format.arrow)
-    struct = from_arrow_schema(schema)
     if not slices:
-        # A table becomes a local relation, which Spark counts or writes without any task.
-        return spark.createDataFrame(schema.empty_table(), struct)
+        return arrow_dataframe(spark, schema, [], _ReadSlices(stream, schema))
+    struct = from_arrow_schema(schema)
     mean_size = sum(part.size for part in slices) / len(slices)
     if len(slices) > _MANY_BLOCKS and mean_size < _SMALL_BLOCK_BYTES:
         slots = spark.sparkContext.defaultParallelism
         remote = not stream.storage.url.startswith("file:")
         tasks = pack_slices(slices, small_task_count(slices, slots, remote=remote))
-        read = _ReadArrow(stream, tasks, schema)
-        return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, struct)
+        return arrow_dataframe(spark, schema, tasks, _ReadSlices(stream, schema))
     whole: list[BlockSlice] = []
     parts: list[BlockSlice] = []
     for part in slices:
@@ -93,6 +91,28 @@ def journal_dataframe(
     frames = [_scan(spark, stream, struct, whole)] if whole else []
     frames += [_scan(spark, stream, struct, [part]).where(_row_filter(part)) for part in parts]
     return reduce(DataFrame.union, frames)
+
+
+def arrow_dataframe(
+    spark: SparkSession,
+    schema: pa.Schema,
+    tasks: Sequence[Any],
+    read: Callable[[Any], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """Return as a DataFrame what ``read`` makes of each of ``tasks``, in a Spark task of its own.
+
+    Args:
+        spark: runs the tasks.
+        schema: of the batches that ``read`` returns.
+        tasks: plain values.
+        read: must pickle by name.
+    """
+    struct = from_arrow_schema(schema)
+    if not tasks:
+        # A table becomes a local relation, which Spark counts or writes without any task.
+        return spark.createDataFrame(schema.empty_table(), struct)
+    found = spark.range(0, len(tasks), 1, len(tasks))
+    return found.mapInArrow(_ReadTasks(tasks, read), struct)
 
 
 def journal_rdd(
@@ -113,34 +133,46 @@ def journal_rdd(
     tasks = pack_slices(slices, task_count(slices, sc.defaultParallelism))
     if not tasks:
         return sc.emptyRDD()
-    return sc.parallelize(tasks, len(tasks)).mapPartitions(_ReadRecords(stream))
+    return _partitions(sc, len(tasks)).mapPartitionsWithIndex(_ReadRecords(stream, tasks))
 
 
 class _ReadRecords:
-    """Task: block slices to Python records. A class, so that it pickles by name."""
+    """Task: its number to the Python records of its block slices. Pickles by name, as a class."""
 
-    def __init__(self, stream: JournalStream) -> None:
-        self._stream = stream
-
-    def __call__(self, tasks: Iterable[list[BlockSlice]]) -> Iterator[Any]:
-        return slice_records(self._stream, chain.from_iterable(tasks))
-
-
-class _ReadArrow:
-    """Task: its number to the Arrow batches of its block slices."""
-
-    def __init__(
-        self, stream: JournalStream, tasks: list[list[BlockSlice]], schema: pa.Schema
-    ) -> None:
+    def __init__(self, stream: JournalStream, tasks: list[list[BlockSlice]]) -> None:
         self._stream = stream
         self._tasks = tasks
+
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Any]:
+        assert not list(nothing)  # a worker whose input was read to its end is used again
+        return slice_records(self._stream, self._tasks[number])
+
+
+class _ReadSlices:
+    """Task: block slices to Arrow batches."""
+
+    def __init__(self, stream: JournalStream, schema: pa.Schema) -> None:
+        self._stream = stream
         self._schema = schema
+
+    def __call__(self, slices: list[BlockSlice]) -> Iterator[pa.RecordBatch]:
+        for batch in _gathered(read_slices(self._stream, slices)):
+            yield batch.cast(self._schema)
+
+
+class _ReadTasks:
+    """Task: its number to the Arrow batches of what it reads."""
+
+    def __init__(
+        self, tasks: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]]
+    ) -> None:
+        self._tasks = tasks
+        self._read = read
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
-                for batch in _gathered(read_slices(self._stream, self._tasks[number])):
-                    yield batch.cast(self._schema)
+                yield from self._read(self._tasks[number])
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -158,28 +190,40 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _scan(
-    spark: SparkSession, stream: JournalStream, struct: Any, slices: list[BlockSlice]
+    spark: SparkSession, stream: JournalStream, struct: StructType, slices: list[BlockSlice]
 ) -> DataFrame:
     paths = [stream.storage.uri(part.path) for part in slices]
-    reader = spark.read.schema(struct).options(
+    reader = _reader(spark, struct)
+    if len(paths) <= _MANY_BLOCKS:
+        return reader.parquet(*paths)
+    # Above a threshold of paths Spark lists them in a separate job, which costs seconds; the paths
+    # are known, so the driver lists them itself. The setting is read while parquet() runs.
+    name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    with _listing_setting:
+        usual = str(spark.conf.get(name))
+        spark.conf.set(name, str(max(len(paths), int(usual))))
+        try:
+            return reader.parquet(*paths)
+        finally:
+            spark.conf.set(name, usual)
+
+
+@lru_cache(maxsize=16)
+def _partitions(sc: SparkContext, count: int) -> RDD[Any]:
+    """Return empty partitions, kept: to make an RDD takes eight calls of the JVM and a file."""
+    return sc.parallelize([], count)
+
+
+@lru_cache(maxsize=16)
+def _reader(spark: SparkSession, struct: StructType) -> DataFrameReader:
+    """Return the reader of blocks with these columns; kept, since each option calls the JVM."""
+    return spark.read.schema(struct).options(
         **{
             "ignoreCorruptFiles": "false",
             "ignoreMissingFiles": "false",
             "parquet.page.verify-checksum.enabled": "true",
         }
     )
-    # Above a threshold of paths Spark lists them in a separate job, which costs seconds; the paths
-    # are known, so the driver lists them itself. The setting is read while parquet() runs.
-    name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-    with _listing_setting:
-        usual = str(spark.conf.get(name))
-        if len(paths) <= int(usual):
-            return reader.parquet(*paths)
-        spark.conf.set(name, str(len(paths)))
-        try:
-            return reader.parquet(*paths)
-        finally:
-            spark.conf.set(name, usual)
 
 
 def _row_filter(part: BlockSlice) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.errors import ConfigError
 
-__all__ = ["ClientConf", "check_installed", "is_secret", "resolve"]
+__all__ = ["ClientConf", "check_kafka_client", "is_secret", "resolve"]
 
 _FILE = ".file"
 _SECRET = re.compile(r"password|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config|token")
@@ -77,7 +77,7 @@ class ClientConf:
         return f"ClientConf({self.public!r}, secrets={sorted(self._secrets)})"
 
 
-def check_installed(operation: str) -> None:
+def check_kafka_client(operation: str) -> None:
     """Raise ConfigError if the Kafka client is not installed: it is an extra."""
     if find_spec("confluent_kafka") is None:
         raise ConfigError(

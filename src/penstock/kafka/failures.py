@@ -10,7 +10,17 @@ from confluent_kafka import KafkaException
 
 from penstock.errors import KafkaError
 
-__all__ = ["error_of", "kafka_error"]
+__all__ = ["FINAL", "OUT_OF_RANGE", "error_of", "kafka_error"]
+
+OUT_OF_RANGE = (ClientError.OFFSET_OUT_OF_RANGE, ClientError._AUTO_OFFSET_RESET)
+FINAL = (
+    ClientError._AUTHENTICATION,
+    ClientError._SSL,
+    ClientError.SASL_AUTHENTICATION_FAILED,
+    ClientError.TOPIC_AUTHORIZATION_FAILED,
+    ClientError.GROUP_AUTHORIZATION_FAILED,
+)
+"""What a client goes on trying, and in vain."""
 
 _HINTS = {
     ClientError.TOPIC_EXCEPTION: "a topic's name has only letters, digits, '.', '_' and '-'",

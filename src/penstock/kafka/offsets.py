@@ -4,12 +4,15 @@
 
 Topic -> partition -> end offset, exclusive: the form that Spark's Kafka source writes. Within
 penstock an offset map is flat, ``{"clicks/0": 246189}``: a topic's name has no slash.
+
+A topic that was deleted and created anew has other records at the same offsets. It is another one
+here: its *generation* follows its name, ``{"clicks@1": {"0": 12}}``, as in no topic's own name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +23,7 @@ __all__ = [
     "KafkaRange",
     "TopicOffsets",
     "from_json",
+    "generation_of",
     "partition_name",
     "ranges_between",
     "split_name",
@@ -40,6 +44,13 @@ class KafkaRange:
     partition: int
     start_offset: int
     end_offset: int
+    generation: int = 0
+    """How often the topic was created anew before."""
+
+    @property
+    def name(self) -> str:
+        """The key of the partition in a flat offset map."""
+        return partition_name(self.topic, self.partition, self.generation)
 
     @property
     def count(self) -> int:
@@ -50,26 +61,31 @@ class KafkaRange:
         """Return ranges of about equal length, of at most ``most`` offsets, that make up this."""
         parts = -(-self.count // most)
         ends = [self.start_offset + self.count * i // parts for i in range(parts + 1)]
-        return [KafkaRange(self.topic, self.partition, start, end) for start, end in pairwise(ends)]
+        return [replace(self, start_offset=s, end_offset=e) for s, e in pairwise(ends)]
 
 
-def partition_name(topic: str, partition: int) -> str:
+def partition_name(topic: str, partition: int, generation: int = 0) -> str:
     """Return the key of a partition in a flat offset map."""
-    return f"{topic}/{partition}"
+    return f"{topic}@{generation}/{partition}" if generation else f"{topic}/{partition}"
 
 
 def split_name(name: str) -> tuple[str, int]:
     """Return topic and partition of a key in a flat offset map."""
-    topic, _, partition = name.rpartition("/")
-    return topic, int(partition)
+    key, _, partition = name.rpartition("/")
+    return key.partition("@")[0], int(partition)
+
+
+def generation_of(name: str) -> int:
+    """Return how often the topic of a key in a flat offset map was created anew before."""
+    return int(name.rpartition("/")[0].partition("@")[2] or 0)
 
 
 def to_json(offsets: Offsets) -> TopicOffsets:
     """Return a flat offset map in the form of offset logs."""
     topics: TopicOffsets = {}
-    for name, offset in sorted(offsets.items(), key=lambda item: split_name(item[0])):
-        topic, partition = split_name(name)
-        topics.setdefault(topic, {})[str(partition)] = offset
+    for name in sorted(offsets, key=lambda name: (*split_name(name), generation_of(name))):
+        key, _, partition = name.rpartition("/")
+        topics.setdefault(key, {})[partition] = offsets[name]
     return topics
 
 
@@ -81,14 +97,16 @@ def from_json(value: Any) -> dict[str, int]:
     """
     if value is None:
         return {}
-    if not isinstance(value, Mapping) or not all(map(_is_topic, value.values())):
+    if not isinstance(value, Mapping) or not all(_is_topic(*item) for item in value.items()):
         raise RecoveryMismatchError(
             f"the checkpoint location holds {str(value)[:200]!r} in the place of the offsets of "
             "Kafka topics",
             operation="recover",
             hint="keep the program's inputs in the same order and under the same names (name=)",
         )
-    return {f"{topic}/{p}": end for topic, ends in value.items() for p, end in ends.items()}
+    return {
+        partition_name(key, int(p)): end for key, ends in value.items() for p, end in ends.items()
+    }
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:
@@ -96,14 +114,17 @@ def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:
 
     A partition that ``start`` lacks has no range: it is recorded before it is read.
     """
-    return sorted(
-        KafkaRange(*split_name(name), start[name], offset)
-        for name, offset in end.items()
-        if start.get(name, offset) < offset
-    )
+    found = []
+    for name, offset in end.items():
+        if start.get(name, offset) < offset:
+            found.append(KafkaRange(*split_name(name), start[name], offset, generation_of(name)))
+    return sorted(found)
 
 
-def _is_topic(ends: Any) -> bool:
+def _is_topic(key: Any, ends: Any) -> bool:
+    topic, _, generation = str(key).partition("@")
+    if not topic or not (generation or "0").isdecimal():
+        return False
     return isinstance(ends, Mapping) and all(
         isinstance(p, str) and p.isdecimal() and type(end) is int and end >= 0
         for p, end in ends.items()

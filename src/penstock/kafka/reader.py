@@ -27,8 +27,10 @@ from confluent_kafka import KafkaError as ClientError
 
 from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.kafka.client_conf import is_secret, resolve
-from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.failures import FINAL, OUT_OF_RANGE, error_of, kafka_error
+from penstock.kafka.losses import LOSS_HINT
 from penstock.kafka.offsets import KafkaRange
+from penstock.kafka.pass_over import PassOver
 from penstock.kafka.records import COLUMNS, KafkaRecord
 
 __all__ = ["Decode", "check_settings", "read_batches", "read_records"]
@@ -40,14 +42,6 @@ _MOST = 10_000
 _POLL_S = 0.5
 PATIENCE_S = 120.0
 """Without anything from the brokers for this long the read fails, as in Spark's source."""
-_OUT_OF_RANGE = (ClientError.OFFSET_OUT_OF_RANGE, ClientError._AUTO_OFFSET_RESET)
-_FINAL = (
-    ClientError._AUTHENTICATION,
-    ClientError._SSL,
-    ClientError.SASL_AUTHENTICATION_FAILED,
-    ClientError.TOPIC_AUTHORIZATION_FAILED,
-    ClientError.GROUP_AUTHORIZATION_FAILED,
-)
 _idle: dict[str, list[_Client]] = {}
 _lock = threading.Lock()
 
@@ -73,22 +67,36 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def read_records(
-    settings: Mapping[str, Any], ranges: Iterable[KafkaRange], key: Decode, value: Decode
+    settings: Mapping[str, Any],
+    ranges: Iterable[KafkaRange],
+    key: Decode,
+    value: Decode,
+    pass_over: PassOver | None = None,
 ) -> Iterator[KafkaRecord]:
     """Return the records of ranges, in order.
 
+    Args:
+        settings: of ``ClientConf.settings``.
+        ranges: what to read.
+        key: decodes keys.
+        value: decodes values.
+        pass_over: continues after records that are gone.
+
     Raises:
         KafkaError: the brokers refuse, or do not answer in time.
-        KafkaDataLossError: records are no longer there.
+        KafkaDataLossError: records are no longer there, and there is no ``pass_over``.
     """
     for wanted in ranges:
-        for messages in _read(settings, wanted):
+        for messages in _read(settings, wanted, pass_over):
             for message in messages:
                 yield _record(message, key, value)
 
 
 def read_batches(
-    settings: Mapping[str, Any], ranges: Iterable[KafkaRange], columns: Iterable[str]
+    settings: Mapping[str, Any],
+    ranges: Iterable[KafkaRange],
+    columns: Iterable[str],
+    pass_over: PassOver | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the records of ranges as Arrow batches with these columns, in order.
 
@@ -96,7 +104,7 @@ def read_batches(
     """
     columns = tuple(columns)
     for wanted in ranges:
-        for messages in _read(settings, wanted):
+        for messages in _read(settings, wanted, pass_over):
             yield pa.record_batch(
                 [pa.array(map(_CELLS[name], messages), COLUMNS[name]) for name in columns],
                 names=columns,
@@ -184,7 +192,9 @@ def _client(settings: Mapping[str, Any]) -> Iterator[_Client]:
         idle.append(client)
 
 
-def _read(settings: Mapping[str, Any], wanted: KafkaRange) -> Iterator[list[Message]]:
+def _read(
+    settings: Mapping[str, Any], wanted: KafkaRange, pass_over: PassOver | None
+) -> Iterator[list[Message]]:
     """Return the messages of a range, a list at a time."""
     with _client(settings) as client:
         consumer, position = client.consumer, wanted.start_offset
@@ -195,7 +205,8 @@ def _read(settings: Mapping[str, Any], wanted: KafkaRange) -> Iterator[list[Mess
             if not messages:
                 _check_patience(settings, wanted, position, client, heard_s)
                 continue
-            found = []
+            found: list[Message] = []
+            is_gone = False
             for message in messages:
                 if (error := message.error()) is None:
                     position = _offset(message) + 1
@@ -203,11 +214,17 @@ def _read(settings: Mapping[str, Any], wanted: KafkaRange) -> Iterator[list[Mess
                         found.append(message)
                 elif error.code() == ClientError._PARTITION_EOF:
                     position = max(position, _offset(message))
+                elif error.code() in OUT_OF_RANGE and pass_over is not None:
+                    is_gone = True
                 else:
                     _raise_unless_passing(settings, wanted, position, error)
             if found:
                 heard_s = time.monotonic()
                 yield found
+            if is_gone and pass_over is not None:
+                position = pass_over(wanted, position)
+                consumer.assign([TopicPartition(wanted.topic, wanted.partition, position)])
+                _check_patience(settings, wanted, position, client, heard_s)
 
 
 def _poll(consumer: Consumer) -> list[Message]:
@@ -219,22 +236,21 @@ def _poll(consumer: Consumer) -> list[Message]:
 def _raise_unless_passing(
     settings: Mapping[str, Any], wanted: KafkaRange, position: int, error: ClientError
 ) -> None:
-    if error.code() in _OUT_OF_RANGE:
+    if error.code() in OUT_OF_RANGE:
         raise KafkaDataLossError(
             f"offset {position} of {wanted.topic}/{wanted.partition} is not in the topic",
             operation="read topic",
             ids=_ids(wanted, position),
-            hint="records were deleted before they were read, or the topic was created anew: give "
-            "it a longer retention, and start with a new checkpoint location",
+            hint=LOSS_HINT,
         )
-    if error.code() in _FINAL or error.fatal():
+    if error.code() in FINAL or error.fatal():
         raise kafka_error(error, "read topic", settings, **_ids(wanted, position))
 
 
 def _check_patience(
     settings: Mapping[str, Any], wanted: KafkaRange, position: int, client: _Client, since_s: float
 ) -> None:
-    if client.error is not None and client.error.code() in _FINAL:
+    if client.error is not None and client.error.code() in FINAL:
         raise kafka_error(client.error, "read topic", settings, **_ids(wanted, position))
     if time.monotonic() - since_s < PATIENCE_S:
         return

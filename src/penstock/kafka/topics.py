@@ -5,23 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from penstock.errors import KafkaDataLossError
+from penstock.errors import KafkaDataLossError, KafkaError
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import error_of, kafka_error
-from penstock.kafka.offsets import partition_name
+from penstock.kafka.failures import FINAL, error_of, kafka_error
+from penstock.kafka.offsets import KafkaRange, partition_name, split_name
 from penstock.model import Offsets
 
-__all__ = ["Subscription", "Topics", "advance"]
+__all__ = ["Subscription", "TopicFacts", "Topics", "check_held"]
 
 _TIMEOUT_S = 3.0
 """The brokers are asked again with the next batch: a longer wait makes batches late."""
 _ADMIN = ("client.", "bootstrap.", "metadata.", "security.", "ssl.", "sasl.", "socket.", "broker.")
 _ADMIN_TOO = ("enable.ssl.certificate.verification", "debug", "api.version.request")
+_NO_ID = "A" * 22
+"""Zero, in the form of topic ids: what brokers before 2.8 say."""
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -30,8 +34,29 @@ Subscription = Sequence[str] | re.Pattern[str]
 """Topics by their names, or by a pattern that a whole name matches."""
 
 
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What the brokers say of the subscribed topics."""
+
+    ids: Mapping[str, str | None]
+    """Topic -> its id, which a topic that is created anew under its name does not share.
+
+    None where the brokers have none (before Kafka 2.8).
+    """
+    begins: Offsets
+    """Where the records of each partition begin."""
+    ends: Offsets
+    """Where the records end that can be read.
+
+    With ``read_committed`` (the default), those before the first open transaction.
+    """
+
+
 class Topics:
     """Asks the brokers for partitions and offsets. Not thread-safe.
+
+    A scan is three requests for topics that are named, whatever their number, and four for a
+    pattern. Each of the last two goes to every broker that leads a partition.
 
     Args:
         settings: of ``ClientConf.settings``, which a client takes (``check_settings``).
@@ -39,7 +64,7 @@ class Topics:
     """
 
     def __init__(self, settings: Mapping[str, Any], subscription: Subscription) -> None:
-        self._settings = settings
+        self.settings = settings
         self._subscription = subscription
         committed = settings.get("isolation.level", "read_committed") == "read_committed"
         self._isolation = (
@@ -48,62 +73,57 @@ class Topics:
         admin = {
             k: v for k, v in resolve(settings).items() if k.startswith(_ADMIN) or k in _ADMIN_TOO
         }
-        self._admin = AdminClient({**admin, "log_level": 0})
+        self._refusal: ClientError | None = None
+        conf: dict[str, Any] = {**admin, "error_cb": self._note, "log_level": 0}
+        self._admin = AdminClient(conf)
 
-    def partitions(self) -> list[TopicPartition]:
-        """Return the partitions of the topics that exist.
-
-        Raises:
-            KafkaError: the brokers do not answer, or refuse.
-        """
-        named = None if isinstance(self._subscription, re.Pattern) else self._subscription
-        try:
-            if named is None:
-                found = self._admin.list_topics(timeout=_TIMEOUT_S).topics
-            else:
-                found = {
-                    topic: self._admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
-                    for topic in named
-                }
-        except KafkaException as error:
-            raise kafka_error(error_of(error), "list topics", self._settings) from None
-        wanted = {
-            topic: facts
-            for topic, facts in found.items()
-            if named is not None or self._subscription.fullmatch(topic)  # type: ignore[union-attr]
-        }
-        for topic, facts in wanted.items():
-            if facts.error is not None:
-                raise kafka_error(facts.error, "list topics", self._settings, topic=topic)
-        return [
-            TopicPartition(topic, partition)
-            for topic, facts in sorted(wanted.items())
-            for partition in sorted(facts.partitions)
-        ]
-
-    def begins_and_ends(self) -> tuple[Offsets, Offsets]:
-        """Return where the records of each partition begin and end now.
-
-        The end is that of the records that can be read: with ``read_committed`` (the default), of
-        those before the first open transaction.
+    def scan(self) -> TopicFacts:
+        """Return the topics that exist, with where each partition begins and ends now.
 
         Raises:
             KafkaError: the brokers do not answer, or refuse.
         """
-        partitions = self.partitions()
+        ids, partitions = self._describe(self._names())
         asked = [self._ask(partitions, spec) for spec in (_EARLIEST, _LATEST)]
         begins, ends = map(self._answers, asked)
-        return begins, ends
+        return TopicFacts(ids, begins, ends)
 
-    def at_time(self, time_ms: int) -> Offsets:
+    def at_time(self, time_ms: int, facts: TopicFacts) -> Offsets:
         """Return each partition's first offset at or after a time, its end without one.
 
         Raises:
             KafkaError: the brokers do not answer, or refuse.
         """
-        _, ends = self.begins_and_ends()
-        found = self._answers(self._ask(self.partitions(), OffsetSpec.for_timestamp(time_ms)))
-        return {name: found[name] if found[name] >= 0 else end for name, end in ends.items()}
+        partitions = [TopicPartition(*split_name(name)) for name in facts.ends]
+        found = self._answers(self._ask(partitions, OffsetSpec.for_timestamp(time_ms)))
+        return {name: found[name] if found[name] >= 0 else end for name, end in facts.ends.items()}
+
+    def _names(self) -> list[str]:
+        if not isinstance(self._subscription, re.Pattern):
+            return sorted(set(self._subscription))
+        try:
+            found = self._admin.list_topics(timeout=_TIMEOUT_S).topics
+        except KafkaException as error:
+            raise self._failed(error, "list topics") from None
+        return sorted(topic for topic in found if self._subscription.fullmatch(topic))
+
+    def _describe(self, topics: list[str]) -> tuple[dict[str, str | None], list[TopicPartition]]:
+        """Return the topics' ids, and their partitions."""
+        ids: dict[str, str | None] = {}
+        partitions: list[TopicPartition] = []
+        if not topics:
+            return ids, partitions
+        asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_S)
+        for topic in topics:
+            try:
+                facts = asked[topic].result()
+            except KafkaException as error:
+                raise self._failed(error, "list topics", topic=topic) from None
+            topic_id = str(facts.topic_id)
+            ids[topic] = None if topic_id == _NO_ID else topic_id
+            numbers = sorted(partition.id for partition in facts.partitions)
+            partitions += [TopicPartition(topic, number) for number in numbers]
+        return ids, partitions
 
     def _ask(
         self, partitions: Sequence[TopicPartition], spec: OffsetSpec
@@ -123,37 +143,36 @@ class Topics:
             try:
                 answers[partition_name(place.topic, place.partition)] = answer.result().offset
             except KafkaException as error:
-                raise kafka_error(
-                    error_of(error),
-                    "list offsets",
-                    self._settings,
-                    topic=place.topic,
-                    partition=place.partition,
-                ) from None
+                ids = {"topic": place.topic, "partition": place.partition}
+                raise self._failed(error, "list offsets", **ids) from None
         return answers
 
+    def _note(self, error: ClientError) -> None:
+        if error.code() in FINAL:
+            self._refusal = error
 
-def advance(start: Offsets, begins: Offsets, ends: Offsets) -> dict[str, int]:
-    """Return the end of a batch that takes all records after ``start``. Pure.
+    def _failed(self, error: KafkaException, operation: str, **ids: Any) -> KafkaError:
+        """Return the error of a request: why the brokers refuse it, if they do."""
+        self._admin.poll(0)  # hands over what came of connections meanwhile
+        cause, self._refusal = self._refusal or error_of(error), None
+        return kafka_error(cause, operation, self.settings, **ids)
 
-    A partition that ``start`` lacks is recorded with where it begins, and read from the next batch
-    on: so that where it begins is durable before it is read. One that is not seen now stays.
+
+def check_held(settings: Mapping[str, Any], ranges: Sequence[KafkaRange]) -> None:
+    """Check that the topics hold ranges.
 
     Raises:
-        KafkaDataLossError: records after ``start`` are gone.
+        KafkaDataLossError: one is not in its partition, or the partition does not exist.
+        KafkaError: the brokers do not answer, or refuse.
     """
-    for name in start.keys() & ends.keys():
-        if not begins[name] <= start[name] <= ends[name]:
-            raise _data_loss(name, start[name], begins[name], ends[name])
-    seen = {name: end if name in start else begins[name] for name, end in ends.items()}
-    return {**start, **seen}
-
-
-def _data_loss(name: str, start: int, begin: int, end: int) -> KafkaDataLossError:
-    if start < begin:
-        what = f"records [{start}, {begin}) of {name} were deleted before they were read"
-        hint = "give the topic a longer retention, and start with a new checkpoint location"
-    else:
-        what = f"{name} ends at {end}, before {start}, up to which it was read"
-        hint = "the topic was created anew, or lost records: start with a new checkpoint location"
-    return KafkaDataLossError(what, operation="plan batch", ids={"partition": name}, hint=hint)
+    facts = Topics(settings, sorted({wanted.topic for wanted in ranges})).scan()
+    for wanted in ranges:
+        begin, end = facts.begins.get(wanted.name, 0), facts.ends.get(wanted.name, 0)
+        if not begin <= wanted.start_offset <= wanted.end_offset <= end:
+            raise KafkaDataLossError(
+                f"{wanted.name} holds [{begin}, {end}), and not all of "
+                f"[{wanted.start_offset}, {wanted.end_offset})",
+                operation="read topic",
+                ids={"topic": wanted.topic, "partition": wanted.partition},
+                hint="choose a range that the topic holds",
+            )

@@ -11,6 +11,7 @@ from penstock.receivers.control import (
     read_status,
 )
 from penstock.receivers.http import HttpReceiver
+from penstock.receivers.kafka import KafkaReceiver
 from penstock.receivers.mqtt import MqttReceiver
 from penstock.receivers.own_files import OwnFiles
 from penstock.receivers.receiver import Position, Receiver, ReceiverHost, ReceiverIdentity
@@ -35,6 +36,7 @@ __all__ = [
     "End",
     "FramedSocketReceiver",
     "HttpReceiver",
+    "KafkaReceiver",
     "MqttReceiver",
     "OwnFiles",
     "Position",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -10,14 +11,17 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock.errors import AlreadyExistsError, NotFoundError
-from penstock.journal import DeferredPosition
+from penstock.journal import DeferredPosition, JournalStream, RecordFormat
+from penstock.journal.layout import WriterId
 from penstock.receivers.own_files import OwnFiles
+from penstock.receivers.ownership import Ownership
 from penstock.receivers.receiver import Position, Receiver, ReceiverIdentity, Records
+from penstock.storage import open_storage
 
 __all__ = ["RecordingHost", "Report", "Stored"]
 
 _WAIT_TIMEOUT_S = 10.0
-_WRITER = "r0-00000000"
+_WRITER = str(WriterId("r0", 0))
 
 
 class Stored(NamedTuple):
@@ -54,6 +58,7 @@ class RecordingHost:
         self._stopping = False
         self._store_error: BaseException | None = None
         self._files = _FilesInMemory()
+        self._shared: JournalStream | None = None
         self.stores: list[Stored] = []
         self.errors: list[Report] = []
         self.restarts: list[Report] = []
@@ -176,6 +181,13 @@ class RecordingHost:
     def own_files(self) -> OwnFiles:
         """Return files that live as long as this host."""
         return self._files
+
+    def ownership(self) -> Ownership:
+        """Return the ownership of a stream in memory, which this host's receivers share."""
+        if self._shared is None:
+            journal = open_storage(f"memory://recording-{uuid.uuid4().hex}")
+            self._shared = JournalStream.create(journal, "stream", RecordFormat())
+        return Ownership(self._shared, WriterId("r0", 0), self.last_position)
 
     def identity(self) -> ReceiverIdentity:
         """Return fixed names."""

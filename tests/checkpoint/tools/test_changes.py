@@ -83,7 +83,7 @@ def test_a_change_is_taken_back_byte_for_byte(query: Path) -> None:
 
     command = done.rpartition("penstock checkpoint ")[2].split()
     assert "the location is again as it was" in CHECKPOINT.succeed(*command[:2])
-    CHECKPOINT.succeed(*command, "--stopped")
+    assert CHECKPOINT.succeed(*command, "--stopped").endswith("\ndone\n")
     assert files_of(query) == before
 
 
@@ -149,7 +149,9 @@ def test_no_query_starts_on_half_a_change(
     half = interrupt(rewind(), monkeypatch, after=3)
 
     assert "is not finished" in (inspect(query).next.problem or "")
-    assert "CANNOT START" in CHECKPOINT.succeed("inspect", str(query))
+    shown = CHECKPOINT.run("inspect", str(query))
+    assert "CANNOT START" in shown.output
+    assert shown.exit_code == 2
     (begun,) = undo_files(query)
     (query / "undo/29991231T000000000Z-rewind.json").touch()  # of a command killed before it began
     (finding,) = validate(query).findings
@@ -260,10 +262,75 @@ def test_source_files_that_are_gone_refuse_a_rewind(query: Path) -> None:
     assert plan_rewind(query, to_batch=3).changes
 
 
-def test_a_damaged_location_is_repaired_first(query: Path) -> None:
-    (query / "offsets/4").write_bytes(b"")
+def test_a_location_of_which_nothing_can_be_read_is_repaired_first(query: Path) -> None:
+    for batch_id in (3, 4):
+        (query / f"offsets/{batch_id}").write_bytes(b"")
     with pytest.raises(CheckpointError, match="offsets/4 cannot be read"):
         plan_rewind(query, to_batch=1)
+
+
+def cut(path: Path) -> None:
+    edit(path, lambda text: text[:-1])
+
+
+def lose(*paths: Path) -> None:
+    for path in paths:
+        path.unlink()
+        path.with_name(f".{path.name}.crc").unlink()
+
+
+PASSED_OVER: dict[str, Callable[[Path], object]] = {
+    "empty": lambda q: (q / "offsets/4").write_bytes(b""),
+    "cut off": lambda q: cut(q / "offsets/4"),
+    "the start of the newest": lambda q: lose(q / "offsets/3"),
+    "commit": lambda q: (q / "commits/4").write_bytes(b"v1\n{"),
+    "commits ahead": lambda q: lose(q / "offsets/4", q / "offsets/3"),
+}
+
+
+@pytest.mark.parametrize("case", PASSED_OVER)
+@pytest.mark.parametrize("command", ["rewind", "promote"])
+def test_new_entries_pass_over_damaged_ones(query: Path, case: str, command: str) -> None:
+    """A dead end otherwise: the query does not start, and its batch has its commit."""
+    PASSED_OVER[case](query)
+    before = files_of(query)
+    assert {f.severity for f in validate(query).findings} == {"error"}
+    plan = plan_promote(query, 1) if command == "promote" else plan_rewind(query, to_batch=1)
+    assert any("the query could not start as it was (" in each for each in plan.meaning)
+
+    undo = apply_plan(plan, stopped=True)
+    following = inspect(query).next
+    assert (following.first, following.rerun, following.problem) == (7, (), None)
+    assert {f.severity for f in validate(query).findings} <= {"warning", "note"}
+
+    apply_plan(plan_undo(undo), stopped=True)
+    assert files_of(query) == before
+
+
+def test_plans_and_results_are_printed_as_json(query: Path) -> None:
+    command = ("rewind", str(query), "--to-batch", "1", "--stopped", "--json")
+    plan = json.loads(CHECKPOINT.succeed(*command))
+    assert plan["location"] == f"file://{query}"
+    assert plan["command"] == "rewind --to-batch 1"
+    assert (plan["applied"], plan["undo"]) == (False, None)
+    changes = {each["path"]: each["after"] for each in plan["changes"]}
+    assert changes.keys() >= {"offsets/5", "commits/6"}
+    assert changes["commits/5"] == {"text": (query / "commits/4").read_text()}
+
+    done = json.loads(CHECKPOINT.succeed(*command, "--apply"))
+    assert done["applied"] is True
+    assert done["undo"] == f"file://{undo_files(query)[0]}"
+    back = json.loads(CHECKPOINT.succeed("undo", done["undo"], "--apply", "--stopped", "--json"))
+    assert back["applied"] is True
+    assert inspect(query).next.first == 5
+
+
+def test_long_plans_are_printed_by_runs(query: Path) -> None:
+    assert len(plan_rewind(query, to_batch=1).changes) == 8
+    printed = CHECKPOINT.succeed("rewind", str(query), "--to-batch", "1")
+    assert "  create offsets/5  (" in printed
+    assert "  and 4 checksums of these files" in printed
+    assert ".crc" not in printed.partition("\n- ")[0]
 
 
 @pytest.mark.parametrize("path", ["offsets/1", "commits/1", "offsets/4", "commits/4"])

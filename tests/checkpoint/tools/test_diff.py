@@ -54,7 +54,7 @@ def test_partitions_are_compared_each(own: Path) -> None:
     assert ["source", "0", "clicks", "r0-2", "0", "10", "+10"] in printed
 
 
-def test_a_new_partition_began_with_0(own: Path) -> None:
+def test_a_new_partition_began_with_0_and_one_that_is_closed_moves_no_more(own: Path) -> None:
     for path, before, after in (
         ("offsets/0", "r0-2", "r0-3"),
         ("offsets/0", '"r0-3":0', '"r0-4":2'),
@@ -63,7 +63,7 @@ def test_a_new_partition_began_with_0(own: Path) -> None:
 
     changes = {each.name: each.moved for each in diff_batches(own, 0, 2).offsets}
 
-    assert changes == {"0 clicks r0-1": 20, "0 clicks r0-2": 10, "0 clicks r0-4": -2}
+    assert changes == {"0 clicks r0-1": 20, "0 clicks r0-2": 10, "0 clicks r0-4": None}
 
 
 def test_two_locations_differ_from_where_they_parted(tmp_path: Path) -> None:
@@ -95,3 +95,9 @@ def test_what_is_not_there_is_refused(own: Path) -> None:
     assert "it is empty" in str(_DIFF.fail(str(own), "0", "1"))
     assert "there is no folder" in str(_DIFF.fail(str(own), "elsewhere"))
     assert _DIFF.run(str(own), "0", "x").exit_code == 2
+
+
+def test_one_batch_is_not_enough(own: Path) -> None:
+    done = _DIFF.run(str(own), "1")
+    assert done.exit_code == 2
+    assert "give two batch ids (A B), or one other location: 1 is neither" in done.output

@@ -17,6 +17,7 @@ from penstock.errors import ConfigError
 from tests.cli.commands import Commands
 
 from .conftest import ROCKS_DB, file_rows, json_of, run_to_the_end, settings, write_inputs
+from .queries import write_query
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -273,3 +274,21 @@ def test_numbers_beyond_64_bits_are_survived(own: Path) -> None:
             _INSPECT.succeed(str(own), *arguments)
         Commands("checkpoint", "diff").succeed(str(own), "1", "2")
         validate(own)
+
+
+def test_a_writer_that_is_closed_takes_nothing_back(own: Path) -> None:
+    """Its offset is in the batch before, and in no later one."""
+    path = own / "offsets/2"
+    path.write_text(path.read_text().replace('"r0-1":30,"r0-2":10', '"r0-2":10,"r0-3":4'))
+    (own / "offsets/.2.crc").unlink()
+    assert "(+9 or more)" in _INSPECT.succeed(str(own))
+
+
+def test_the_last_state_tells_whether_entries_may_be_left_out(tmp_path: Path) -> None:
+    """Of a query with state none may: so its folder is listed where it counts."""
+    place = write_query(tmp_path / "query", batches=8)
+    for batch_id in (2, 3, 5, 6):
+        for log in ("offsets", "commits"):
+            (place / f"{log}/{batch_id}").unlink()
+    assert last_state(place).next == inspect(place).next
+    assert last_state(place).next.problem is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,16 @@ FIXED: dict[str, tuple[Callable[[Path], object], list[str], int]] = {
     "torn offsets": (tear_offsets, ["offsets/4"], 4),
     "torn commit": (lambda q: (q / "commits/4").write_bytes(b"v1\n{"), ["commits/4"], 4),
     "empty commit": (lambda q: (q / "commits/4").write_bytes(b""), ["commits/4"], 4),
+    "commit cut after its version": (
+        lambda q: (q / "commits/4").write_bytes(b"v1"),
+        ["commits/4"],
+        4,
+    ),
+    "commit cut before its line": (
+        lambda q: edit(q / "commits/4", lambda _: "v1\n"),
+        ["commits/4"],
+        4,
+    ),
     "commits ahead": (
         lambda q: (remove(q / "offsets/3"), remove(q / "offsets/4")),
         ["commits/4", "commits/3"],
@@ -75,14 +86,19 @@ def test_validate_names_it_where_it_helps(query: Path) -> None:
     tear_offsets(query)
     told = f"penstock checkpoint repair {query} changes 2 of these files"
     assert told in validate_command.run(str(query)).output
-    (query / "offsets/3").write_bytes(b"")
+    shutil.rmtree(query / "state")
     remove(query / "offsets/4")
+    remove(query / "metadata")
     assert "checkpoint repair" not in validate_command.run(str(query)).output
 
 
 LEFT: dict[str, tuple[Callable[[Path], object], str]] = {
-    "torn and committed": (lambda q: (q / "offsets/4").write_bytes(b""), "offsets/4"),
-    "an older entry": (lambda q: (q / "offsets/3").write_bytes(b""), "offsets/3"),
+    "torn and committed, without its state": (
+        lambda q: ((q / "offsets/4").write_bytes(b""), remove(q / "state/0/1/4.delta")),
+        "offsets/4",
+    ),
+    "the start of the newest": (lambda q: (q / "offsets/3").write_bytes(b""), "offsets/3"),
+    "an older entry": (lambda q: (q / "offsets/2").write_bytes(b""), "offsets/2"),
     "newer version": (
         lambda q: (remove(q / "commits/4"), edit(q / "offsets/4", lambda t: t.replace("v1", "v9"))),
         "offsets/4",
@@ -102,12 +118,39 @@ def test_what_needs_a_choice_is_left(query: Path, case: str) -> None:
     damage(query)
     before = files_of(query)
 
-    printed = CHECKPOINT.succeed("repair", str(query), "--apply")
+    done = CHECKPOINT.run("repair", str(query), "--apply")
+    assert done.exit_code == {"offsets/2": 1}.get(path, 2)
+    printed = done.output
 
     assert "nothing that can be fixed without a choice" in printed
     assert f"left as it is: {path}: " in printed
     assert "To fix: " in printed
     assert files_of(query) == before
+
+
+@pytest.mark.parametrize("content", [b"", b"v1\n{}\n{"])
+def test_a_torn_entry_of_a_committed_batch_is_passed_over(
+    query: Path, tmp_path: Path, content: bytes
+) -> None:
+    """Where it ended is not known: its records are read again by a batch of a new id."""
+    (tmp_path / "in").mkdir()
+    before = files_of(query)
+    (query / "offsets/4").write_bytes(content)
+    torn = files_of(query)
+    assert CHECKPOINT.run("inspect", str(query)).exit_code == (2 if not content else 0)
+
+    done = CHECKPOINT.run("repair", str(query), "--apply", "--stopped", "--json")
+    result = json.loads(done.output)
+    assert done.exit_code == 1  # the torn entry is left until it is retired
+    assert [each["path"] for each in result["left"]] == ["offsets/4"]
+    assert any("could not start as it was" in each for each in result["meaning"])
+    (newest,) = inspect(query, last=1).batches
+    assert newest.offsets == {"0": {"logOffset": 3}}
+    assert inspect(query).next.first == newest.batch_id + 1 > 6
+    assert validate(query).severity == "warning"
+
+    apply_plan(plan_undo(result["undo"]), stopped=True)
+    assert files_of(query) == torn != before
 
 
 @pytest.mark.parametrize("is_done", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from penstock.checkpoint.tools import apply_plan, inspect, plan_promote, plan_re
 from penstock.errors import CheckpointError, ConcurrentDriverError, ConfigError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.storage import open_storage
+from tests.cli.commands import Commands
 from tests.journal.helpers import write_blocks
 
 from .test_changes import files_of
@@ -100,3 +102,14 @@ def test_what_is_not_for_programs(program: Path, own: Path) -> None:
     with pytest.raises(ConfigError, match="not kept"):
         plan_rewind(program, to_batch=9)
     assert "not in this location's journal" in plan_rewind(own, to_batch=0).meaning[1]
+
+
+def test_inspect_tells_how_far_the_journal_is_ahead(program: Path) -> None:
+    """Of records that no batch has planned; a journal that is gone is no obstacle."""
+    stream = JournalStream.open(open_storage(program / "journal"), "clicks")
+    write_blocks(stream, [["i", "j", "k"]])
+    assert inspect(program).lag == {"0 clicks": 3}
+    shown = Commands("checkpoint").succeed("inspect", str(program))
+    assert "behind: 3 records of source 0 clicks" in shown
+    shutil.rmtree(program / "journal")
+    assert inspect(program).lag == {}

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.checkpoint.tools import (
+    apply_fork,
     apply_plan,
     inspect,
+    plan_fork,
     plan_promote,
+    plan_repair,
     plan_rewind,
     plan_undo,
     validate,
@@ -224,6 +227,11 @@ def run_stateful(
         rows = grouped.select(functions.concat_ws(" ", "w.start", "count"))
     elif kind == "deduplication":
         rows = rows.dropDuplicates(["key", "time"]).select("time")
+    elif kind == "groups":
+        state = {"outputStructType": "text string", "stateStructType": "count long"}
+        rows = rows.groupBy("key").applyInPandasWithState(
+            count_rows, **state, outputMode=mode, timeoutConf="NoTimeout"
+        )
     else:
         other = file_rows(session, inputs)
         rows = rows.join(other, ["key", "time"]).select("time")
@@ -232,25 +240,103 @@ def run_stateful(
     query.awaitTermination()
 
 
-STATEFUL = {"aggregation": "update", "deduplication": "append", "join": "append"}
+def count_rows(key: tuple[str], frames: Iterator[Any], state: Any) -> Iterator[Any]:
+    """Count the rows of a key, over all batches."""
+    import pandas
+
+    count = (state.get[0] if state.exists else 0) + sum(map(len, frames))
+    state.update((count,))
+    yield pandas.DataFrame({"text": [f"{key[0]} {count}"]})
 
 
-@pytest.mark.parametrize("kind", STATEFUL)
-def test_state_goes_back_with_the_query(session: SparkSession, tmp_path: Path, kind: str) -> None:
-    """What comes out after the rewind is what the run that never stopped wrote."""
-    write_inputs(tmp_path / "in", count=4)
-    location, whole, again = tmp_path / "location", Sink(), Sink()
-    run_stateful(session, tmp_path / "in", location, whole, kind, STATEFUL[kind])
+STATEFUL = {
+    "aggregation": "update",
+    "deduplication": "append",
+    "join": "append",
+    "groups": "update",
+}
 
+
+@pytest.fixture(scope="module", params=STATEFUL)
+def stateful(
+    request: pytest.FixtureRequest, sc: SparkContext, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, Sink]:
+    """A query with state that has read four files, with its output; tests copy it to change it."""
+    from pyspark.sql import SparkSession
+
+    folder, sink, kind = tmp_path_factory.mktemp("stateful"), Sink(), request.param
+    write_inputs(folder / "in", count=4)
+    run_stateful(SparkSession(sc), folder / "in", folder / "location", sink, kind, STATEFUL[kind])
+    return kind, folder / "location", sink
+
+
+def rewound(location: Path) -> Path:
     plan = plan_rewind(location, to_batch=2)  # in the middle of a window
     assert any("goes back to the end of batch 2" in each for each in plan.meaning)
     apply_plan(plan, stopped=True)
-    if kind == "aggregation":  # the first of the batches that this appended is the same point
-        apply_plan(plan_rewind(location, shift_by=1), stopped=True)
-        apply_plan(plan_rewind(location, to_batch=max(whole.batches) + 1), stopped=True)
-    assert sound(location) == []
+    return location
+
+
+def rewound_again(location: Path) -> Path:
+    """The first of the batches that a rewind appended is the same point."""
+    last = inspect(location).batches[-1].batch_id
+    apply_plan(plan_rewind(rewound(location), shift_by=1), stopped=True)
+    apply_plan(plan_rewind(location, to_batch=last + 1), stopped=True)
+    return location
+
+
+def promoted(location: Path) -> Path:
+    apply_plan(plan_promote(location, 2), stopped=True)
+    return location
+
+
+def forget_from(location: Path, batch_id: int) -> None:
+    """Remove the entries of a batch and of later ones."""
+    for log in ("offsets", "commits"):
+        for path in (location / log).glob("[0-9]*"):
+            if int(path.name) >= batch_id:
+                path.unlink()
+                path.with_name(f".{path.name}.crc").unlink()
+
+
+def forked(location: Path) -> Path:
+    """A fork that was made after batch 2."""
+    forget_from(location, 3)
+    target = location.with_name("fork")
+    apply_fork(plan_fork(location, target))
+    return target
+
+
+def repaired(location: Path) -> Path:
+    """Batch 3 is the newest, committed, and its offsets are torn."""
+    torn = location / "offsets/3", location / "commits/3"
+    text, commit = (path.read_bytes() for path in torn)
+    forget_from(location, 3)
+    torn[0].write_bytes(text[:20])
+    torn[1].write_bytes(commit)
+    apply_plan(plan_repair(location), stopped=True)
+    return location
+
+
+CHANGES = [rewound, promoted, forked, repaired]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_state_goes_back_with_the_query(
+    session: SparkSession,
+    stateful: tuple[str, Path, Sink],
+    tmp_path: Path,
+    change: Callable[[Path], Path],
+) -> None:
+    """What comes out after the change is what the run that never stopped wrote."""
+    kind, place, whole = stateful
+    location, inputs = copy_of(place, tmp_path)
+    if (kind, change) == ("aggregation", rewound):
+        change = rewound_again
+    location, again = change(location), Sink()
+    assert {path for path in sound(location)} == set()
     new_id = inspect(location).next.first
-    run_stateful(session, tmp_path / "in", location, again, kind, STATEFUL[kind])
+    run_stateful(session, inputs, location, again, kind, STATEFUL[kind])
 
     assert min(again.batches) == new_id
     if kind == "aggregation":  # read in one batch, each window comes out once, with its last count
@@ -259,4 +345,19 @@ def test_state_goes_back_with_the_query(session: SparkSession, tmp_path: Path, k
         assert set(again.rows()) == set(last.values()) - set(first)
     else:
         assert whole.rows(range(3)) + again.rows() == whole.rows()
+    assert sound(location) == []
+
+
+def test_state_that_is_dropped_begins_anew(session: SparkSession, tmp_path: Path) -> None:
+    """The query continues from where it stands; all records again, and it counts them again."""
+    write_inputs(tmp_path / "in", count=3)
+    location, whole, again = tmp_path / "location", Sink(), Sink()
+    run_stateful(session, tmp_path / "in", location, whole, "aggregation", "update")
+
+    offsets = {"0": {"logOffset": 0}}
+    apply_plan(plan_rewind(location, to_offsets=offsets, drop_state=True), stopped=True)
+    assert sound(location) == []
+    run_stateful(session, tmp_path / "in", location, again, "aggregation", "update")
+
+    assert sorted(row[-10:] for row in again.rows()) == ["00:00:00 1", "00:02:00 1"]
     assert sound(location) == []

@@ -16,6 +16,8 @@ from penstock.checkpoint.tools import inspect, validate
 
 from .conftest import count
 from .queries import write_query, write_stateless
+from .test_sink_log import write_sink
+from .test_validate import edit, remove
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -26,6 +28,8 @@ STATELESS = {
     "A changed program is to be tried beside the one that runs": 13,
     "The query wrote wrong results since batch 8": 15,
     "A topic was recreated": 15,
+    "A setting was changed with batch 8, and should not have been": 15,
+    "The same for a query that writes with Spark's own file sink": 20,
 }
 """Of sound queries without state; with the batch that runs next."""
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -43,13 +47,29 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+STATEFUL: dict[str, tuple[Callable[[Path], object], int, list[str]]] = {
+    "The newest entry of the offset log is torn, and its batch has its commit": (
+        lambda q: (q / "offsets/12").write_bytes(b""),
+        26,
+        ["offsets/12"],
+    ),
+    "A state version is missing": (lambda q: remove(q / "state/0/1/13.delta"), 24, []),
+    "State must be thrown away": (
+        lambda q: edit(q / "state/0/1/13.delta", lambda _: ""),
+        15,
+        ["state/0/1/13.delta"],
+    ),
+}
+"""Of queries with state: the damage, the batch that runs next, and what `validate` warns of."""
+
+
 def worst_paths(location: Path) -> list[str]:
     """Return the files of which more than a note is said."""
     return [each.path for each in validate(location).findings if each.severity != "note"]
 
 
 def test_every_recipe_is_run_here() -> None:
-    assert RECIPES.keys() == DAMAGES.keys() | STATELESS.keys()
+    assert RECIPES.keys() == DAMAGES.keys() | STATELESS.keys() | STATEFUL.keys()
 
 
 @pytest.mark.parametrize("recipe", STATELESS)
@@ -61,10 +81,12 @@ def test_a_recipe_for_a_query_without_state(tmp_path: Path, recipe: str) -> None
             entry.write_text("\n".join([*lines[:2], '{"clicks":{"0":120,"1":30}}']))
             entry.with_name(f".{entry.name}.crc").unlink()
         shutil.rmtree(query / "sources")
+    if "sink" in recipe:
+        write_sink(query, batches=13)
 
     subprocess.run(["bash", "-e", "-c", _command(recipe, query)], check=True)
 
-    assert validate(query).findings == ()
+    assert worst_paths(query) == []
     assert inspect(query).next.first == STATELESS[recipe]
 
 
@@ -72,6 +94,7 @@ def _command(recipe: str, place: Path) -> str:
     """Return a recipe for that location, with the command of this environment."""
     penstock = Path(sys.executable).with_name("penstock")
     command = RECIPES[recipe].replace("/data/words", str(place))
+    command = command.replace("/data/out", str(place.with_name("out")))
     return re.sub("^penstock", str(penstock), command, flags=re.MULTILINE)
 
 
@@ -86,6 +109,23 @@ def test_a_recipe_leaves_a_sound_location(tmp_path: Path, recipe: str) -> None:
     assert validate(query).findings == ()
     assert inspect(query).next.problem is None
     assert inspect(query).next.first in (12, 13)
+
+
+@pytest.mark.parametrize("recipe", STATEFUL)
+def test_a_recipe_for_a_query_with_state(tmp_path: Path, recipe: str) -> None:
+    damage, following, left = STATEFUL[recipe]
+    query = write_query(tmp_path / "words", batches=13, inputs=f"file://{tmp_path}/in")
+    (tmp_path / "in").mkdir()
+    for batch_id in range(13):
+        (tmp_path / f"in/{batch_id}.json").touch()
+    damage(query)
+    assert validate(query).severity == "error"
+
+    subprocess.run(["bash", "-e", "-c", _command(recipe, query)], check=True)
+
+    assert worst_paths(query) == left
+    assert inspect(query).next.first == following
+    assert inspect(query).next.problem is None
 
 
 @pytest.mark.spark

@@ -69,13 +69,24 @@ def test_what_spark_leaves_is_sound(counted: Path) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
-    "empty": (lambda q: (q / "offsets/2").write_bytes(b""), "error", "offsets/2"),
+    "empty": (lambda q: (q / "offsets/4").write_bytes(b""), "error", "offsets/4"),
+    "empty, older": (lambda q: (q / "offsets/2").write_bytes(b""), "warning", "offsets/2"),
     "cut off": (
-        lambda q: edit(q / "offsets/2", lambda text: text.rpartition("\n")[0]),
+        lambda q: edit(q / "offsets/3", lambda text: text.rpartition("\n")[0]),
         "error",
-        "offsets/2",
+        "offsets/3",
     ),
-    "no JSON": (lambda q: edit(q / "commits/3", lambda text: text[:-1]), "error", "commits/3"),
+    "no JSON": (lambda q: edit(q / "commits/4", lambda text: text[:-1]), "error", "commits/4"),
+    "no JSON, older": (
+        lambda q: edit(q / "commits/3", lambda text: text[:-1]),
+        "warning",
+        "commits/3",
+    ),
+    "cut after its version": (
+        lambda q: edit(q / "commits/4", lambda text: "v1"),
+        "warning",
+        "commits/4",
+    ),
     "offset no JSON": (
         lambda q: edit(q / "offsets/3", lambda text: text[:-1]),
         "error",
@@ -85,7 +96,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
         lambda q: (q / "offsets/1").write_text(
             (q / "offsets/1").read_text().replace("001000", "001001")
         ),
-        "error",
+        "warning",
         "offsets/1",
     ),
     "checksum header": (
@@ -94,9 +105,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "offsets/.1.crc",
     ),
     "conf no text": (
-        lambda q: edit(q / "offsets/1", lambda text: text.replace('"2"', "2")),
+        lambda q: edit(q / "offsets/4", lambda text: text.replace('"2"', "2")),
         "error",
-        "offsets/1",
+        "offsets/4",
     ),
     "unknown field": (
         lambda q: edit(q / "commits/1", lambda text: text.replace("next", "mext")),

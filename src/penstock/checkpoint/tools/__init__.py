@@ -15,8 +15,8 @@ from penstock.checkpoint.tools.changes.archive import (
 )
 from penstock.checkpoint.tools.changes.evidence import describe_evidence
 from penstock.checkpoint.tools.changes.fork import ForkPlan, apply_fork, plan_fork
-from penstock.checkpoint.tools.changes.plan import FileChange, Plan
-from penstock.checkpoint.tools.changes.repair import plan_repair
+from penstock.checkpoint.tools.changes.plan import FileChange, Plan, plan_fields
+from penstock.checkpoint.tools.changes.repair import plan_repair, repairable_files
 from penstock.checkpoint.tools.changes.rewind import plan_promote, plan_rewind
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.differences import (
@@ -26,7 +26,7 @@ from penstock.checkpoint.tools.differences import (
     diff_batches,
     diff_locations,
 )
-from penstock.checkpoint.tools.findings import Finding, Severity
+from penstock.checkpoint.tools.findings import Finding, Severity, worst
 from penstock.checkpoint.tools.inspection import (
     BatchFacts,
     Inspection,
@@ -68,11 +68,14 @@ __all__ = [
     "inspect",
     "iso_time",
     "last_state",
+    "plan_fields",
     "plan_fork",
     "plan_import",
     "plan_promote",
     "plan_repair",
     "plan_rewind",
     "plan_undo",
+    "repairable_files",
     "validate",
+    "worst",
 ]

@@ -10,11 +10,12 @@ one for each file that is read, many at a time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
 from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED
 from penstock.checkpoint.tools.batches import Batch, batch_ids_in, batch_paths, parse_batch
@@ -25,9 +26,15 @@ from penstock.checkpoint.tools.state_files import OperatorState, group_state
 from penstock.errors import ConfigError
 from penstock.storage import FileInfo, Storage, open_existing
 
-__all__ = ["Checkpoint", "is_of_penstock", "nothing_there", "open_location", "parse_id"]
+__all__ = [
+    "Checkpoint",
+    "describe_kept",
+    "is_of_penstock",
+    "nothing_there",
+    "open_location",
+    "parse_id",
+]
 
-_METADATA = "metadata"
 _LOGS = ("offsets", "commits")
 _RUN = "spark.penstock.run"
 _KEPT_FROM = "spark.penstock.keptFrom"
@@ -54,7 +61,7 @@ class Checkpoint:
         """
         storage = open_location(place)
         files = list_files(storage)
-        if not {_METADATA, *_LOGS}.intersection(each.partition("/")[0] for each in files):
+        if not {METADATA, *_LOGS}.intersection(each.partition("/")[0] for each in files):
             raise nothing_there(place)
         return cls(storage, files)
 
@@ -108,7 +115,7 @@ class Checkpoint:
 
     def read_id(self) -> str | None:
         """Return the id in the metadata file; None when there is none, or it cannot be read."""
-        return parse_id(self.read([_METADATA]).get(_METADATA))
+        return parse_id(self.read([METADATA]).get(METADATA))
 
     def operators(
         self, contents: Mapping[str, Content] | None = None
@@ -173,6 +180,14 @@ def nothing_there(place: str | os.PathLike[str]) -> ConfigError:
         path=os.fspath(place),
         hint=_HINT,
     )
+
+
+def describe_kept(batch_ids: Sequence[int]) -> str:
+    """Return in words which batches a location keeps; ``batch_ids`` ascend."""
+    if not batch_ids:
+        return "it keeps none"
+    retired = "; older ones are retired (spark.sql.streaming.minBatchesToRetain)"
+    return f"it keeps batches {batch_ids[0]} to {batch_ids[-1]}{retired}"
 
 
 def parse_id(content: Content | None) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.checkpoint.tools.batches import Batch
-from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept
 from penstock.checkpoint.tools.offsets import moved, offset_parts
 from penstock.errors import ConfigError
 
@@ -101,15 +101,13 @@ def _content(batch: Batch) -> tuple[object, ...]:
 def _one_batch(checkpoint: Checkpoint, batch_id: int) -> Batch:
     found = checkpoint.batches([batch_id])
     if not found or found[0].offsets is None:
-        known = checkpoint.planned
-        kept = f"it keeps batches {known[0]} to {known[-1]}" if known else "it has no batches yet"
         problem = found[0].problems[0].message if found and found[0].problems else "is not there"
         raise ConfigError(
             f"offsets/{batch_id} {problem}",
             operation="diff batches",
             path=checkpoint.url,
             ids={"batch_id": batch_id},
-            hint=kept,
+            hint=describe_kept(checkpoint.planned),
         )
     return found[0]
 
@@ -133,7 +131,7 @@ def _changes(left: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator[Chan
 
 def _offset_changes(left: Batch, right: Batch) -> Iterator[Change]:
     for change in _changes(_offsets(left), _offsets(right)):
-        if " " not in change.name:
+        if " " not in change.name or change.right is None:
             yield change
         else:  # a partition that was not there yet, unlike a source, began with 0
             yield replace(change, moved=moved(change.left or 0, change.right or 0))

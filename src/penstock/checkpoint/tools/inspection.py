@@ -6,14 +6,15 @@ What cannot be read is named beside what can; nothing is judged (``validate`` do
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.tools.batches import Batch, Problem
-from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
+from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept, is_of_penstock
+from penstock.checkpoint.tools.lag import read_lag
 from penstock.checkpoint.tools.next_batch import NextBatch
 from penstock.checkpoint.tools.operators import OperatorInfo
 from penstock.checkpoint.tools.state_files import OperatorState
@@ -88,6 +89,8 @@ class Inspection:
     """How many batches came before those and were not asked for."""
     sources: tuple[SourceFacts, ...]
     operators: tuple[OperatorFacts, ...]
+    lag: dict[str, int]
+    """The records that no batch has taken, by source and stream, of journals in the location."""
     problems: tuple[Problem, ...]
     """Files among those above that cannot be read."""
 
@@ -113,7 +116,12 @@ def inspect(
     known = sorted({*checkpoint.planned, *checkpoint.committed})
     wanted = known if batch_ids is None else sorted(set(known).intersection(batch_ids))
     if batch_ids is not None and not wanted:
-        raise _no_batches(checkpoint.url, known)
+        raise ConfigError(
+            "the checkpoint location has no such batch",
+            operation="inspect checkpoint location",
+            path=checkpoint.url,
+            hint=describe_kept(known),
+        )
     wanted = wanted if last is None else wanted[-last:]
     newest = checkpoint.planned[-1:]
     previous = {batch_id - 1 for batch_id in wanted}
@@ -130,6 +138,9 @@ def inspect(
         earlier=sum(batch_id < wanted[0] for batch_id in known) if wanted else 0,
         sources=_source_facts(checkpoint),
         operators=tuple(_operator_facts(*each) for each in checkpoint.operators()),
+        lag=read_lag(checkpoint, newest_batch)
+        if newest_batch and is_of_penstock(newest_batch)
+        else {},
         problems=tuple(problem for batch in batches for problem in batch.problems),
     )
 
@@ -196,14 +207,4 @@ def _operator_facts(state: OperatorState, info: OperatorInfo | None) -> Operator
         newest_version=state.versions[-1] if state.versions else None,
         files=state.files,
         size_bytes=state.size_bytes,
-    )
-
-
-def _no_batches(url: str, known: Collection[int]) -> ConfigError:
-    kept = f"it keeps batches {min(known)} to {max(known)}" if known else "it has no batches yet"
-    return ConfigError(
-        "the checkpoint location has no such batch",
-        operation="inspect checkpoint location",
-        path=url,
-        hint=f"{kept}; older ones are retired (spark.sql.streaming.minBatchesToRetain)",
     )

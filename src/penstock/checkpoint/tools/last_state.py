@@ -1,6 +1,7 @@
 """The last state of a location in five requests, however much it keeps: for monitors.
 
-Two listings, the newest entry of each log, and the metadata.
+Two listings, the newest entry of each log, and the metadata. One more where the entry before the
+newest is missing: only then it counts whether the query has state.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.tools.batches import Batch, Problem, parse_batch
 from penstock.checkpoint.tools.checkpoint import (
     Checkpoint,
@@ -15,12 +17,10 @@ from penstock.checkpoint.tools.checkpoint import (
     open_location,
     parse_id,
 )
-from penstock.checkpoint.tools.next_batch import NextBatch
+from penstock.checkpoint.tools.next_batch import NextBatch, lacks_start
 from penstock.checkpoint.tools.reading import list_folders
 
 __all__ = ["LastState", "last_state"]
-
-_METADATA = "metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +53,21 @@ def last_state(place: str | os.PathLike[str]) -> LastState:
         StorageError: it cannot be listed.
     """
     storage = open_location(place)
-    checkpoint = Checkpoint(storage, list_folders(storage, ("offsets", "commits")))
+    files = list_folders(storage, ("offsets", "commits"))
+    checkpoint = Checkpoint(storage, files)
+    if lacks_start(checkpoint.planned):
+        checkpoint = Checkpoint(storage, files | list_folders(storage, ("state",)))
     planned, committed = checkpoint.planned, checkpoint.committed
     paths = [
         f"{log}/{ids[-1]}" for log, ids in (("offsets", planned), ("commits", committed)) if ids
     ]
-    contents = checkpoint.read([_METADATA, *paths])
+    contents = checkpoint.read([METADATA, *paths])
     if not contents:
         raise nothing_there(place)
     newest = parse_batch(planned[-1], contents, checkpoint.files) if planned else None
     return LastState(
         location=checkpoint.url,
-        id=parse_id(contents.get(_METADATA)),
+        id=parse_id(contents.get(METADATA)),
         newest=newest,
         committed=committed[-1] if committed else None,
         next=checkpoint.next_batch(newest),

@@ -8,10 +8,18 @@ anything else                   one part, which is no number
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["entry_of_log", "log_offset", "moved", "number_of", "offset_parts", "streams_of"]
+__all__ = [
+    "entry_of_log",
+    "is_of_topics",
+    "log_offset",
+    "lost_parts",
+    "moved",
+    "number_of",
+    "offset_parts",
+    "streams_of",
+]
 
 
 def number_of(value: object) -> int | None:
@@ -43,6 +51,12 @@ def streams_of(offset: object) -> dict[str, dict[str, int]] | None:
     return offset
 
 
+def is_of_topics(offset: object) -> bool:
+    """Whether an offset is one of Kafka topics: partitions are numbers, writers of journals not."""
+    streams = streams_of(offset)
+    return streams is not None and all(p.isdecimal() for ends in streams.values() for p in ends)
+
+
 def offset_parts(offset: object) -> dict[str, Any]:
     """Return an offset by partition, as ``stream partition``; others as one part without a name."""
     streams = streams_of(offset)
@@ -56,17 +70,27 @@ def offset_parts(offset: object) -> dict[str, Any]:
 
 
 def moved(start: object, end: object) -> int | None:
-    """Return how far it is from one offset to another; None when that is no number."""
-    first, last = _total(start), _total(end)
+    """Return how far it is from one offset to another; None when that is no number.
+
+    A partition that begins counts from 0. One that is not in the end does not count: a journal's
+    writer that was closed and read to its end.
+    """
+    if (parts := streams_of(end)) is not None and (before := streams_of(start)) is not None:
+        return sum(
+            value - before.get(stream, {}).get(partition, 0)
+            for stream, partitions in parts.items()
+            for partition, value in partitions.items()
+        )
+    first, last = _number(start), _number(end)
     return None if first is None or last is None else last - first
 
 
-def _total(offset: object) -> int | None:
-    if (log := log_offset(offset)) is not None:
-        return log
-    if (number := number_of(offset)) is not None:
-        return number
-    streams: Mapping[str, Mapping[str, int]] | None = streams_of(offset)
-    if streams is None:
-        return None
-    return sum(sum(partitions.values()) for partitions in streams.values())
+def lost_parts(start: object, end: object) -> bool:
+    """Whether a partition of the start is not in the end, of which ``moved`` tells too little."""
+    return (
+        streams_of(start) is not None and not offset_parts(start).keys() <= offset_parts(end).keys()
+    )
+
+
+def _number(offset: object) -> int | None:
+    return number_of(offset) if (log := log_offset(offset)) is None else log

@@ -13,16 +13,30 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
+from penstock.checkpoint.checksum import sidecar_name
+from penstock.checkpoint.location_id import METADATA
 from penstock.errors import NotFoundError, StorageError
 from penstock.storage import FileInfo, Storage, local_root
 
-__all__ = ["FOLDERS", "Content", "inner_folders", "list_files", "list_folders", "read_files"]
+__all__ = [
+    "AT_ROOT",
+    "FOLDERS",
+    "Content",
+    "inner_folders",
+    "list_files",
+    "list_folders",
+    "read_files",
+    "read_if_there",
+]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 FOLDERS = ("commits", "offsets", "sources", "state")
 """The folders of a checkpoint location that are read: Spark's own."""
+
+AT_ROOT = (METADATA, sidecar_name(METADATA))
+"""The files beside them that are."""
 
 Content = bytes | StorageError
 """What a file holds, or why it cannot be read."""
@@ -71,14 +85,20 @@ def read_files(storage: Storage, paths: Iterable[str]) -> dict[str, Content]:
 
     def read(path: str) -> Content | None:
         try:
-            return storage.read(path)
-        except NotFoundError:
-            return None
+            return read_if_there(storage, path)
         except StorageError as error:
             return error
 
     contents = zip(wanted, _at_once(storage, read, wanted), strict=True)
     return {path: content for path, content in contents if content is not None}
+
+
+def read_if_there(storage: Storage, path: str) -> bytes | None:
+    """Return what a file holds; None without it. Raises StorageError when it cannot be read."""
+    try:
+        return storage.read(path)
+    except NotFoundError:
+        return None
 
 
 def _at_once(storage: Storage, call: Callable[[T], R], arguments: Sequence[T]) -> list[R]:

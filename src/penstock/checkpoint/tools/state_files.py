@@ -21,7 +21,16 @@ from dataclasses import dataclass
 from penstock.checkpoint.batch_ids import find_gaps
 from penstock.storage import FileInfo
 
-__all__ = ["OperatorState", "StateFile", "StateStore", "group_state", "missing_files"]
+__all__ = [
+    "WHOLE",
+    "OperatorState",
+    "StateFile",
+    "StateStore",
+    "first_whole",
+    "group_state",
+    "missing_files",
+    "parse_version",
+]
 
 _PATH = re.compile(r"state/([^/]+)/(?:(\d+)(?:/([^/]+))?|versions)/([^/]+)")
 _SPARK_FILE = re.compile(r"(\d+)(?:_([\w-]+))?\.(delta|snapshot|changelog|zip)")
@@ -32,7 +41,7 @@ _FORMATS = {
     "changelog": "RocksDB",
     "zip": "RocksDB",
 }
-_WHOLE = ("snapshot", "zip")
+WHOLE = ("snapshot", "zip")
 """Kinds of files that hold a version without any other."""
 
 
@@ -80,11 +89,22 @@ def group_state(files: Mapping[str, FileInfo]) -> tuple[OperatorState, ...]:
     return tuple(_operator(name, below[name]) for name in sorted(below, key=_number_first))
 
 
+def parse_version(name: str) -> tuple[int, str] | None:
+    """Return the version and the kind of a state file of Spark, by its name; None for others."""
+    found = _SPARK_FILE.fullmatch(name)
+    return None if found is None else (int(found[1]), found[3])
+
+
+def first_whole(store: StateStore, version: int) -> int:
+    """Return the newest version up to that one that a file holds as a whole; 0 is empty."""
+    whole = (each.version for each in store.files if each.kind in WHOLE)
+    return max((each for each in whole if each <= version), default=0)
+
+
 def missing_files(store: StateStore, version: int) -> str | None:
     """Name the files without which a version cannot be loaded; None if it can."""
-    usable = [each for each in store.files if each.version <= version]
-    first = max((each.version for each in usable if each.kind in _WHOLE), default=0)
-    steps = {each.version for each in usable if each.version > first}
+    first = first_whole(store, version)
+    steps = {each.version for each in store.files if first < each.version <= version}
     gaps = find_gaps({first, *steps, version + 1})
     if not gaps:
         return None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.recovery import plan_recovery
 from penstock.checkpoint.rollback import rollback_hint
 from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED, ways_out
@@ -53,8 +54,12 @@ from penstock.errors import StorageError
 
 __all__ = ["Validation", "find_damage", "validate"]
 
-_METADATA = "metadata"
 _COMPACTED = "nothing reads it any more: a compacted entry holds what was in it"
+_NOT_READ = (
+    "the query starts, for it reads the newest entries only; it cannot go back to this batch, whose"
+    " entry is retired in time"
+)
+_NO_NEED = "nothing, unless you want to go back to it: "
 _AT_ONCE = 64
 """So many files with checksums are held at a time: state may be large."""
 
@@ -124,7 +129,7 @@ def find_damage(checkpoint: Checkpoint) -> list[Finding]:
 def _find(checkpoint: Checkpoint, facts: _Facts) -> list[Finding]:
     if checkpoint.is_barred:
         return [_unfinished_change(checkpoint)]
-    return _one_error_a_file(
+    found = _one_error_a_file(
         (
             *_check_metadata(checkpoint),
             *check_ids(
@@ -144,6 +149,17 @@ def _find(checkpoint: Checkpoint, facts: _Facts) -> list[Finding]:
             *_check_folders(checkpoint, facts),
         )
     )
+    return found if facts.is_penstock else [_weighed(each, facts) for each in found]
+
+
+def _weighed(finding: Finding, facts: _Facts) -> Finding:
+    """Return an error of an entry as a warning if no start reads the entry."""
+    log, _, name = finding.path.partition("/")
+    ids = {"offsets": facts.planned[-2:], "commits": facts.committed[-1:]}.get(log, ())
+    batch_id = parse_batch_id(name)
+    if finding.severity != "error" or batch_id is None or not ids or batch_id >= ids[0]:
+        return finding
+    return replace(finding, severity="warning", meaning=_NOT_READ, fix=f"{_NO_NEED}{finding.fix}")
 
 
 def _way_back(checkpoint: Checkpoint, facts: _Facts) -> str | None:
@@ -188,7 +204,7 @@ def _is_log_entry(path: str) -> bool:
     folder, _, name = path.rpartition("/")
     if folder.startswith("sources/") and folder.count("/") == 1:
         return parse_batch_id(name.removesuffix(".compact")) is not None
-    return path == _METADATA or (
+    return path == METADATA or (
         folder in ("offsets", "commits") and parse_batch_id(name) is not None
     )
 
@@ -219,10 +235,10 @@ def _unfinished_change(checkpoint: Checkpoint) -> Finding:
 
 
 def _check_metadata(checkpoint: Checkpoint) -> Iterator[Finding]:
-    if _METADATA not in checkpoint.files:
+    if METADATA not in checkpoint.files:
         yield Finding(
             "error",
-            _METADATA,
+            METADATA,
             "it is missing, and there are batches",
             "the query does not start (Spark 4.1 and later, penstock), or starts under a new id"
             " with which its sinks do not know what it wrote before",
@@ -258,7 +274,7 @@ def _json_sources(batches: Sequence[Batch]) -> set[str]:
 
 def _check_entry(path: str, data: bytes, checks: EntryChecks, facts: _Facts) -> Iterator[Finding]:
     folder = path.partition("/")[0]
-    if path == _METADATA:
+    if path == METADATA:
         yield from check_metadata(path, data)
     elif folder == "state":
         yield from check_operator_info(path, data)
@@ -334,7 +350,7 @@ def _check_state(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]:
     operators = checkpoint.operators(facts.contents)
     version = facts.next.first
     for state, info in operators:
-        yield from check_empty_files(state)
+        yield from check_empty_files(state, version)
         yield from check_operator(state, info, version)
     before = next((each for each in facts.batches if each.batch_id == version - 1), None)
     if before is not None and before.commit is not None:

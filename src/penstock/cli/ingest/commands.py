@@ -10,9 +10,12 @@ from penstock.cli.ingest.custom import make_custom
 from penstock.cli.ingest.options import size_option, with_ingest_options
 from penstock.cli.ingest.process import run_ingest
 from penstock.cli.ingest.schema import parse_schema
+from penstock.cli.ingest.starting import parse_starting
+from penstock.cli.kafka_conf import ConfOption, parse_conf
 from penstock.receivers import (
     FramedSocketReceiver,
     HttpReceiver,
+    KafkaReceiver,
     MqttReceiver,
     Receiver,
     SocketReceiver,
@@ -70,6 +73,31 @@ def http(
         max_body_bytes=max_body_bytes,
         max_expanded_bytes=max_expanded_bytes,
     )
+
+
+@app.command("kafka")
+@_ingest
+def kafka(
+    topics: Annotated[list[str], typer.Argument(help="Topics; a pattern begins with ^.")],
+    conf: ConfOption,
+    starting: Annotated[
+        str,
+        typer.Option(
+            help="Where a new stream begins: latest or earliest, unless the group has offsets; or a"
+            ' time (ISO 8601, UTC), or JSON such as {"clicks":{"0":120}}.'
+        ),
+    ] = "latest",
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column of the records: key, value, topic, partition, offset, timestamp or"
+            " headers. May be repeated.",
+            show_default="the value alone",
+        ),
+    ] = None,
+) -> Receiver:
+    """Read topics as a member of a consumer group; each record is in the journal exactly once."""
+    return KafkaReceiver(topics, parse_conf(conf), parse_starting(starting), columns=columns)
 
 
 @app.command("mqtt")

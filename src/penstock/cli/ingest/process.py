@@ -7,6 +7,7 @@ Its life::
         a second signal                      -> end at once, as kill -9      status 128 + signal
         a later process of that name         -> end, that one continues               status 3
         an earlier one that slept and woke   -> seal its writer in turn; it ends, as its run is over
+        another receiver claimed its parts   -> continue with a new writer
         no room, and not to wait             -> publish, seal                         status 4
 
 It watches no parent: it continues when the shell or the service manager that started it ends.
@@ -84,7 +85,10 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
             except FencedError:
                 if newest_run(stream, options.receiver) != run:
                     raise
-                _log.warning("A process of an earlier run woke up and sealed this one's writer")
+                _log.warning(
+                    "Another process sealed this one's writer: one of an earlier run that woke up, "
+                    "or a receiver that took over parts of the source. Continuing with a new writer"
+                )
                 supervisor = ReceiverSupervisor(task, parent=_no_parent)
                 if stopping.is_set():
                     raise

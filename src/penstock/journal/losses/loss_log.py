@@ -1,4 +1,6 @@
-"""The loss log: ranges that an operator chose to skip, because they cannot be read.
+"""The loss log: ranges that are left out, because they cannot be read.
+
+An operator chose so for a journal's stream. A Kafka input has one, too (penstock.kafka.losses).
 
     <stream>/losses/<writer>.<start>-<end>.json
 
@@ -12,12 +14,16 @@ Invariants:
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
+import os
 import re
 import shlex
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 
 from penstock.errors import LogFormatError
 from penstock.model import OffsetRange
@@ -29,11 +35,13 @@ __all__ = [
     "Lost",
     "create_loss",
     "end_after_losses",
+    "loss_now",
     "lost_ranges",
     "read_losses",
     "say_left_out",
     "skip_command",
     "skip_commands",
+    "source_folder",
     "without_lost",
 ]
 
@@ -58,6 +66,25 @@ class Loss:
     host: str
     when: str
     """UTC, in ISO 8601."""
+
+
+def source_folder(name: str) -> str:
+    """Return what stands for a stream in the checkpoint location, for an input without a journal.
+
+    Its loss log is there, and what else it keeps (``penstock.kafka.generations``).
+    """
+    return f"sources/{name}"
+
+
+def loss_now(records: OffsetRange, reason: str) -> Loss:
+    """Return an entry of this process's user and host, and of now."""
+    return Loss(
+        records=records,
+        reason=reason,
+        who=_user(),
+        host=socket.gethostname(),
+        when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
 
 
 def create_loss(storage: Storage, stream: str, loss: Loss) -> None:
@@ -147,6 +174,13 @@ def skip_command(storage: Storage, stream: str, records: OffsetRange) -> str:
 def skip_commands(storage: Storage, stream: str, ranges: Iterable[OffsetRange]) -> str:
     """Return the commands that skip ranges, for a hint."""
     return " and ".join(f"`{skip_command(storage, stream, each)}`" for each in ranges)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # the user of a container may have no name
+        return str(os.getuid())
 
 
 def _listed(storage: Storage, stream: str) -> Iterator[OffsetRange]:

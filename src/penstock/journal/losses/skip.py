@@ -16,7 +16,6 @@ Whatever else cannot be read is damaged or missing.
 
 from __future__ import annotations
 
-import getpass
 import itertools
 import json
 import os
@@ -24,7 +23,6 @@ import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timezone
 
 from penstock.errors import (
     AlreadyExistsError,
@@ -37,6 +35,7 @@ from penstock.journal.layout import WriterId, claim_path, parse_writer
 from penstock.journal.losses.loss_log import (
     Loss,
     create_loss,
+    loss_now,
     lost_ranges,
     skip_commands,
     without_lost,
@@ -87,13 +86,7 @@ def skip(stream: JournalStream, wanted: OffsetRange, reason: str) -> Loss | None
         )
     if not check_skip(stream, wanted):
         return None
-    loss = Loss(
-        records=wanted,
-        reason=reason.strip(),
-        who=_user(),
-        host=socket.gethostname(),
-        when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    )
+    loss = loss_now(wanted, reason.strip())
     try:
         create_loss(stream.storage, stream.name, loss)
     except AlreadyExistsError:  # another process skipped the same records meanwhile
@@ -243,13 +236,6 @@ def _unwritten(stream: JournalStream, wanted: OffsetRange, end: int) -> ConfigEr
 
 def _commands(stream: JournalStream, ranges: list[OffsetRange]) -> str:
     return skip_commands(stream.storage, stream.name, ranges)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # the user of a container may have no name
-        return str(os.getuid())
 
 
 def _refusal(stream: JournalStream, wanted: OffsetRange, why: str, hint: str) -> ConfigError:

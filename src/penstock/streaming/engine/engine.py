@@ -226,13 +226,16 @@ class Engine:
 
 def _open(graph: DStreamGraph, location: CheckpointLocation, log: BatchLog) -> None:
     url, location_id = location.url, location.read_id()
-    journal = location.storage.open_folder("journal")
+    storage, journal = location.storage, location.storage.open_folder("journal")
     for output in graph.outputs:
         output.open(location_id, log.written_before(output.name, output.exactly_once))
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
         first_offset = partial(log.first_offset, index)
         oldest_start = partial(log.oldest_start, index)
-        stream.open(InputContext(journal, location_id, url, start, first_offset, oldest_start))
+        context = InputContext(
+            journal, storage, location_id, url, start, first_offset, oldest_start
+        )
+        stream.open(context)
         first_offset(stream.initial_offset)
 
 

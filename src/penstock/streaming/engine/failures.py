@@ -15,8 +15,8 @@ from penstock.errors import (
     PenstockError,
     UnreadableRecordError,
 )
+from penstock.root_cause import raised_by_worker, root_cause
 from penstock.streaming.core.batch import Batch
-from penstock.streaming.engine.root_cause import raised_by_worker, root_cause
 
 __all__ = ["batch_failed", "reason_of"]
 

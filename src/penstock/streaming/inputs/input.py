@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
+from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError, RecoveryMismatchError
 from penstock.journal import JournalStream
@@ -30,6 +31,8 @@ class InputContext:
 
     journal: Storage
     """The journal in the program's own checkpoint location."""
+    storage: Storage
+    """The checkpoint location; an input may keep files in folders of ``sources/<name>``."""
     location_id: str
     """The checkpoint location's id: stays over restarts, and no two locations share one."""
     location_url: str
@@ -106,6 +109,17 @@ class InputDStream(DStream):
     def receiver_count(self) -> int:
         """The number of receivers that share the input's rate."""
         return 1
+
+    @property
+    def session(self) -> SparkSession:
+        """The process's session, for DataFrames; started if there is none.
+
+        ``getOrCreate`` calls the JVM eight times to apply no setting to a session.
+        """
+        session = SparkSession._instantiatedSession
+        if session is None or session._sc is not self.ssc.sparkContext:
+            return SparkSession.builder.getOrCreate()
+        return session
 
     @property
     def feed(self) -> ReceiverFeed | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from penstock.errors import PenstockError, RecoveryMismatchError, StreamingError
 from penstock.journal import JournalStream, RecordFormat, ranges_between
@@ -142,8 +142,7 @@ class JournalInputDStream(InputDStream):
     def compute_dataframe(self, time_ms: int) -> DataFrame:
         """Return the records of that batch as a DataFrame over their blocks."""
         ranges = self.ranges(self.range_of(time_ms))
-        spark = SparkSession.builder.getOrCreate()
-        return journal_dataframe(spark, self.journal, ranges, self.scan)
+        return journal_dataframe(self.session, self.journal, ranges, self.scan)
 
     def record_count(self, wanted: SourceRange) -> int:
         """Return the number of records in the range."""

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.errors import ConfigError, KafkaError
-from penstock.kafka import COLUMNS, ClientConf, KafkaRange
+from penstock.errors import ConfigError, KafkaDataLossError, KafkaError
+from penstock.journal.spark import arrow_dataframe
+from penstock.kafka import COLUMNS, ClientConf, KafkaRange, KafkaRecord
+from penstock.kafka.advance import OnDataLoss
 from penstock.kafka.group import Group
-from penstock.kafka.offsets import from_json, ranges_between, to_json
-from penstock.kafka.reader import Decode, check_settings, read_batches, read_records
-from penstock.kafka.topics import Subscription, Topics, advance
+from penstock.kafka.offsets import from_json, partition_name, ranges_between, split_name, to_json
+from penstock.kafka.planner import Planner
+from penstock.kafka.pyspark2 import OffsetRange
+from penstock.kafka.reader import Decode, check_settings
+from penstock.kafka.tasks import ReadColumns, ReadRecords
+from penstock.kafka.topics import Subscription, Topics
 from penstock.rate import Carry, RangeLimits, cut_range
 from penstock.storage.patience import Patience
 from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputContext, InputDStream
+from penstock.streaming.inputs.kafka_rdd import KafkaRDD, split_ranges
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
@@ -34,8 +39,6 @@ Starting = Literal["latest", "earliest"] | datetime | Mapping[str, Mapping[int, 
 
 _log = logging.getLogger(__name__)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_LEAST_PER_TASK = 10_000
-"""A task's start costs about as much as reading so many records."""
 
 
 class KafkaInputDStream(InputDStream):
@@ -56,60 +59,72 @@ class KafkaInputDStream(InputDStream):
         conf: Mapping[str, Any],
         *,
         starting: Starting,
+        on_data_loss: OnDataLoss = "fail",
         decoders: tuple[Decode, Decode] = (None, None),
+        convert: Callable[[KafkaRecord], Any] | None = None,
         columns: Sequence[str] = tuple(COLUMNS),
         name: str | None = None,
     ) -> None:
-        _check_arguments(topics, starting, columns)
+        _check_arguments(topics, starting, columns, on_data_loss)
         self.topics = topics
         self.conf = ClientConf(conf)
         check_settings(self.conf.settings())
         self.starting = starting
         self.columns = tuple(columns)
+        self.on_data_loss: OnDataLoss = on_data_loss
+        # Tasks note what they find lost in the checkpoint location.
+        self.is_written_by_executors = on_data_loss != "fail"
         self._decoders = decoders
-        self._client: Topics | None = None
+        self._convert = convert
+        self._planner: Planner | None = None
         self._group: Group | None = None
         self._patience = _patience()
         super().__init__(ssc, name)
 
     def has_columns(self) -> bool:
-        """Keys and values are bytes, unless they are decoded to Python objects."""
-        return self._decoders == (None, None)
+        """Keys and values are bytes, unless Python objects are made of them."""
+        return self._decoders == (None, None) and self._convert is None
 
     def open(self, context: InputContext) -> None:
         """Connect to the brokers.
 
         Raises:
             KafkaError: they do not answer, or a topic is unknown.
+            CheckpointError, StorageError: what earlier runs noted of the topics cannot be read.
         """
-        self._client = Topics(self.conf.settings(), self.topics)
-        if not self._client.partitions():
+        topics = Topics(self.conf.settings(), self.topics)
+        self._planner = Planner(topics, context.storage, self.name, self.on_data_loss)
+        if not self._planner.scan().ends:
             _log.warning("Stream %s: no topic matches %s yet", self.name, self.topics)
         self._group = Group(self.conf.settings(), f"penstock-{self.name}-{context.location_id}")
 
     def initial_offset(self) -> SourceOffset:
         """Return where the first batch begins in each partition that exists."""
-        begins, ends = self._brokers.begins_and_ends()
+        facts = self._plans.scan()
         if isinstance(self.starting, datetime):
-            return to_json(self._brokers.at_time(round(self.starting.timestamp() * 1000)))
+            time_ms = round(self.starting.timestamp() * 1000)
+            return to_json(self._plans.at_time(time_ms, facts))
         if self.starting == "earliest":
-            return to_json(begins)
+            return to_json(facts.begins)
         if self.starting == "latest":
-            return to_json(ends)
+            return to_json(facts.ends)
+        current = {name: split_name(name) for name in facts.ends}
+        begins = {partition_name(t, p): facts.begins[name] for name, (t, p) in current.items()}
         given = {
-            f"{topic}/{partition}": offset
+            partition_name(topic, partition): offset
             for topic, offsets in self.starting.items()
             for partition, offset in offsets.items()
         }
-        unknown = given.keys() - ends.keys()
+        unknown = given.keys() - begins.keys()
         if unknown:
             raise ConfigError(
                 f"starting= names {', '.join(sorted(unknown))}, which does not exist",
                 operation="kafkaStream",
                 ids={"stream": self.name},
-                hint=f"the partitions are {', '.join(sorted(ends))}",
+                hint=f"the partitions are {', '.join(sorted(begins))}",
             )
-        return to_json({**begins, **given})
+        chosen = {**begins, **given}
+        return to_json({name: chosen[partition_name(t, p)] for name, (t, p) in current.items()})
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of the topics' partitions.
@@ -118,46 +133,44 @@ class KafkaInputDStream(InputDStream):
 
         Raises:
             KafkaError: they have not answered for a minute.
-            KafkaDataLossError: records after ``start`` are gone.
+            KafkaDataLossError: records after ``start`` are gone, and ``on_data_loss`` is "fail".
         """
         try:
-            begins, ends = self._brokers.begins_and_ends()
+            ends = self._plans.latest(from_json(start))
+        except KafkaDataLossError:
+            raise
         except KafkaError as error:
             self._patience.bear(error)
             return start
         self._patience.recovered()
-        return to_json(advance(from_json(start), begins, ends))
+        return to_json(ends)
 
     def cut(
         self, wanted: SourceRange, limits: RangeLimits, carry: Carry
     ) -> tuple[SourceRange, Carry]:
         """Return as many records as the limits allow, of each partition by its lag."""
         start, end = from_json(wanted.start), from_json(wanted.end)
-        # A partition that is new has no records yet: it is recorded with where it begins.
-        cut = cut_range({**end, **start}, end, limits, carry)
+        cut = cut_range(self._plans.starts(start, end), end, limits, carry)
         return SourceRange(wanted.start, to_json(cut.end)), cut.carry
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the records of a range (``KafkaRecord``), read when the tasks run."""
-        tasks = self._tasks(wanted)
-        if not tasks:
-            return self.ssc.sparkContext.emptyRDD()
-        read = _ReadRecords(self.conf.settings(), self._decoders)
-        return self.ssc.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(read)
+        read = ReadRecords(
+            self.conf.settings(), self._decoders, self._convert, self._plans.pass_over
+        )
+        sc = self.ssc.sparkContext
+        return KafkaRDD(sc, self._tasks(wanted), read, _all_partitions(wanted))
 
     def compute_dataframe(self, time_ms: int) -> DataFrame:
         """Return the records of that batch as a DataFrame with the columns asked for."""
-        tasks = self._tasks(self.range_of(time_ms))
         schema = pa.schema([pa.field(name, COLUMNS[name]) for name in self.columns])
-        struct, spark = from_arrow_schema(schema), SparkSession.builder.getOrCreate()
-        if not tasks:
-            return spark.createDataFrame(schema.empty_table(), struct)
-        read = _ReadArrow(self.conf.settings(), tasks, self.columns)
-        return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, struct)
+        read = ReadColumns(self.conf.settings(), self.columns, self._plans.pass_over)
+        tasks = self._tasks(self.range_of(time_ms))
+        return arrow_dataframe(SparkSession.builder.getOrCreate(), schema, tasks, read)
 
     def ranges(self, wanted: SourceRange) -> list[KafkaRange]:
-        """Return the ranges of the topics' partitions between two offsets of this input."""
-        return ranges_between(from_json(wanted.start), from_json(wanted.end))
+        """Return the ranges of the topics' partitions between two offsets that are not lost."""
+        return self._plans.ranges(from_json(wanted.start), from_json(wanted.end))
 
     def record_count(self, wanted: SourceRange) -> int:
         """Return the most records that the range can hold."""
@@ -165,7 +178,7 @@ class KafkaInputDStream(InputDStream):
 
     def has_records(self, planned: SourceRange) -> bool:
         """Whether a partition's offsets differ; one that was only recorded has no records."""
-        return bool(self.ranges(planned))
+        return bool(ranges_between(from_json(planned.start), from_json(planned.end)))
 
     def metadata(self, wanted: SourceRange) -> dict[str, Any]:
         """Return the ranges, as listeners and Spark's own tab have them."""
@@ -187,53 +200,37 @@ class KafkaInputDStream(InputDStream):
             self._group.commit(from_json(done.end))
 
     @property
-    def _brokers(self) -> Topics:
-        assert self._client is not None, "open() comes first"
-        return self._client
+    def _plans(self) -> Planner:
+        assert self._planner is not None, "open() comes first"
+        return self._planner
 
     def _tasks(self, wanted: SourceRange) -> list[KafkaRange]:
-        """Return what each task reads: a partition that lags is shared by several."""
-        ranges = self.ranges(wanted)
-        slots = self.ssc.sparkContext.defaultParallelism
-        share = -(-sum(part.count for part in ranges) // slots)
-        return [part for whole in ranges for part in whole.split(max(_LEAST_PER_TASK, share))]
+        return split_ranges(self.ssc.sparkContext, self.ranges(wanted))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_client": None, "_group": None, "_patience": _patience()}
+        closed = {"_planner": None, "_group": None, "_patience": _patience()}
+        return {**super().__getstate__(), **closed}
 
 
-class _ReadRecords:
-    """Task: ranges to records. A class, so that it pickles by name."""
-
-    def __init__(self, settings: Mapping[str, Any], decoders: tuple[Decode, Decode]) -> None:
-        self._settings = settings
-        self._decoders = decoders
-
-    def __call__(self, ranges: Iterable[KafkaRange]) -> Iterator[Any]:
-        return read_records(self._settings, ranges, *self._decoders)
-
-
-class _ReadArrow:
-    """Task: its number to the Arrow batches of its range."""
-
-    def __init__(
-        self, settings: Mapping[str, Any], tasks: Sequence[KafkaRange], columns: Sequence[str]
-    ) -> None:
-        self._settings = settings
-        self._tasks = tasks
-        self._columns = columns
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for numbers in batches:
-            mine = [self._tasks[number] for number in numbers.column(0).to_pylist()]
-            yield from read_batches(self._settings, mine, self._columns)
+def _all_partitions(wanted: SourceRange) -> list[OffsetRange]:
+    """Return what a batch takes of each partition that is known, also where that is nothing."""
+    start, end = from_json(wanted.start), from_json(wanted.end)
+    return [
+        OffsetRange(*split_name(name), min(start.get(name, end[name]), end[name]), end[name])
+        for name in sorted(end, key=split_name)
+    ]
 
 
 def _patience() -> Patience:
     return Patience("No new Kafka records are planned until the brokers answer")
 
 
-def _check_arguments(topics: Subscription, starting: Any, columns: Sequence[str]) -> None:
+def _check_arguments(
+    topics: Subscription, starting: Any, columns: Sequence[str], on_data_loss: Any
+) -> None:
+    if on_data_loss not in get_args(OnDataLoss):
+        choices = ", ".join(get_args(OnDataLoss))
+        raise _wrong(f"on_data_loss={on_data_loss!r}", f"choose among {choices}")
     if not isinstance(topics, re.Pattern) and (
         isinstance(topics, str) or not topics or not all(isinstance(t, str) for t in topics)
     ):

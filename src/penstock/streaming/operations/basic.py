@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import RDD, StorageLevel
 
-from penstock.kafka.client_conf import check_installed
+from penstock.kafka.client_conf import check_kafka_client
 from penstock.streaming.core import transforms
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
@@ -227,7 +227,7 @@ class BasicOperations(BaseDStream):
             ConfigError: an argument or setting is wrong, or confluent-kafka is not installed.
             StreamingError: another output has the name.
         """
-        check_installed("to_kafka")
+        check_kafka_client("to_kafka")
         from penstock.streaming.operations.kafka_output import KafkaOutput
 
         self.ssc.graph.add_output(

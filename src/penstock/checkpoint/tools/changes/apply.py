@@ -44,6 +44,7 @@ from penstock.checkpoint.tools.changes.plan import (
     parse_plan,
 )
 from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.reading import read_if_there
 from penstock.clock import Clock, SystemClock
 from penstock.errors import (
     AlreadyExistsError,
@@ -113,7 +114,7 @@ def plan_undo(undo_file: str | os.PathLike[str]) -> Plan:
     checkpoint = Checkpoint.open(place)
     undo_path = f"{_UNDO_FOLDER}/{name}"
     plan = inverse(_read_plan(checkpoint.storage, undo_path))
-    barrier = _read(checkpoint.storage, BARRIER)
+    barrier = read_if_there(checkpoint.storage, BARRIER)
     is_begun = barrier is not None and undo_path_of(barrier) == undo_path
     _check_unmoved(checkpoint.storage, plan, is_begun=is_begun)
     return plan
@@ -163,14 +164,14 @@ def _check_unmoved(storage: Storage, plan: Plan, *, is_begun: bool) -> None:
         fits = {
             is_after
             for is_after, content in ((False, change.before), (True, change.after))
-            if _holds(storage, change.path, content)
+            if _holds(storage, change, content)
         }
         if not fits:
-            raise _moved(storage, f"{change.path} holds something else")
+            raise _moved(storage, f"{change.place} holds something else")
         sides &= fits
         if not sides and not is_begun:
             raise _moved(
-                storage, f"a query has run on it: not all files of the change fit ({change.path})"
+                storage, f"a query has run on it: not all files of the change fit ({change.place})"
             )
 
 
@@ -184,50 +185,49 @@ def _take_steps(storage: Storage, plan: Plan, hold: Hold) -> None:
         raise _give_way(storage, plan, hold) from error
     # Hadoop's local file system checks for a file before it renames onto it: the later one wins.
     entries = (each for each in plan.changes if each.path.startswith(("offsets/", "commits/")))
-    if not all(_holds(storage, each.path, each.after) for each in entries):
+    if not all(_holds(storage, each, each.after) for each in entries):
         raise _give_way(storage, plan, hold)
 
 
 def _give_way(storage: Storage, plan: Plan, hold: Hold) -> CheckpointError:
     """Take back what was changed, but for what a query wrote; return the error."""
     for change in inverse(plan).changes:
-        if _holds(storage, change.path, change.before):
+        if _holds(storage, change, change.before):
             hold.check()
             _take_step(storage, change)
     hold.release()
     return _moved(storage, "a query that runs wrote the same file")
 
 
-def _take_step(storage: Storage, change: FileChange) -> None:
+def _take_step(location: Storage, change: FileChange) -> None:
+    storage = _storage_of(location, change)
     after = _resolve(storage, change.after)
-    held = _read(storage, change.path)
+    held = read_if_there(storage, change.path)
     if held == after:
         return
     if held != _resolve(storage, change.before):
-        raise _OtherContentError(change.path)
+        raise _OtherContentError(change.place)
     if after is None:
         storage.delete(change.path)
         return
     try:
         storage.create(change.path, after, overwrite=change.before is not None)
     except AlreadyExistsError as error:
-        if _read(storage, change.path) != after:  # else written by this call: its answer was lost
-            raise _OtherContentError(change.path) from error
+        if read_if_there(storage, change.path) != after:  # else this call's own: an answer was lost
+            raise _OtherContentError(change.place) from error
 
 
-def _holds(storage: Storage, path: str, content: bytes | CopyOf | None) -> bool:
-    return _read(storage, path) == _resolve(storage, content)
+def _storage_of(location: Storage, change: FileChange) -> Storage:
+    return location if change.root is None else open_storage(change.root)
+
+
+def _holds(location: Storage, change: FileChange, content: bytes | CopyOf | None) -> bool:
+    storage = _storage_of(location, change)
+    return read_if_there(storage, change.path) == _resolve(storage, content)
 
 
 def _resolve(storage: Storage, content: bytes | CopyOf | None) -> bytes | None:
     return storage.read(content.path) if isinstance(content, CopyOf) else content
-
-
-def _read(storage: Storage, path: str) -> bytes | None:
-    try:
-        return storage.read(path)
-    except NotFoundError:
-        return None
 
 
 def _read_plan(storage: Storage, undo_path: str) -> Plan:

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 
 from penstock.checkpoint.tools.barrier import BARRIER
 from penstock.checkpoint.tools.changes.fill import check_free, fill_location
+from penstock.checkpoint.tools.changes.hold import check_not_barred
 from penstock.checkpoint.tools.changes.links import check_no_link
 from penstock.checkpoint.tools.changes.plan import dump_content, parse_content
 from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
-from penstock.checkpoint.tools.checks.leftovers import check_names
+from penstock.checkpoint.tools.checks.leftovers import leftovers_in
+from penstock.checkpoint.tools.reading import AT_ROOT
 from penstock.errors import ConfigError, StorageError
 from penstock.storage import attach_storage
 from penstock.storage.names import is_temporary
@@ -31,7 +33,6 @@ from penstock.storage.names import is_temporary
 __all__ = ["ImportPlan", "apply_import", "export_location", "plan_import"]
 
 _VERSION = 1
-_AT_ROOT = ("metadata", ".metadata.crc")
 _IN_FOLDERS = re.compile(
     r"(offsets|commits|sources)/.+|state/[0-9]+/(?!versions/).+",  # versions/: penstock's own state
     re.DOTALL,
@@ -58,11 +59,10 @@ def export_location(place: str | os.PathLike[str]) -> bytes:
         StorageError: a file cannot be read.
     """
     checkpoint = Checkpoint.open(place)
-    if checkpoint.is_barred:
-        raise refusal(checkpoint, "a change of it is not finished", "finish it, or take it back")
+    check_not_barred(checkpoint)
     check_no_link(checkpoint)
-    leftovers = {finding.path for finding in check_names(checkpoint.files, is_penstock=False)}
-    paths = [path for path in sorted(checkpoint.files) if "/" in path or path in _AT_ROOT]
+    leftovers = leftovers_in(checkpoint.files)
+    paths = [path for path in sorted(checkpoint.files) if "/" in path or path in AT_ROOT]
     paths = [path for path in paths if path not in leftovers]
     if (refused := _find_refused(paths)) is not None:
         raise refusal(
@@ -121,7 +121,7 @@ def _is_portable(path: str) -> bool:
         path.encode()
     except UnicodeEncodeError:  # a name that is no UTF-8
         return False
-    is_known = path in _AT_ROOT or _IN_FOLDERS.fullmatch(path) is not None
+    is_known = path in AT_ROOT or _IN_FOLDERS.fullmatch(path) is not None
     return is_known and path != BARRIER and not is_temporary(path.rpartition("/")[2])
 
 

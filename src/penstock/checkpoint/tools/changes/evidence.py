@@ -79,8 +79,9 @@ def describe_evidence(plan: Plan, clock: Clock | None = None) -> str:
 
 
 def _own_paths(plan: Plan) -> set[str]:
-    is_begun = plan.undo_path is not None
-    return {BARRIER, *(change.path for change in plan.changes)} if is_begun else set()
+    if plan.undo_path is None:
+        return set()
+    return {BARRIER, *(each.path for each in plan.changes if each.root is None)}
 
 
 def _newest_write(checkpoint: Checkpoint, own: Collection[str]) -> tuple[str, int] | None:

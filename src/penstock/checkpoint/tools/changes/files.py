@@ -11,7 +11,10 @@ from penstock.checkpoint.tools.checks.checksums import sidecar_of
 from penstock.errors import StorageError
 from penstock.storage import local_root
 
-__all__ = ["new_file", "removed_file"]
+__all__ = ["CHECKSUM", "new_file", "removed_file"]
+
+CHECKSUM = "its checksum"
+"""Why a checksum is changed."""
 
 
 def new_file(checkpoint: Checkpoint, path: str, data: bytes, why: str) -> Iterator[FileChange]:
@@ -19,12 +22,12 @@ def new_file(checkpoint: Checkpoint, path: str, data: bytes, why: str) -> Iterat
     yield FileChange(path, _content(checkpoint, path), data, why)
     if local_root(checkpoint.url) is not None:
         sidecar = sidecar_of(path)
-        yield FileChange(sidecar, _content(checkpoint, sidecar), checksum_of(data), "its checksum")
+        yield FileChange(sidecar, _content(checkpoint, sidecar), checksum_of(data), CHECKSUM)
 
 
 def removed_file(checkpoint: Checkpoint, path: str, why: str) -> Iterator[FileChange]:
     """Yield what removes a file, and its checksum first."""
-    for each, reason in ((sidecar_of(path), "its checksum"), (path, why)):
+    for each, reason in ((sidecar_of(path), CHECKSUM), (path, why)):
         if (content := _content(checkpoint, each)) is not None:
             yield FileChange(each, content, None, reason)
 

@@ -25,7 +25,7 @@ from penstock.errors import AlreadyExistsError, CheckpointError, ConfigError
 from penstock.storage import Storage, open_storage
 from penstock.storage.names import is_temporary
 
-__all__ = ["check_free", "fill_location"]
+__all__ = ["check_free", "fill_location", "put_file"]
 
 _OPERATION = "fill checkpoint location"
 
@@ -61,15 +61,19 @@ def fill_location(target: str, origin: str, files: Iterable[tuple[str, bytes]]) 
         written = {BARRIER}
         for path, data in files:
             hold.check()
-            _put(storage, path, data)
+            put_file(storage, path, data)
             written.add(path)
         if others := _files_in(storage) - written:
             raise _differs(storage, min(others))
         hold.release()
 
 
-def _put(storage: Storage, path: str, data: bytes) -> None:
-    """Create a file; one of the same content is as good."""
+def put_file(storage: Storage, path: str, data: bytes) -> None:
+    """Create a file; one of the same content is as good.
+
+    Raises:
+        CheckpointError: there is one of other content.
+    """
     try:
         storage.create(path, data)
     except AlreadyExistsError as error:

@@ -12,30 +12,35 @@ their store, or the newest two entries of their log. If another one is gone, the
 from __future__ import annotations
 
 import os
-import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.checksum import checksum_of
+from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.log_format import dump_json
-from penstock.checkpoint.tools.changes.fill import check_free, fill_location
+from penstock.checkpoint.tools.changes.fill import check_free, fill_location, put_file
+from penstock.checkpoint.tools.changes.hold import check_not_barred
 from penstock.checkpoint.tools.changes.links import check_no_link
-from penstock.checkpoint.tools.changes.position import refusal
+from penstock.checkpoint.tools.changes.plan import FileChange
+from penstock.checkpoint.tools.changes.position import misfit, refusal
+from penstock.checkpoint.tools.changes.sink_log import begin_sink_log
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock, parse_id
-from penstock.checkpoint.tools.checks.checksums import sidecar_of
-from penstock.checkpoint.tools.checks.leftovers import check_names
+from penstock.checkpoint.tools.checks.checksums import main_name, sidecar_of
+from penstock.checkpoint.tools.checks.leftovers import leftovers_in
 from penstock.checkpoint.tools.reading import read_files
-from penstock.errors import ConfigError, StorageError
-from penstock.storage import Storage, attach_storage, local_root
+from penstock.checkpoint.tools.state_files import WHOLE, parse_version
+from penstock.errors import StorageError
+from penstock.storage import Storage, attach_storage, local_root, open_storage
 
 __all__ = ["ForkPlan", "apply_fork", "plan_fork"]
 
-_METADATA = "metadata"
-_VERSION = re.compile(r"(\d+)(?:_[\w-]+)?\.(delta|snapshot|changelog|zip)")
-_WHOLE = ("snapshot", "zip")
 _LOGS = ("offsets", "commits")
+_FILE_SINK = (
+    "Spark's own file sink (format parquet, json, csv, ...) fails in a new folder that it does not"
+    " know: name that folder (--sink), or use foreachBatch"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +55,26 @@ class ForkPlan:
     """What is copied; the metadata file is written anew."""
     size_bytes: int
     meaning: tuple[str, ...]
+    sink_changes: tuple[FileChange, ...] = ()
+    """With which Spark's file sink begins in a new folder."""
 
 
-def plan_fork(place: str | os.PathLike[str], target: str | os.PathLike[str]) -> ForkPlan:
+def plan_fork(
+    place: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    sink: str | os.PathLike[str] | None = None,
+) -> ForkPlan:
     """Plan a copy of a location; the query may run.
 
+    Args:
+        place: path or URL of the location.
+        target: where the copy is to be.
+        sink: a new folder, to which the second query writes with Spark's own file sink.
+
     Raises:
-        ConfigError: there is no location, or the target is not empty, or in the location.
+        ConfigError: there is no location, or the target is not empty, or in the location; or a
+            query has written to the sink.
         CheckpointError: no batch is done, or it is of a penstock program, or holds a link.
     """
     checkpoint = Checkpoint.open(place)
@@ -64,9 +82,9 @@ def plan_fork(place: str | os.PathLike[str], target: str | os.PathLike[str]) -> 
     _check_beside(checkpoint, storage)
     check_no_link(checkpoint)
     check_free(storage, checkpoint.url)
-    if checkpoint.is_barred or not checkpoint.done:
-        what = "a change of it is not finished" if checkpoint.is_barred else "no batch is done"
-        raise refusal(checkpoint, f"there is nothing to fork: {what}", "see `inspect`")
+    check_not_barred(checkpoint)
+    if not checkpoint.done:
+        raise refusal(checkpoint, "there is nothing to fork: no batch is done", "see `inspect`")
     last = checkpoint.done[-1]
     if any(map(is_of_penstock, checkpoint.batches([last]))):
         raise refusal(
@@ -74,7 +92,7 @@ def plan_fork(place: str | os.PathLike[str], target: str | os.PathLike[str]) -> 
             "a penstock program's records are in its journal, which its receivers write to",
             "a second program can read the journal of the first as a consumer of its own",
         )
-    leftovers = {finding.path for finding in check_names(checkpoint.files, is_penstock=False)}
+    leftovers = leftovers_in(checkpoint.files)
     files = tuple(sorted(p for p in checkpoint.files if _belongs(p, last) and p not in leftovers))
     return ForkPlan(
         location=checkpoint.url,
@@ -85,9 +103,10 @@ def plan_fork(place: str | os.PathLike[str], target: str | os.PathLike[str]) -> 
         meaning=(
             f"the copy ends with batch {last}; a query on it runs batch {last + 1} next",
             "the copy has a new id; the first query and its location stay as they are",
-            "give the second query another sink: both write the same batch ids. Spark's own file"
-            " sink (format parquet, json, csv, ...) fails in a new folder: use foreachBatch",
+            "give the second query another sink: both write the same batch ids",
+            _FILE_SINK if sink is None else f"Spark's file sink begins in {os.fspath(sink)}",
         ),
+        sink_changes=() if sink is None else begin_sink_log(sink, last),
     )
 
 
@@ -100,8 +119,12 @@ def apply_fork(plan: ForkPlan) -> str:
         StorageError: a file cannot be copied; the same call completes the copy.
     """
     checkpoint = Checkpoint.open(plan.location)
-    begun = read_files(attach_storage(plan.target), [_METADATA]).get(_METADATA)
+    begun = read_files(attach_storage(plan.target), [METADATA]).get(METADATA)
     fork_id = parse_id(begun) or str(uuid.uuid4())  # an attempt that was killed has given one
+    for change in plan.sink_changes:
+        assert change.root is not None
+        assert isinstance(change.after, bytes)
+        put_file(open_storage(change.root), change.path, change.after)
     fill_location(plan.target, plan.location, _files(checkpoint, plan, fork_id))
     return fork_id
 
@@ -122,9 +145,9 @@ def _files(checkpoint: Checkpoint, plan: ForkPlan, fork_id: str) -> Iterator[tup
                 " query stopped nothing is retired",
             )
     metadata = dump_json({"id": fork_id}).encode()
-    yield _METADATA, metadata
+    yield METADATA, metadata
     if local_root(plan.target) is not None:
-        yield sidecar_of(_METADATA), checksum_of(metadata)
+        yield sidecar_of(METADATA), checksum_of(metadata)
 
 
 def _check_beside(checkpoint: Checkpoint, target: Storage) -> None:
@@ -134,11 +157,10 @@ def _check_beside(checkpoint: Checkpoint, target: Storage) -> None:
         for each in (target, checkpoint.storage)
     )
     if f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/"):
-        raise ConfigError(
+        raise misfit(
+            target.url,
             "the new checkpoint location is in the one that is copied",
-            operation="plan change of checkpoint location",
-            path=target.url,
-            hint="give a folder beside it",
+            "give a folder beside it",
         )
 
 
@@ -148,7 +170,7 @@ def _belongs(path: str, last: int) -> bool:
     if not folder:
         return False
     if folder in _LOGS:
-        batch_id = parse_batch_id(_main_name(name))
+        batch_id = parse_batch_id(main_name(name))
         return batch_id is not None and batch_id <= last
     version = _version(path)
     return version is None or version[0] <= last + 1
@@ -159,7 +181,7 @@ def _first_needed(paths: Iterable[str]) -> dict[str, int]:
     first: dict[str, int] = {}
     for path in paths:
         version = _version(path)
-        if version is not None and version[1] in _WHOLE:
+        if version is not None and version[1] in WHOLE:
             folder = path.rpartition("/")[0]
             first[folder] = max(version[0], first.get(folder, 0))
     return first
@@ -169,7 +191,7 @@ def _is_needed(path: str, last: int, first: Mapping[str, int]) -> bool:
     """Whether a query that continues after batch ``last`` may read a file."""
     folder, _, name = path.rpartition("/")
     if folder in _LOGS:
-        return (parse_batch_id(_main_name(name)) or 0) >= last - 1
+        return (parse_batch_id(main_name(name)) or 0) >= last - 1
     version = _version(path)
     return version is None or version[0] >= first.get(folder, 0)
 
@@ -177,11 +199,5 @@ def _is_needed(path: str, last: int, first: Mapping[str, int]) -> bool:
 def _version(path: str) -> tuple[int, str] | None:
     """Return the version and the kind of a state file, or of that of a checksum; else None."""
     folder, _, name = path.rpartition("/")
-    main = _main_name(name).removesuffix(".crc")
-    found = _VERSION.fullmatch(main) if folder.startswith("state/") else None
-    return None if found is None else (int(found[1]), found[2])
-
-
-def _main_name(name: str) -> str:
-    """Return the name of the file that a checksum of Hadoop's is of; else the name itself."""
-    return name.removeprefix(".").removesuffix(".crc") if name.endswith(".crc") else name
+    main = main_name(name).removesuffix(".crc")
+    return parse_version(main) if folder.startswith("state/") else None

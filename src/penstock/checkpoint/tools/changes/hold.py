@@ -31,10 +31,11 @@ from penstock.checkpoint.tools.barrier import (
     undo_path_of,
     ways_out,
 )
+from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.errors import AlreadyExistsError, CheckpointError, NotFoundError
 from penstock.storage import Storage, local_root, posix
 
-__all__ = ["Hold", "hold_location", "not_finished", "raise_barrier"]
+__all__ = ["Hold", "check_not_barred", "hold_location", "not_finished", "raise_barrier"]
 
 _OPERATION = "change checkpoint location"
 
@@ -106,6 +107,12 @@ def raise_barrier(storage: Storage, *, undo: str | None = None, copy_of: str | N
         storage.create(BARRIER, entry, overwrite=True)
         return Hold(storage, entry, is_first=False)
     return Hold(storage, entry, is_first=True)
+
+
+def check_not_barred(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError if a change of a location is not finished."""
+    if checkpoint.is_barred:
+        raise not_finished(checkpoint.storage, checkpoint.storage.read(BARRIER))
 
 
 def not_finished(storage: Storage, entry: bytes) -> CheckpointError:

@@ -9,12 +9,10 @@ import os
 
 from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
-from penstock.checkpoint.tools.reading import FOLDERS
+from penstock.checkpoint.tools.reading import AT_ROOT, FOLDERS
 from penstock.storage import Storage, local_root
 
 __all__ = ["check_no_link", "find_link"]
-
-_AT_ROOT = ("metadata", ".metadata.crc")
 
 
 def check_no_link(checkpoint: Checkpoint) -> None:
@@ -35,7 +33,7 @@ def find_link(storage: Storage) -> str | None:
     for folder, folders, files in os.walk(root):
         if folder == root:  # a journal may be huge, and is not copied
             folders[:] = [name for name in folders if name in FOLDERS]
-            files = [name for name in files if name in _AT_ROOT]
+            files = [name for name in files if name in AT_ROOT]
         for name in sorted((*folders, *files)):
             path = os.path.join(folder, name)
             if os.path.islink(path):

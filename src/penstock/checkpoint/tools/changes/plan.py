@@ -4,22 +4,26 @@ r"""A change of a checkpoint location as plain values, and as the text of its un
      "changes":[{"path":"offsets/13","before":null,"after":{"text":"v1\n..."},"why":"..."}]}
 
 A file's content is ``null`` where there is no file, text, base64, or ``{"copyOf":path}``: that of
-another file of the location, which is too large to be held twice.
+another file of the location, which is too large to be held twice. A file with a ``root`` is in the
+log of the query's sink, below that URL, and not in the location.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.tools.barrier import BARRIER
+from penstock.checkpoint.tools.findings import Finding
 from penstock.storage import check_path
 from penstock.storage.names import is_temporary
 
 __all__ = [
+    "SINK_LOG",
     "CopyOf",
     "FileChange",
     "MalformedPlanError",
@@ -29,9 +33,13 @@ __all__ = [
     "inverse",
     "parse_content",
     "parse_plan",
+    "plan_fields",
 ]
 
 _VERSION = 1
+SINK_LOG = "_spark_metadata"
+"""The folder in which Spark's file sink keeps its log, in that of its output."""
+_SINK_ENTRY = re.compile(rf"{SINK_LOG}/(\.[0-9]+(\.compact)?\.crc|[0-9]+(\.compact)?)")
 
 
 class MalformedPlanError(ValueError):
@@ -53,6 +61,13 @@ class FileChange:
     before: bytes | CopyOf | None
     after: bytes | CopyOf | None
     why: str
+    root: str | None = None
+    """URL of the folder that the path is in; None for the location."""
+
+    @property
+    def place(self) -> str:
+        """Where the file is: its path in the location, else its URL."""
+        return self.path if self.root is None else f"{self.root}/{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +85,13 @@ class Plan:
     """The newest planned and the newest committed batch when it was planned; -1 for none."""
     undo_path: str | None = None
     """Its undo file, by its path in the location; None before it is first applied."""
+    left: tuple[Finding, ...] = ()
+    """What `validate` will find that the plan does not fix: a repair says so."""
 
     def newest_after(self) -> tuple[int, int]:
         """Return the newest ids that the logs may hold before, during and after the change."""
         logs = ("offsets", "commits")
-        paths = [change.path for change in self.changes]
+        paths = [change.path for change in self.changes if change.root is None]
         planned, committed = (
             max(before, *(_batch_id(path, log) for path in paths), -1)
             for before, log in zip(self.newest, logs, strict=True)
@@ -95,23 +112,18 @@ def inverse(plan: Plan) -> Plan:
 
 def dump_plan(plan: Plan) -> bytes:
     """Return the content of the plan's undo file."""
-    changes = [
-        {
-            "path": each.path,
-            "before": _dump_side(each.before),
-            "after": _dump_side(each.after),
-            "why": each.why,
-        }
-        for each in plan.changes
-    ]
-    fields = {
+    return json.dumps(plan_fields(plan), indent=1).encode()
+
+
+def plan_fields(plan: Plan) -> dict[str, Any]:
+    """Return a plan as plain JSON."""
+    return {
         "version": _VERSION,
         "command": plan.command,
         "newest": plan.newest,
         "meaning": plan.meaning,
-        "changes": changes,
+        "changes": [_change_fields(each) for each in plan.changes],
     }
-    return json.dumps(fields, indent=1).encode()
 
 
 def parse_plan(data: bytes, *, location: str, undo_path: str) -> Plan:
@@ -130,6 +142,7 @@ def parse_plan(data: bytes, *, location: str, undo_path: str) -> Plan:
                 _parse_side(each["before"]),
                 _parse_side(each["after"]),
                 str(each["why"]),
+                _parse_root(each),
             )
             for each in fields["changes"]
         )
@@ -148,6 +161,16 @@ def _batch_id(path: str, log: str) -> int:
     return -1 if found is None else found
 
 
+def _change_fields(change: FileChange) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "path": change.path,
+        "before": _dump_side(change.before),
+        "after": _dump_side(change.after),
+        "why": change.why,
+    }
+    return fields if change.root is None else {**fields, "root": change.root}
+
+
 def _dump_side(side: bytes | CopyOf | None) -> dict[str, str] | None:
     return {"copyOf": side.path} if isinstance(side, CopyOf) else dump_content(side)
 
@@ -158,6 +181,14 @@ def _parse_path(value: Any) -> str:
     if check_path(path) == BARRIER:
         raise ValueError(f"it changes {path}")
     return path
+
+
+def _parse_root(fields: Any) -> str | None:
+    """Return where a file is; outside of the location it can only be an entry of a sink's log."""
+    root = fields.get("root")
+    if root is not None and not _SINK_ENTRY.fullmatch(str(fields["path"])):
+        raise ValueError(f"it changes {fields['path']} of {root}")
+    return None if root is None else str(root)
 
 
 def _parse_side(value: Any) -> bytes | CopyOf | None:

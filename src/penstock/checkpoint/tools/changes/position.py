@@ -1,63 +1,98 @@
-"""Where a query of Spark stands before a change: its newest entries, which have to be sound."""
+"""Where a query stands before a change.
+
+New entries take the form of the newest ones, which have to be sound. A newest entry that is torn is
+passed over, and the one before it taken: when a query of Spark starts, it reads the newest two
+entries of the offset log and the newest one of the commit log, and these will be new ones.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from penstock.checkpoint.log_files import CommitFile, OffsetFile
-from penstock.checkpoint.tools.batches import Batch, batch_paths
-from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.batches import Batch, batch_ids_in, batch_paths, parse_batch
+from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept, is_of_penstock
 from penstock.checkpoint.tools.checks.checksums import check_sidecar, sidecar_of
-from penstock.checkpoint.tools.checks.log_entries import spark_checks
+from penstock.checkpoint.tools.checks.leftovers import check_folders
+from penstock.checkpoint.tools.checks.log_entries import is_torn, spark_checks, torn_checks
 from penstock.errors import CheckpointError, ConfigError, StorageError
 
-__all__ = ["Position", "find_position", "refusal", "require_done"]
+__all__ = ["Position", "find_position", "misfit", "refusal", "require_done"]
 
 _OPERATION = "plan change of checkpoint location"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The newest batch, and the newest entries of both logs, whose form new ones take."""
+    """The newest batch whose offsets can be read, and the entries whose form new ones take."""
 
     newest: Batch
     offsets: OffsetFile
     commit: CommitFile
-    is_done: bool
-    """Whether the newest batch is committed."""
+    next_id: int
+    """The first batch id that neither log has."""
+    problem: str | None
+    """Why the query cannot start as the location is; None if it can."""
 
     @property
-    def next_id(self) -> int:
-        """The first batch id that was never used."""
-        return self.newest.batch_id + 1
+    def is_done(self) -> bool:
+        """Whether the query continues from the end of the newest batch as the location is."""
+        return self.problem is None and self.newest.committed
 
 
 def find_position(checkpoint: Checkpoint) -> Position:
     """Return where the query stands.
 
     Raises:
-        CheckpointError: it has no batch that is done, or cannot start as the location is.
+        CheckpointError: no batch is done, or the newest entries are none that new ones can follow.
+        StorageError: an entry cannot be read.
     """
-    if not checkpoint.planned or not checkpoint.committed:
+    planned, committed = checkpoint.planned, checkpoint.committed
+    if not planned or not committed:
         raise refusal(
-            checkpoint,
-            "no batch was ever done",
-            "start the query: it begins at its beginning",
+            checkpoint, "no batch was ever done", "start the query: it begins at its beginning"
         )
-    planned, committed = checkpoint.planned[-1], checkpoint.committed[-1]
-    read = {batch.batch_id: batch for batch in checkpoint.batches([planned, committed])}
-    newest, done = read.get(planned), read.get(committed)
-    problem = checkpoint.next_batch(newest).problem
-    if done is not None and done.commit is None and done.problems:
-        problem = problem or f"{done.problems[0].path}: {done.problems[0].message}"
-    if problem or newest is None or done is None or not newest.offsets or not done.commit:
-        raise refusal(
-            checkpoint,
-            f"the query cannot start on the location as it is: {problem or 'it has just moved'}",
-            "see `penstock checkpoint validate` and `penstock checkpoint repair` first",
-        )
-    _check_entries(checkpoint, planned, committed)
-    return Position(newest, newest.offsets, done.commit, is_done=planned == committed)
+    contents = _newest_entries(checkpoint)
+    torn = sorted(path for path, data in contents.items() if is_torn(torn_checks(), path, data))
+    sound = [path for path in contents if path not in torn]
+    offset_ids, commit_ids = (batch_ids_in(sound, log) for log in ("offsets", "commits"))
+    problem = checkpoint.next_batch(parse_batch(planned[-1], contents, checkpoint.files)).problem
+    unread = {batch_paths(each)[1] for each in committed[:-1]}
+    if problem is None and (broken := [path for path in torn if path not in unread]):
+        problem = f"{broken[-1]} cannot be read: it was cut off"
+    for finding in check_folders(checkpoint.folders_in("offsets", "commits"), checkpoint.files):
+        raise refusal(checkpoint, f"{finding.path}: {finding.what}", finding.fix)
+    if not offset_ids or not commit_ids:
+        raise _stuck(checkpoint, problem)
+    newest = parse_batch(offset_ids[-1], contents, checkpoint.files)
+    done = parse_batch(commit_ids[-1], contents, checkpoint.files)
+    if newest.offsets is None or done.commit is None or (problem and is_of_penstock(newest)):
+        raise _stuck(checkpoint, problem)
+    _check_entries(checkpoint, newest.batch_id, done.batch_id)
+    next_id = max(planned[-1], committed[-1]) + 1
+    return Position(newest, newest.offsets, done.commit, next_id, problem)
+
+
+def _newest_entries(checkpoint: Checkpoint) -> dict[str, bytes]:
+    """Return the newest two entries of both logs, as far as a start reads them."""
+    paths = [
+        *(batch_paths(each)[0] for each in checkpoint.planned[-2:]),
+        *(batch_paths(each)[1] for each in checkpoint.committed[-2:]),
+    ]
+    found: dict[str, bytes] = {}
+    for path, content in checkpoint.read(paths).items():
+        if isinstance(content, StorageError):
+            raise content
+        found[path] = content
+    return found
+
+
+def _stuck(checkpoint: Checkpoint, problem: str | None) -> CheckpointError:
+    return refusal(
+        checkpoint,
+        f"the query cannot start on the location as it is: {problem or 'it has just moved'}",
+        "see `penstock checkpoint validate` and `penstock checkpoint repair` first",
+    )
 
 
 def require_done(checkpoint: Checkpoint, batch_id: int) -> tuple[OffsetFile, CommitFile]:
@@ -69,14 +104,8 @@ def require_done(checkpoint: Checkpoint, batch_id: int) -> tuple[OffsetFile, Com
     """
     kept = checkpoint.done
     if batch_id not in kept:
-        known = f"{kept[0]} to {kept[-1]}" if kept else "none"
-        raise ConfigError(
-            f"batch {batch_id} is not among the batches that are done and kept",
-            operation=_OPERATION,
-            path=checkpoint.url,
-            hint=f"those are {known}; older ones are retired"
-            " (spark.sql.streaming.minBatchesToRetain)",
-        )
+        what = f"batch {batch_id} is not among the batches that are done and kept"
+        raise misfit(checkpoint.url, what, describe_kept(kept))
     (batch,) = checkpoint.batches([batch_id]) or (None,)
     if batch is None or batch.offsets is None or batch.commit is None:
         why = batch.problems[0].message if batch and batch.problems else "its files are gone"
@@ -106,5 +135,10 @@ def _check_entries(checkpoint: Checkpoint, planned: int, committed: int) -> None
 
 
 def refusal(checkpoint: Checkpoint, what: str, hint: str) -> CheckpointError:
-    """Return the error of a change that cannot be planned."""
+    """Return the error of a change that the location does not allow."""
     return CheckpointError(what, operation=_OPERATION, path=checkpoint.url, hint=hint)
+
+
+def misfit(url: str, what: str, hint: str) -> ConfigError:
+    """Return the error of a change that was asked for wrongly."""
+    return ConfigError(what, operation=_OPERATION, path=url, hint=hint)

@@ -16,7 +16,7 @@ class Preview(Checkpoint):
     """A location with changes that are not made yet."""
 
     def __init__(self, checkpoint: Checkpoint, changes: Iterable[FileChange]) -> None:
-        self._after = {change.path: change.after for change in changes}
+        self._after = {change.path: change.after for change in changes if change.root is None}
         files = {path: info for path, info in checkpoint.files.items() if path not in self._after}
         new = {path: len(data) for path, data in self._after.items() if isinstance(data, bytes)}
         copies = {p: each.path for p, each in self._after.items() if isinstance(each, CopyOf)}

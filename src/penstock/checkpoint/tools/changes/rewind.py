@@ -1,41 +1,29 @@
 """``rewind`` and ``promote``: a query of Spark continues from where an earlier batch ended.
 
-A query begins where the newest entry of the offset log ends, if that batch is done. So two batches
-are appended under the next ids, P and P + 1, in both logs, each with the offsets of the earlier
-batch. The query continues with batch P + 2 (with state, more are appended: see rewind_state). No id
-is used twice, for sinks recognize batches by their ids; and a query that runs against all evidence
-fails when it plans batch P.
-
-Why two: at its start Spark has sources of its first interface (files) get the newest batch once
-more, from the end of the batch before. They refuse a range that runs backwards, as that of batch P
-does; that of batch P + 1 is empty. As a point to go back to, both are one: the last (see targets).
-
-Source: MicroBatchExecution.populateStartOffsets, FileStreamSource.getBatch.
+Which point that is, and the entries that say so; the rest is in ``appended``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from penstock.checkpoint.log_files import OffsetFile, SourceLine
+from penstock.checkpoint.log_files import SourceLine
 from penstock.checkpoint.log_format import dump_json
-from penstock.checkpoint.tools.batches import batch_paths, parse_offset
+from penstock.checkpoint.tools.changes.appended import Extent, Target, plan_appended
 from penstock.checkpoint.tools.changes.apply import interrupted_plan
-from penstock.checkpoint.tools.changes.available import describe_source
 from penstock.checkpoint.tools.changes.entries import encode_commit, encode_offsets
-from penstock.checkpoint.tools.changes.files import new_file
+from penstock.checkpoint.tools.changes.offsets_own import plan_own_offsets
 from penstock.checkpoint.tools.changes.plan import Plan
 from penstock.checkpoint.tools.changes.position import (
     Position,
     find_position,
+    misfit,
     refusal,
     require_done,
 )
 from penstock.checkpoint.tools.changes.rewind_own import plan_own_rewind
-from penstock.checkpoint.tools.changes.rewind_state import StateRewind, plan_state
 from penstock.checkpoint.tools.changes.targets import (
     batch_at,
     batch_before,
@@ -44,30 +32,8 @@ from penstock.checkpoint.tools.changes.targets import (
 )
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.clock import Clock, SystemClock
-from penstock.errors import ConfigError
 
 __all__ = ["plan_promote", "plan_rewind"]
-
-_TWICE = (
-    "a sink that appends gets these records a second time; one that skips the batch ids it has"
-    " seen takes them as new"
-)
-_FILE_SINK = (
-    "NOT for a query that writes with Spark's own file sink (format parquet, json, csv, ...): its"
-    " log in the output's _spark_metadata would lack these batches, and the query fails"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """What the appended entries say, and from where that is in words."""
-
-    words: str
-    batch_id: int | None
-    """The batch at whose end the query continues; None if it is at no batch's."""
-    offsets: bytes
-    commit: bytes
-    sources: tuple[SourceLine, ...]
 
 
 def plan_rewind(
@@ -77,11 +43,15 @@ def plan_rewind(
     to_offsets: Mapping[str, Any] | None = None,
     to_timestamp_ms: int | None = None,
     shift_by: int | None = None,
+    may_skip: bool = False,
+    sink: str | os.PathLike[str] | None = None,
+    drop_state: bool = False,
     clock: Clock | None = None,
 ) -> Plan:
     """Plan that a query reads again what came after a point; give exactly one point.
 
-    A query of Spark reads it in new batches; a penstock program runs its batches again.
+    A query of Spark reads it in new batches; a penstock program runs its batches again, or
+    continues from other offsets of Kafka topics.
 
     The query keeps its settings. If it has state, that goes back, too, and so does its watermark.
 
@@ -91,6 +61,11 @@ def plan_rewind(
         to_offsets: these offsets, by source as in ``BatchFacts.offsets``; other sources stay.
         to_timestamp_ms: the end of the newest batch that was planned at that time or before.
         shift_by: so many batches before where the query stands.
+        may_skip: whether ``to_offsets`` may be after where the query stands: what lies in between
+            is never read then.
+        sink: the folder to which the query writes with Spark's own file sink: its output goes back,
+            too.
+        drop_state: empty the state instead of taking it back.
         clock: for the time of the new entry.
 
     Raises:
@@ -104,15 +79,21 @@ def plan_rewind(
         "--to-timestamp": to_timestamp_ms,
         "--shift-by": shift_by,
     }
-    checkpoint, command = Checkpoint.open(place), f"rewind {_only(place, point)}"
+    extent = Extent(sink, drop_state)
+    checkpoint, command = Checkpoint.open(place), f"rewind {_only(place, point)}{extent}"
     if (begun := interrupted_plan(checkpoint, command)) is not None:
         return begun
     position = find_position(checkpoint)
     time_ms = (clock or SystemClock()).time_ms()
     is_own = is_of_penstock(position.newest)
-    if to_offsets is not None and not is_own:
-        sources = check_offsets(checkpoint, position, to_offsets)
-        return _plan(checkpoint, position, command, _at_offsets(position, sources, time_ms))
+    if is_own and extent != Extent():
+        raise misfit(checkpoint.url, f"it is of a penstock program: no{extent}", "leave it out")
+    if to_offsets is not None and is_own:
+        return plan_own_offsets(checkpoint, position, command, to_offsets, may_skip=may_skip)
+    if to_offsets is not None:
+        sources = check_offsets(checkpoint, position, to_offsets, may_skip=may_skip)
+        target = _at_offsets(position, sources, time_ms, drop_state=drop_state)
+        return plan_appended(checkpoint, position, command, target, extent)
     if to_timestamp_ms is not None:
         to_batch = batch_at(checkpoint, to_timestamp_ms)
     elif shift_by is not None:
@@ -121,18 +102,17 @@ def plan_rewind(
         return plan_own_rewind(checkpoint, position, command, to_batch)
     assert to_batch is not None
     target = _at_batch(checkpoint, position, last_appended(checkpoint, to_batch), time_ms)
-    return _plan(checkpoint, position, command, target)
+    return plan_appended(checkpoint, position, command, target, extent)
 
 
 def _json(place: str | os.PathLike[str], offsets: Mapping[str, Any]) -> str:
     try:
         return dump_json(dict(offsets))
     except (TypeError, ValueError) as error:
-        raise ConfigError(
+        raise misfit(
+            os.fspath(place),
             f"the offsets to go back to are no JSON: {error}",
-            operation="plan change of checkpoint location",
-            path=os.fspath(place),
-            hint="give them as `inspect --json` shows them",
+            "give them as `inspect --json` shows them",
         ) from error
 
 
@@ -140,26 +120,30 @@ def _only(place: str | os.PathLike[str], point: Mapping[str, object]) -> str:
     """Return the one option that was given, with its value."""
     given = [f"{option} {value}" for option, value in point.items() if value is not None]
     if len(given) != 1:
-        raise ConfigError(
-            "give exactly one point to go back to",
-            operation="plan change of checkpoint location",
-            path=os.fspath(place),
-            hint=f"one of {', '.join(point)}",
+        raise misfit(
+            os.fspath(place), "give exactly one point to go back to", f"one of {', '.join(point)}"
         )
     return given[0]
 
 
-def _at_offsets(position: Position, sources: tuple[SourceLine, ...], time_ms: int) -> _Target:
-    return _Target(
+def _at_offsets(
+    position: Position, sources: tuple[SourceLine, ...], time_ms: int, *, drop_state: bool
+) -> Target:
+    # Without its state the query begins anew, and with the old watermark it would drop all as late.
+    return Target(
         "these offsets",
         None,
-        encode_offsets(position.offsets, sources, {"batchTimestampMs": time_ms}),
-        encode_commit(position.commit, {}),
+        encode_offsets(
+            position.offsets,
+            sources,
+            {"batchTimestampMs": time_ms, **({"batchWatermarkMs": 0} if drop_state else {})},
+        ),
+        encode_commit(position.commit, {"nextBatchWatermarkMs": 0} if drop_state else {}),
         sources,
     )
 
 
-def _at_batch(checkpoint: Checkpoint, position: Position, batch_id: int, time_ms: int) -> _Target:
+def _at_batch(checkpoint: Checkpoint, position: Position, batch_id: int, time_ms: int) -> Target:
     """Return the end of a batch, with the newest settings."""
     offsets, commit = require_done(checkpoint, batch_id)
     changed: dict[str, Any] = {"batchTimestampMs": time_ms}
@@ -167,7 +151,7 @@ def _at_batch(checkpoint: Checkpoint, position: Position, batch_id: int, time_ms
     if checkpoint.operators():  # without state no watermark has an effect, and they only grow
         changed |= _fields(offsets.metadata, "batchWatermarkMs")
         marks = _fields(commit.metadata, "nextBatchWatermarkMs")
-    return _Target(
+    return Target(
         f"the end of batch {batch_id}",
         batch_id,
         encode_offsets(position.offsets, offsets.sources, changed),
@@ -181,15 +165,26 @@ def _fields(metadata: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
 
 
 def plan_promote(
-    place: str | os.PathLike[str], batch_id: int, *, clock: Clock | None = None
+    place: str | os.PathLike[str],
+    batch_id: int,
+    *,
+    sink: str | os.PathLike[str] | None = None,
+    clock: Clock | None = None,
 ) -> Plan:
     """Plan that a query uses an old entry: its offsets, and also the settings recorded in it.
+
+    Args:
+        place: path or URL of the checkpoint location.
+        batch_id: the batch of that entry.
+        sink: as for ``plan_rewind``.
+        clock: for the time of the new entry.
 
     Raises:
         ConfigError: there is no such batch, or no location.
         CheckpointError: as for ``plan_rewind``.
     """
-    checkpoint, command = Checkpoint.open(place), f"promote {batch_id}"
+    extent = Extent(sink)
+    checkpoint, command = Checkpoint.open(place), f"promote {batch_id}{extent}"
     if (begun := interrupted_plan(checkpoint, command)) is not None:
         return begun
     position = find_position(checkpoint)
@@ -202,68 +197,11 @@ def plan_promote(
     batch_id = last_appended(checkpoint, batch_id)
     offsets, commit = require_done(checkpoint, batch_id)
     changed = {"batchTimestampMs": (clock or SystemClock()).time_ms()}
-    target = _Target(
+    target = Target(
         f"the end of batch {batch_id}, with its settings",
         batch_id,
         encode_offsets(offsets, offsets.sources, changed),
         encode_commit(commit, {}),
         offsets.sources,
     )
-    return _plan(checkpoint, position, command, target)
-
-
-def _plan(checkpoint: Checkpoint, position: Position, command: str, target: _Target) -> Plan:
-    _check_sources(checkpoint, position.offsets, target.sources)
-    state = plan_state(checkpoint, position, target.batch_id)
-    newest = (checkpoint.planned[-1], checkpoint.committed[-1])
-    if _stands_at(position, target, state) and not command.startswith("promote"):
-        nothing = f"the query stands at {target.words} already: there is nothing to change"
-        return Plan(checkpoint.url, command, (nothing,), (), newest)
-    changes = list(state.changes)
-    for batch_id in range(position.next_id, state.next_id):
-        offsets_path, commit_path = batch_paths(batch_id)
-        changes += new_file(checkpoint, offsets_path, target.offsets, target.words)
-        changes += new_file(checkpoint, commit_path, target.commit, "its batch counts as done")
-    meaning = tuple(_meaning(checkpoint, position, target, state))
-    return Plan(checkpoint.url, command, meaning, tuple(changes), newest)
-
-
-def _stands_at(position: Position, target: _Target, state: StateRewind) -> bool:
-    """Whether the query continues from there as it is; state changes also without new offsets."""
-    if not position.is_done or target.sources != position.offsets.sources:
-        return False
-    return not state.changes or target.batch_id == position.newest.batch_id
-
-
-def _meaning(
-    checkpoint: Checkpoint, position: Position, target: _Target, state: StateRewind
-) -> Iterator[str]:
-    first, last = position.next_id, state.next_id - 1
-    yield f"batches {first} to {last} do no work: they set the query to {target.words}"
-    yield f"batch {state.next_id} runs next, and begins there"
-    if state.words is not None:
-        yield state.words
-    if not position.is_done:
-        yield (
-            f"batch {position.newest.batch_id}, planned and not committed, does not run again under"
-            " its id; what it would have read is read by new batches"
-        )
-    ends = position.newest.end_offsets
-    for (source, end), line in zip(ends.items(), target.sources, strict=True):
-        if (start := parse_offset(line.offset)) != end:
-            yield f"source {source}: {describe_source(checkpoint, source, start, end)}"
-    yield _TWICE
-    yield _FILE_SINK
-
-
-def _check_sources(
-    checkpoint: Checkpoint, newest: OffsetFile, target: Sequence[SourceLine]
-) -> None:
-    """Refuse a batch whose sources are not those that the query has now."""
-    if [each.name for each in newest.sources] != [each.name for each in target]:
-        raise refusal(
-            checkpoint,
-            f"that batch has {len(target)} sources and the newest has {len(newest.sources)}, or"
-            " they have other names: the query was changed in between",
-            "choose a later batch",
-        )
+    return plan_appended(checkpoint, position, command, target, extent)

@@ -21,18 +21,18 @@ from penstock.checkpoint.rollback import REWOUND
 from penstock.checkpoint.tools.batches import batch_paths
 from penstock.checkpoint.tools.changes.files import removed_file
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
-from penstock.checkpoint.tools.changes.position import Position, refusal
-from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
+from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept
+from penstock.checkpoint.tools.lag import JOURNAL
 from penstock.checkpoint.tools.offsets import streams_of
-from penstock.errors import ConfigError, MissingBlockError, StorageError
+from penstock.errors import MissingBlockError, StorageError
 from penstock.journal import JournalStream, ranges_between, stream_names
 from penstock.journal.reader import slice_ranges
 from penstock.storage import Storage, attach_storage
 
-__all__ = ["plan_own_rewind"]
+__all__ = ["plan_own_rewind", "refuse_state"]
 
 _OPERATORS = "spark.penstock.operators"
-_JOURNAL = "journal"
 
 
 def plan_own_rewind(
@@ -52,13 +52,12 @@ def plan_own_rewind(
         )
     planned, committed = checkpoint.kept_ids(position.newest)
     if batch_id not in planned:
-        raise ConfigError(
+        raise misfit(
+            checkpoint.url,
             f"batch {batch_id} is not kept, so it is not known where the next one begins",
-            operation="plan change of checkpoint location",
-            path=checkpoint.url,
-            hint=f"the location keeps batches {planned[0]} to {planned[-1]}",
+            describe_kept(planned),
         )
-    _refuse_state(checkpoint, position)
+    refuse_state(checkpoint, position)
     newest = (checkpoint.planned[-1], checkpoint.committed[-1])
     again = [each for each in committed if batch_id < each <= planned[-1]]
     changes = [
@@ -100,7 +99,7 @@ def _meaning(
 def _check_journal(
     checkpoint: Checkpoint, stream: str, start: dict[str, int], end: dict[str, int]
 ) -> str:
-    journal: Storage = attach_storage(f"{checkpoint.url}/{_JOURNAL}")
+    journal: Storage = attach_storage(f"{checkpoint.url}/{JOURNAL}")
     ranges = ranges_between(start, end)
     records = sum(each.count for each in ranges)
     if stream not in stream_names(journal):
@@ -116,7 +115,8 @@ def _check_journal(
     return f"{records:,} records again, none retired; `penstock journal verify` reads them all"
 
 
-def _refuse_state(checkpoint: Checkpoint, position: Position) -> None:
+def refuse_state(checkpoint: Checkpoint, position: Position) -> None:
+    """Raise CheckpointError if the program keeps state, which would not go back."""
     recorded = position.newest.conf.get(_OPERATORS, "[]")
     names = [str(each.get("name")) for each in json.loads(recorded)]
     names = names or [state.operator for state, _ in checkpoint.operators()]

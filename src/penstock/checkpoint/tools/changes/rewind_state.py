@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.checkpoint.tools.changes.files import new_file
+from penstock.checkpoint.tools.changes.files import CHECKSUM, new_file
 from penstock.checkpoint.tools.changes.plan import CopyOf, FileChange
 from penstock.checkpoint.tools.changes.position import Position, refusal
 from penstock.checkpoint.tools.changes.state_back import (
@@ -21,7 +21,11 @@ from penstock.checkpoint.tools.changes.state_back import (
     with_checksums,
 )
 from penstock.checkpoint.tools.checkpoint import Checkpoint
-from penstock.checkpoint.tools.checks.state import check_empty_files, check_operator
+from penstock.checkpoint.tools.checks.state import (
+    check_empty_files,
+    check_operator,
+    check_partitions,
+)
 from penstock.errors import CheckpointError
 
 __all__ = ["StateRewind", "plan_state"]
@@ -40,26 +44,42 @@ class StateRewind:
     """What happens to the state; None for a query without."""
 
 
-def plan_state(checkpoint: Checkpoint, position: Position, batch_id: int | None) -> StateRewind:
+def plan_state(
+    checkpoint: Checkpoint,
+    position: Position,
+    batch_id: int | None,
+    *,
+    drop: bool = False,
+    next_id: int = 0,
+) -> StateRewind:
     """Return what takes the state back to the end of a batch; None for other points.
+
+    Args:
+        checkpoint: the location.
+        position: where the query stands.
+        batch_id: the batch.
+        drop: empty the state instead.
+        next_id: the batch that runs next has this id, or a later one.
 
     Raises:
         CheckpointError: the query has state that cannot go back to there.
     """
     operators = checkpoint.operators()
-    lowest = position.next_id + _ENTRIES
+    lowest = max(next_id, position.next_id + _ENTRIES)
     if not operators:
         return StateRewind(lowest)
     names = ", ".join(info.name if info else state.operator for state, info in operators)
-    if batch_id is None:
+    if batch_id is None and not drop:
         raise _stays(checkpoint, names, "state is kept for the ends of batches only")
-    version = batch_id + 1
+    version = 0 if drop or batch_id is None else batch_id + 1
     states = [state for state, _ in operators]
     if (problem := obstacle(states, version, position.newest.conf)) is not None:
         raise _stays(checkpoint, names, problem)
     for state, info in operators:
-        for finding in (*check_empty_files(state), *check_operator(state, info, version)):
-            raise _stays(checkpoint, names, f"{finding.path}: {finding.what}")
+        found = (*check_empty_files(state, version), *check_operator(state, info, version))
+        for finding in check_partitions(state, info, version) if drop else found:
+            if finding.severity == "error":
+                raise _stays(checkpoint, names, f"{finding.path}: {finding.what}")
     next_id = max(lowest, first_free_version(states, version))
     changes = tuple(
         change
@@ -68,6 +88,8 @@ def plan_state(checkpoint: Checkpoint, position: Position, batch_id: int | None)
     )
     copies = sum(not each.path.endswith(".crc") for each in changes)
     words = f"the state ({names}) goes back to the end of batch {batch_id}: {copies} files"
+    if drop:
+        words = f"the state ({names}) is empty from then on: {copies} empty snapshots"
     return StateRewind(next_id, changes, words)
 
 
@@ -77,7 +99,7 @@ def _copy(checkpoint: Checkpoint, path: str | None, copy: str) -> Iterator[FileC
         return
     for source, target in with_checksums(path, copy):
         if source in checkpoint.files:
-            why = f"a copy of {source}" if source == path else "its checksum"
+            why = f"a copy of {source}" if source == path else CHECKSUM
             yield FileChange(target, None, CopyOf(source), why)
 
 

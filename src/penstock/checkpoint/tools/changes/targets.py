@@ -7,11 +7,10 @@ from typing import Any
 
 from penstock.checkpoint.log_files import SourceLine
 from penstock.checkpoint.log_format import dump_json
-from penstock.checkpoint.tools.changes.position import Position, refusal
+from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.inspection import iso_time
 from penstock.checkpoint.tools.offsets import log_offset, number_of, offset_parts, streams_of
-from penstock.errors import ConfigError
 
 __all__ = ["batch_at", "batch_before", "check_offsets", "last_appended"]
 
@@ -27,8 +26,8 @@ def batch_at(checkpoint: Checkpoint, time_ms: int) -> int:
     before = [batch_id for batch_id, planned_ms in times.items() if planned_ms <= time_ms]
     if not before:
         oldest = iso_time(min(times.values(), default=None)) or "unknown"
-        raise _no_point(
-            checkpoint,
+        raise misfit(
+            checkpoint.url,
             f"no batch that is done and kept was planned by {iso_time(time_ms) or time_ms}",
             f"the oldest was planned at {oldest}",
         )
@@ -46,8 +45,8 @@ def batch_before(checkpoint: Checkpoint, count: int, *, is_own: bool) -> int:
     done = list(checkpoint.done)
     line = done if is_own else _line(checkpoint, done)
     if not 0 < count < len(line):
-        raise _no_point(
-            checkpoint,
+        raise misfit(
+            checkpoint.url,
             f"there is no batch {count} before where the query stands",
             f"give 1 to {len(line) - 1}: the end of batch {line[0]} is the oldest that is kept",
         )
@@ -91,9 +90,11 @@ def last_appended(checkpoint: Checkpoint, batch_id: int) -> int:
 
 
 def check_offsets(
-    checkpoint: Checkpoint, position: Position, wanted: Mapping[str, Any]
+    checkpoint: Checkpoint, position: Position, wanted: Mapping[str, Any], *, may_skip: bool = False
 ) -> tuple[SourceLine, ...]:
     """Return the sources' lines with the wanted offsets in place of the newest batch's.
+
+    ``may_skip`` allows offsets after where the query stands: what lies in between is never read.
 
     Raises:
         ConfigError: a source is not the query's, or an offset is of another form than its own, or
@@ -101,44 +102,46 @@ def check_offsets(
     """
     ends = position.newest.end_offsets
     if unknown := sorted(set(wanted) - set(ends)):
-        raise _no_point(
-            checkpoint,
+        raise misfit(
+            checkpoint.url,
             f"the query has no source {', '.join(unknown)}",
             f"its sources are {', '.join(ends)}",
         )
     for source, offset in wanted.items():
-        _check_offset(checkpoint, source, offset, ends[source])
+        _check_offset(checkpoint, source, offset, ends[source], may_skip=may_skip)
     return tuple(
         SourceLine(line.name, dump_json(wanted[source])) if source in wanted else line
         for source, line in zip(ends, position.offsets.sources, strict=True)
     )
 
 
-def _check_offset(checkpoint: Checkpoint, source: str, offset: Any, end: Any) -> None:
+def _check_offset(
+    checkpoint: Checkpoint, source: str, offset: Any, end: Any, *, may_skip: bool
+) -> None:
     new, old = _numbers(offset), _numbers(end)
     if old is None:
-        raise _no_point(
-            checkpoint,
+        raise misfit(
+            checkpoint.url,
             f"the offsets of source {source} have a form of its own: which it takes is not known",
             "go back to the end of a batch (--to-batch)",
         )
     if new is None or new.keys() != old.keys():
-        raise _no_point(
-            checkpoint,
+        raise misfit(
+            checkpoint.url,
             f"the offset of source {source} has another form than its newest, {dump_json(end)}",
             "give all its partitions, as `inspect --batch N --json` shows them under offsets",
         )
     for part, value in new.items():
         place = f"source {source} {part}".rstrip()
-        if value > old[part]:
-            raise _no_point(
-                checkpoint,
+        if value > old[part] and not may_skip:
+            raise misfit(
+                checkpoint.url,
                 f"{place}: {value} is after {old[part]}, where the query stands",
                 f"a rewind goes back: give 0 to {old[part]}; what lies in between would never be"
                 " read",
             )
         if value < 0:
-            raise _no_point(checkpoint, f"{place}: {value} is no offset", f"give 0 to {old[part]}")
+            raise misfit(checkpoint.url, f"{place}: {value} is no offset", f"give 0 to {old[part]}")
 
 
 def _numbers(offset: object) -> Mapping[str, int] | None:
@@ -148,9 +151,3 @@ def _numbers(offset: object) -> Mapping[str, int] | None:
     if (number := number_of(offset)) is not None:
         return {"": number}
     return offset_parts(offset) if streams_of(offset) is not None else None
-
-
-def _no_point(checkpoint: Checkpoint, what: str, hint: str) -> ConfigError:
-    return ConfigError(
-        what, operation="plan change of checkpoint location", path=checkpoint.url, hint=hint
-    )

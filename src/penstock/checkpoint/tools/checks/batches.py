@@ -72,7 +72,7 @@ def check_ids(
 
 def check_clocks(batches: Sequence[Batch]) -> Iterator[Finding]:
     """Yield where times run back from one batch to the next."""
-    for earlier, later in pairwise(batches):
+    for earlier, later, following in zip(batches, batches[1:], [*batches[2:], None], strict=False):
         path = f"offsets/{later.batch_id}"
         if _ran_back(earlier.time_ms, later.time_ms):
             yield Finding(
@@ -85,15 +85,27 @@ def check_clocks(batches: Sequence[Batch]) -> Iterator[Finding]:
                 "synchronize the clocks of the machines that drive the query",
             )
         if _ran_back(earlier.watermark_ms, later.watermark_ms):
-            yield Finding(
-                "warning",
-                path,
+            what = (
                 f"its watermark {later.watermark_ms} is before that of batch {earlier.batch_id}, "
-                f"{earlier.watermark_ms}",
-                "Spark's watermarks only grow: an entry was altered, or the query went back;"
-                " windows that were closed may come again",
-                "compare with a backup; after going back on purpose, nothing",
+                f"{earlier.watermark_ms}"
             )
+            if following is not None and are_appended(later, following):
+                yield Finding(
+                    "note",
+                    path,
+                    what,
+                    "the query went back with its state: a rewind or promote appended this batch",
+                    "nothing",
+                )
+            else:
+                yield Finding(
+                    "warning",
+                    path,
+                    what,
+                    "Spark's watermarks only grow: an entry was altered, or the query went back;"
+                    " windows that were closed may come again",
+                    "compare with a backup; after going back on purpose, nothing",
+                )
 
 
 def check_sources(batches: Sequence[Batch]) -> Iterator[Finding]:
@@ -110,6 +122,11 @@ def check_sources(batches: Sequence[Batch]) -> Iterator[Finding]:
                 " by their order",
                 "compare with the program's sources; restore the file from a backup if it was cut",
             )
+
+
+def are_appended(batch: Batch, following: Batch) -> bool:
+    """Whether a rewind appended two batches: of one time and end, as no two that Spark planned."""
+    return batch.time_ms == following.time_ms and batch.end_offsets == following.end_offsets
 
 
 def _ran_back(earlier: int | None, later: int | None) -> bool:

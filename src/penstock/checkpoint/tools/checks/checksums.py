@@ -14,7 +14,7 @@ from penstock.checkpoint.checksum import checksum_of, sidecar_name
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
 from penstock.checkpoint.tools.findings import Finding
 
-__all__ = ["check_sidecar", "check_size", "sidecar_of", "spark_checksum_of"]
+__all__ = ["check_sidecar", "check_size", "main_name", "sidecar_of", "spark_checksum_of"]
 
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8
@@ -24,6 +24,11 @@ def sidecar_of(path: str) -> str:
     """Return where Hadoop's checksum of a file is."""
     folder, slash, name = path.rpartition("/")
     return folder + slash + sidecar_name(name)
+
+
+def main_name(name: str) -> str:
+    """Return the name of the file that Hadoop's checksum is of; that of any other file as it is."""
+    return name.removeprefix(".").removesuffix(".crc") if name.endswith(".crc") else name
 
 
 def spark_checksum_of(path: str) -> str:

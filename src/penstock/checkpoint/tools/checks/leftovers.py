@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Iterator
 
 from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.tools.checks.checksums import main_name
 from penstock.checkpoint.tools.findings import Finding
 
-__all__ = ["check_folders", "check_names"]
+__all__ = ["check_folders", "check_names", "leftovers_in"]
 
 _TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?", re.DOTALL)
 _JAVA_LONG = re.compile(r"[+-]?[0-9]+")
@@ -24,11 +25,16 @@ def check_names(paths: Collection[str], *, is_penstock: bool) -> Iterator[Findin
             yield _leftover(path, "it is a temporary file: its writer was killed, or is at work")
         elif name.endswith(".crc"):
             if not _main_files(folder, name) & known:
-                entry = _entry_id(folder, _main_name(name))
+                entry = _entry_id(folder, main_name(name))
                 is_next = entry is not None and entry > newest.get(folder, -1)
                 yield _in_the_way(path) if is_next and not is_penstock else _orphan(path)
         elif folder in ("offsets", "commits") and parse_batch_id(name) is None:
             yield _odd_name(path, name)
+
+
+def leftovers_in(paths: Collection[str]) -> set[str]:
+    """Return the files of a query of Spark that no query needs: a copy leaves them out."""
+    return {finding.path for finding in check_names(paths, is_penstock=False)}
 
 
 def check_folders(folders: Collection[str], paths: Collection[str]) -> Iterator[Finding]:
@@ -36,7 +42,7 @@ def check_folders(folders: Collection[str], paths: Collection[str]) -> Iterator[
     newest = _newest_entries(paths)
     for path in folders:
         log, _, name = path.rpartition("/")
-        entry = _entry_id(log, _main_name(name))
+        entry = _entry_id(log, main_name(name))
         if entry is not None and entry > newest.get(log, -1):
             yield Finding(
                 "error",
@@ -46,11 +52,6 @@ def check_folders(folders: Collection[str], paths: Collection[str]) -> Iterator[
                 ' entry ("Concurrent update to the log ...")',
                 "move it out of the checkpoint location",
             )
-
-
-def _main_name(name: str) -> str:
-    """Return the name of the file to which a checksum belongs; that of any other file as it is."""
-    return name.removeprefix(".").removesuffix(".crc") if name.endswith(".crc") else name
 
 
 def _entry_id(folder: str, name: str) -> int | None:

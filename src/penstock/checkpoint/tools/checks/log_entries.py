@@ -66,6 +66,7 @@ _NOT_STARTING = "the query fails when it reads this file, at its start at the la
 _NEWER = "newer version"
 """In the message of ``check_version``."""
 _RESTORE = "restore the file from a backup"
+_NO_MARK = "it was cut off after its version: every Spark writes a line of JSON there"
 
 
 _JSON_BEGINS = ("{", "[", '"')
@@ -148,6 +149,9 @@ def _check_commit_end(path: str, data: bytes) -> Iterator[Finding]:
         check_version(parse_commit_file(data).version, _COMMIT_VERSION)
     except MalformedLogError as error:
         yield _unreadable(path, error, _RESTORE)
+        return
+    if not parse_log(data).lines:
+        yield _error(path, _NO_MARK, _NOT_STARTING, _RESTORE)
 
 
 def _check_offsets(
@@ -196,7 +200,9 @@ def _check_commit(path: str, data: bytes) -> Iterator[Finding]:
     except MalformedLogError as error:
         yield _unreadable(path, error, fix)
         return
-    if found.metadata or found.version != 1:  # before Spark 2.4 it was empty
+    if not parse_log(data).lines:
+        yield Finding("warning", path, _NO_MARK, "Spark takes 0 for the watermark", fix)
+    elif found.metadata or found.version != 1:  # before Spark 2.4 it was empty
         yield from _odd_fields(path, found.metadata, _COMMIT_FIELDS[found.version])
 
 

@@ -11,9 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from penstock.checkpoint.batch_ids import describe_files, find_gaps
 from penstock.checkpoint.tools.findings import Finding
 from penstock.checkpoint.tools.operators import OperatorInfo
-from penstock.checkpoint.tools.state_files import OperatorState, StateStore, missing_files
+from penstock.checkpoint.tools.state_files import (
+    OperatorState,
+    StateStore,
+    first_whole,
+    missing_files,
+)
 
-__all__ = ["check_checkpoint_ids", "check_empty_files", "check_operator"]
+__all__ = ["check_checkpoint_ids", "check_empty_files", "check_operator", "check_partitions"]
 
 _MEANING = "the query fails when it loads its state for batch {}"
 _FIX = (
@@ -28,14 +33,7 @@ def check_operator(
     """Yield what is missing to load ``version`` of each store of an operator of Spark."""
     if state.format == "penstock" or version == 0:
         return
-    for name, gaps in _missing_partitions(state, info):
-        yield Finding(
-            "error",
-            describe_files(f"state/{state.operator}", gaps),
-            f"the store {name!r} of these partitions has no files",
-            _MEANING.format(version),
-            _FIX,
-        )
+    yield from check_partitions(state, info, version)
     for store in _expected(state, info):
         if missing := missing_files(store, version):
             folder = f"state/{state.operator}/{store.partition}"
@@ -47,6 +45,20 @@ def check_operator(
                 _MEANING.format(version),
                 _FIX,
             )
+
+
+def check_partitions(
+    state: OperatorState, info: OperatorInfo | None, version: int
+) -> Iterator[Finding]:
+    """Yield the partitions of an operator of Spark that have no files."""
+    for name, gaps in _missing_partitions(state, info):
+        yield Finding(
+            "error",
+            describe_files(f"state/{state.operator}", gaps),
+            f"the store {name!r} of these partitions has no files",
+            _MEANING.format(version),
+            _FIX,
+        )
 
 
 def check_checkpoint_ids(
@@ -83,13 +95,18 @@ def _named(ids: object) -> Iterator[tuple[str, int, str]]:
                     yield operator, partition, checkpoint_id
 
 
-def check_empty_files(state: OperatorState) -> Iterator[Finding]:
-    """Yield the state files that hold nothing: even an empty change has a mark at its end."""
+def check_empty_files(state: OperatorState, version: int) -> Iterator[Finding]:
+    """Yield the state files that hold nothing: even an empty change has a mark at its end.
+
+    An error is one without which ``version`` cannot be loaded; of penstock's state, any.
+    """
     for store in state.stores:
+        first = first_whole(store, version)
         for file in store.files:
+            is_needed = first <= file.version <= version or state.format == "penstock"
             if file.size == 0:
                 yield Finding(
-                    "error",
+                    "error" if is_needed else "warning",
                     file.path,
                     "it is empty: the file was cut off",
                     f"version {file.version} of the state, and what builds on it, cannot be loaded",

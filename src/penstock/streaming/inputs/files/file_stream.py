@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from penstock.clock import iso_time
 from penstock.errors import (
@@ -200,7 +200,7 @@ class FileInputDStream(InputDStream):
 
         Many small files share a partition, as in ``spark.read``; an RDD has one for each file.
         """
-        spark = SparkSession.builder.getOrCreate()
+        spark = self.session
         sc = self.ssc.sparkContext
         size = sum(file.length for file in self._files(self.range_of(time_ms)))
         partitions = max(sc.defaultParallelism, -(-size // _PARTITION_BYTES))

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.kafka.client_conf import check_installed
+from penstock.kafka.client_conf import check_kafka_client
 from penstock.streaming.inputs.files import BinaryRecords, FileInputDStream, TextLines
 from penstock.streaming.inputs.queue_input import QueueInputDStream
 from penstock.streaming.inputs.sources.context_part import ContextPart
 from penstock.streaming.operations.dstream import DStream
 
 if TYPE_CHECKING:
+    from penstock.kafka.advance import OnDataLoss
     from penstock.streaming.inputs.kafka_input import Starting
 
 __all__ = ["PulledStreams"]
@@ -32,6 +33,7 @@ class PulledStreams(ContextPart):
         keyDecoder: Callable[[bytes], Any] | None = None,
         valueDecoder: Callable[[bytes], Any] | None = None,
         columns: Sequence[str] | None = None,
+        on_data_loss: OnDataLoss = "fail",
         name: str | None = None,
     ) -> DStream:
         """Return the stream of the records of Kafka topics, each exactly once; see docs/kafka.md.
@@ -53,6 +55,10 @@ class PulledStreams(ContextPart):
             keyDecoder: makes a key of its bytes; keys are bytes without it.
             valueDecoder: makes a value of its bytes; values are bytes without it.
             columns: of ``foreachBatch``'s DataFrame, all without it; few are faster.
+            on_data_loss: what happens when records are gone before they were read, by retention or
+                because a topic was created anew: ``"fail"`` ends the program, ``"earliest"`` and
+                ``"latest"`` note the lost range in the loss log and continue at the partition's
+                beginning, or its end.
             name: the stream's name in the checkpoint location.
 
         Raises:
@@ -60,7 +66,7 @@ class PulledStreams(ContextPart):
 
         Source: seed 001; ``org.apache.spark.streaming.kafka010.KafkaUtils.createDirectStream``.
         """
-        check_installed("kafkaStream")
+        check_kafka_client("kafkaStream")
         from penstock.kafka.records import COLUMNS
         from penstock.streaming.inputs.kafka_input import KafkaInputDStream
 
@@ -71,6 +77,7 @@ class PulledStreams(ContextPart):
             starting=starting,
             decoders=(keyDecoder, valueDecoder),
             columns=tuple(COLUMNS) if columns is None else columns,
+            on_data_loss=on_data_loss,
             name=name,
         )
 

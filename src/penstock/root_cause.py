@@ -16,7 +16,7 @@ from penstock.errors import one_line, printable
 
 __all__ = ["raised_by_worker", "root_cause"]
 
-_PACKAGE = f"{Path(__file__).parents[2]}/"
+_PACKAGE = f"{Path(__file__).parent}/"
 _STDLIB = sysconfig.get_path("stdlib")
 _TRACE = "Traceback (most recent call last):\n"
 _JVM_FRAME = "\n\tat "

@@ -1,0 +1,155 @@
+"""A running program: polls the topics, runs batches one after the other, makes the checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+
+from pyspark import SparkConf, SparkContext
+
+from penstock.batched.checkpoints import Checkpoints
+from penstock.batched.graph import Graph, States, held, run_place
+from penstock.batched.jobs import Reading, Work, run_on_spark
+from penstock.batched.operations import Place
+from penstock.batched.sources import Position, Source
+from penstock.errors import BatchFailedError, KafkaDataLossError, KafkaError
+from penstock.root_cause import root_cause
+from penstock.storage.patience import Patience
+
+__all__ = ["Program"]
+
+_log = logging.getLogger(__name__)
+
+
+class Program:
+    """One run of a graph. Starts when it is made.
+
+    Args:
+        graph: the operations.
+        sources: by node.
+        checkpoints: of its checkpoint path, if it has one.
+        makes_checkpoints: whether a sink of it is one that checkpoints are made for.
+
+    Raises:
+        KafkaError: the brokers do not answer, or a topic is unknown.
+        CheckpointError: another program uses the checkpoint path, or it has no sound checkpoint.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        sources: Mapping[int, Source],
+        checkpoints: Checkpoints | None,
+        makes_checkpoints: bool,
+    ) -> None:
+        self._graph = graph
+        self._checkpoints = checkpoints
+        self._makes_checkpoints = makes_checkpoints
+        self._sc = _spark()
+        self._poll_interval_s = min(source.poll_interval_s for source in sources.values())
+        self._patience = Patience("No batch is planned until the brokers answer")
+        url = None if checkpoints is None else checkpoints.url
+        self._readings = {n: Reading(s.settings, s.keys, url) for n, s in sources.items()}
+        self._on_spark: States = {}
+        self._in_program: States = {}
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self._positions = self._open(sources)
+        self._thread = threading.Thread(target=self._run, name="penstock batches", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether batches are planned."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End after the batch that is running, if there is one; wait for it."""
+        self._stopping.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def await_termination(self, timeout_s: float | None = None) -> None:
+        """Wait until it has ended; raise what ended it."""
+        self._thread.join(timeout_s)
+        if not self._thread.is_alive() and self._error is not None:
+            raise self._error
+
+    def _open(self, sources: Mapping[int, Source]) -> dict[int, Position]:
+        if self._checkpoints is None:
+            return {node: Position(source, {}) for node, source in sources.items()}
+        topics = [topic for source in sources.values() for topic in source.topics]
+        ends = self._checkpoints.open(topics)
+        try:
+            positions = {node: Position(source, ends) for node, source in sources.items()}
+            for position in positions.values():
+                for topic, begins in position.new_topics.items():
+                    self._checkpoints.begin_topic(topic, begins)
+        except BaseException:
+            self._checkpoints.close()
+            raise
+        return positions
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                begun_s = time.monotonic()
+                if not self._step():
+                    left_s = begun_s + self._poll_interval_s - time.monotonic()
+                    self._stopping.wait(max(0.0, left_s))
+        except BaseException as error:
+            _log.error("The program ends: %s", error)
+            self._error = error
+        finally:
+            if self._checkpoints is not None:
+                self._checkpoints.close()
+
+    def _step(self) -> bool:
+        """Plan a batch, and run it if it takes records; return whether more are waiting."""
+        works, is_full = [], False
+        for node, position in self._positions.items():
+            try:
+                ranges, has_more = position.plan()
+            except KafkaDataLossError:
+                raise
+            except KafkaError as error:
+                self._patience.bear(error)
+                continue
+            self._patience.recovered()
+            works += [Work(node, each) for each in ranges]
+            is_full |= has_more
+        if works:
+            self._batch(works)
+        return is_full
+
+    def _batch(self, works: list[Work]) -> None:
+        checkpoints = self._checkpoints if self._makes_checkpoints else None
+        if checkpoints is not None:
+            checkpoints.begin(work.range for work in works)
+        try:
+            arrivals, self._on_spark = run_on_spark(
+                self._sc, self._graph, self._readings, works, self._on_spark
+            )
+            _, self._in_program = run_place(self._graph, Place.PROGRAM, arrivals, self._in_program)
+        except Exception as error:
+            ranges = ", ".join(
+                f"{r.topic}/{r.partition} [{r.start_offset}, {r.end_offset})"
+                for r in (work.range for work in works[:10])
+            )
+            raise BatchFailedError(
+                f"the batch of {ranges}{', ...' if len(works) > 10 else ''} failed: "
+                f"{root_cause(error)}",
+                operation="run batch",
+                hint="its records are read again after a restart",
+            ) from error
+        if checkpoints is not None:
+            waiting = held(self._graph, self._on_spark) | held(self._graph, self._in_program)
+            checkpoints.finish(checkpoints.in_flight() - waiting)
+
+
+def _spark() -> SparkContext:
+    """Return the active context, or a new one: embedded unless ``spark-submit`` says otherwise."""
+    conf = SparkConf().setIfMissing("spark.master", "local[*]")
+    return SparkContext.getOrCreate(conf.setIfMissing("spark.app.name", "penstock batches"))

@@ -1,0 +1,146 @@
+"""What a source's next batch takes of its topics. Asks the brokers; reads no records."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import ConfigError
+from penstock.kafka import ClientConf, KafkaRange
+from penstock.kafka.advance import advance
+from penstock.kafka.offsets import partition_name, split_name
+from penstock.kafka.reader import check_settings
+from penstock.kafka.topics import Topics
+from penstock.model import Offsets
+
+__all__ = ["Position", "Source"]
+
+_EARLIEST = ("earliest", "smallest", "beginning")
+_LATEST = ("latest", "largest", "end")
+_RESET = "auto.offset.reset"
+_COMMIT = "enable.auto.commit"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The topics of a ``from_kafka_batched``, and how they are read."""
+
+    topics: tuple[str, ...]
+    settings: Mapping[str, Any]
+    begins_at_end: bool
+    poll_interval_s: float
+    max_batch_size: int
+    npartitions: int | None
+    keys: bool
+
+    @classmethod
+    def of(
+        cls,
+        topics: Sequence[str],
+        consumer_conf: Mapping[str, Any],
+        *,
+        poll_interval_s: float,
+        max_batch_size: int,
+        npartitions: int | None,
+        keys: bool,
+    ) -> Source:
+        """Return the source of checked arguments.
+
+        Raises:
+            ConfigError: an argument or a setting is wrong.
+        """
+        if not topics or len(set(topics)) < len(topics):
+            raise _wrong(f"topics {list(topics)!r}", "name each topic once")
+        if max_batch_size < 1:
+            raise _wrong(f"max_batch_size={max_batch_size}", "take 1 record or more a batch")
+        if npartitions is not None and npartitions < 1:
+            raise _wrong(f"npartitions={npartitions}", "read 1 partition or more, or leave it out")
+        settings = dict(consumer_conf)
+        if str(settings.pop(_COMMIT, False)).lower() != "false":
+            warnings.warn(
+                f"{_COMMIT} was on and is now False: offsets of records that are not processed yet "
+                "would be committed. Leave it out",
+                stacklevel=3,
+            )
+        reset = settings.pop(_RESET, "latest")
+        if reset not in (*_EARLIEST, *_LATEST):
+            raise _wrong(f"{_RESET}={reset!r}", "give 'earliest' or 'latest'")
+        conf = ClientConf(settings)
+        check_settings(conf.settings())
+        return cls(
+            tuple(topics),
+            {**conf.settings(), _COMMIT: False},
+            reset in _LATEST,
+            poll_interval_s,
+            max_batch_size,
+            npartitions,
+            keys,
+        )
+
+
+class Position:
+    """How far a source's topics were planned.
+
+    Args:
+        source: the source.
+        checkpoints: the ends by partition of topics that have checkpoints.
+
+    Raises:
+        KafkaError: the brokers do not answer, or a topic is unknown.
+    """
+
+    def __init__(self, source: Source, checkpoints: Mapping[str, Mapping[int, int]]) -> None:
+        self._source = source
+        self._brokers = Topics(source.settings, source.topics)
+        begins, ends = self._begins_and_ends()
+        self._planned = {
+            partition_name(topic, partition): end
+            for topic in source.topics
+            for partition, end in checkpoints.get(topic, {}).items()
+        }
+        self.new_topics: dict[str, dict[int, int]] = {
+            topic: {} for topic in source.topics if topic not in checkpoints
+        }
+        """Where topics without checkpoints begin, by partition."""
+        for name, start in (ends if source.begins_at_end else begins).items():
+            topic, partition = split_name(name)
+            if topic in self.new_topics:
+                self.new_topics[topic][partition] = self._planned[name] = start
+
+    def plan(self) -> tuple[list[KafkaRange], bool]:
+        """Return the ranges of the next batch, and whether it leaves records that wait already.
+
+        Raises:
+            KafkaError: the brokers do not answer.
+            KafkaDataLossError: records that no batch has read are gone.
+        """
+        begins, ends = self._begins_and_ends()
+        start = {**begins, **self._planned}
+        wanted = advance(start, begins, ends).ends
+        most = self._source.max_batch_size
+        ranges = [
+            KafkaRange(*split_name(name), first, min(wanted[name], first + most))
+            for name, first in start.items()
+            if wanted[name] > first
+        ]
+        self._planned = {
+            **start,
+            **{partition_name(r.topic, r.partition): r.end_offset for r in ranges},
+        }
+        return sorted(ranges), any(wanted[name] > end for name, end in self._planned.items())
+
+    def _begins_and_ends(self) -> tuple[Offsets, Offsets]:
+        facts = self._brokers.scan()
+        return dict(self._wanted(facts.begins)), dict(self._wanted(facts.ends))
+
+    def _wanted(self, offsets: Offsets) -> Iterator[tuple[str, int]]:
+        most = self._source.npartitions
+        for name, offset in offsets.items():
+            if most is None or split_name(name)[1] < most:
+                yield name, offset
+
+
+def _wrong(what: str, hint: str) -> ConfigError:
+    return ConfigError(f"{what} is not possible", operation="from_kafka_batched", hint=hint)

@@ -1,0 +1,172 @@
+r"""Takes the log of Spark's own file sink back with its query. Pure but for its reads.
+
+    <output>/_spark_metadata/12             the files that batch 12 wrote, a line of JSON each
+    <output>/_spark_metadata/9.compact      those of all batches up to 9
+
+The sink skips a batch whose id is not above the newest in this log. It compacts at every i-th
+entry, and it and every reader read from the newest compacted entry on, of which none may be
+missing. So the ids that a change of the checkpoint location leaves out get entries here, and one of
+them is compacted: it names the files of the batches up to the point that the query goes back to.
+From then on those of later batches are not in the output, for whoever reads it by its log.
+
+The interval i is not in the log. Spark takes it from the last two compacted entries, and makes it
+fit where there is one; without any it is a setting, and fits the entry that is written here.
+
+Source: FileStreamSink.addBatch, ManifestFileCommitProtocol, CompactibleFileStreamLog.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.checkpoint.batch_ids import describe_files, find_gaps, parse_batch_id
+from penstock.checkpoint.checksum import checksum_of, sidecar_name
+from penstock.checkpoint.log_format import MalformedLogError, decode_log, encode_log
+from penstock.checkpoint.tools.changes.files import CHECKSUM
+from penstock.checkpoint.tools.changes.plan import SINK_LOG, FileChange
+from penstock.checkpoint.tools.changes.position import misfit
+from penstock.checkpoint.tools.checks.checksums import check_sidecar, sidecar_of
+from penstock.checkpoint.tools.reading import read_if_there
+from penstock.errors import CheckpointError
+from penstock.storage import Storage, attach_storage, local_root, open_existing
+
+__all__ = ["SinkLog", "begin_sink_log"]
+
+_COMPACT = ".compact"
+_VERSION = 1
+_EMPTY = encode_log(_VERSION, [])
+_FEWEST = 10
+"""Spark's own interval; a shorter one would compact more often than it has to."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkLog:
+    """The log of a sink: the paths of its entries, by batch id."""
+
+    storage: Storage
+    entries: Mapping[int, str]
+
+    @classmethod
+    def open(cls, output: str | os.PathLike[str]) -> SinkLog:
+        """Return the log of the sink that writes to that folder.
+
+        Raises:
+            ConfigError: there is no such folder, or no sink has written to it.
+            StorageError: it cannot be listed.
+        """
+        hint = "give the folder that the query's writeStream has as its path"
+        storage = open_existing(os.fspath(output), operation="open file sink", hint=hint)
+        storage = storage.without_sync()
+        entries = {
+            batch_id: f"{SINK_LOG}/{entry.name}"
+            for entry in storage.list(SINK_LOG)
+            if (batch_id := parse_batch_id(entry.name.removesuffix(_COMPACT))) is not None
+        }
+        if not entries:
+            raise misfit(storage.url, f"it has no log of Spark's file sink in {SINK_LOG}", hint)
+        return cls(storage, entries)
+
+    @property
+    def newest(self) -> int:
+        """The newest batch that the sink has taken."""
+        return max(self.entries)
+
+    def first_compacted(self, above: int) -> int | None:
+        """Return the first id after another one at which Spark expects a compacted entry.
+
+        None stands for any id, as there is no compacted entry yet.
+        """
+        interval = self._interval()
+        return None if interval is None else (above + 1) // interval * interval + interval - 1
+
+    def changes(self, batch_id: int | None, next_id: int) -> Iterator[FileChange]:
+        """Yield the entries from the newest up to, but not of, ``next_id``.
+
+        Args:
+            batch_id: the output is that of the batches up to this one; None for all of them.
+            next_id: the batch that the sink is to take next.
+
+        Raises:
+            CheckpointError: an entry that is needed for that is missing, or damaged.
+        """
+        newest = self.newest
+        files = encode_log(_VERSION, self._files(newest if batch_id is None else batch_id))
+        interval = self._interval() or next_id
+        for each in range(newest + 1, next_id):
+            if (each + 1) % interval == 0:
+                yield from _new_entry(self.storage, f"{each}{_COMPACT}", files)
+            else:
+                yield from _new_entry(self.storage, str(each), _EMPTY)
+
+    def _interval(self) -> int | None:
+        """Return after how many entries Spark compacts; None before it has compacted any."""
+        compacted = sorted(n for n, path in self.entries.items() if path.endswith(_COMPACT))
+        if not compacted:
+            return None
+        last = compacted[-1]
+        if len(compacted) > 1:
+            interval = last - compacted[-2]
+            fits = (last + 1) % interval == 0 and self.newest < last + interval
+        else:
+            least = max(_FEWEST, self.newest - last + 1)
+            divisors = (n for n in range(least, last + 1) if (last + 1) % n == 0)
+            interval = next(divisors, last + 1)
+            fits = self.newest < last + interval
+        if not fits:
+            raise self._refusal(f"{last}{_COMPACT} is not where Spark compacts")
+        return interval
+
+    def _files(self, batch_id: int) -> list[str]:
+        """Return the lines of the files that the batches up to one have written."""
+        until = [each for each in self.entries if each <= batch_id]
+        first = max((n for n in until if self.entries[n].endswith(_COMPACT)), default=0)
+        needed = [each for each in sorted(until) if each >= first]
+        if gaps := find_gaps({first - 1, *needed, batch_id + 1}):
+            raise self._refusal(f"it lacks {describe_files(SINK_LOG, gaps)}")
+        return [line for each in needed for line in self._read(self.entries[each])]
+
+    def _read(self, path: str) -> list[str]:
+        data, checksum = self.storage.read(path), read_if_there(self.storage, sidecar_of(path))
+        for finding in check_sidecar(path, data, checksum or b"", strict=False):
+            raise self._refusal(f"{finding.path}: {finding.what}")
+        try:
+            return decode_log(data, _VERSION)
+        except MalformedLogError as error:
+            raise self._refusal(f"{path}: {error}") from error
+
+    def _refusal(self, what: str) -> CheckpointError:
+        return CheckpointError(
+            f"the log of the file sink does not say which files were in the output: {what}",
+            operation="plan change of file sink",
+            path=self.storage.url,
+            hint="restore the file from a backup; or choose a later point",
+        )
+
+
+def begin_sink_log(output: str | os.PathLike[str], batch_id: int) -> tuple[FileChange, ...]:
+    """Return what lets a sink begin in a new folder after a batch, as if that had left no files.
+
+    Raises:
+        ConfigError: a sink has written to that folder.
+    """
+    storage, name = attach_storage(output), f"{batch_id}{_COMPACT}"
+    if {entry.name for entry in storage.list(SINK_LOG)} - {name, sidecar_name(name)}:
+        raise misfit(
+            storage.url,
+            f"it has a log of Spark's file sink in {SINK_LOG}: another query writes there",
+            "give a folder that does not exist yet",
+        )
+    return tuple(_new_entry(storage, name, _EMPTY))
+
+
+def _new_entry(storage: Storage, name: str, data: bytes) -> Iterator[FileChange]:
+    """Yield what writes an entry; on a local file system also its checksum."""
+    why = "an entry of the sink's log" if data == _EMPTY else "the files that are in the output"
+    path = f"{SINK_LOG}/{name}"
+    sides = [(path, data, why)]
+    if local_root(storage.url) is not None:
+        sides.append((sidecar_of(path), checksum_of(data), CHECKSUM))
+    for each, content, reason in sides:
+        yield FileChange(each, read_if_there(storage, each), content, reason, storage.url)

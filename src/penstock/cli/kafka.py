@@ -1,0 +1,281 @@
+"""``penstock kafka``: topics, and how far queries, programs, receivers and groups are in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, TypeVar
+
+import typer
+
+from penstock.checkpoint.tools import plan_rewind
+from penstock.cli.checkpoint_changes import parse_time, show_or_apply
+from penstock.cli.kafka_conf import parse_conf
+from penstock.cli.kafka_readers import Reader, find_readers, one_reader
+from penstock.cli.output import print_json, print_line
+from penstock.cli.tables import table_lines
+from penstock.errors import ConfigError
+from penstock.kafka.client_conf import ClientConf
+from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
+from penstock.model import Offsets
+from penstock.receivers.kafka.options import require_client
+
+__all__ = ["app"]
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    name="kafka",
+    no_args_is_help=True,
+    help="Topics, and how far queries, programs, receivers and groups are in them.",
+)
+
+_NUMBERS = ("partition", "offset", "begin", "end", "lag", "records", "batch")
+_Location = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR", help="A checkpoint location of any query or program, or a journal."
+    ),
+]
+_Brokers = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT,...", help="The brokers: bootstrap.servers.")
+]
+_Conf = Annotated[
+    list[str],
+    typer.Option(
+        metavar="KEY=VALUE|FILE",
+        help="A setting of librdkafka, or a file with one in each line. May be repeated. Secrets"
+        " only in such a file, or as sasl.password.file=PATH.",
+    ),
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Source = Annotated[
+    str | None, typer.Option(help="Which input, source or stream, where there are several.")
+]
+
+
+@app.command("topics")
+def topics(
+    names: Annotated[list[str] | None, typer.Argument(help="Topics; all without any.")] = None,
+    brokers: _Brokers = None,
+    conf: _Conf = [],  # noqa: B006 - typer copies it
+    as_json: _Json = False,
+) -> None:
+    """Show where the records of topics begin and end."""
+    from penstock.kafka.brokers import partition_facts
+
+    facts = partition_facts(_settings(brokers, conf), names or ())
+    rows = [
+        {"topic": t, "partition": p, "begin": f.begin, "end": f.end, "records": f.end - f.begin}
+        for (t, p), f in _by_place(facts)
+    ]
+    _show(rows, ("topic", "partition", "begin", "end", "records"), as_json=as_json)
+
+
+@app.command("offsets")
+def offsets(location: _Location, as_json: _Json = False) -> None:
+    """Show the Kafka offsets that a location holds; no broker is asked."""
+    rows = [
+        {
+            "source": reader.name,
+            "topic": topic,
+            "partition": partition,
+            "offset": end,
+            "at": reader.at,
+        }
+        for reader in find_readers(location)
+        for (topic, partition), end in _by_place(reader.ends)
+    ]
+    _show(rows, ("source", "topic", "partition", "offset", "at"), as_json=as_json)
+
+
+@app.command("lag")
+def lag(
+    location: Annotated[
+        str | None,
+        typer.Argument(metavar="[DIR]", help="A checkpoint location, or a journal."),
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="A consumer group, instead of DIR.")] = None,
+    brokers: _Brokers = None,
+    conf: _Conf = [],  # noqa: B006 - typer copies it
+    as_json: _Json = False,
+) -> None:
+    """Show how far a query, program, receiver or group is behind its topics."""
+    from penstock.kafka.brokers import group_offsets, partition_facts
+
+    if (location is None) == (group is None):
+        raise typer.BadParameter("give a location, or --group")
+    settings = _settings(brokers, conf)
+    if location is not None:
+        ends = {reader.name: reader.ends for reader in find_readers(location)}
+    else:
+        ends = {str(group): group_offsets(settings, str(group))}
+    names = [part.rpartition("/")[0] for parts in ends.values() for part in parts]
+    facts = partition_facts(settings, names) if names else {}
+    rows = [
+        _lag_row(name, topic, partition, end, facts.get(f"{topic}/{partition}"))
+        for name, parts in ends.items()
+        for (topic, partition), end in _by_place(parts)
+    ]
+    titles = ("source", "topic", "partition", "offset", "begin", "end", "lag", "note")
+    _show(rows, titles, as_json=as_json)
+    if not as_json:
+        print_line(f"lag in all: {sum(int(str(row['lag'])) for row in rows):,}")
+
+
+@app.command("reset")
+def reset(
+    location: _Location,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="All that is kept.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Only what comes now.")] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="This offset.")] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option(help="Records from this time on: ISO 8601 (UTC), or ms.")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option(help="So many offsets on from here; negative: back.")
+    ] = None,
+    from_file: Annotated[
+        str | None, typer.Option(help='A file of JSON such as {"clicks":{"0":5}}.')
+    ] = None,
+    topic: Annotated[
+        list[str],
+        typer.Option(metavar="TOPIC[:PARTITION]", help="Only these; may be repeated."),
+    ] = [],  # noqa: B006 - typer copies it
+    source: _Source = None,
+    brokers: _Brokers = None,
+    conf: _Conf = [],  # noqa: B006 - typer copies it
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it; otherwise only the plan is shown.")
+    ] = False,
+    stopped: Annotated[
+        bool, typer.Option("--stopped", help="The query is stopped, although its files are fresh.")
+    ] = False,
+) -> None:
+    """Let a query, program or receiver go on from other offsets."""
+    from penstock.kafka.brokers import partition_facts
+
+    settings = _settings(brokers, conf)
+    reader = one_reader(location, source)
+    parts = select(reader.ends, topic)
+    facts = partition_facts(settings, [part.rpartition("/")[0] for part in parts])
+    given = {
+        "--to-earliest": to_earliest or None,
+        "--to-latest": to_latest or None,
+        "--to-offset": to_offset,
+        "--to-datetime": to_datetime,
+        "--shift-by": shift_by,
+        "--from-file": from_file,
+    }
+    _check_one(given)
+    target = Target(
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_offset=to_offset,
+        shift_by=shift_by,
+        at_time=None if to_datetime is None else _at(settings, parts, to_datetime),
+        from_file=None if from_file is None else _read_offsets(from_file),
+    )
+    moves = plan_moves({part: reader.ends[part] for part in parts}, facts, target)
+    if not moves:
+        print_line(f"{location}: {reader.name} stands there already: there is nothing to change")
+        return
+    for move in moves:
+        print_line(f"  {move}")
+    _move(location, reader, moves, apply=apply, stopped=stopped)
+
+
+def _move(location: str, reader: Reader, moves: list[Move], *, apply: bool, stopped: bool) -> None:
+    ends = {move.partition: move.end for move in moves}
+    if reader.held is not None:
+        wanted = {reader.held.source: reader.held.moved_to(ends)}
+        plan = plan_rewind(location, to_offsets=wanted, may_skip=True)
+        show_or_apply(plan, apply=apply, stopped=stopped, as_json=False)
+        return
+    from penstock.receivers.ownership import move_parts
+
+    assert reader.stream is not None
+    before = json.dumps(_nested({move.partition: move.start for move in moves}))
+    print_line("- receivers that run are fenced, start again, and go on from there")
+    print_line(f"- to take it back: --from-file with {before}")
+    if not apply:
+        print_line("nothing is changed yet: add --apply to do it")
+        return
+    move_parts(reader.stream, ends)
+    print_line("done")
+
+
+def _settings(brokers: str | None, conf: Iterable[str]) -> dict[str, str]:
+    require_client()
+    given = parse_conf(conf)
+    if brokers is not None:
+        given["bootstrap.servers"] = brokers
+    return ClientConf(given).settings()
+
+
+def _at(settings: Mapping[str, str], parts: Iterable[str], text: str) -> Offsets:
+    from penstock.kafka.brokers import offsets_at_time
+
+    names = [part.rpartition("/")[0] for part in parts]
+    return offsets_at_time(settings, names, parse_time(text, "--to-datetime"))
+
+
+def _read_offsets(path: str) -> dict[str, int]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            topics = json.load(file)
+        return {f"{t}/{int(p)}": int(end) for t, ends in topics.items() for p, end in ends.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise typer.BadParameter(str(error), param_hint="--from-file") from error
+
+
+def _check_one(given: Mapping[str, object]) -> None:
+    if sum(value is not None for value in given.values()) != 1:
+        raise ConfigError(
+            "give exactly one point to go on from",
+            operation="reset offsets",
+            hint=f"one of {', '.join(given)}",
+        )
+
+
+def _lag_row(
+    source: str, topic: str, partition: int, end: int, facts: PartitionFacts | None
+) -> dict[str, object]:
+    row: dict[str, object] = {"source": source, "topic": topic, "partition": partition}
+    if facts is None:
+        return row | {"offset": end, "begin": "-", "end": "-", "lag": 0, "note": "not in Kafka"}
+    note = ""
+    if end < facts.begin:
+        note = f"{facts.begin - end:,} records are gone"
+    elif end > facts.end:
+        note = "after the end: created anew?"
+    behind = max(0, facts.end - max(end, facts.begin))
+    return (
+        row
+        | {"offset": end, "begin": facts.begin, "end": facts.end}
+        | {
+            "lag": behind,
+            "note": note,
+        }
+    )
+
+
+def _by_place(parts: Mapping[str, T]) -> Iterator[tuple[tuple[str, int], T]]:
+    """Yield topic, partition and value, in order."""
+    places = {(p.rpartition("/")[0], int(p.rpartition("/")[2])): v for p, v in parts.items()}
+    yield from sorted(places.items(), key=lambda item: item[0])
+
+
+def _nested(ends: Offsets) -> dict[str, dict[str, int]]:
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), end in _by_place(ends):
+        topics.setdefault(topic, {})[str(partition)] = end
+    return topics
+
+
+def _show(rows: list[dict[str, object]], titles: tuple[str, ...], *, as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    for line in table_lines(titles, ([row[t] for t in titles] for row in rows), right=_NUMBERS):
+        print_line(line)

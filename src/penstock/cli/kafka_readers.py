@@ -1,0 +1,90 @@
+"""What reads topics, by the files of one folder: sources, inputs, and streams of receivers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.cli.journal_places import open_journal
+from penstock.errors import ConfigError
+from penstock.journal import JournalStream, stream_names
+from penstock.kafka.held import HeldOffsets, held_offsets
+from penstock.model import Offsets
+from penstock.receivers.kafka.progress import read_progress
+
+__all__ = ["Reader", "find_readers", "one_reader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One of them; ``held`` or ``stream`` says where its offsets are kept."""
+
+    name: str
+    ends: Offsets
+    at: str
+    """What its offsets are of, in words."""
+    held: HeldOffsets | None = None
+    stream: JournalStream | None = None
+
+
+def find_readers(place: str) -> list[Reader]:
+    """Return what reads topics.
+
+    Raises:
+        ConfigError: there is nothing, or no such folder.
+        PenstockError: its files cannot be read.
+    """
+    readers = [*_in_checkpoint(place), *_in_journal(place)]
+    if not readers:
+        raise ConfigError(
+            "there are no Kafka offsets",
+            operation="find Kafka offsets",
+            path=place,
+            hint="give the checkpoint location of a query or program that has planned a batch, or "
+            "the journal of receivers",
+        )
+    return readers
+
+
+def one_reader(place: str, name: str | None) -> Reader:
+    """Return the reader of a name, or the only one; raises as ``find_readers``."""
+    readers = find_readers(place)
+    found = [each for each in readers if name in (None, each.name)]
+    if len(found) != 1:
+        known = ", ".join(each.name for each in readers)
+        what = "several sources read topics" if name is None else f"there is no source {name}"
+        raise ConfigError(
+            what, operation="find Kafka offsets", path=place, hint=f"--source with one of {known}"
+        )
+    return found[0]
+
+
+def _in_checkpoint(place: str) -> list[Reader]:
+    try:
+        found = held_offsets(place)
+    except ConfigError:  # a journal is no checkpoint location
+        return []
+    return [
+        Reader(
+            held.name,
+            held.ends,
+            f"batch {held.batch_id}" + ("" if held.is_done else ", not done"),
+            held=held,
+        )
+        for held in found
+    ]
+
+
+def _in_journal(place: str) -> list[Reader]:
+    journal = open_journal(place)
+    streams = [JournalStream.open(journal, name) for name in stream_names(journal)]
+    found = [(stream, read_progress(stream)) for stream in streams]
+    return [
+        Reader(
+            stream.name,
+            {part: each.end for part, each in parts.items()},
+            "the journal",
+            stream=stream,
+        )
+        for stream, parts in found
+        if parts
+    ]

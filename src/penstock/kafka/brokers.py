@@ -1,0 +1,60 @@
+"""What brokers tell tools: topics with their offsets, and the offsets of groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from penstock.kafka.client_conf import resolve
+from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.reset import PartitionFacts
+from penstock.kafka.topics import Topics
+from penstock.model import Offsets
+
+__all__ = ["group_offsets", "offsets_at_time", "partition_facts"]
+
+_TIMEOUT_S = 10.0
+_ALL = re.compile("(?!__).*")
+"""Without Kafka's own topics."""
+
+
+def partition_facts(
+    settings: Mapping[str, Any], topics: Sequence[str] = ()
+) -> dict[str, PartitionFacts]:
+    """Return what the brokers have of topics, of all without names.
+
+    Raises:
+        KafkaError: they do not answer, or refuse; a topic is unknown.
+    """
+    facts = Topics(settings, sorted({*topics}) or _ALL).scan()
+    return {part: PartitionFacts(facts.begins[part], end) for part, end in facts.ends.items()}
+
+
+def offsets_at_time(settings: Mapping[str, Any], topics: Sequence[str], time_ms: int) -> Offsets:
+    """Return each partition's first offset at or after a time, its end without one.
+
+    Raises as ``partition_facts``.
+    """
+    found = Topics(settings, sorted({*topics}))
+    return found.at_time(time_ms, found.scan())
+
+
+def group_offsets(settings: Mapping[str, Any], group: str) -> dict[str, int]:
+    """Return the offsets that a group has committed, by ``topic/partition``.
+
+    Raises:
+        KafkaError: the brokers do not answer, or refuse.
+    """
+    admin = AdminClient({**resolve(settings), "log_level": 0})
+    asked = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group)], request_timeout=_TIMEOUT_S
+    )
+    try:
+        found = asked[group].result().topic_partitions
+    except KafkaException as error:
+        raise kafka_error(error_of(error), "read group offsets", settings, group=group) from None
+    return {f"{p.topic}/{p.partition}": p.offset for p in found if p.offset >= 0}

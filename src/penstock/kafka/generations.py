@@ -1,0 +1,101 @@
+"""Topics that are created anew under their names, noticed by their ids.
+
+    sources/<input>/topics/<n>.json     {"clicks": ["kGl1ZW50LWNsaWNrcy0wMQ", "x9..."]}
+
+A topic's ids in the order in which they were seen; the place of its last one is its *generation*.
+
+Invariants:
+
+1. An entry is durable before any offset of a generation that it begins: the first offsets
+   (``sources/<input>/0``), and each entry of the offset log. So offsets say for good which topic's
+   they are.
+2. An entry is created exclusively and never changed; the newest holds everything. Of two drivers
+   that see a topic anew one creates it, and the other one ends.
+
+A kill after the create leaves a generation that no offset names, which the next plan begins with.
+A location without entries is one of a release that did not write them: the ids of today count as
+those that its offsets are of.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from penstock.errors import AlreadyExistsError, ConcurrentDriverError, LogFormatError
+from penstock.storage import Storage
+
+__all__ = ["Generations"]
+
+_FILE = re.compile(r"([0-9]+)\.json")
+
+
+class Generations:
+    """The generations of an input's topics. Not thread-safe.
+
+    Args:
+        storage: the checkpoint location.
+        stream: the input's name.
+
+    Raises:
+        LogFormatError: the newest entry is damaged.
+        StorageError: it cannot be read.
+    """
+
+    def __init__(self, storage: Storage, stream: str) -> None:
+        self._storage = storage
+        self._folder = f"sources/{stream}/topics"
+        numbers = (_FILE.fullmatch(name) for name in storage.names(self._folder))
+        self._newest = max((int(match[1]) for match in numbers if match), default=-1)
+        self._ids = {} if self._newest < 0 else self._read(self._newest)
+
+    def observe(self, ids: Mapping[str, str | None]) -> dict[str, int]:
+        """Return the generation of each topic; makes durable which ids are new.
+
+        A topic without an id, of old brokers, stays of its generation.
+
+        Raises:
+            ConcurrentDriverError: another driver saw other ids.
+            StorageError: they cannot be made durable; the call may be repeated.
+        """
+        new = {
+            topic: [*self._ids.get(topic, ()), topic_id]
+            for topic, topic_id in ids.items()
+            if topic_id is not None and self._ids.get(topic, [None])[-1] != topic_id
+        }
+        if new:
+            self._append({**self._ids, **new})
+        return {topic: max(0, len(self._ids.get(topic, ())) - 1) for topic in ids}
+
+    def _append(self, ids: dict[str, list[str]]) -> None:
+        number = self._newest + 1
+        path = self._path(number)
+        try:
+            self._storage.create(path, json.dumps(ids, sort_keys=True).encode())
+        except AlreadyExistsError as error:
+            if self._read(number) != ids:
+                raise ConcurrentDriverError(
+                    "another driver noted other ids of the topics",
+                    operation="plan batch",
+                    path=self._storage.uri(path),
+                    hint="stop one of the drivers, and start this one again",
+                ) from error
+        self._newest, self._ids = number, ids
+
+    def _read(self, number: int) -> dict[str, list[str]]:
+        path = self._path(number)
+        try:
+            found = json.loads(self._storage.read(path))
+            return {str(topic): [str(each) for each in ids] for topic, ids in found.items()}
+        except (ValueError, AttributeError, TypeError) as error:
+            raise LogFormatError(
+                "the ids of the topics cannot be read",
+                operation="open stream",
+                path=self._storage.uri(path),
+                hint="restore the file from a backup; without one delete it: then a topic that "
+                "was created anew since the file before it is taken for the same",
+            ) from error
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{number}.json"

@@ -1,0 +1,106 @@
+"""Ranges of topics that a stream passed over, in a loss log as a journal's streams have it.
+
+    sources/<input>/losses/<topic>-<partition>.<start>-<end>.json
+
+Invariants (those of ``penstock.journal.losses.loss_log`` hold, but for its second):
+
+1. An entry is durable before the batch that passes over its range: planning writes it before
+   ``offsets/N``, a task before it reads on, and so before ``commits/N``.
+2. Only what no entry holds is added, so a range that is found lost again, after a kill at any step
+   or by another task, is not noted twice.
+3. A batch that runs again leaves out what is in the log, also with ``on_data_loss="latest"``, which
+   passes over records that could be read.
+
+An entry without records (``start`` is ``end``) says that what followed is lost, and not how much
+that was: the topic was created anew, or its log was cut off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from penstock.errors import AlreadyExistsError
+from penstock.journal.losses.loss_log import (
+    Lost,
+    create_loss,
+    loss_now,
+    lost_ranges,
+    source_folder,
+    without_lost,
+)
+from penstock.kafka.offsets import KafkaRange
+from penstock.model import OffsetRange
+from penstock.storage import Storage
+
+__all__ = ["LOSS_HINT", "LossLog", "LostRange", "leave_out", "loss_partition"]
+
+LOSS_HINT = (
+    "records were deleted before they were read, or the topic was created anew: give it a longer "
+    "retention; on_data_loss='earliest' or 'latest' continues after what is lost, and notes each "
+    "range in the loss log"
+)
+_log = logging.getLogger(__name__)
+_LONG = 150
+"""A file's name has 255 bytes, and a topic's up to 249."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Offsets of a partition that a stream does not read, and why."""
+
+    name: str
+    """The partition in a flat offset map."""
+    start_offset: int
+    end_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LossLog:
+    """The loss log of an input: on the driver, and in tasks."""
+
+    storage: Storage
+    """The checkpoint location."""
+    stream: str
+
+    def read(self) -> Lost:
+        """Return the lost ranges; one listing."""
+        return lost_ranges(self.storage, source_folder(self.stream))
+
+    def add(self, losses: Iterable[LostRange]) -> None:
+        """Make durable what of these ranges is not in the log.
+
+        Raises:
+            StorageError: it cannot be written; the call may be repeated.
+        """
+        known, folder = self.read(), source_folder(self.stream)
+        for loss in losses:
+            whole = OffsetRange(loss_partition(loss.name), loss.start_offset, loss.end_offset)
+            for part in without_lost([whole], known) if whole.count else [whole]:
+                with suppress(AlreadyExistsError):
+                    create_loss(self.storage, folder, loss_now(part, loss.reason))
+                    _log.warning("Stream %s: %s", self.stream, loss.reason)
+
+
+def leave_out(ranges: Iterable[KafkaRange], lost: Lost) -> list[KafkaRange]:
+    """Return ranges without what is in a loss log, in order."""
+    left = []
+    for each in ranges:
+        whole = OffsetRange(loss_partition(each.name), each.start_offset, each.end_offset)
+        left += [
+            replace(each, start_offset=part.start_offset, end_offset=part.end_offset)
+            for part in without_lost([whole], lost)
+        ]
+    return left
+
+
+def loss_partition(name: str) -> str:
+    """Return what the loss log calls a partition: ``clicks-0``, and ``clicks@1-0`` anew."""
+    key, _, partition = name.rpartition("/")
+    if len(key) > _LONG:
+        key = f"{key[:_LONG]}~{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    return f"{key}-{partition}"

@@ -1,0 +1,49 @@
+"""What a task does when records of its range are gone: it notes them as lost, and reads on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.kafka.losses import LossLog, LostRange
+from penstock.kafka.offsets import KafkaRange, partition_name
+from penstock.kafka.topics import Topics
+
+__all__ = ["PassOver"]
+
+
+@dataclass(frozen=True, slots=True)
+class PassOver:
+    """Continues after records that a task finds gone; ``read_records`` calls it."""
+
+    settings: Mapping[str, Any]
+    """Of ``ClientConf.settings``."""
+    log: LossLog
+    to_latest: bool
+    """Whether the rest of the range is passed over, too."""
+
+    def __call__(self, wanted: KafkaRange, position: int) -> int:
+        """Return where the range is read on, when what is lost before that is in the loss log.
+
+        Args:
+            wanted: the range.
+            position: the offset that its partition does not have.
+
+        Raises:
+            KafkaError: the brokers do not say where the partition begins.
+            StorageError: the loss cannot be noted.
+        """
+        facts = Topics(self.settings, [wanted.topic]).scan()
+        name = partition_name(wanted.topic, wanted.partition)
+        begin, end = facts.begins.get(name, 0), facts.ends.get(name, 0)
+        if begin <= position <= end:
+            return position  # its leader changed, say
+        is_over = position > end or self.to_latest
+        to = wanted.end_offset if is_over else min(begin, wanted.end_offset)
+        what = f"records [{position}, {to}) of {wanted.name} were gone when a batch read them"
+        self.log.add([LostRange(wanted.name, position, to, what)])
+        return to
+
+    def __repr__(self) -> str:
+        return f"PassOver({self.log!r}, to_latest={self.to_latest})"

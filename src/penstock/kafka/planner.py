@@ -1,0 +1,129 @@
+"""Plans the ranges of a direct stream, on the driver.
+
+Each plan asks the brokers for the topics as they are now. What it finds lost or created anew is
+durable (``losses``, ``generations``) before it returns, and so before ``offsets/N``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.kafka.advance import OnDataLoss, advance, data_loss_error
+from penstock.kafka.generations import Generations
+from penstock.kafka.losses import LossLog, LostRange, leave_out
+from penstock.kafka.offsets import KafkaRange, partition_name, ranges_between, split_name
+from penstock.kafka.pass_over import PassOver
+from penstock.kafka.topics import TopicFacts, Topics
+from penstock.model import Offsets
+from penstock.storage import Storage
+
+__all__ = ["Planner"]
+
+
+class Planner:
+    """Plans ranges. Not thread-safe.
+
+    Args:
+        topics: the subscribed topics.
+        storage: the checkpoint location.
+        stream: the input's name.
+        on_data_loss: what happens with lost records.
+
+    Raises:
+        LogFormatError, StorageError: what earlier runs noted cannot be read.
+    """
+
+    def __init__(
+        self, topics: Topics, storage: Storage, stream: str, on_data_loss: OnDataLoss
+    ) -> None:
+        self._topics = topics
+        self._generations = Generations(storage, stream)
+        self._current: dict[str, int] = {}
+        self._losses = LossLog(storage, stream)
+        self._lost = self._losses.read()
+        self._on_data_loss = on_data_loss
+        self._planned: tuple[Offsets, Offsets] = ({}, {})  # the last plan's start, and its starts
+
+    def scan(self) -> TopicFacts:
+        """Return the topics as they are now, with partitions by their names with generations.
+
+        Raises:
+            KafkaError: the brokers do not answer, or refuse.
+            StorageError, ConcurrentDriverError: ids cannot be made durable.
+        """
+        facts = self._topics.scan()
+        self._current |= self._generations.observe(facts.ids)
+        return replace(facts, begins=self._named(facts.begins), ends=self._named(facts.ends))
+
+    def at_time(self, time_ms: int, facts: TopicFacts) -> Offsets:
+        """Return each partition's first offset at or after a time, its end without one.
+
+        Raises:
+            KafkaError: the brokers do not answer, or refuse.
+        """
+        return self._topics.at_time(time_ms, facts)
+
+    def latest(self, start: Offsets) -> Offsets:
+        """Return the end of a batch that takes all records after ``start``.
+
+        Raises:
+            KafkaError: the brokers do not answer, or refuse.
+            KafkaDataLossError: records after ``start`` are lost, and that ends the program.
+            StorageError, ConcurrentDriverError: what is lost cannot be made durable.
+        """
+        facts = self.scan()
+        plan = advance(start, facts.begins, facts.ends, self._on_data_loss, self._lost)
+        self._note(plan.losses)
+        self._planned = (start, plan.starts)
+        return plan.ends
+
+    def starts(self, start: Offsets, end: Offsets) -> Offsets:
+        """Return from where the batch reads that was planned last, from ``start`` to ``end``.
+
+        What it passes over counts for no limit. A new partition has no records yet.
+        """
+        planned, starts = self._planned
+        return {**end, **start, **(starts if planned == start else {})}
+
+    def ranges(self, start: Offsets, end: Offsets) -> list[KafkaRange]:
+        """Return the ranges between two offset maps that are not lost.
+
+        Raises:
+            KafkaDataLossError: a topic was created anew since, and that ends the program.
+            StorageError: what is lost cannot be made durable.
+        """
+        ranges = ranges_between(start, end)
+        anew = [r for r in ranges if self._current.get(r.topic, r.generation) != r.generation]
+        self._note([_gone(each) for each in leave_out(anew, self._lost)])
+        return leave_out(ranges, self._lost)
+
+    @property
+    def pass_over(self) -> PassOver | None:
+        """What tasks do with records that are gone; None has them fail."""
+        if self._on_data_loss == "fail":
+            return None
+        to_latest = self._on_data_loss == "latest"
+        return PassOver(self._topics.settings, self._losses, to_latest=to_latest)
+
+    def _note(self, losses: list[LostRange]) -> None:
+        if not losses:
+            return
+        if self._on_data_loss == "fail":
+            raise data_loss_error(losses[0], "read topic")
+        self._losses.add(losses)
+        self._lost = self._losses.read()
+
+    def _named(self, offsets: Offsets) -> Offsets:
+        places = {name: split_name(name) for name in offsets}
+        return {
+            partition_name(topic, partition, self._current[topic]): offsets[name]
+            for name, (topic, partition) in places.items()
+        }
+
+
+def _gone(anew: KafkaRange) -> LostRange:
+    what = (
+        f"topic {anew.topic} was deleted and created anew: records "
+        f"[{anew.start_offset}, {anew.end_offset}) of {anew.name} are gone"
+    )
+    return LostRange(anew.name, anew.start_offset, anew.end_offset, what)

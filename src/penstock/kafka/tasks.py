@@ -1,0 +1,44 @@
+"""What the tasks of a batch do. Classes, so that they pickle by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.kafka.offsets import KafkaRange
+from penstock.kafka.pass_over import PassOver
+from penstock.kafka.reader import Decode, read_batches, read_records
+from penstock.kafka.records import KafkaRecord
+
+__all__ = ["ReadColumns", "ReadRecords"]
+
+
+@dataclass(frozen=True)
+class ReadRecords:
+    """Task: ranges to records, or to what a function makes of each."""
+
+    settings: Mapping[str, Any]
+    decoders: tuple[Decode, Decode] = (None, None)
+    convert: Callable[[KafkaRecord], Any] | None = None
+    pass_over: PassOver | None = None
+
+    def __call__(self, ranges: Iterable[KafkaRange]) -> Iterator[Any]:
+        """Return the records; raises as ``read_records``, and what the functions raise."""
+        records = read_records(self.settings, ranges, *self.decoders, self.pass_over)
+        return records if self.convert is None else map(self.convert, records)
+
+
+@dataclass(frozen=True)
+class ReadColumns:
+    """Task: a range to Arrow batches."""
+
+    settings: Mapping[str, Any]
+    columns: Sequence[str]
+    pass_over: PassOver | None = None
+
+    def __call__(self, wanted: KafkaRange) -> Iterator[pa.RecordBatch]:
+        """Return the batches; raises as ``read_batches``."""
+        return read_batches(self.settings, [wanted], self.columns, self.pass_over)

@@ -1,0 +1,302 @@
+"""The log of Spark's file sink, taken back with its query: by a model of how Spark reads it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.checkpoint.tools import (
+    apply_fork,
+    apply_plan,
+    inspect,
+    plan_fork,
+    plan_promote,
+    plan_repair,
+    plan_rewind,
+    plan_undo,
+)
+from penstock.checkpoint.tools.changes.sink_log import SinkLog
+from penstock.errors import CheckpointError, ConfigError
+from tests.cli.commands import Commands
+
+from .interruptions import interrupt
+from .queries import write_stateless
+from .test_changes import files_of, undo_files
+from .test_validate import remove
+
+CHECKPOINT = Commands("checkpoint", columns=200)
+
+
+class Sink:
+    """Spark's file sink, as far as its log: each batch adds one file of its name."""
+
+    def __init__(self, output: Path, interval: int) -> None:
+        self._log = output / "_spark_metadata"
+        self._log.mkdir(parents=True, exist_ok=True)
+        self._setting = interval
+
+    def newest(self) -> int:
+        return max(self._ids(""), default=-1)
+
+    def add(self, batch_id: int) -> None:
+        """Take a batch, unless its id was seen."""
+        if batch_id <= self.newest():
+            return
+        interval = self._interval()
+        files = [f"batch {batch_id}"]
+        if (batch_id + 1) % interval == 0:
+            before = range(max(0, batch_id - interval), batch_id)
+            files = [each for n in before for each in self._get(n, interval)] + files
+            self._write(f"{batch_id}.compact", files)
+        else:
+            self._write(str(batch_id), files)
+
+    def files(self) -> list[str]:
+        """Return the files of the output."""
+        newest, interval = self.newest(), self._interval()
+        first = max(0, (newest + 1) // interval * interval - 1)
+        return [each for n in range(first, newest + 1) for each in self._get(n, interval)]
+
+    def retire(self, below: int) -> None:
+        for path in self._log.iterdir():
+            if int(path.name.removesuffix(".compact")) < below:
+                path.unlink()
+
+    def _ids(self, suffix: str) -> list[int]:
+        names = [p.name for p in self._log.iterdir() if not p.name.startswith(".")]
+        return sorted(int(n.removesuffix(".compact")) for n in names if n.endswith(suffix))
+
+    def _interval(self) -> int:
+        compacted = self._ids(".compact")
+        if len(compacted) > 1:
+            return compacted[-1] - compacted[-2]
+        if not compacted:
+            return self._setting
+        count = compacted[0] + 1
+        if self._setting < count / 2:
+            fits = (n for n in range(self._setting, count // 2 + 1) if count % n == 0)
+            return next(fits, count)
+        return count
+
+    def _get(self, batch_id: int, interval: int) -> list[str]:
+        suffix = ".compact" if (batch_id + 1) % interval == 0 else ""
+        return (self._log / f"{batch_id}{suffix}").read_text().split("\n")[1:]
+
+    def _write(self, name: str, files: list[str]) -> None:
+        (self._log / name).write_text("\n".join(["v1", *files]))
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Path:
+    """What a query without state leaves: batches 0 to 4 over files."""
+    return write_stateless(tmp_path / "query", batches=5)
+
+
+def write_sink(query: Path, interval: int = 10, batches: int = 5) -> Path:
+    """Write the output of such a query, beside it."""
+    output = query.with_name("out")
+    for batch_id in range(batches):
+        Sink(output, interval).add(batch_id)
+    return output
+
+
+def after(output: Path, query: Path, interval: int = 10, batches: int = 25) -> list[str]:
+    """Return the files of the output when the query has run so many more batches."""
+    first = inspect(query).next.first
+    for batch_id in range(first, first + batches):
+        Sink(output, interval).add(batch_id)
+    return Sink(output, interval).files()
+
+
+def batches_named(*ids: int) -> list[str]:
+    return [f"batch {each}" for each in ids]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    interval=st.integers(2, 12),
+    newest=st.integers(2, 40),
+    back=st.integers(0, 39),
+    gap=st.integers(2, 30),
+    retired=st.integers(0, 30),
+)
+def test_spark_reads_what_the_batches_up_to_the_point_wrote(
+    tmp_path_factory: pytest.TempPathFactory,
+    interval: int,
+    newest: int,
+    back: int,
+    gap: int,
+    retired: int,
+) -> None:
+    output = tmp_path_factory.mktemp("sink")
+    for batch_id in range(newest + 1):
+        Sink(output, interval).add(batch_id)
+    kept = (min(retired, newest) + 1) // interval * interval - 1  # a compacted one, as Spark does
+    Sink(output, interval).retire(kept)
+    to_batch = min(max(back, kept, 0), newest)
+
+    log = SinkLog.open(output)
+    compacted = log.first_compacted(log.newest)
+    next_id = max(newest + gap, 0 if compacted is None else compacted + 1)
+    for change in log.changes(to_batch, next_id):
+        assert change.before is None
+        assert isinstance(change.after, bytes)
+        (output / change.path).write_bytes(change.after)
+
+    assert Sink(output, interval).newest() == next_id - 1
+    assert Sink(output, interval).files() == batches_named(*range(to_batch + 1))
+    for batch_id in range(next_id, next_id + 25):
+        Sink(output, interval).add(batch_id)
+    new = range(next_id, next_id + 25)
+    assert Sink(output, interval).files() == batches_named(*range(to_batch + 1), *new)
+
+
+@pytest.mark.parametrize("interval", [2, 4, 10])
+def test_the_output_goes_back_with_the_query(query: Path, interval: int) -> None:
+    output = write_sink(query, interval)
+    before = files_of(query), files_of(output)
+
+    args = ("rewind", str(query), "--to-batch", "1", "--sink", str(output))
+    printed = CHECKPOINT.succeed(*args)
+    assert f"the output in file://{output} goes back" in printed
+    assert (files_of(query), files_of(output)) == before
+    CHECKPOINT.succeed(*args, "--apply", "--stopped")
+
+    assert Sink(output, interval).files() == batches_named(0, 1)
+    first = inspect(query).next.first
+    undo = undo_files(query)[0]
+    copy = shutil.copytree(output, output.with_name("copy"))
+    assert after(copy, query, interval) == batches_named(0, 1, *range(first, first + 25))
+
+    CHECKPOINT.succeed("undo", str(undo), "--apply", "--stopped")
+    assert (files_of(query), files_of(output)) == before
+
+
+def test_any_step_may_be_the_last(query: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the command dies, it can be completed, and taken back."""
+    output = write_sink(query)
+    saved = {
+        each: shutil.copytree(each, each.with_name(f"{each.name}-saved"))
+        for each in (query, output)
+    }
+    steps = len(plan_rewind(query, to_batch=1, sink=output).changes)
+    assert steps > 8
+    for after_steps in range(0, steps, 3):
+        for way in ("forth", "back"):
+            interrupt(plan_rewind(query, to_batch=1, sink=output), monkeypatch, after_steps)
+            assert inspect(query).next.problem is not None
+            if way == "forth":
+                apply_plan(plan_rewind(query, to_batch=1, sink=output), stopped=True)
+                assert Sink(output, 10).files() == batches_named(0, 1)
+                apply_plan(plan_undo(undo_files(query)[-1]), stopped=True)
+            else:
+                apply_plan(plan_undo(undo_files(query)[-1]), stopped=True)
+            assert files_of(query) == files_of(saved[query])
+            assert files_of(output) == files_of(saved[output])
+            shutil.rmtree(query / "undo")
+
+
+def test_a_sink_that_is_ahead_is_passed(query: Path) -> None:
+    """The location is that of a backup: batches 5 to 7 would be skipped."""
+    output = write_sink(query, batches=8)
+    apply_plan(plan_rewind(query, to_batch=4, sink=output), stopped=True)
+    first = inspect(query).next.first
+    assert first > 8
+    assert after(output, query) == batches_named(*range(5), *range(first, first + 25))
+
+
+def test_offsets_of_no_batch_leave_the_output(query: Path) -> None:
+    output = write_sink(query)
+    plan = plan_rewind(query, to_offsets={"0": {"logOffset": 1}}, sink=output)
+    apply_plan(plan, stopped=True)
+    assert Sink(output, 10).files() == batches_named(*range(5))
+    assert any("stays as it is" in each for each in plan.meaning)
+
+
+def test_promote_takes_the_output_too(query: Path) -> None:
+    output = write_sink(query)
+    apply_plan(plan_promote(query, 2, sink=output), stopped=True)
+    assert Sink(output, 10).files() == batches_named(0, 1, 2)
+
+
+REFUSED: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "no sink": (lambda _, out: shutil.rmtree(out / "_spark_metadata"), "no log of Spark's file"),
+    "another query's": (
+        lambda _, out: [(out / f"_spark_metadata/{n}").unlink() for n in (3, 4)],
+        "not the query's output",
+    ),
+    "an entry is gone": (lambda _, out: (out / "_spark_metadata/1").unlink(), "_spark_metadata/1"),
+    "torn": (lambda _, out: (out / "_spark_metadata/1").write_bytes(b""), "it is empty"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_log_does_not_tell_is_refused(query: Path, case: str) -> None:
+    output = write_sink(query)
+    damage, message = REFUSED[case]
+    damage(query, output)
+    with pytest.raises((CheckpointError, ConfigError), match=message):
+        plan_rewind(query, to_batch=2, sink=output)
+
+
+def test_an_undo_file_changes_nothing_else_outside(query: Path) -> None:
+    """It is a file in the location; whoever can write there must not reach other folders."""
+    output = write_sink(query)
+    apply_plan(plan_rewind(query, to_batch=2, sink=output), stopped=True)
+    (undo,) = undo_files(query)
+    fields = json.loads(undo.read_text())
+    for change in fields["changes"]:
+        if "root" in change:
+            change["path"] = "../victim"
+    undo.write_text(json.dumps(fields))
+    with pytest.raises(ConfigError, match="no undo file"):
+        plan_undo(undo)
+
+
+def test_a_fork_begins_in_a_new_folder(query: Path) -> None:
+    output, fork = query.with_name("new"), query.with_name("fork")
+    plan = plan_fork(query, fork, sink=output)
+    apply_fork(plan)
+    assert Sink(output, 10).files() == []
+    assert after(output, fork) == batches_named(*range(5, 30))
+    with pytest.raises(ConfigError, match="another query writes there"):
+        plan_fork(query, query.with_name("other"), sink=output)
+
+
+def torn_newest(query: Path) -> None:
+    (query / "offsets/4").write_bytes(b"v1\n{")
+
+
+def test_a_repair_gives_new_ids_to_what_the_sink_has_seen(query: Path) -> None:
+    """Batch 4 is in the output, and its entry torn: planned anew under its id, it is skipped."""
+    output = write_sink(query)
+    torn_newest(query)
+    remove(query / "commits/4")
+    assert "a sink that skips" in CHECKPOINT.run("repair", str(query)).output
+
+    plan = plan_repair(query, sink=output)
+    apply_plan(plan, stopped=True)
+    assert Sink(output, 10).files() == batches_named(*range(4))
+    first = inspect(query).next.first
+    assert first > 5
+    assert after(output, query) == batches_named(*range(4), *range(first, first + 25))
+
+
+def test_a_repair_leaves_what_the_sink_has_not_seen(query: Path) -> None:
+    output = write_sink(query, batches=4)
+    torn_newest(query)
+    remove(query / "commits/4")
+    apply_plan(plan_repair(query, sink=output), stopped=True)
+    assert inspect(query).next.first == 4
+
+
+def test_the_extent_is_not_for_programs_of_penstock(own: Path, query: Path) -> None:
+    output = write_sink(query)
+    with pytest.raises(ConfigError, match="penstock program"):
+        plan_rewind(own, to_batch=0, sink=output)

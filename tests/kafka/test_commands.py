@@ -1,0 +1,238 @@
+"""``penstock kafka``: what is shown of each kind of reader, and how each is moved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark import SparkContext
+
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.checkpoint.tools import apply_plan, plan_undo
+from penstock.errors import CheckpointError, ConfigError, KafkaDataLossError
+from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
+from penstock.receivers import KafkaReceiver
+from penstock.streaming import StreamingContext
+from penstock.testing import ManualClock
+from penstock.testing.stepper import Stepper
+from tests.cli.commands import Commands
+from tests.ingest_process import records
+from tests.kafka.broker import Broker
+from tests.kafka.test_receiver import conf, receive, stream_of
+
+KAFKA = Commands("kafka", columns=200)
+_SPARK_CONF = {"spark.sql.shuffle.partitions": "2"}
+
+
+def spark_query(place: Path, *offsets: dict[str, Any]) -> Path:
+    """Write what a query of Spark over its own Kafka source leaves, a batch for each offset."""
+    for name, content in {"metadata": '{"id":"4b5f4b5a-6b6f-4d3c-9c5e-000000000001"}'}.items():
+        place.mkdir()
+        (place / name).write_text(content)
+    for log in ("offsets", "commits"):
+        (place / log).mkdir()
+    for batch_id, offset in enumerate(offsets):
+        metadata = {
+            "batchWatermarkMs": 0,
+            "batchTimestampMs": 1_600_000_000_000 + batch_id,
+            "conf": _SPARK_CONF,
+        }
+        text = "\n".join(["v1", json.dumps(metadata), json.dumps(offset, separators=(",", ":"))])
+        (place / "offsets" / str(batch_id)).write_text(text)
+        (place / "commits" / str(batch_id)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return place
+
+
+def own_program(place: Path, *offsets: dict[str, Any]) -> Path:
+    """Write what a penstock program with one Kafka input leaves."""
+    own = {"spark.penstock.inputs": '["clicks"]', "spark.penstock.batchIntervalMs": "1000"}
+    with CheckpointLocation(place) as driver:
+        for batch_id, offset in enumerate(offsets):
+            line = json.dumps(offset, separators=(",", ":"))
+            entry = OffsetSeq(1_600_000_000_000 + 1000 * batch_id, conf=own, sources=(line,))
+            driver.plan(batch_id, entry)
+            driver.commit(batch_id)
+    return place
+
+
+def newest(place: Path) -> Any:
+    batch_id = max(int(path.name) for path in (place / "offsets").glob("[0-9]*"))
+    assert (place / "commits" / str(batch_id)).exists()
+    return json.loads((place / "offsets" / str(batch_id)).read_text().splitlines()[2])
+
+
+def rows(*arguments: str) -> list[list[Any]]:
+    return [[*row.values()] for row in json.loads(KAFKA.succeed(*arguments, "--json"))]
+
+
+def test_topics_and_the_lag_of_each_kind_of_reader(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("lags", 2)
+    broker.produce("lags", [b"%d" % n for n in range(5)])
+    broker.delete_records("lags", 2)
+    to = ("--brokers", broker.address)
+    assert rows("topics", "lags", *to) == [["lags", 0, 2, 5, 3], ["lags", 1, 0, 0, 0]]
+
+    query = spark_query(tmp_path / "query", {"lags": {"0": 1, "1": 0}})
+    assert rows("offsets", str(query)) == [
+        ["0", "lags", 0, 1, "batch 0"],
+        ["0", "lags", 1, 0, "batch 0"],
+    ]
+    assert rows("lag", str(query), *to) == [
+        ["0", "lags", 0, 1, 2, 5, 3, "1 records are gone"],
+        ["0", "lags", 1, 0, 0, 0, 0, ""],
+    ]
+    own = own_program(tmp_path / "own", {"lags": {"0": 9}, "lags@1": {"0": 4}})
+    assert rows("lag", str(own), *to) == [["clicks", "lags", 0, 4, 2, 5, 1, ""]]
+
+    journal = tmp_path / "journal"
+    receive(journal, KafkaReceiver("lags", conf(broker, "lags"), "earliest"), 3)
+    expected = [["lags", 0, 5, 2, 5, 0, ""], ["lags", 1, 0, 0, 0, 0, ""]]
+    assert rows("lag", str(journal), *to) == [["s", *row] for row in expected]
+    file = tmp_path / "conf"
+    file.write_text(f"# the brokers\nbootstrap.servers={broker.address}\n")
+    assert rows("lag", "--group", "lags", "--conf", str(file)) == [
+        ["lags", *row] for row in expected
+    ]
+    assert "lag in all: 3" in KAFKA.succeed("lag", str(query), *to)
+
+
+def test_a_query_of_spark_is_moved_and_back(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("moved", 2)
+    broker.produce("moved", [b"%d" % n for n in range(9)])
+    broker.delete_records("moved", 2)
+    place = spark_query(
+        tmp_path / "query", {"moved": {"0": 5, "1": 0}}, {"moved": {"0": 6, "1": 0}}
+    )
+    command = ("reset", str(place), "--brokers", broker.address)
+
+    plan = KAFKA.succeed(*command, "--shift-by", "-3", "--topic", "moved:0")
+    assert "moved/0: from 3: 3 offsets again" in plan
+    assert "nothing is changed yet" in plan
+    assert newest(place) == {"moved": {"0": 6, "1": 0}}
+    done = KAFKA.succeed(*command, "--to-earliest", "--apply", "--stopped")
+    assert newest(place) == {"moved": {"0": 2, "1": 0}}
+    undo = done.rpartition("undo ")[2].split()[0]
+    apply_plan(plan_undo(undo), stopped=True)
+    assert newest(place) == {"moved": {"0": 6, "1": 0}}
+    KAFKA.succeed(*command, "--to-latest", "--apply", "--stopped")
+    assert newest(place) == {"moved": {"0": 9, "1": 0}}
+    file = tmp_path / "offsets.json"
+    file.write_text('{"moved":{"0":4}}')
+    KAFKA.succeed(*command, "--from-file", str(file), "--apply", "--stopped")
+    assert newest(place) == {"moved": {"0": 4, "1": 0}}
+    KAFKA.succeed(*command, "--to-datetime", "1970-01-01T00:00:00Z", "--apply", "--stopped")
+    assert newest(place) == {"moved": {"0": 2, "1": 0}}
+
+    error = KAFKA.fail(*command, "--to-offset", "1", "--topic", "moved:0")
+    assert isinstance(error, KafkaDataLossError)
+    assert "moved/0 cannot go on from 1: 1 records are gone, the topic has [2, 9)" in str(error)
+    assert "exactly one point" in str(KAFKA.fail(*command))
+    assert "no:7 is not among" in str(KAFKA.fail(*command, "--to-latest", "--topic", "no:7"))
+
+
+def test_a_program_that_runs_is_not_moved(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("runs")
+    broker.produce("runs", [b"1", b"2"])
+    place = own_program(tmp_path / "own", {"runs": {"0": 2}})
+    command = ("reset", str(place), "--brokers", broker.address, "--to-earliest", "--apply")
+    with CheckpointLocation(place) as driver:
+        assert "another driver uses" in str(KAFKA.fail(*command, "--stopped"))
+        driver.plan(1, OffsetSeq(1_600_000_001_000, sources=('{"runs":{"0":2}}',)))
+    error = KAFKA.fail(*command)
+    assert isinstance(error, CheckpointError)
+    assert "batch 1 is planned and not done" in str(error)
+
+
+@pytest.mark.spark
+def test_a_program_goes_on_from_where_it_was_moved(
+    sc: SparkContext, broker: Broker, tmp_path: Path
+) -> None:
+    broker.create_topic("program")
+    broker.produce("program", [b"%d" % n for n in range(4)])
+    clock, seen, place = ManualClock(1_000_000), [], tmp_path / "checkpoint"
+
+    def run(batches: int) -> None:
+        ssc = StreamingContext(sc, 1, clock=clock)
+        ssc.checkpoint(str(place))
+        stream = ssc.kafkaStream(["program"], broker.conf, "earliest", name="in")
+        stream.foreachRDD(lambda rdd: seen.append([record.value for record in rdd.collect()]))
+        stepper = Stepper(ssc, clock)
+        ssc.start()
+        stepper.step(batches)
+        ssc.stop(stopSparkContext=False)
+
+    run(1)
+    command = ("reset", str(place), "--brokers", broker.address, "--source", "in", "--apply")
+    KAFKA.succeed(*command, "--to-offset", "1")
+    run(2)
+    broker.produce("program", [b"4", b"5"])
+    KAFKA.succeed(*command, "--to-latest")
+    broker.produce("program", [b"6"])
+    run(1)
+    assert seen == [[b"0", b"1", b"2", b"3"], [b"1", b"2", b"3"], [], [b"6"]]
+
+
+def test_receivers_go_on_from_where_they_were_moved(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("again2")
+    broker.produce("again2", [b"1", b"2", b"3"])
+    receiver = KafkaReceiver("again2", conf(broker, "again2"), "earliest")
+    receive(tmp_path, receiver, 3)
+    command = ("reset", str(tmp_path), "--brokers", broker.address, "--source", "s")
+    plan = KAFKA.succeed(*command, "--to-offset", "1")
+    assert '--from-file with {"again2": {"0": 3}}' in plan
+    KAFKA.succeed(*command, "--to-offset", "1", "--apply")
+    receive(tmp_path, receiver, 5)
+    assert records(tmp_path) == [b"1", b"2", b"3", b"2", b"3"]
+    assert stream_of(tmp_path, receiver).name == "s"
+    consumer = Consumer({**broker.conf, "group.id": "again2"})
+    (place,) = consumer.committed([TopicPartition("again2", 0)], 30)
+    consumer.close()
+    assert place.offset == 3
+
+
+FACTS = {"a/0": PartitionFacts(5, 10), "a/1": PartitionFacts(0, 3)}
+
+
+@pytest.mark.parametrize(
+    ("target", "moves"),
+    [
+        (Target(to_earliest=True), {"a/0": 5, "a/1": 0}),
+        (Target(to_latest=True), {"a/0": 10, "a/1": 3}),
+        (Target(shift_by=-1), {"a/0": 6, "a/1": 1}),
+        (Target(at_time={"a/0": 8, "a/1": 2}), {"a/0": 8}),
+        (Target(from_file={"a/1": 0}), {"a/1": 0}),
+    ],
+)
+def test_moves(target: Target, moves: dict[str, int]) -> None:
+    ends = {"a/0": 7, "a/1": 2}
+    found = plan_moves(ends, FACTS, target)
+    assert found == [Move(part, ends[part], end) for part, end in moves.items()]
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "message"),
+    [
+        (Target(to_offset=4), KafkaDataLossError, r"1 records are gone, the topic has \[5, 10\)"),
+        (Target(shift_by=4), KafkaDataLossError, r"a/0 cannot go on from 11: the topic has"),
+        (Target(from_file={"b/0": 1}), ConfigError, "the file names b/0"),
+    ],
+)
+def test_moves_that_are_refused(target: Target, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        plan_moves({"a/0": 7}, FACTS, target)
+
+
+def test_a_partition_that_is_gone_can_be_left_out() -> None:
+    with pytest.raises(ConfigError, match="a/2 is not in Kafka any more"):
+        plan_moves({"a/2": 7}, FACTS, Target(to_latest=True))
+    assert select(["a/0", "a/1", "b/0"], ["a:1", "b"]) == ["a/1", "b/0"]
+
+
+def test_secrets_are_not_for_the_command_line() -> None:
+    command = ("topics", "--brokers", "h:1", "--conf", "sasl.password=geheim")
+    error = KAFKA.fail(*command)
+    assert "sasl.password is a secret" in str(error)
+    assert "geheim" not in str(error)

@@ -1,0 +1,163 @@
+"""Receivers of one group are killed, put to sleep, woken and replaced: each record once."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import PenstockError
+from tests.ingest_process import records
+from tests.kafka.broker import Broker
+from tests.kafka.receiving import HASTY, Receiving
+from tests.kafka.test_kills import Sender
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+PARTITIONS = 3
+
+
+class Site:
+    """Two receivers of a topic, a sender, and what befalls them."""
+
+    def __init__(self, folder: Path, broker: Broker, topic: str, conf: dict[str, Any]) -> None:
+        self.folder = folder
+        self._broker = broker
+        self._topic = topic
+        self._conf = {**broker.conf, **HASTY, "group.id": topic, **conf}
+        self._partitions = PARTITIONS
+        self._zombies: list[Receiving] = []
+        broker.create_topic(topic, PARTITIONS)
+        self._alive = {name: self._start(name) for name in "ab"}
+
+    def kill(self, name: str) -> None:
+        self._alive[name].kill()
+        self._alive[name] = self._start(name)
+
+    def sleep_through_a_rebalance(self, name: str) -> None:
+        """The other receiver takes its partitions; when it wakes, its writer is sealed."""
+        self._alive[name].sleep()
+        time.sleep(HASTY["session.timeout.ms"] / 1000 + 0.7)  # type: ignore[operator]
+        self._alive[name].wake()
+
+    def sleep_and_be_replaced(self, name: str) -> None:
+        """Two of one name; the earlier one wakes at the end."""
+        zombie = self._alive[name]
+        zombie.sleep()
+        self._zombies.append(zombie)
+        self._alive[name] = self._start(name)
+
+    def come_and_go(self, name: str) -> None:
+        """A third receiver, for two rebalances in mid-block."""
+        third = self._start(f"{name}2")
+        self.wait_more(20)
+        assert third.drain() == 0
+
+    def grow(self, _: str) -> None:
+        self._partitions += 1
+        self._broker.add_partitions(self._topic, self._partitions)
+
+    def wake_zombies(self) -> None:
+        for zombie in self._zombies:
+            zombie.wake()
+
+    def wait_more(self, count: int) -> None:
+        before = self.stored().total()
+        assert eventually(lambda: self.stored().total() >= before + count), self.logs()
+
+    def stored(self) -> Counter[str]:
+        try:
+            return Counter(value.decode() for value in records(self.folder / "journal"))
+        except PenstockError:  # the first receiver did not come as far
+            return Counter()
+
+    def logs(self) -> str:
+        return "\n".join(f"{each}:\n{each.read_text()[-6000:]}" for each in self._logs())
+
+    def were_sealed(self) -> bool:
+        """Whether a receiver that was alive lost its parts to another one."""
+        return any("sealed this one's writer" in each.read_text() for each in self._logs())
+
+    def drain(self) -> None:
+        for receiver in self._alive.values():
+            assert receiver.drain() == 0, self.logs()
+
+    def end(self) -> None:
+        for receiver in [*self._alive.values(), *self._zombies]:
+            receiver.kill()
+
+    def _start(self, name: str) -> Receiving:
+        return Receiving(self.folder, name, [self._topic], self._conf)
+
+    def _logs(self) -> list[Path]:
+        return sorted(self.folder.glob("*.log"))
+
+
+@contextmanager
+def site(folder: Path, broker: Broker, topic: str, conf: dict[str, Any]) -> Iterator[Site]:
+    made = Site(folder, broker, topic, conf)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+FAULTS = (
+    Site.kill,
+    Site.sleep_through_a_rebalance,
+    Site.sleep_and_be_replaced,
+    Site.come_and_go,
+)
+
+
+def storm(folder: Path, broker: Broker, topic: str, faults: int, conf: dict[str, Any]) -> None:
+    seed = int(os.environ.get("STORM_SEED", random.randrange(10**6)))
+    chance = random.Random(seed)
+    struck = [*FAULTS] * (faults // len(FAULTS) + 1)
+    struck = [Site.grow, *struck][:faults]
+    chance.shuffle(struck)
+    told = f"seed {seed}: {[each.__name__ for each in struck]}"
+    with site(folder, broker, topic, conf) as here:
+        sender = Sender(broker, topic)
+        with sender.running():
+            here.wait_more(20)
+            for fault in struck:
+                fault(here, chance.choice("ab"))
+                time.sleep(chance.uniform(0, 0.5))
+            here.wait_more(20)
+        here.wake_zombies()
+        assert eventually(lambda: len(here.stored()) >= sender.sent), (told, here.logs())
+        here.drain()
+        stored = here.stored()
+        twice = {line: count for line, count in stored.items() if count > 1}
+        assert not twice, (told, here.logs())
+        assert len(stored) == sender.sent, told
+        assert here.were_sealed(), told
+
+
+def test_each_record_is_stored_once_over_a_storm(tmp_path: Path, broker: Broker) -> None:
+    storm(tmp_path, broker, "storm", 15, {})
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"partition.assignment.strategy": "range"},
+        {"partition.assignment.strategy": "cooperative-sticky"},
+        {"group.instance.id": "static"},
+    ],
+    ids=["eager", "cooperative", "static"],
+)
+def test_each_record_is_stored_once_over_a_long_storm(
+    tmp_path: Path, broker: Broker, conf: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    storm(tmp_path, broker, f"long-{request.node.callspec.id}", 60, conf)
