@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -26,6 +27,7 @@ from tests.kafka.sink_driver import committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 _number = count()
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -237,3 +239,19 @@ def test_tokens_that_expired_end_the_start(copies: Copies, topic: str) -> None:
     admin.delete_consumer_groups([group])[group].result(60)
     with pytest.raises(KafkaError, match="do not know any more which part of it was written"):
         copies.write(define)
+
+
+def test_the_example_that_counts_in_windows(copies: Copies, topic: str) -> None:
+    define = runpy.run_path(str(EXAMPLES / "kafka_windows.py"))["define"]
+
+    def start() -> Stepper:
+        make = lambda ssc: define(ssc, copies.conf["bootstrap.servers"], copies.source, topic)  # noqa: E731
+        return copies.run(make, lambda nothing: None)
+
+    copies.send([b"a b", b"a"])
+    start().step(2)
+    copies.uncommit(1)  # of the batch that has the window
+    copies.send([b"b"])
+    start().step(2)
+    found = [(r.key, r.value) for r in records(copies.broker, topic)]
+    assert sorted(found) == [(b"a", b"2"), (b"a", b"2"), (b"b", b"1"), (b"b", b"2")]

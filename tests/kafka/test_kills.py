@@ -31,6 +31,7 @@ class Sender:
         self._producer = Producer({**broker.conf, "enable.idempotence": True, "log_level": 0})
         self._end = threading.Event()
         self.sent = 0
+        self.partitions = PARTITIONS
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -47,7 +48,8 @@ class Sender:
         while not self._end.wait(0.01):
             for _ in range(10):
                 value = f"line {self.sent}"
-                self._producer.produce(self._topic, value, partition=self.sent % PARTITIONS)
+                partition = self.sent % self.partitions
+                self._producer.produce(self._topic, value, value, partition=partition)
                 self.sent += 1
             self._producer.poll(0)
 

@@ -7,12 +7,24 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from penstock.errors import ConcurrentDriverError, KafkaError
-from penstock.kafka.sink import Encoder, Outgoing, send_partition, write_partition
+from penstock.kafka.sink import (
+    Encoder,
+    Outgoing,
+    SinkBatches,
+    partition,
+    producer,
+    send_partition,
+    transactions,
+    write_partition,
+)
+from penstock.kafka.sink.tokens import Done, partition_name
 from tests.forked import run_forked
 from tests.kafka import sink_driver
 from tests.kafka.broker import Broker
@@ -261,3 +273,102 @@ def test_a_batch_after_one_that_was_proved(broker: Broker, topic: str, driver: M
     again.write(0, again=True)
     again.write(1, again=False)
     assert committed(broker, topic) == expected(2)
+
+
+def no_fencing(patch: pytest.MonkeyPatch) -> None:
+    """Each producer has a transactional id of its own."""
+
+    def make(settings: Any, explain: Any, **own: Any) -> producer.Sender:
+        return producer.Sender(settings, explain, **own, **{"transactional.id": token_hex(8)})
+
+    def without_id(settings: Any, explain: Any, **own: Any) -> producer.Sender:
+        del own["transactional.id"]
+        return make(settings, explain, **own)
+
+    patch.setattr(transactions, "Sender", without_id)
+
+
+def no_claim(patch: pytest.MonkeyPatch) -> None:
+    def look(self: Any, batch_id: int, attempt: int, index: int) -> bool:
+        name = partition_name(self._name, index)
+        done = transactions.Tokens(self._settings, self._topic, name, Done).read()
+        return done is not None and done.next_id > batch_id
+
+    patch.setattr(SinkBatches, "_claim_one", look)
+
+
+def no_check_of_the_attempt(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition, "_check_attempt", lambda *args: None)
+
+
+def no_proof(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition, "_prove", lambda *args: 0)
+
+
+def nothing_is_found_done(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SinkBatches, "_claim", lambda *args: frozenset())
+
+
+def lost_tokens_are_made_anew(patch: pytest.MonkeyPatch) -> None:
+    opened = SinkBatches.open
+    patch.setattr(SinkBatches, "open", lambda self, written: opened(self, ()))
+
+
+def the_token_comes_first(patch: pytest.MonkeyPatch) -> None:
+    def write(to: Any, attempt: int, sender: Any, records: Any) -> int:
+        for sent in ((), records):
+            sender.begin()
+            for record in sent:
+                sender.send(record)
+            sender.commit(Done(to.batch_id + 1, attempt))
+        return 0
+
+    patch.setattr(partition, "_write", write)
+
+
+def a_task_that_fails_midway(broker: Broker, topic: str, driver: Make) -> None:
+    first = driver()
+    attempt = begun(first, tasks=0)
+
+    def fail() -> None:
+        raise ValueError("midway")
+
+    with pytest.raises(ValueError, match="midway"):
+        write_partition(first.sink.destination(0), attempt, 0, while_writing(first, fail))
+    for index in (0, 1):
+        first.task(0, attempt, index)
+    assert committed(broker, topic) == expected(1)
+
+
+def test_a_task_that_fails_midway(broker: Broker, topic: str, driver: Make) -> None:
+    a_task_that_fails_midway(broker, topic, driver)
+
+
+@pytest.mark.parametrize(
+    ("bug", "scenario"),
+    [
+        (no_fencing, test_two_tasks_of_a_partition),
+        (no_claim, test_a_batch_of_which_nothing_is_written_may_have_others),
+        (
+            no_check_of_the_attempt,
+            test_a_batch_of_which_nothing_is_written_may_have_others,
+        ),
+        (no_proof, test_other_records_than_before_are_refused),
+        (nothing_is_found_done, test_a_batch_in_part_keeps_its_partitions),
+        (lost_tokens_are_made_anew, test_tokens_that_are_lost_end_the_program),
+        (the_token_comes_first, a_task_that_fails_midway),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_planted_bugs_are_caught(
+    broker: Broker,
+    topic: str,
+    driver: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    bug: Callable[[pytest.MonkeyPatch], None],
+    scenario: Callable[..., None],
+) -> None:
+    bug(monkeypatch)
+    more = [monkeypatch] if scenario is test_other_records_than_before_are_refused else []
+    with pytest.raises((AssertionError, KafkaError, pytest.fail.Exception)):
+        scenario(broker, topic, driver, *more)
