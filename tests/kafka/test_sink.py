@@ -109,15 +109,17 @@ def test_a_batch_in_part_keeps_its_partitions(broker: Broker, topic: str, driver
 def test_a_batch_of_which_nothing_is_written_may_have_others(
     broker: Broker, topic: str, driver: Make
 ) -> None:
+    driver(3).run(1)
     zombie = driver(3)
-    attempt = begun(zombie, tasks=0)
+    zombie.start()
+    attempt = zombie.sink.begin(1, 3, may_be_written=False).number
     again = driver(1)
     again.start()
-    again.write(0, again=True)
+    again.write(1, again=True)
     for index in range(3):  # its tasks wake: they find the claim, also where no one wrote
-        with pytest.raises(KafkaError, match="attempt 2 at batch 0 was superseded"):
-            zombie.task(0, attempt, index)
-    assert committed(broker, topic) == expected(1)
+        with pytest.raises(KafkaError, match=f"attempt {attempt} at batch 1 was superseded"):
+            zombie.task(1, attempt, index)
+    assert committed(broker, topic) == expected(2)
 
 
 def test_other_records_than_before_are_refused(

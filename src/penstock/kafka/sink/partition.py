@@ -44,7 +44,7 @@ from penstock.kafka.sink.transactions import Tokens, TransactionalSender, lend_s
 
 __all__ = ["Destination", "send_partition", "write_partition"]
 
-_WAIT_S = 30.0
+_WAIT_S = 10.0
 _POLL_S = 0.2
 
 
@@ -76,14 +76,17 @@ def write_partition(to: Destination, attempt: int, index: int, records: Iterator
     first = next(records, None)
     if first is None:
         return 0
-    name = partition_name(to.name, index)
+    name, is_kept = partition_name(to.name, index), False
     try:
         with lend_sender(to.settings, to.topic, name, Done) as (sender, done):
+            is_kept = sender.is_kept
             _check_attempt(to, attempt, done, index)
             if done is not None and done.next_id > to.batch_id:
                 return _prove(to, index, done, _with(first, records))
             return _write(to, attempt, sender, _with(first, records))
     except KafkaFencedError:
+        if is_kept:  # perhaps by a task that died: Spark tries this one again, with a new producer
+            raise
         return _result_of_other(to, attempt, index, name)
 
 

@@ -117,6 +117,8 @@ class TransactionalSender(Generic[Token]):
         self.name = name
         self.writer = secrets.token_hex(8)
         """Its own among all producers of this name."""
+        self.is_kept = False
+        """Whether it is of an earlier task: it may be fenced without a second task now."""
         self._topic = topic
         limit = settings.get("transaction.timeout.ms", _DEFAULT_LIMIT_MS)
         self._limit_s = float(limit) / 1000
@@ -247,6 +249,7 @@ def lend_sender(
             token = sender.tokens.read()
     with _closed_on_error(sender):
         yield sender, token
+    sender.is_kept = True
     with _lock:
         _idle[key] = (time.monotonic(), sender)
         surplus = [_idle.popitem(last=False)[1][1] for _ in range(len(_idle) - _KEPT)]
