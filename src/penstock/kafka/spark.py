@@ -30,7 +30,7 @@ Delivery = Literal["at_least_once", "exactly_once"]
 
 _HEADERS = "array<struct<key:string,value:binary>>"
 _COUNT = "records long"
-_ATTEMPT = "penstock.sink.attempt"
+_ATTEMPT = "spark.penstock.sinkAttempt"
 """A DataFrame's tasks are made before it is known how many partitions it has."""
 _sinks: dict[tuple[str, ...], SinkBatches] = {}
 """Of this driver, by what identifies them: fenced when another driver takes over."""

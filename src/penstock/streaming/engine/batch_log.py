@@ -27,7 +27,6 @@ from penstock.streaming.recovery.match import (
     leftover_first_offsets,
     places_of_inputs,
     recorded_inputs,
-    recorded_outputs,
 )
 
 __all__ = ["BatchLog"]
@@ -110,14 +109,6 @@ class BatchLog:
         That is where the oldest entry in the log ends. Costs no read.
         """
         return self._started(self._kept[0][1])[index]
-
-    def written_before(self, output: str, exactly_once: bool) -> Sequence[int]:
-        """Return the batches that run again and that may be written to an output already.
-
-        None where it was not in the program, or did not write exactly once and does now.
-        """
-        recorded = recorded_outputs(self.recorded_conf)
-        return self._recovery.rerun if recorded.get(output, -1) >= exactly_once else ()
 
     @property
     def last_time_ms(self) -> int:
