@@ -34,6 +34,8 @@ check: setup ## format, lint, types, import direction
 
 bench: setup ## run every benchmark beside its peer
 	@scripts/tools.sh mosquitto wrk
+	@scripts/kafka.sh
+	@scripts/kafka_connector.sh
 	@scripts/bench.sh $(ARGS)
 
 soak: setup ## the tests that take minutes

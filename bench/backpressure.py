@@ -25,7 +25,7 @@ from pathlib import Path
 
 from harness import Metric, fresh_process, load_server, parse_options, report
 
-from penstock.cli.rate_plot import draw_rates
+from penstock.cli.plots import draw_rates
 from penstock.rate import RateDecision
 from penstock.testing.rate_measures import (
     batches_until_stable,

@@ -13,18 +13,13 @@ from typing import Any
 
 from penstock.journal import (
     JournalStream,
-    StreamProgress,
-    advance,
-    commit_consumer,
-    ranges_between,
-    read_records,
-    retire,
 )
 from penstock.receivers import Receiver
 from penstock.storage.local import LocalStorage
+from tests.journal.helpers import read_all
 from tests.waiting import WAIT_S, eventually
 
-__all__ = ["Consumer", "Counting", "HangingStop", "Ingest", "ingest", "open_stream", "records"]
+__all__ = ["Counting", "HangingStop", "Ingest", "ingest", "open_stream", "records"]
 
 _MAIN = "from penstock.cli.main import main; main()"
 
@@ -89,30 +84,7 @@ def open_stream(journal: Path, name: str = "s") -> JournalStream:
 
 def records(journal: Path, name: str = "s") -> list[Any]:
     """Return all durable records that are held."""
-    stream = open_stream(journal, name)
-    return list(read_records(stream, ranges_between({}, _ends(stream))))
-
-
-class Consumer:
-    """Reads a stream from its beginning, commits, and retires blocks."""
-
-    def __init__(self, journal: Path, name: str = "s") -> None:
-        self._stream = open_stream(journal, name)
-        self._progress = StreamProgress(self._stream)
-        self._done: dict[str, int] = {}
-
-    def take(self) -> list[Any]:
-        """Return what is new."""
-        ends = advance(self._done, self._progress.ends(self._done))
-        found = list(read_records(self._stream, ranges_between(self._done, ends)))
-        commit_consumer(self._stream, "c", ends)
-        retire(self._stream)
-        self._done = ends
-        return found
-
-
-def _ends(stream: JournalStream) -> dict[str, int]:
-    return advance({}, StreamProgress(stream).ends({}))
+    return read_all(open_stream(journal, name))
 
 
 class Counting(Receiver):

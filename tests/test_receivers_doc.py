@@ -6,8 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -86,13 +84,8 @@ def test_the_receiver_loses_nothing_when_its_program_is_killed(tmp_path: Path) -
     assert service.connections >= 3
 
 
-@contextmanager
-def driver(program: Path, folder: Path, service: AckingService) -> Iterator[Driver]:
-    process = Driver(program, [str(folder), str(service.port)], folder / "errors.txt")
-    try:
-        yield process
-    finally:
-        process.end()
+def driver(program: Path, folder: Path, service: AckingService) -> Driver:
+    return Driver(program, [str(folder), str(service.port)], folder / "errors.txt")
 
 
 @pytest.mark.spark

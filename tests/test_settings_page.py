@@ -18,6 +18,7 @@ SOURCE = ROOT / "src" / "penstock"
 PAGE = "docs/settings.md"
 _NAME = re.compile(r"spark\.[a-z]\w*(\.\w+)+")
 _NO_READERS = {
+    "batched/program.py",
     "checkpoint/tools/changes/state_back.py",
     "cli/demo/driver.py",
     "streaming/core/recorded_conf.py",

@@ -145,7 +145,7 @@ os.waitpid(child_pid, 0)
         process.wait()
         os.kill(int(child), 0)  # it is still there
         with CheckpointLocation(tmp_path) as location:
-            assert location.uncommitted() == (0,)
+            assert location.recover().rerun == (0,)
 
 
 def test_two_contexts_in_one_process_are_refused(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_two_contexts_in_one_process_are_refused(tmp_path: Path) -> None:
     first.plan(0, offsets_of(0))
     first.release()
     with second:
-        assert second.uncommitted() == (0,)
+        assert second.recover().rerun == (0,)
 
 
 def test_release_is_for_the_holder_and_may_be_repeated(tmp_path: Path) -> None:

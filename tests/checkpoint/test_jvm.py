@@ -349,9 +349,9 @@ def test_a_real_query_runs_the_batch_that_we_planned(spark: Spark, tmp_path: Pat
     """Spark goes on from a checkpoint location that was last driven from here."""
     run_query(spark.session, tmp_path, stateful=False, batches=2)
     with CheckpointLocation(tmp_path) as location:
-        for batch_id in location.uncommitted():
+        for batch_id in location.recover().rerun:
             location.commit(batch_id)
-        batch_id = location.next_batch_id()
+        batch_id = location.recover().next_batch_id
         latest = location.offsets.latest()
         assert latest is not None
         planned = OffsetSeq(
@@ -364,4 +364,4 @@ def test_a_real_query_runs_the_batch_that_we_planned(spark: Spark, tmp_path: Pat
     location = CheckpointLocation(tmp_path)
     assert as_given(location.offsets.require(batch_id)) == planned
     assert location.commits.get(batch_id) == CommitMetadata(0)
-    assert location.next_batch_id() >= batch_id + 2
+    assert location.recover().next_batch_id >= batch_id + 2

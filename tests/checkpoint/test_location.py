@@ -57,8 +57,8 @@ def test_a_new_location(storage: Storage) -> None:
 
 def test_looking_changes_nothing(storage: Storage) -> None:
     location = CheckpointLocation(storage)
-    assert location.uncommitted() == ()
-    assert location.next_batch_id() == 0
+    assert location.recover().rerun == ()
+    assert location.recover().next_batch_id == 0
     with pytest.raises(LogFormatError, match="missing"):
         location.read_id()
     assert list(storage.list()) == []
@@ -83,8 +83,8 @@ def test_a_driver_takes_up_where_the_last_one_was(storage: Storage) -> None:
     assert as_given(location.offsets.require(2)) == offsets_of(2)
     location.commit(2, next_batch_watermark_ms=5)
     run_batches(location, 3)
-    assert location.uncommitted() == ()
-    assert location.next_batch_id() == 4
+    assert location.recover().rerun == ()
+    assert location.recover().next_batch_id == 4
     assert location.commits.get(2) == CommitMetadata(5)
     location.release()
 
@@ -106,7 +106,7 @@ def test_a_commit_may_be_repeated(storage: Storage) -> None:
             location.commit(batch_id)
         with pytest.raises(ConcurrentDriverError):
             location.commit(0, next_batch_watermark_ms=1)
-        assert location.next_batch_id() == 2
+        assert location.recover().next_batch_id == 2
 
 
 def test_order_is_checked(storage: Storage) -> None:
@@ -165,7 +165,7 @@ def test_a_plan_that_failed_can_be_repeated(storage: Storage) -> None:
     faulty = FaultyStorage(storage)
     with CheckpointLocation(faulty) as location:
         for after in (False, True):
-            batch_id = location.next_batch_id()
+            batch_id = location.recover().next_batch_id
             faulty.fail("create", path="offsets/*", after=after)
             with pytest.raises(StorageError):
                 location.plan(batch_id, offsets_of(batch_id))
@@ -174,7 +174,7 @@ def test_a_plan_that_failed_can_be_repeated(storage: Storage) -> None:
             with pytest.raises(StorageError):
                 location.commit(batch_id)
             location.commit(batch_id)
-        assert location.uncommitted() == ()
+        assert location.recover().rerun == ()
 
 
 def test_a_full_disk_leaves_the_location_as_it_was(storage: Storage) -> None:
@@ -215,7 +215,7 @@ def test_retire_keeps_what_is_not_done_and_the_newest_that_is(storage: Storage) 
         location.plan(9, offsets_of(9))
         assert location.retire() == 4
         assert location.commits.batch_ids() == (4,)
-        assert location.uncommitted() == (5, 6, 7, 8, 9)
+        assert location.recover().rerun == (5, 6, 7, 8, 9)
 
 
 @pytest.mark.parametrize("nth", [1, 2])
@@ -226,7 +226,7 @@ def test_a_retire_that_failed_makes_no_batch_look_undone(storage: Storage, nth: 
         faulty.fail("delete", nth=nth)
         with pytest.raises(StorageError):
             location.retire()
-        assert location.uncommitted() == ()
+        assert location.recover().rerun == ()
         assert location.retire() == 3
         assert location.offsets.batch_ids() == location.commits.batch_ids() == (3, 4)
 
@@ -273,7 +273,7 @@ def test_threads_commit_and_retire_at_once(local_storage: Storage) -> None:
         location.commit(60)
         location.retire()
         assert location.offsets.batch_ids() == (57, 58, 59, 60)
-        assert location.uncommitted() == ()
+        assert location.recover().rerun == ()
 
 
 def test_gaps_are_refused_when_a_driver_starts(storage: Storage) -> None:
@@ -294,7 +294,7 @@ def test_look_alikes_do_not_disturb(storage: Storage) -> None:
         storage.create(f"offsets/{name}", b"")
     with CheckpointLocation(storage) as location:
         run_batches(location, 1)
-        assert location.next_batch_id() == 2
+        assert location.recover().next_batch_id == 2
 
 
 def test_a_location_whose_id_is_lost_is_refused(storage: Storage) -> None:
@@ -372,7 +372,7 @@ def test_a_place_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:
 def test_urls_and_paths_name_the_same_location(tmp_path: Path) -> None:
     with CheckpointLocation(tmp_path) as location:
         run_batches(location, 0)
-    assert CheckpointLocation(f"file://{tmp_path}").next_batch_id() == 1
+    assert CheckpointLocation(f"file://{tmp_path}").recover().next_batch_id == 1
     assert CheckpointLocation(os.fspath(tmp_path)).url == f"file://{tmp_path}"
 
 

@@ -138,6 +138,6 @@ def test_a_fenced_driver_leaves_the_entry_that_its_successor_found(shared: Stora
     new.commit(4)
     new.release()
     with CheckpointLocation(shared) as third:
-        assert third.next_batch_id() == 5
+        assert third.recover().next_batch_id == 5
     assert third.offsets.batch_ids() == (0, 1, 2, 3, 4)
     assert third.commits.batch_ids() == (0, 1, 2, 3, 4)

@@ -251,6 +251,7 @@ class TestWhole:
         # A shell that runs the tests in the background makes them ignore SIGINT.
         program = (
             "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+            "from penstock.cli.demo import runner; runner._FEED_S_PER_RUN = 5.0;"  # a short feed
             "from penstock.cli.main import main; main()"
         )
         return subprocess.Popen(

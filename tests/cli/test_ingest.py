@@ -20,7 +20,8 @@ from penstock.errors import FencedError
 from penstock.journal import JournalWriter
 from penstock.receivers import Command, newest_run, read_status
 from tests.free_port import free_port
-from tests.ingest_process import Consumer, ingest, open_stream, records
+from tests.ingest_process import ingest, open_stream, records
+from tests.journal.helpers import PlainConsumer
 from tests.mounts import mount, small_disk
 from tests.receivers.supervised import override
 from tests.waiting import WAIT_S, eventually
@@ -287,7 +288,7 @@ def test_a_process_keeps_to_its_bound_beside_others_and_goes_on_when_blocks_reti
 
         assert eventually(waits)
         assert bound // 2 < most <= bound
-        consumer = Consumer(journal)
+        consumer = PlainConsumer(open_stream(journal))
 
         def consume() -> bool:
             nonlocal most
@@ -332,7 +333,7 @@ def test_http_is_refused_at_the_lag_limit_until_a_consumer_commits(
         refused = [post("a\n") for _ in range(3)]
         assert {answer.status_code for answer in refused} == {429}
         assert all("retry-after" in answer.headers for answer in refused)
-        assert len(Consumer(journal).take()) == 10
+        assert len(PlainConsumer(open_stream(journal)).take()) == 10
         assert eventually(lambda: post("b\n").status_code == 200)
         assert process.drain() == 0
 

@@ -29,12 +29,14 @@ READING = {
     "journal verify": ["{}"],
     "journal losses": ["{}"],
     "journal consumers ls": ["{}"],
+    "kafka offsets": ["{}"],
     "rate": ["--checkpoint", "{}"],
     "state ls": ["--checkpoint", "{}"],
     "state get": ["--checkpoint", "{}", "a"],
     "state dump": ["--checkpoint", "{}"],
 }
 WRITING = {
+    "checkpoint adopt",
     "checkpoint promote",
     "checkpoint export",
     "checkpoint fork",
@@ -45,11 +47,13 @@ WRITING = {
     "journal consumers rm",
     "journal replay",
     "journal skip",
+    "kafka reset",
     "rate pause",
     "rate resume",
     "rate set",
 }
-NO_LOCATION = {"demo", "doctor"}
+NO_LOCATION = {"demo", "doctor", "kafka lag", "kafka topics"}
+"""Commands that ask others than a location: a machine, or brokers."""
 
 
 def keep(key: object, value: object, state: object) -> None:
@@ -61,7 +65,8 @@ def location(tmp_path: Path) -> str:
     """A checkpoint location on an object store, with something for each command to find."""
     url = f"memory://{uuid.uuid4().hex}/location"
     with CheckpointLocation(url) as place:
-        place.plan(0, OffsetSeq(1_000_000, sources=('{"clicks":{"r0-00000000":1}}',)))
+        ends = ('{"clicks":{"r0-00000000":1}}', '{"words":{"0":7}}')
+        place.plan(0, OffsetSeq(1_000_000, sources=ends))
         place.commit(0)
     stream = JournalStream.create(open_storage(f"{url}/journal"), "clicks", RecordFormat("string"))
     commit_consumer(stream, "job", {str(write_blocks(stream, [["a"], ["b"]])): 1})

@@ -27,19 +27,20 @@ class Driver:
     """One driver process. Its standard output's lines are what it reports."""
 
     def __init__(self, program: Path, args: Sequence[str], errors: Path) -> None:
-        with errors.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(program), *args],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=spark_environment(),
-                start_new_session=True,
-            )
+        self._command = [sys.executable, str(program), *args]
         self._errors = errors
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._start()
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        self.end()
+
+    def restart(self) -> None:
+        """SIGKILL all of its session, and start it again."""
+        self.end()
+        self._start()
 
     def wait_line(self, prefix: str, timeout_s: float = WAIT_S) -> str:
         """Wait for a reported line that begins so; raise when the driver ends before it."""
@@ -103,12 +104,27 @@ class Driver:
         assert self.process.stdin is not None
         self.process.stdin.close()
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as lines:
-            for line in lines:
-                self._lines.put(line)
-        self._lines.put(None)
+    def _start(self) -> None:
+        with self._errors.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=spark_environment(),
+                start_new_session=True,
+            )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=_read, args=(self.process, self._lines), daemon=True).start()
 
     def _tail(self) -> str:
         return self.log()[-3000:]
+
+
+def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    assert process.stdout is not None
+    with process.stdout as output:
+        for line in output:
+            lines.put(line)
+    lines.put(None)

@@ -9,23 +9,16 @@ Prints a line for every batch that was committed.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from functools import partial
 
-from tests.faults.program import new_context, run
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tests.driver_program import new_context, replace_batch, run
 
 
 def main(checkpoint: str, inbox: str, sink: str) -> None:
     settings = {"spark.streaming.fileStream.minRememberDuration": "2s"}
-    ssc = new_context("local[2]", settings=settings)
+    ssc = new_context(settings=settings)
     ssc.checkpoint(checkpoint)
-
-    def write(df: DataFrame, batch_id: int) -> None:
-        df.write.mode("overwrite").parquet(f"{sink}/batch={batch_id:08d}")
-
-    ssc.textFileStream(inbox, name="files").foreachBatch(write)
+    ssc.textFileStream(inbox, name="files").foreachBatch(partial(replace_batch, sink=sink))
     run(ssc)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import pyarrow.parquet as pq
+
+from tests.background import background
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +38,27 @@ class LogWriter:
         self._folder = folder
         self._prefix = prefix
         self._lines_per_file = lines_per_file
-        self._end = threading.Event()
         self.sent = 0
 
     @contextmanager
     def running(self, lines_a_burst: int = 20, pause_s: float = 0.01) -> Iterator[None]:
-        thread = threading.Thread(target=self._write, args=(lines_a_burst, pause_s))
-        thread.start()
-        try:
+        with background(partial(self._write, lines_a_burst, pause_s)):
             yield
-        finally:
-            self._end.set()
-            thread.join()
 
     def lines(self) -> Iterator[str]:
         """Yield what was sent."""
         return (f"{self._prefix}{n}" for n in range(self.sent))
 
-    def _write(self, lines_a_burst: int, pause_s: float) -> None:
+    def _write(self, lines_a_burst: int, pause_s: float, end: Event) -> None:
         rotation = 0
-        while not self._end.is_set():
+        while not end.is_set():
             with (self._folder / "app.log").open("ab") as log:
                 for _ in range(self._lines_per_file // lines_a_burst):
                     numbers = range(self.sent, self.sent + lines_a_burst)
                     log.write("".join(f"{self._prefix}{n}\n" for n in numbers).encode())
                     log.flush()
                     self.sent += lines_a_burst
-                    if self._end.wait(pause_s):
+                    if end.wait(pause_s):
                         return
             rotation += 1
             (self._folder / "app.log").rename(self._folder / f"app.log.{rotation}")

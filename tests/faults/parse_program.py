@@ -18,7 +18,7 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.streaming import StreamingContext
-from tests.faults.program import new_context, run
+from tests.driver_program import new_context, run
 
 
 def is_bad(number: int) -> bool:

@@ -11,34 +11,25 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pyspark import SparkConf, SparkContext
-
 from penstock.streaming import StreamingContext
+from tests.driver_program import new_spark, say
 
 
 def main(how: str, checkpoint: str, port: str, sink: str) -> None:
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.streaming.stopGracefullyOnShutdown": "true",
-        "spark.ui.enabled": "false",
-    }
-    conf = SparkConf().setMaster("local[2]").setAppName("shutdown").setAll(settings.items())
-    sc = SparkContext(conf=conf)
-    sc.setLogLevel("OFF")
-    ssc = StreamingContext(sc, 100_000)
+    graceful = {"spark.streaming.stopGracefullyOnShutdown": "true"}
+    ssc = StreamingContext(new_spark(settings=graceful), 100_000)
     ssc.checkpoint(checkpoint)
     lines = ssc.socketTextStream("127.0.0.1", int(port), name="lines")
     lines.foreachRDD(lambda rdd: Path(sink).write_text("\n".join(rdd.collect())))
     ssc.start()
-    print("started", flush=True)
+    say("started")
     try:
         if how == "await":
             ssc.awaitTermination()
         else:
             sys.stdin.read()
     finally:
-        print("finally", flush=True)
+        say("finally")
 
 
 if __name__ == "__main__":

@@ -14,10 +14,9 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from program import new_context, run  # this file is run by its path
-
 from penstock import receivers
 from penstock.streaming import StreamingContext
+from tests.driver_program import new_context, replace_batch, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,8 +28,7 @@ BATCH_S = 1.0
 
 def write(df: DataFrame, batch_id: int, sink: str) -> None:
     text = "payload" if "payload" in df.columns else "value"
-    lines = df.selectExpr(f"cast({text} as string) as value")
-    lines.write.mode("overwrite").parquet(f"{sink}/batch={batch_id:08d}")
+    replace_batch(df.selectExpr(f"cast({text} as string) as value"), batch_id, sink)
 
 
 def create(master: str, sink: str, specs: str) -> StreamingContext:

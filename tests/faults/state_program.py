@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.streaming import DStream
 from tests.crash_steps import killed_at
-from tests.faults.program import new_context, run
+from tests.driver_program import new_context, run
 
 INTERVAL_S = 0.5
 WINDOW_S = 2.5

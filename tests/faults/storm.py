@@ -26,6 +26,7 @@ from penstock.errors import PenstockError
 from penstock.journal import JournalStream
 from penstock.receivers import read_status
 from penstock.storage import open_storage
+from tests.background import background
 from tests.faults.driver import Driver
 from tests.faults.pids import descends_from, executor_of, is_alive, orphan_and_stop
 from tests.faults.sources.source import PLACES, Balance, Source
@@ -187,19 +188,15 @@ class _Kept:
 
     def __init__(self, start: Callable[[], Driver]) -> None:
         self._start = start
-        self._ending = threading.Event()
         self._all: list[Driver] = []
 
     @contextmanager
     def running(self) -> Iterator[None]:
         self._all.append(self._start())
-        keeper = threading.Thread(target=self._keep)
-        keeper.start()
         try:
-            yield
+            with background(self._keep):
+                yield
         finally:
-            self._ending.set()
-            keeper.join()
             for driver in self._all:
                 driver.end()
 
@@ -229,8 +226,8 @@ class _Kept:
             time.sleep(0.1)
         raise TimeoutError(f"no {prefix!r} in {WAIT_S} s")
 
-    def _keep(self) -> None:
-        while not self._ending.wait(0.3):
+    def _keep(self, end: threading.Event) -> None:
+        while not end.wait(0.3):
             if self.process.poll() is not None:
                 self.replace()
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from tests.background import background
 from tests.faults.driver import Driver
 from tests.faults.ledger import judge
 
@@ -27,21 +26,10 @@ class Mover:
     def __init__(self, inbox: Path) -> None:
         self._inbox = inbox
         self._coming = inbox.with_name("coming")
-        self._end = threading.Event()
         self.sent = 0
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._move)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._end.set()
-            thread.join()
-
-    def _move(self) -> None:
-        while not self._end.wait(0.1):
+    def move(self, end: Event) -> None:
+        while not end.wait(0.1):
             numbers = range(self.sent, self.sent + LINES_A_FILE)
             self._coming.write_text("".join(f"line {number}\n" for number in numbers))
             self._coming.rename(self._inbox / f"file-{self.sent:08d}")
@@ -54,18 +42,14 @@ def test_driver_killed_while_files_come(tmp_path: Path) -> None:
     args = [str(tmp_path / "checkpoint"), str(inbox), str(sink)]
     seed = random.randrange(10**6)
     moments = random.Random(seed)
-    driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
-    try:
+    with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
         driver.wait_line("committed")  # files count from the start on
         mover = Mover(inbox)
-        with mover.running():
+        with background(mover.move):
             for _ in range(KILLS):
                 driver.wait_batches(2)
                 time.sleep(moments.random())
-                driver.end()
-                driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
+                driver.restart()
             driver.wait_line("committed")
         driver.run_until(lambda: not judge(mover.sent, sink).lost, more=1)
-    finally:
-        driver.end()
     assert judge(mover.sent, sink).ok, f"seed {seed}: {judge(mover.sent, sink)}"

@@ -6,8 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 
@@ -48,7 +47,7 @@ TAKEN_OVER = [  # by the driver's next batch, or by its next look at a receiver
     "ConcurrentDriverError: another driver has taken over",
     "FencedError: a later run took this receiver over",
 ]
-BATCHES = 40
+BATCHES = 20
 """That a driver runs while others sleep: many times what the logs keep."""
 
 
@@ -62,15 +61,10 @@ class Site:
         self.logs.mkdir()
         self.writer = LogWriter(self.logs)
 
-    @contextmanager
-    def driver(self, master: str = "local[2]", *moment: str) -> Iterator[Driver]:
+    def driver(self, master: str = "local[2]", *moment: str) -> Driver:
         logs = self.logs / "app.log*"
         args = [master, str(self.checkpoint), str(logs), str(self.sink), *moment]
-        driver = Driver(PROGRAM, args, self._root / f"stderr-{next(self._drivers)}.txt")
-        try:
-            yield driver
-        finally:
-            driver.end()
+        return Driver(PROGRAM, args, self._root / f"stderr-{next(self._drivers)}.txt")
 
     def receiver_pid(self) -> int | None:
         """Return the living process of the receiver that started last, None without one."""

@@ -41,14 +41,12 @@ def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
     args = [str(checkpoint), str(folder / "app.log*"), str(sink)]
     seed = random.randrange(10**6)
     moments = random.Random(seed)
-    driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
-    try:
+    with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
         with writer.running(pause_s=0.02):
             for _ in range(KILLS):
                 driver.wait_batches(3)
                 time.sleep(moments.random() / 2)
-                driver.end()
-                driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
+                driver.restart()
         bad = [f"line {n}" for n in range(writer.sent) if is_bad(n)]
         journal = open_storage(checkpoint / "journal")
         stream = JournalStream.open(journal, "lines")
@@ -60,5 +58,3 @@ def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
         driver.run_until(lambda: len(letters(dead)) >= len(bad), more=2)
         assert Counter(letters(dead)) == Counter((line, 2) for line in bad), f"seed {seed}"
         assert values(sink) == [n for n in range(writer.sent) if not is_bad(n)], f"seed {seed}"
-    finally:
-        driver.end()

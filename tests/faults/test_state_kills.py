@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
+from tests.background import background
 from tests.faults.driver import Driver
 from tests.faults.state_program import WINDOW_S
 from tests.waiting import WAIT_S
@@ -38,34 +37,17 @@ class Site:
         self.log.touch()
         self.sent = 0
 
-    @contextmanager
-    def driver(self, *moment: str) -> Iterator[Driver]:
+    def driver(self, *moment: str) -> Driver:
         args = [str(self.checkpoint), str(self.log), str(self.sink), *moment]
-        driver = Driver(PROGRAM, args, self._errors)
-        try:
-            yield driver
-        finally:
-            driver.end()
+        return Driver(PROGRAM, args, self._errors)
 
-    @contextmanager
-    def feeding(self) -> Iterator[None]:
+    def feed(self, end: Event) -> None:
         """Append numbered lines, whose keys change with time."""
-        end = threading.Event()
-
-        def feed() -> None:
-            with self.log.open("a") as log:
-                while not end.wait(0.02):
-                    log.write(f"k{self.sent // 100:04} {self.sent}\n")
-                    log.flush()
-                    self.sent += 1
-
-        thread = threading.Thread(target=feed)
-        thread.start()
-        try:
-            yield
-        finally:
-            end.set()
-            thread.join()
+        with self.log.open("a") as log:
+            while not end.wait(0.02):
+                log.write(f"k{self.sent // 100:04} {self.sent}\n")
+                log.flush()
+                self.sent += 1
 
     def batches(self, stream: str) -> dict[int, list[Any]]:
         """Return a stream's records by time, as JSON has them."""
@@ -79,7 +61,7 @@ class Site:
 
 def test_state_through_kills(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    with site.feeding():
+    with background(site.feed):
         for moment in KILLS:
             with site.driver(moment) as driver:
                 assert driver.process.wait(WAIT_S) == -9, "the driver was not killed at its moment"

@@ -38,19 +38,15 @@ def test_driver_killed_while_windows_hold_lines(tmp_path: Path) -> None:
     args = [str(tmp_path / "checkpoint"), str(folder), str(sink)]
     seed = random.randrange(10**6)
     moments = random.Random(seed)
-    driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
     writer = LogWriter(folder)
-    try:
+    with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
         with writer.running(pause_s=0.05):
             for _ in range(KILLS):
                 driver.wait_batches(3)
                 time.sleep(moments.random())
-                driver.end()  # the next one takes longer to start than windows are wide
-                driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
+                driver.restart()  # which takes longer than windows are wide
             driver.wait_line("committed")
         driver.run_until(lambda: is_drained(sink, writer.sent))
-    finally:
-        driver.end()
     for name, times in [("tumbling", 1), ("sliding", 3)]:
         found = Counter(line for window in windows(sink, name) for line in window)
         assert found == dict.fromkeys(writer.lines(), times), f"{name}, seed {seed}"

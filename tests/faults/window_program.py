@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.program import new_context, run
+from tests.driver_program import new_context, run
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -17,11 +17,13 @@ from penstock.journal import (
     RecordFormat,
     StreamProgress,
     advance,
+    commit_consumer,
     ranges_between,
     read_records,
+    retire,
 )
 from penstock.journal.layout import WriterId, block_path
-from penstock.model import OffsetRange
+from penstock.model import OffsetRange, Offsets
 from penstock.storage import Storage, open_storage
 from tests.waiting import WAIT_S
 
@@ -66,8 +68,28 @@ def whole_range(stream: JournalStream, writer: WriterId | str) -> OffsetRange:
 
 def read_all(stream: JournalStream) -> list[Any]:
     """Return all durable records, by writer and offset, as a first batch takes them."""
-    offsets = advance({}, StreamProgress(stream).ends({}))
-    return list(read_records(stream, ranges_between({}, offsets)))
+    return read_after(stream, {})[0]
+
+
+def read_after(stream: JournalStream, begin: Offsets) -> tuple[list[Any], Offsets]:
+    """Return the durable records from some offsets on, as a next batch takes them, and its end."""
+    end = advance(begin, StreamProgress(stream).ends(begin))
+    return list(read_records(stream, ranges_between(begin, end))), end
+
+
+class PlainConsumer:
+    """Reads a stream from its beginning; commits what it read, and retires it."""
+
+    def __init__(self, stream: JournalStream) -> None:
+        self._stream = stream
+        self._end: Offsets = {}
+
+    def take(self) -> list[Any]:
+        """Return what is new."""
+        found, self._end = read_after(self._stream, self._end)
+        commit_consumer(self._stream, "job", self._end)
+        retire(self._stream)
+        return found
 
 
 def path_of(stream: JournalStream, writer: WriterId, start: int) -> str:

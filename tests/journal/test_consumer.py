@@ -7,27 +7,22 @@ import pytest
 from penstock.errors import ConfigError, LogFormatError, StorageError
 from penstock.journal import (
     JournalStream,
-    StreamProgress,
-    advance,
     commit_consumer,
     consumers,
-    ranges_between,
-    read_records,
     remove_consumer,
     retire,
 )
 from penstock.journal.layout import WriterId, consumer_path
 from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
 from penstock.testing import FaultyStorage
-from tests.journal.helpers import memory_stream, write_blocks
+from tests.journal.helpers import memory_stream, read_after, write_blocks
 
 BLOCKS = [["a", "b"], ["c"], ["d", "e", "f"], ["g"]]  # at 0, 2, 3, 6
 
 
 def rest(stream: JournalStream, consumer: Consumer) -> list[str]:
     """Return all that a consumer reads from where it began."""
-    end = advance(consumer.begin, StreamProgress(stream).ends(consumer.begin))
-    return list(read_records(stream, ranges_between(consumer.begin, end)))
+    return read_after(stream, consumer.begin)[0]
 
 
 def retired_stream() -> tuple[JournalStream, WriterId]:

@@ -14,11 +14,7 @@ import pytest
 
 from penstock.journal import (
     JournalStream,
-    StreamProgress,
-    advance,
     commit_consumer,
-    ranges_between,
-    read_records,
     retire,
 )
 from penstock.journal.layout import consumer_path
@@ -28,7 +24,7 @@ from penstock.journal.retention.registration import (
     register_consumer,
 )
 from penstock.journal.retention.retirer import Retirer
-from tests.journal.helpers import clear_memory, memory_stream, write_blocks
+from tests.journal.helpers import clear_memory, memory_stream, read_after, write_blocks
 from tests.journal.interleaving import Side, interleave
 
 SEALED, OPEN = "r0-00000000", "r0-00000001"
@@ -83,8 +79,7 @@ def by_batches(stream: JournalStream) -> Side:
 
 def read_on(stream: JournalStream, consumer: Consumer) -> list[str]:
     """Take a first batch, and say so."""
-    end = advance(consumer.begin, StreamProgress(stream).ends(consumer.begin))
-    records = list(read_records(stream, ranges_between(consumer.begin, end)))
+    records, end = read_after(stream, consumer.begin)
     consumer.commit(end)
     return records
 

@@ -17,6 +17,7 @@ from penstock.journal.bad_records.dead_letters import (
     create_dead_letters,
     last_writer,
     stage_dead_letters,
+    uncollected,
 )
 from penstock.journal.bad_records.replay import EarlierAttempts, letters_to_replay, replay
 from penstock.journal.losses.skip import skip
@@ -136,6 +137,21 @@ def test_some_of_them(stream: JournalStream, dead: JournalStream) -> None:
     expected = [f"raw {n}" for n in [*range(10), *range(20, 25)]]
     assert sorted(replayed(stream)) == sorted(expected)
     assert list(letters_to_replay(dead)) == []
+
+
+def test_letters_that_are_collected_meanwhile_are_neither_missed_nor_doubled(
+    stream: JournalStream, dead: JournalStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program moves them between a look at the stream and one at what is staged."""
+    find(dead, 1, 5)
+
+    def collected_just_now(dead: JournalStream) -> list[pa.Table]:
+        collect(stream, dead)
+        return list(uncollected(dead))
+
+    monkeypatch.setattr("penstock.journal.bad_records.replay.uncollected", collected_just_now)
+    tables = list(letters_to_replay(dead))
+    assert [raw for table in tables for raw in table["raw"].to_pylist()] == [b"raw 1", b"raw 5"]
 
 
 def test_letters_to_replay_changes_nothing(stream: JournalStream, dead: JournalStream) -> None:

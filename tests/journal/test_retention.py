@@ -32,16 +32,21 @@ from penstock.storage import Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
 from penstock.testing import FaultyStorage
-from tests.journal.helpers import PATIENT, memory_stream, path_of, read_all, write_blocks
+from tests.journal.helpers import (
+    PATIENT,
+    memory_stream,
+    path_of,
+    read_after,
+    read_all,
+    write_blocks,
+)
 
 BLOCKS = [["a", "b"], ["c"], ["d", "e", "f"], ["g"]]  # at 0, 2, 3, 6
 
 
 def read_on(stream: JournalStream, consumer: str) -> list[str]:
     """Return what a consumer has yet to read."""
-    begin = consumers(stream)[consumer]
-    end = advance(begin, StreamProgress(stream).ends(begin))
-    return list(read_records(stream, ranges_between(begin, end)))
+    return read_after(stream, consumers(stream)[consumer])[0]
 
 
 def starts(stream: JournalStream, writer: WriterId) -> list[int]:

@@ -25,10 +25,10 @@ LIBRARIES = next(
     None,
 )
 _PROPERTIES = """
-process.roles=broker,controller
-node.id=1
+process.roles={roles}
+node.id={node}
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure}{own}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
@@ -55,9 +55,9 @@ USER, PASSWORD = "ann", "tell-nobody-7"
 
 
 class Broker:
-    """One broker, with a folder for its logs."""
+    """One broker, with a folder for its logs; a second one ``joins`` the first."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, joins: Broker | None = None) -> None:
         assert LIBRARIES is not None
         self.folder = folder
         self.address = f"127.0.0.1:{free_port()}"
@@ -66,15 +66,25 @@ class Broker:
         self._admin = AdminClient({**self.conf, "log_level": 0})
         folder.mkdir(parents=True)
         port = self.address.partition(":")[2]
-        secure, controller = free_port(), free_port()
+        secure = free_port()
+        self.cluster, self.controller = (
+            (str(uuid.uuid4()), free_port()) if joins is None else (joins.cluster, joins.controller)
+        )
         self.secure_address = f"127.0.0.1:{secure}"
         text = _PROPERTIES.format(
-            port=port, secure=secure, controller=controller, folder=folder, logs=folder / "logs"
+            roles="broker,controller" if joins is None else "broker",
+            node=1 if joins is None else 2,
+            own=f",CONTROLLER://127.0.0.1:{self.controller}" if joins is None else "",
+            port=port,
+            secure=secure,
+            controller=self.controller,
+            folder=folder,
+            logs=folder / "logs",
         )
         (folder / "server.properties").write_text(text)
         _write_certificate(folder)
         scram = f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"
-        tool = ["kafka.tools.StorageTool", "format", "-t", str(uuid.uuid4()), "-S", scram]
+        tool = ["kafka.tools.StorageTool", "format", "-t", self.cluster, "-S", scram]
         self._run(*tool, "-c", self._config)
 
     @property
@@ -130,11 +140,19 @@ class Broker:
 
     # -- what tests do with it --
 
-    def create_topic(self, name: str, partitions: int = 1, **config: str) -> str:
-        """Create a topic, and wait until it can be written."""
-        new = NewTopic(
-            name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()}
-        )
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replicas: list[list[int]] | None = None,
+        **config: str,
+    ) -> str:
+        """Create a topic, and wait until it can be written; ``replicas`` begin with the leader."""
+        settings = {k.replace("_", "."): v for k, v in config.items()}
+        if replicas is None:
+            new = NewTopic(name, partitions, 1, config=settings)
+        else:
+            new = NewTopic(name, len(replicas), replica_assignment=replicas, config=settings)
         self._admin.create_topics([new])[name].result(60)
         assert eventually(lambda: self.has_topic(name))
         return name

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tests.faults.program import new_context, run
+from tests.driver_program import new_context, replace_batch, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,8 +22,7 @@ def main(brokers: str, topic: str, checkpoint: str, sink: str) -> None:
     ssc.checkpoint(checkpoint)
 
     def write(df: DataFrame, batch_id: int) -> None:
-        lines = df.selectExpr("cast(value as string) value")
-        lines.write.mode("overwrite").parquet(f"{sink}/batch={batch_id:08d}")
+        replace_batch(df.selectExpr("cast(value as string) value"), batch_id, sink)
 
     conf = {"bootstrap.servers": brokers}
     ssc.kafkaStream([topic], conf, "earliest", columns=["value"], name="in").foreachBatch(write)

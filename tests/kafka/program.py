@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,21 +11,16 @@ from pyspark import RDD, SparkContext
 from penstock.journal.losses.loss_log import read_losses, source_folder
 from penstock.storage import attach_storage
 from penstock.streaming import DStream, StreamingContext
-from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.kafka.broker import Broker
+from tests.streaming.runs import Runs
 
 
-class Program:
-    """A program over topics, which can be started again and again on one location."""
-
+class Program(Runs):
     def __init__(self, sc: SparkContext, broker: Broker, location: Path) -> None:
-        self.sc = sc
+        super().__init__(sc, location)
         self.broker = broker
-        self.location = location
-        self.clock = ManualClock(1_000_000)
         self.seen: list[list[bytes | None]] = []
-        self.ssc: StreamingContext | None = None
 
     def start(
         self,
@@ -50,29 +44,13 @@ class Program:
         recover: Any = "program",
     ) -> Stepper:
         self.stop()
-
-        def create() -> StreamingContext:
-            return StreamingContext(self.sc, 1, clock=self.clock)
-
-        self.ssc = StreamingContext.getOrCreate(str(self.location), create, recover=recover)
-        define(make(self.ssc))
-        stepper = Stepper(self.ssc, self.clock)
-        self.ssc.start()
-        return stepper
+        return self.start_program(lambda ssc: define(make(ssc)), recover=recover)
 
     def collect(self, stream: DStream) -> None:
         stream.foreachRDD(self.note)
 
     def note(self, rdd: RDD[Any]) -> None:
         self.seen.append(sorted(r.value for r in rdd.collect()))
-
-    def stop(self) -> None:
-        if self.ssc is not None:
-            self.ssc.stop(stopSparkContext=False)
-            self.ssc = None
-
-    def offsets(self, batch_id: int) -> Any:
-        return json.loads((self.location / "offsets" / str(batch_id)).read_text().splitlines()[2])
 
     def losses(self) -> list[tuple[str, int, int]]:
         """Return the loss log: partition, and offsets."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from penstock.cli.ingest.process import run_ingest
 from penstock.journal import Bounds
 from penstock.receivers import KafkaReceiver
 from tests.forked import FORKS
-from tests.waiting import WAIT_S
+from tests.waiting import WAIT_S, eventually
 
 HASTY = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300, "group.id": "readers"}
 """A member that is killed or sleeps leaves its group soon."""
@@ -25,6 +26,7 @@ class Receiving:
     def __init__(self, folder: Path, name: str, topics: list[str], conf: dict[str, Any]) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
+        self._earlier = self._starts()
         arguments = (str(folder / "journal"), name, topics, conf, str(self.log))
         self._process: BaseProcess = FORKS.Process(target=_receive, args=arguments)
         self._process.start()
@@ -34,20 +36,30 @@ class Receiving:
         self._process.join(WAIT_S)
 
     def sleep(self) -> None:
+        """Stop it, once it receives: before that, it may wake as the later run of its name."""
+        self._wait_receiving()
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
         self._signal(signal.SIGCONT)
 
     def drain(self) -> int | None:
-        """End it as a service manager does; return its exit status."""
+        """End it as a service manager does, once it receives; return its exit status."""
+        self._wait_receiving()
         self._signal(signal.SIGTERM)
         self._process.join(WAIT_S)
         return self._process.exitcode
 
+    def _wait_receiving(self) -> None:
+        assert eventually(lambda: self._starts() > self._earlier), self.log.read_text()
+
+    def _starts(self) -> int:
+        return self.log.read_text().count(" receives: ") if self.log.exists() else 0
+
     def _signal(self, number: signal.Signals) -> None:
         assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        with suppress(ProcessLookupError):  # the exit status tells why
+            os.kill(self._process.pid, number)
 
 
 def _receive(journal: str, name: str, topics: list[str], conf: dict[str, Any], log: str) -> None:

@@ -11,7 +11,11 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf
 from penstock.kafka.client_conf import resolve
+from penstock.kafka.losses import LossLog
+from penstock.kafka.pass_over import PassOver
 from penstock.kafka.reader import check_settings
+from penstock.kafka.tasks import ReadColumns, ReadRecords
+from penstock.storage import open_storage
 
 BROKERS = {"bootstrap.servers": "a:9092"}
 
@@ -70,6 +74,13 @@ def test_what_a_client_does_not_take_is_told_before_it_connects(
 ) -> None:
     with pytest.raises(ConfigError, match=rf"refuses its settings: {message}.*CONFIGURATION\.md"):
         check_settings({**BROKERS, **setting})
+
+
+def test_a_task_prints_without_secrets(tmp_path: Path) -> None:
+    settings = {**BROKERS, "sasl.password": "tell-nobody"}
+    pass_over = PassOver(settings, LossLog(open_storage(str(tmp_path)), "clicks"), to_latest=False)
+    tasks = (ReadRecords(settings, pass_over=pass_over), ReadColumns(settings, [], pass_over))
+    assert "tell-nobody" not in repr(tasks)
 
 
 def test_a_secret_that_is_refused_is_not_told() -> None:

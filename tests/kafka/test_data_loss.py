@@ -152,7 +152,7 @@ def test_a_topic_that_is_created_anew_is_noticed(
     assert [batch for batch in program.seen if batch] == list(
         filter(None, [values(0, 4), read, values(200, 201)])
     )
-    assert program.offsets(3) == {f"{topic}@1": {"0": next_offset + 1}}
+    assert program.offsets(3) == [{f"{topic}@1": {"0": next_offset + 1}}]
     assert program.losses() == [(f"{topic}-0", 4, 4)]
     assert CliRunner().invoke(app, ["checkpoint", "validate", str(program.location)]).exit_code == 0
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.background import background
 from tests.faults.driver import Driver
 from tests.faults.ledger import judge
 from tests.kafka.broker import LIBRARIES, Broker
@@ -29,23 +30,17 @@ class Sender:
         self._topic = topic
         # Retries must not double records, or the program would be blamed.
         self._producer = Producer({**broker.conf, "enable.idempotence": True, "log_level": 0})
-        self._end = threading.Event()
         self.sent = 0
         self.partitions = PARTITIONS
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._send)
-        thread.start()
-        try:
+        with background(self._send):
             yield
-        finally:
-            self._end.set()
-            thread.join()
-            assert self._producer.flush(120) == 0
+        assert self._producer.flush(120) == 0
 
-    def _send(self) -> None:
-        while not self._end.wait(0.01):
+    def _send(self, end: Event) -> None:
+        while not end.wait(0.01):
             for _ in range(10):
                 value = f"line {self.sent}"
                 partition = self.sent % self.partitions
@@ -62,27 +57,23 @@ def test_driver_and_broker_are_killed(tmp_path: Path) -> None:
     args = [broker.address, "numbers", str(tmp_path / "checkpoint"), str(sink)]
     seed = random.randrange(10**6)
     moments = random.Random(seed)
-    driver = None
     try:
         broker.start()
         broker.create_topic("numbers", PARTITIONS)
-        driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
         sender = Sender(broker, "numbers")
-        with sender.running():
-            for fault in ("broker", "driver"):
-                driver.wait_records(50)
-                time.sleep(moments.random())
-                if fault == "driver":
-                    driver.end()
-                    driver = Driver(PROGRAM, args, tmp_path / "stderr.txt")
-                else:
-                    broker.kill()
+        with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
+            with sender.running():
+                for fault in ("broker", "driver"):
+                    driver.wait_records(50)
                     time.sleep(moments.random())
-                    broker.start()
-            driver.wait_records(50)
-        driver.run_until(lambda: not judge(sender.sent, sink).lost, more=1)
+                    if fault == "driver":
+                        driver.restart()
+                    else:
+                        broker.kill()
+                        time.sleep(moments.random())
+                        broker.start()
+                driver.wait_records(50)
+            driver.run_until(lambda: not judge(sender.sent, sink).lost, more=1)
     finally:
-        if driver is not None:
-            driver.end()
         broker.remove()
     assert judge(sender.sent, sink).ok, f"seed {seed}: {judge(sender.sent, sink)}"

@@ -115,3 +115,14 @@ def test_what_the_loss_log_calls_a_partition_fits_a_file_name() -> None:
     names = {loss_partition(f"{'x' * 200}{n}/0") for n in range(3)}
     assert len(names) == 3
     assert max(map(len, names)) < 180
+
+
+def test_parts_of_a_range_begin_with_cells() -> None:
+    parts = KafkaRange("t", 0, 5, 45).split(12, 10)
+    assert [(p.start_offset, p.end_offset) for p in parts] == [
+        (5, 10),
+        (10, 20),
+        (20, 30),
+        (30, 45),
+    ]
+    assert KafkaRange("t", 0, 5, 9).split(2, 10) == [KafkaRange("t", 0, 5, 9)]

@@ -29,7 +29,7 @@ def topic(broker: Broker) -> str:
 
 
 def values(broker: Broker, wanted: KafkaRange, **settings: str) -> list[bytes | None]:
-    records = read_records({**broker.conf, **settings}, [wanted], None, None)
+    records = read_records({**broker.conf, **settings}, [wanted])
     return [record.value for record in records]
 
 
@@ -41,8 +41,8 @@ def whole(broker: Broker, topic: str, **settings: str) -> KafkaRange:
 def test_a_record_has_all_that_kafka_has_of_it(broker: Broker, topic: str) -> None:
     headers = [("h", b"1"), ("h", None)]
     broker.produce(topic, [b"v"], key=b"k", headers=headers, timestamp=TIME_MS)
-    (record,) = read_records(broker.conf, [KafkaRange(topic, 0, 0, 1)], bytes.decode, None)
-    assert record == KafkaRecord("k", b"v", topic, 0, 0, TIME_MS, tuple(headers))
+    (record,) = read_records(broker.conf, [KafkaRange(topic, 0, 0, 1)])
+    assert record == KafkaRecord(b"k", b"v", topic, 0, 0, TIME_MS, tuple(headers))
     (batch,) = read_batches(broker.conf, [KafkaRange(topic, 0, 0, 1)], COLUMNS)
     assert batch.schema == pa.schema(COLUMNS.items())
     (row,) = batch.to_pylist()
@@ -125,11 +125,7 @@ def test_brokers_that_are_away_are_waited_for_a_time(
 ) -> None:
     monkeypatch.setattr(reader, "PATIENCE_S", 1.0)
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1\b.*position=0.*bootstrap\.servers"):
-        list(
-            read_records(
-                {"bootstrap.servers": "127.0.0.1:1"}, [KafkaRange(topic, 0, 0, 1)], None, None
-            )
-        )
+        list(read_records({"bootstrap.servers": "127.0.0.1:1"}, [KafkaRange(topic, 0, 0, 1)]))
 
 
 def test_topics_by_name_and_by_pattern(broker: Broker) -> None:

@@ -39,7 +39,7 @@ def test_a_program_over_tls_and_scram(
         conf["sasl.password.file"] = str(tmp_path / "password")
     program.start([topic], conf=conf, recover=recover, define=pprint).step()
     program.stop()
-    assert program.offsets(0) == {topic: {"0": 1}}
+    assert program.offsets(0) == [{topic: {"0": 1}}]
     files = [path for path in program.location.rglob("*") if path.is_file()]
     assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
     assert PASSWORD not in caplog.text
@@ -57,7 +57,7 @@ def test_a_wrong_password_is_told_without_it(
         Topics(wrong, [topic]).scan()
     monkeypatch.setattr(reader, "PATIENCE_S", 20.0)
     with pytest.raises(KafkaError, match=r"check sasl\.mechanism, sasl\.username") as read:
-        list(read_records(wrong, [KafkaRange(topic, 0, 0, 1)], None, None))
+        list(read_records(wrong, [KafkaRange(topic, 0, 0, 1)]))
     assert "wrong-word" not in f"{plan.value}{read.value}"
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from threading import Event
+
+from tests.background import background
 
 
 class AckingService:
@@ -15,7 +17,6 @@ class AckingService:
         self._tasks = tasks
         self._unacked = dict.fromkeys(range(tasks))
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._end = threading.Event()
         self.port = int(self._listener.getsockname()[1])
         self.connections = 0
 
@@ -25,36 +26,30 @@ class AckingService:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._serve)
-        thread.start()
-        try:
+        with self._listener, background(self._serve):
             yield
-        finally:
-            self._end.set()
-            thread.join()
-            self._listener.close()
 
-    def _serve(self) -> None:
+    def _serve(self, end: Event) -> None:
         self._listener.settimeout(0.05)
-        while not self._end.is_set():
+        while not end.is_set():
             with suppress(TimeoutError):
                 client, _ = self._listener.accept()
                 self.connections += 1
                 with client, suppress(OSError):
-                    self._send_all(client)
+                    self._send_all(client, end)
 
-    def _send_all(self, client: socket.socket) -> None:
+    def _send_all(self, client: socket.socket, end: Event) -> None:
         """Send ten tasks at a time, and wait for their acks before the next."""
         client.settimeout(0.05)
-        while not self._end.is_set():
+        while not end.is_set():
             wanted = list(self._unacked)[:10]
             client.sendall(b"".join(b"%d task %d\n" % (n, n) for n in wanted))
-            if not self._wait_acks(client, set(wanted)):
+            if not self._wait_acks(client, set(wanted), end):
                 return
 
-    def _wait_acks(self, client: socket.socket, wanted: set[int]) -> bool:
+    def _wait_acks(self, client: socket.socket, wanted: set[int], end: Event) -> bool:
         received = b""
-        while not self._end.is_set():
+        while not end.is_set():
             try:
                 data = client.recv(4096)
             except TimeoutError:

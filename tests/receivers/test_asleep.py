@@ -13,17 +13,10 @@ import pytest
 from penstock.errors import FencedError
 from penstock.journal import (
     JournalStream,
-    StreamProgress,
-    advance,
-    commit_consumer,
-    ranges_between,
-    read_records,
-    retire,
 )
-from penstock.model import Offsets
 from penstock.receivers import Command, claim_run, give_command, read_status
 from penstock.testing import FaultyStorage, Operation
-from tests.journal.helpers import clear_memory, memory_stream
+from tests.journal.helpers import PlainConsumer, clear_memory, memory_stream
 from tests.receivers.supervised import newest_command, running, supervise
 from tests.receivers.test_supervisor import WAIT_S, Scripted
 from tests.waiting import eventually
@@ -50,22 +43,6 @@ class Sleeper:
         self._woken.set()
 
 
-class Reader:
-    """Commits what it reads, and retires it."""
-
-    def __init__(self, stream: JournalStream) -> None:
-        self._stream = stream
-        self._offsets: Offsets = {}
-        self.records: list[str] = []
-
-    def batch(self) -> None:
-        end = advance(self._offsets, StreamProgress(self._stream).ends(self._offsets))
-        self.records += read_records(self._stream, ranges_between(self._offsets, end))
-        self._offsets = end
-        commit_consumer(self._stream, "job", end)
-        retire(self._stream)
-
-
 @pytest.mark.parametrize(
     ("kind", "ending"),
     [
@@ -81,14 +58,15 @@ def test_a_receiver_that_wakes_beside_its_successor_harms_nothing(kind: str, end
     sleeper = Sleeper(kind, ending)
     faulty = FaultyStorage(stream.storage, before=sleeper.before)
     first, second = Scripted(), Scripted()
-    reader = Reader(stream)
+    reader = PlainConsumer(stream)
+    taken: list[str] = []
     acked: list[str] = []
     slow = JournalStream(faulty, stream.name, stream.format)
     earlier = claim_run(stream, "r0", "e" * 32, Command())
     with running(supervise(slow, first, run=earlier)) as ends:
         first.wait_started()
         first.store(["a"])
-        reader.batch()
+        taken += reader.take()
         sleeper.may_sleep = True
         first.store("late", ack=lambda: acked.append("late"))
         first_errors = threading.Thread(target=first.reportError, args=("write the status",))
@@ -100,17 +78,17 @@ def test_a_receiver_that_wakes_beside_its_successor_harms_nothing(kind: str, end
             stored = [f"b{number}" for number in range(BATCHES)]
             for record in stored:
                 second.store([record])
-                reader.batch()
+                taken += reader.take()
             sleeper.wake()
             first_errors.join(WAIT_S)
             assert eventually(lambda: first.stops == 1)
             second.store(["last"])
             give_command(stream, "r0", later, Command(stop=True))
-    reader.batch()
+    taken += reader.take()
     assert second_ends == []
     assert all(isinstance(end, FencedError) for end in ends)
-    late = ["late"] if "late" in reader.records else []
-    assert sorted(reader.records) == sorted(["a", *late, *stored, "last"])
+    late = ["late"] if "late" in taken else []
+    assert sorted(taken) == sorted(["a", *late, *stored, "last"])
     assert acked == late
     status = read_status(stream, "r0")
     assert status is not None

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from penstock.errors import PenstockError
 from penstock.journal import (
     JournalStream,
-    StreamProgress,
-    advance,
-    ranges_between,
-    read_records,
 )
 from penstock.receivers import Command
 from penstock.storage import open_storage
+from tests.background import background
 from tests.forked import forked
+from tests.journal.helpers import read_all
 from tests.receivers.mqtt_broker import Broker, Publisher, needs_mosquitto, publisher
 from tests.receivers.mqtt_process import receive
 from tests.receivers.supervised import override
@@ -30,25 +28,18 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.slow, needs_mosquitto]
 
 
-class Source(threading.Thread):
+class Source:
     """Publishes numbered messages until it is told to end; knows how many the broker took."""
 
     def __init__(self, client: Publisher, qos: int) -> None:
-        super().__init__()
         self._client = client
         self._qos = qos
-        self._ended = threading.Event()
         self.taken = 0
 
-    def run(self) -> None:
-        while not self._ended.is_set():
+    def publish(self, end: Event) -> None:
+        while not end.wait(0.005):
             self._client.publish([b"%d" % (self.taken + i) for i in range(20)], qos=self._qos)
             self.taken += 20
-            time.sleep(0.005)
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join()
 
 
 def receiver(journal: Path, broker: Broker, qos: int, version: str) -> AbstractContextManager[None]:
@@ -62,8 +53,7 @@ def stored(journal: Path) -> Counter[int]:
         stream = JournalStream.open(open_storage(journal), "mqtt")
     except PenstockError:  # the first receiver did not come as far
         return Counter()
-    ends = advance({}, StreamProgress(stream).ends({}))
-    return Counter(int(row["payload"]) for row in read_records(stream, ranges_between({}, ends)))
+    return Counter(int(row["payload"]) for row in read_all(stream))
 
 
 def command_stop(journal: Path) -> None:
@@ -81,13 +71,12 @@ def kill_while_publishing(folder: Path, qos: int, version: str, kills: int) -> N
             assert eventually(lambda: "Sending SUBACK" in broker.log())
         with publisher(broker) as client:
             source = Source(client, qos)
-            source.start()
-            for _ in range(kills):
-                before = stored(journal).total()
-                with receiver(journal, broker, qos, version):
-                    assert eventually(lambda before=before: stored(journal).total() > before)  # type: ignore[misc]
-                    time.sleep(chance.uniform(0, 0.3))
-            source.end()
+            with background(source.publish):
+                for _ in range(kills):
+                    before = stored(journal).total()
+                    with receiver(journal, broker, qos, version):
+                        assert eventually(lambda before=before: stored(journal).total() > before)  # type: ignore[misc]
+                        time.sleep(chance.uniform(0, 0.3))
         broker.stop()  # and what it holds for the session comes back with it
         broker.start()
         connections = broker.log().count("Sending SUBACK")

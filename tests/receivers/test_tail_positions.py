@@ -25,7 +25,8 @@ from penstock.receivers.tail.positions import MarkPositions, by_path, position_f
 from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
 from penstock.testing import RecordingHost
-from tests.receivers.http_receiver.stream import journal_records, open_stream
+from tests.journal.helpers import read_all
+from tests.receivers.http_receiver.stream import open_stream
 
 WRITER = "r0-00000002"
 MARK_BYTES = 170
@@ -427,7 +428,7 @@ def test_each_line_is_stored_once_whatever_step_a_kill_comes_before(tmp_path: Pa
     last.store_round()
     last.writer.close()
     last.abandon()
-    found = journal_records(open_stream(tmp_path / "journal"))
+    found = read_all(open_stream(tmp_path / "journal"))
     assert sorted(found) == sorted(logs.written)
     assert kill_at > 50, "a block and a copy take more calls than that"
     assert with_copies > 40
@@ -472,5 +473,5 @@ def test_a_zombie_harms_no_copy_of_its_successor(
     last.writer.close()
     last.abandon()
     assert not any("r0-00000001" in name for name in last.files.names())
-    found = journal_records(open_stream(journal))
+    found = read_all(open_stream(journal))
     assert sorted(found) == sorted(logs.written)

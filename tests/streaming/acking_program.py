@@ -17,15 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
-
 from penstock.receivers.threaded import ThreadedReceiver
-from penstock.streaming import StreamingContext, StreamingListener
-from penstock.streaming.core.events import StreamingListenerBatchCompleted
-
-
-def say(*words: object) -> None:
-    print(*words, flush=True)
+from penstock.streaming import StreamingContext
+from tests.driver_program import new_context, run_until_told, say
 
 
 class AckingReceiver(ThreadedReceiver):
@@ -52,15 +46,6 @@ class AckingReceiver(ThreadedReceiver):
                         self.store(line.decode(), ack=partial(server.sendall, line + b"\n"))
 
 
-class Report(StreamingListener):
-    """Says which batches are done."""
-
-    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
-        done = batchCompleted.batchInfo()
-        if done.num_records:
-            say("committed", done.batch_time_ms, done.num_records)
-
-
 def save(sink: Path) -> Callable[[Any, Any], None]:
     def save_records(time: Any, rdd: Any) -> None:
         records = rdd.collect()
@@ -76,15 +61,7 @@ def save(sink: Path) -> Callable[[Any, Any], None]:
 
 def create(port: int, sink: Path) -> StreamingContext:
     say("created")
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.streaming.gracefulStopTimeout": "2min",  # its 10 batches are 3 s
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    conf = SparkConf().setMaster("local[2]").setAppName("acking").setAll(settings.items())
-    ssc = StreamingContext(SparkContext(conf=conf), 0.3)
+    ssc = new_context()
     receiver = AckingReceiver(port, sink / "hang")
     ssc.receiverStream(receiver, name="orders").foreachRDD(save(sink))
     return ssc
@@ -92,12 +69,8 @@ def create(port: int, sink: Path) -> StreamingContext:
 
 def main(checkpoint: str, port: str, sink: str) -> None:
     ssc = StreamingContext.getOrCreate(checkpoint, partial(create, int(port), Path(sink)))
-    ssc.sparkContext.setLogLevel("OFF")
-    ssc.addStreamingListener(Report())
-    ssc.start()
-    say("started")
-    sys.stdin.readline()
-    ssc.stop(stopGraceFully=True)
+    say("made")
+    run_until_told(ssc)
 
 
 if __name__ == "__main__":

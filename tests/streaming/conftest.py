@@ -1,12 +1,16 @@
 """Programs stepped by a manual clock."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
 
 from penstock.streaming import StreamingContext
 from penstock.testing import ManualClock
+from tests.streaming.runs import Runs
+from tests.streaming.settings import spark_settings
 
 
 @pytest.fixture
@@ -22,19 +26,22 @@ def ssc(sc: SparkContext, clock: ManualClock) -> Iterator[StreamingContext]:
 
 
 @pytest.fixture
+def runs(sc: SparkContext, clock: ManualClock, tmp_path: Path) -> Iterator[Runs]:
+    runs = Runs(sc, tmp_path / "checkpoint", clock)
+    yield runs
+    runs.stop()
+
+
+@pytest.fixture
 def continuing(sc: SparkContext) -> Iterator[None]:
     """Has the programs of the test continue past failed batches."""
-    name = "spark.penstock.onBatchFailure"
-    conf = sc._jsc.sc().conf()
-    conf.set(name, "continue")
-    yield
-    conf.remove(name)
+    with spark_settings(sc, {"spark.penstock.onBatchFailure": "continue"}):
+        yield
 
 
 @pytest.fixture
 def retain(sc: SparkContext) -> Iterator[Callable[[int], None]]:
     """Sets how many batches the logs of the programs that follow keep."""
     name = "spark.sql.streaming.minBatchesToRetain"
-    conf = sc._jsc.sc().conf()
-    yield lambda batches: conf.set(name, str(batches))
-    conf.remove(name)
+    with ExitStack() as stack:
+        yield lambda n: stack.enter_context(spark_settings(sc, {name: str(n)}))

@@ -10,16 +10,9 @@ from __future__ import annotations
 import sys
 from itertools import count
 
-from pyspark import SparkConf, SparkContext
-
 from penstock.streaming import ConstantInputDStream, StreamingContext
+from tests.driver_program import new_spark
 
-SETTINGS = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
 numbers = count(1)
 said = "recovered"
 
@@ -33,8 +26,7 @@ def tell(rdd) -> None:  # type: ignore[no-untyped-def]
 def create() -> StreamingContext:
     global said
     said = "created"
-    conf = SparkConf().setMaster("local[2]").setAppName("constant").setAll(list(SETTINGS.items()))
-    sc = SparkContext(conf=conf)
+    sc = new_spark()
     ssc = StreamingContext(sc, 0.1)
     ConstantInputDStream(ssc, sc.parallelize(range(10), 2)).checkpoint(0.5).foreachRDD(tell)
     return ssc

@@ -15,6 +15,7 @@ from pyspark.streaming import StreamingContext as TheirContext
 from penstock.streaming import StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.streaming.settings import spark_settings
 from tests.waiting import eventually
 
 Outputs = dict[str, list[tuple[float, Any]]]
@@ -60,9 +61,7 @@ def ours(sc: SparkContext) -> Iterator[tuple[StreamingContext, Stepper]]:
 
 @contextmanager
 def theirs(sc: SparkContext, folder: Path) -> Iterator[TheirContext]:
-    conf = sc._jsc.sc().conf()
-    conf.set("spark.streaming.clock", "org.apache.spark.util.ManualClock")
-    try:
+    with spark_settings(sc, {"spark.streaming.clock": "org.apache.spark.util.ManualClock"}):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # it says that DStreams are deprecated
             ssc = TheirContext(sc, 1)
@@ -70,8 +69,6 @@ def theirs(sc: SparkContext, folder: Path) -> Iterator[TheirContext]:
             stack.callback(ssc.stop, stopSparkContext=False)
             ssc.checkpoint(str(folder))
             yield ssc
-    finally:
-        conf.remove("spark.streaming.clock")
 
 
 def step_theirs(ssc: TheirContext, outputs: Outputs, batches: int) -> None:

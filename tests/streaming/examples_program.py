@@ -17,16 +17,13 @@ import threading
 from contextlib import redirect_stdout
 
 from penstock.streaming import StreamingContext
+from tests.driver_program import SETTINGS, say
 
-SETTINGS = {
+EXAMPLES = {
+    **SETTINGS,
     "spark.default.parallelism": "2",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.master": "local[2]",
     "spark.sql.shuffle.partitions": "1",
-    "spark.streaming.gracefulStopTimeout": "2min",  # slow machines
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
 
 
@@ -41,7 +38,7 @@ def read(examples: queue.Queue[str]) -> None:
 
 def main(folder: str) -> None:
     os.chdir(folder)
-    conf = " ".join(f"--conf {name}={value}" for name, value in SETTINGS.items())
+    conf = " ".join(f"--conf {name}={value}" for name, value in EXAMPLES.items())
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{conf} pyspark-shell"
     examples: queue.Queue[str] = queue.Queue()
     threading.Thread(target=read, args=(examples,), daemon=True).start()
@@ -49,7 +46,7 @@ def main(folder: str) -> None:
         output, *sys.argv = json.loads(examples.get())
         with open(output, "w", buffering=1) as file, redirect_stdout(file):
             runpy.run_path(sys.argv[0], run_name="__main__")
-        print("ended", flush=True)
+        say("ended")
 
 
 if __name__ == "__main__":

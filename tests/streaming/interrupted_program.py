@@ -12,16 +12,11 @@ import time
 from functools import partial
 from pathlib import Path
 
-from pyspark import RDD, SparkConf, SparkContext
+from pyspark import RDD
 
 from penstock.streaming import StreamingContext
-
-SETTINGS = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
+from penstock.streaming.context import context
+from tests.driver_program import new_spark
 
 
 def hang(folder: Path, line: str) -> str:
@@ -39,12 +34,8 @@ def write(sink: Path, rdd: RDD[str]) -> None:
 
 
 def main(checkpoint: str, log: str, sink: str) -> None:
-    conf = (
-        SparkConf().setMaster("local[2]").setAppName("interrupted").setAll(list(SETTINGS.items()))
-    )
-    sc = SparkContext(conf=conf)
-    sc.setLogLevel("WARN")
-    ssc = StreamingContext(sc, batchDuration=0.5)
+    ssc = StreamingContext(new_spark(log_level="WARN"), batchDuration=0.5)
+    context._PATIENCE_S = 2.0  # the time that a job has before it is cancelled
     ssc.checkpoint(checkpoint)
     lines = ssc.tailStream(log, name="lines").map(partial(hang, Path(sink).parent))
     lines.foreachRDD(partial(write, Path(sink)))

@@ -12,11 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
-
 from penstock.receivers import Receiver
 from penstock.streaming import StreamingContext
 from penstock.streaming.receivers.placement import live_executors
+from tests.driver_program import new_spark, say
 
 COUNT = 4
 EXECUTORS = 2
@@ -35,17 +34,8 @@ class Placed(Receiver):
 
 
 def main(checkpoint: str) -> None:
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.executor.memory": "512m",
-        "spark.locality.wait": "300s",  # a slot that is offered late is still the preferred one
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    conf = SparkConf().setMaster(f"local-cluster[{EXECUTORS},3,512]").setAll(settings.items())
-    sc = SparkContext(conf=conf, appName="several receivers")
-    sc.setLogLevel("OFF")
+    # A slot that is offered late is still the preferred one.
+    sc = new_spark(f"local-cluster[{EXECUTORS},3,512]", {"spark.locality.wait": "300s"})
     while len(live_executors(sc)) < EXECUTORS:  # longer than a program waits, on a busy machine
         time.sleep(0.1)
     ssc = StreamingContext.getOrCreate(
@@ -57,7 +47,7 @@ def main(checkpoint: str) -> None:
         for place, executor in enumerate(rdd.collect(), start=len(executors)):
             executors[str(place)] = executor
         if len(executors) == COUNT:
-            print("executors", json.dumps(executors), flush=True)
+            say("executors", json.dumps(executors))
             executors["said"] = ""
 
     ssc.receiverStream([Placed()] * COUNT, name="placed").foreachRDD(collect)

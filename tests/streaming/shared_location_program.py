@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import sys
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock.errors import PenstockError
 from penstock.streaming import StateSpec, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-
-SETTINGS = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.executor.memory": "512m",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
+from tests.driver_program import new_spark, say
 
 
 def count(key, value, state):  # type: ignore[no-untyped-def]
@@ -42,17 +35,15 @@ def start(sc: SparkContext, location: str) -> None:
     try:
         ssc.start()
         stepper.step(2)
-        print("counted", seen[-1], flush=True)
+        say("counted", seen[-1])
     except PenstockError as error:
-        print(f"refused {type(error).__name__}: {error}".splitlines()[0], flush=True)
+        say(f"refused {type(error).__name__}: {error}".splitlines()[0])
     finally:
         ssc.stop(stopSparkContext=False)
 
 
 if __name__ == "__main__":
-    conf = SparkConf().setMaster("local-cluster[2,1,512]").setAppName("shared")
-    sc = SparkContext(conf=conf.setAll(list(SETTINGS.items())))
-    sc.setLogLevel("OFF")
+    sc = new_spark("local-cluster[2,1,512]")
     for location in sys.argv[1:]:
         start(sc, location)
     sc.stop()

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark import RDD, SparkConf, SparkContext, TaskContext
+from pyspark import RDD, TaskContext
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.state import PartitionVersion, UpdateTask, Version, VersionLog
@@ -25,6 +25,7 @@ from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.state import map_with_state
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.driver_program import new_spark, say
 from tests.state.helpers import add_up
 
 START_MS = 1_000_000
@@ -83,12 +84,8 @@ def main() -> None:
     ids = planned.batch_ids()
     last_ms = planned.require(ids[-1]).batch_timestamp_ms if ids else START_MS
 
-    conf = SparkConf().setMaster("local[2,4]").setAppName("state")
-    for name in ("spark.driver.host", "spark.driver.bindAddress"):
-        conf.set(name, "127.0.0.1")
-    sc = SparkContext(conf=conf.set("spark.ui.enabled", "false"))
     clock = ManualClock(last_ms)
-    ssc = StreamingContext(sc, 1, clock=clock)
+    ssc = StreamingContext(new_spark("local[2,4]"), 1, clock=clock)
     ssc.checkpoint(place)
     mapped = Counted(ssc, "counted").mapWithState(add_up, timeout=TIMEOUT_S, numPartitions=2)
 
@@ -105,7 +102,7 @@ def main() -> None:
     while not (out / f"{START_MS + 1000 * batches}.state").exists():
         stepper.step()
     ssc.stop()
-    print("done", flush=True)
+    say("done")
 
 
 if __name__ == "__main__":

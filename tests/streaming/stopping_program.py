@@ -10,17 +10,11 @@ import threading
 import time
 from typing import Any
 
-from pyspark import RDD, SparkConf, SparkContext
+from pyspark import RDD, SparkContext
 
 from penstock.streaming import StreamingContext
+from tests.driver_program import new_spark
 from tests.waiting import WAIT_S
-
-SETTINGS = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
 
 
 def say(word: str) -> None:
@@ -61,8 +55,7 @@ def stop(sc: SparkContext, kind: str) -> None:
 
 
 if __name__ == "__main__":
-    conf = SparkConf().setMaster("local[2]").setAppName("stopping").setAll(list(SETTINGS.items()))
-    sc = SparkContext(conf=conf)
+    sc = new_spark(log_level="WARN")
     for kind in ("running", "idle", "none"):
         stop(sc, kind)
     sc.stop()

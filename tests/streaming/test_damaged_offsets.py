@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from penstock.errors import LogFormatError, RecoveryMismatchError
 from penstock.streaming import State, StateSpec, StreamingContext
-from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.streaming.runs import Runs
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -27,11 +26,8 @@ def count(key: str, value: Any, state: State[int]) -> None:
 
 
 @pytest.fixture
-def start(sc: SparkContext, clock: ManualClock, tmp_path: Path) -> Callable[[], Stepper]:
-    def start() -> Stepper:
-        ssc = StreamingContext.getOrCreate(
-            str(tmp_path / "c"), lambda: StreamingContext(sc, 1, clock=clock), recover="program"
-        )
+def start(runs: Runs, tmp_path: Path) -> Callable[[], Stepper]:
+    def define(ssc: StreamingContext) -> None:
         lines = ssc.tailStream(str(tmp_path / "log"), name="log")
 
         def write(df: DataFrame, batch_id: int) -> None:
@@ -40,9 +36,9 @@ def start(sc: SparkContext, clock: ManualClock, tmp_path: Path) -> Callable[[], 
         lines.foreachBatch(write)
         counts = lines.map(lambda line: ("lines", line)).mapWithState(StateSpec.function(count))
         counts.stateSnapshots().foreachRDD(lambda rdd: totals.update(rdd.collect()))
-        stepper = Stepper(ssc, clock)
-        ssc.start()
-        return stepper
+
+    def start() -> Stepper:
+        return runs.start_program(define)
 
     written: dict[int, list[str]] = {}
     totals: dict[str, int] = {}
@@ -50,7 +46,7 @@ def start(sc: SparkContext, clock: ManualClock, tmp_path: Path) -> Callable[[], 
     return start
 
 
-def test_a_damaged_newest_entry(start: Any, tmp_path: Path) -> None:
+def test_a_damaged_newest_entry(start: Any, runs: Runs, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     def total() -> int:
@@ -61,9 +57,9 @@ def test_a_damaged_newest_entry(start: Any, tmp_path: Path) -> None:
         with log.open("a") as file:
             file.write(f"{number}\n")
         assert eventually(lambda n=number: bool(stepper.step()) and total() == n + 1)
-    StreamingContext.getActive().stop(stopSparkContext=False)  # type: ignore[union-attr]
+    runs.stop()
 
-    newest = max((tmp_path / "c" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest = max((runs.location / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     newest.write_bytes(newest.read_bytes()[:50])
     with pytest.raises(LogFormatError) as damaged:
         start()

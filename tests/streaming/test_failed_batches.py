@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.operations.outputs import ForEachBatch
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.streaming.settings import spark_settings
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
@@ -72,16 +71,6 @@ def test_the_location_stays_locked_until_a_job_that_ignores_cancelling_ends(
     assert eventually(lambda: is_free(tmp_path))
 
 
-@contextmanager
-def setting(sc: SparkContext, name: str, value: str) -> Iterator[None]:
-    conf = sc._jsc.sc().conf()
-    conf.set(name, value)
-    try:
-        yield
-    finally:
-        conf.remove(name)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("spark.penstock.onBatchFailure", "continue"), ("spark.streaming.concurrentJobs", "2")],
@@ -94,7 +83,7 @@ def test_an_exactly_once_output_refuses_that_later_batches_overtake_a_failed_one
     name: str,
     value: str,
 ) -> None:
-    with setting(sc, name, value):
+    with spark_settings(sc, {name: value}):
         ssc = StreamingContext(sc, 1, clock=clock)
         lines(ssc, tmp_path).foreachBatch(lambda df, batch_id: None)
         monkeypatch.setattr(ForEachBatch, "exactly_once", True)

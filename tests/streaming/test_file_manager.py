@@ -21,6 +21,7 @@ from penstock.streaming.recovery.private_files import open_location
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.storage.sqlite_files import SqliteFiles
+from tests.streaming.settings import spark_settings
 from tests.waiting import eventually
 
 SETTING = "spark.penstock.checkpointFileManagerClass"
@@ -80,9 +81,8 @@ def count(key: str, value: int | None, state: State) -> tuple[str, int]:
 
 @pytest.fixture
 def file_manager(sc: SparkContext) -> Iterator[None]:
-    sc._conf.set(SETTING, "tests.storage.sqlite_files.SqliteFiles")
-    yield
-    sc._conf._jconf.remove(SETTING)
+    with spark_settings(sc, {SETTING: "tests.storage.sqlite_files.SqliteFiles"}):
+        yield
 
 
 @pytest.mark.spark
@@ -143,12 +143,11 @@ class NotWhole(LocalStorage, Storage):
     ],
 )
 def test_a_class_that_is_none_is_refused_at_once(sc: SparkContext, value: str, why: str) -> None:
-    sc._conf.set(SETTING, value)
-    try:
-        with pytest.raises(ConfigError, match=f"setting {SETTING} is .*{why}") as caught:
-            StreamingContext(sc, 1)
-    finally:
-        sc._conf._jconf.remove(SETTING)
+    with (
+        spark_settings(sc, {SETTING: value}),
+        pytest.raises(ConfigError, match=f"setting {SETTING} is .*{why}") as caught,
+    ):
+        StreamingContext(sc, 1)
     assert "import path" in str(caught.value)
 
 
@@ -156,10 +155,7 @@ def test_a_class_that_is_none_is_refused_at_once(sc: SparkContext, value: str, w
 def test_a_class_that_cannot_open_the_location_is_refused_there(
     sc: SparkContext, tmp_path: Path
 ) -> None:
-    sc._conf.set(SETTING, f"{__name__}.NotWhole")
-    try:
+    with spark_settings(sc, {SETTING: f"{__name__}.NotWhole"}):
         ssc = StreamingContext(sc, 1)
         with pytest.raises(ConfigError, match=f"cannot open {tmp_path} .*TypeError.*'key'"):
             ssc.checkpoint(str(tmp_path))
-    finally:
-        sc._conf._jconf.remove(SETTING)

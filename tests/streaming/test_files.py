@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from penstock.streaming import DStream, SourceRange, StreamingContext
 from penstock.streaming.inputs.files import FileInputDStream
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.streaming.runs import Runs
+from tests.streaming.settings import spark_settings
 
 pytestmark = pytest.mark.spark
 
@@ -37,22 +40,19 @@ def put(path: Path, text: str, at_s: float) -> None:
     hidden.rename(path)
 
 
-class Program:
-    """A program that collects the records of each batch; started again it goes on."""
+class Program(Runs):
+    """One run, which collects the records of each batch."""
 
     def __init__(
         self,
         sc: SparkContext,
-        checkpoint: Path,
+        location: Path,
         clock: ManualClock,
         streams: Callable[[StreamingContext], DStream],
     ) -> None:
+        super().__init__(sc, location, clock)
         self.seen: list[list[Any]] = []
-        # Its output notes what it sees in this object, which is not to be pickled.
-        self.ssc = StreamingContext.getOrCreate(
-            str(checkpoint), lambda: StreamingContext(sc, 1, clock=clock), recover="program"
-        )
-        self.stepper = Stepper(self.ssc, clock)
+        self.stepper = Stepper(self.create(), clock)
         streams(self.ssc).foreachRDD(lambda rdd: self.seen.append(sorted(rdd.collect())))
 
     def __enter__(self) -> Program:
@@ -60,7 +60,7 @@ class Program:
         return self
 
     def __exit__(self, *ignored: object) -> None:
-        self.ssc.stop(stopSparkContext=False)
+        self.stop()
 
 
 @pytest.fixture
@@ -88,15 +88,8 @@ def program(
 
 @pytest.fixture
 def setting(sc: SparkContext) -> Iterator[Callable[[str, str], None]]:
-    names = []
-
-    def put_setting(name: str, value: str) -> None:
-        names.append(name)
-        sc._conf.set(name, value)
-
-    yield put_setting
-    for name in names:
-        sc._conf._jconf.remove(name)
+    with ExitStack() as stack:
+        yield lambda name, value: stack.enter_context(spark_settings(sc, {name: value}))
 
 
 def test_each_new_file_is_in_one_batch(program: Any, inbox: Path) -> None:

@@ -16,8 +16,8 @@ from penstock.journal import JournalStream, RecordFormat
 from penstock.storage import open_storage
 from penstock.streaming import InputDStream, SourceRange, StreamingContext
 from penstock.testing import ManualClock
-from penstock.testing.stepper import Stepper
 from tests.journal.helpers import write_blocks
+from tests.streaming.runs import Runs
 
 pytestmark = pytest.mark.spark
 
@@ -55,28 +55,27 @@ class TopicInput(InputDStream):
         return {"orders": {"0": self.topic.end}, "returns": {"0": 0}}
 
 
-class Program:
-    """Runs of one program on one checkpoint location."""
+class Program(Runs):
+    """A program of one stream."""
 
     def __init__(
         self, sc: SparkContext, clock: ManualClock, location: Path, make: Callable[..., Any]
     ) -> None:
-        self.sc, self.clock, self.location, self.make = sc, clock, location, make
+        super().__init__(sc, location, clock)
+        self.make = make
         self.seen: list[Any] = []
 
     def run(self, batches: int, **how: Any) -> Any:
         """Start, run some batches, and end; return the input."""
-        ssc = StreamingContext.getOrCreate(
-            str(self.location), lambda: StreamingContext(self.sc, 1, clock=self.clock), "program"
-        )
-        stream = self.make(ssc, **how)
-        seen = self.seen
-        stream.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
-        stepper = Stepper(ssc, self.clock)
-        ssc.start()
-        if batches:
+        stream: Any = None
+
+        def define(ssc: StreamingContext) -> None:
+            nonlocal stream
+            stream = self.make(ssc, **how)
+            stream.foreachRDD(lambda rdd: self.seen.extend(rdd.collect()))
+
+        with self.running_program(define) as stepper:
             stepper.step(batches)
-        ssc.stop(stopSparkContext=False)
         return stream
 
 

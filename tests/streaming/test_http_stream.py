@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,8 +14,7 @@ from penstock.errors import ConfigError
 from penstock.receivers import read_status
 from penstock.streaming import StreamingContext
 from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
-from penstock.testing import ManualClock
-from penstock.testing.stepper import Stepper
+from tests.streaming.runs import Runs
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
@@ -37,13 +35,16 @@ def listening_at(stream: ReceiverInputDStream) -> str:
     return found[0]
 
 
-def test_posted_records_are_processed_once_also_over_a_restart(
-    sc: SparkContext, tmp_path: Path
-) -> None:
-    clock, rows = ManualClock(1_000_000), []
+def test_posted_records_are_processed_once_also_over_a_restart(runs: Runs) -> None:
+    rows: list[Any] = []
+    streams: list[Any] = []
 
     def collect(df: DataFrame, batch_id: int) -> None:
         rows.extend(map(tuple, df.collect()))
+
+    def define(ssc: StreamingContext) -> None:
+        streams.append(ssc.httpStream(0, schema=COLUMNS, name="events"))
+        streams[-1].foreachBatch(collect)
 
     def post(url: str, key: str) -> Any:
         headers = {"content-type": "application/x-ndjson", "idempotency-key": key}
@@ -54,20 +55,11 @@ def test_posted_records_are_processed_once_also_over_a_restart(
 
     answers = []
     for key in ("first", "second"):
-        ssc = StreamingContext.getOrCreate(
-            str(tmp_path), lambda: StreamingContext(sc, 1, clock=clock), recover="program"
-        )
-        stream = ssc.httpStream(0, schema=COLUMNS, name="events")
-        stream.foreachBatch(collect)
-        stepper = Stepper(ssc, clock)
-        ssc.start()
-        try:
-            url = listening_at(stream)
+        with runs.running_program(define, stopGraceFully=True) as stepper:
+            url = listening_at(streams[-1])
             answers.append(post(url, "first"))
             post(url, key)
             stepper.step()
-        finally:
-            ssc.stop(stopSparkContext=False, stopGraceFully=True)
     assert answers[0] == answers[1]
     assert rows == [(1, "a"), (2, "b")] * 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -14,14 +15,11 @@ import pytest
 from pyspark import RDD, SparkContext
 
 from penstock.checkpoint import CheckpointLocation
-from penstock.checkpoint.journal_offsets import parse_offsets
 from penstock.errors import BatchFailedError, ConfigError
 from penstock.journal import (
     JournalStream,
     JournalWriter,
     RecordFormat,
-    StreamProgress,
-    advance,
     commit_consumer,
     consumers,
     ranges_between,
@@ -34,7 +32,8 @@ from penstock.streaming import DStream, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.cli.commands import Commands
-from tests.journal.helpers import write_blocks
+from tests.journal.helpers import read_after, write_blocks
+from tests.streaming.runs import Runs
 
 pytestmark = pytest.mark.spark
 
@@ -46,30 +45,22 @@ def stream(tmp_path: Path) -> JournalStream:
     return JournalStream.create(open_storage(tmp_path / "j"), "clicks", RecordFormat("string"))
 
 
-class Reader:
-    """A program over the journal, on a checkpoint location of its own."""
+class Reader(Runs):
+    """A program over the journal."""
 
-    def __init__(self, sc: SparkContext, root: Path, stream: JournalStream) -> None:
-        self.sc = sc
-        self.root = root
+    def __init__(self, sc: SparkContext, location: Path, stream: JournalStream) -> None:
+        super().__init__(sc, location)
         self.stream = stream
-        self.clock = ManualClock(1_000_000)
         self.seen: list[list[Any]] = []
         self.failing = False
 
     @contextmanager
     def running(self, **options: Any) -> Iterator[Stepper]:
-        def create() -> StreamingContext:
-            return StreamingContext(self.sc, 1, clock=self.clock)
+        def define(ssc: StreamingContext) -> None:
+            self.define(ssc.journalStream("clicks", self.stream.storage.url, **options))
 
-        ssc = StreamingContext.getOrCreate(str(self.root), create, recover="program")
-        self.define(ssc.journalStream("clicks", self.stream.storage.url, **options))
-        stepper = Stepper(ssc, self.clock)
-        try:
-            ssc.start()
+        with self.running_program(define) as stepper:
             yield stepper
-        finally:
-            ssc.stop(stopSparkContext=False)
 
     def define(self, stream: DStream) -> None:
         stream.foreachRDD(self._collect)
@@ -178,7 +169,7 @@ def test_a_new_reader_holds_blocks_back_before_its_first_batch(
 
 def test_each_program_is_a_consumer_of_its_own(sc: SparkContext, reader: Reader) -> None:
     write_blocks(reader.stream, [["a"]])
-    other = Reader(sc, reader.root.with_name("other"), reader.stream)
+    other = Reader(sc, reader.location.with_name("other"), reader.stream)
     for program in (reader, other, reader, other):
         with program.running() as stepper:
             stepper.step()
@@ -187,7 +178,7 @@ def test_each_program_is_a_consumer_of_its_own(sc: SparkContext, reader: Reader)
 
 
 def test_two_programs_cannot_share_a_consumer(sc: SparkContext, reader: Reader) -> None:
-    other = Reader(sc, reader.root.with_name("other"), reader.stream)
+    other = Reader(sc, reader.location.with_name("other"), reader.stream)
     with reader.running(consumer="mine"):
         pass
     with reader.running(consumer="mine"):
@@ -202,12 +193,6 @@ def test_two_programs_cannot_share_a_consumer(sc: SparkContext, reader: Reader) 
         pass
 
 
-def take(stream: JournalStream, start: dict[str, int]) -> tuple[list[Any], dict[str, int]]:
-    """Read on as a plain reader does, a Structured query's source say."""
-    end = advance(start, StreamProgress(stream).ends(start))
-    return list(read_records(stream, ranges_between(start, end))), end
-
-
 def test_a_program_and_a_plain_reader_each_at_its_own_pace(reader: Reader, retain: Retain) -> None:
     """Neither loses what it has yet to read, nor keeps what both have read."""
     retain(1)
@@ -219,22 +204,22 @@ def test_a_program_and_a_plain_reader_each_at_its_own_pace(reader: Reader, retai
         second = write_blocks(stream, [["c"], ["d"]], close=False)  # seals the first
         stepper.step(3)
         assert [b.start_offset for b in stream.blocks(first)] == [0, 1, 2]
-        records, taken = take(stream, {})
+        records, taken = read_after(stream, {})
         assert records == ["a", "b", "c", "d"]
         write_blocks(stream, [["e"]], receiver="r1")
         commit_consumer(stream, "query", taken)
         stepper.step(4)  # the program has left the first writer; its blocks go all the same
         assert [b.start_offset for b in stream.blocks(first)] == [2]
         assert [b.start_offset for b in stream.blocks(second)] == [1]
-    records, taken = take(stream, taken)
+    records, taken = read_after(stream, taken)
     assert records == ["e"]
     assert [record for batch in reader.seen for record in batch] == ["a", "b", "c", "d", "e"]
 
 
 def kept_batches(reader: Reader) -> dict[int, list[str]]:
     """Process again, from the journal alone, each batch that the offset log still tells of."""
-    log = CheckpointLocation(reader.root).offsets
-    maps = {n: parse_offsets(str(log.require(n).sources[0]))["clicks"] for n in log.batch_ids()}
+    log = CheckpointLocation(reader.location).offsets
+    maps = {n: json.loads(str(log.require(n).sources[0]))["clicks"] for n in log.batch_ids()}
     if 0 in maps:
         maps[-1] = {}
     return {
@@ -328,7 +313,7 @@ def test_a_stream_with_another_schema_in_its_place_is_refused(
 ) -> None:
     clock = ManualClock(1_000_000)
     ssc = StreamingContext(reader.sc, 1, clock=clock)
-    ssc.checkpoint(str(reader.root))
+    ssc.checkpoint(str(reader.location))
     ssc.journalStream("clicks", reader.stream.storage.url).pprint()
     (tmp_path / "j" / "clicks" / "stream.json").unlink()
     JournalStream.create(reader.stream.storage, "clicks", RecordFormat("binary"))

@@ -16,6 +16,7 @@ from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
 from penstock.streaming.receivers.events import ReceiverProgress
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.streaming.settings import spark_settings
 from tests.waiting import WAIT_S, eventually
 
 
@@ -127,11 +128,8 @@ def test_a_listener_of_pyspark_and_one_that_raises(
 def test_batches_of_concurrent_jobs_keep_their_events_in_order(
     sc: SparkContext, clock: ManualClock
 ) -> None:
-    sc._conf.set("spark.streaming.concurrentJobs", "4")
-    try:
+    with spark_settings(sc, {"spark.streaming.concurrentJobs": "4"}):
         ssc = StreamingContext(sc, 1, clock=clock)
-    finally:
-        sc._conf._jconf.remove("spark.streaming.concurrentJobs")
     together = threading.Barrier(4)
     listener = Names()
     ssc.addStreamingListener(listener)

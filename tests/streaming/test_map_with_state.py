@@ -23,9 +23,9 @@ from penstock.errors import (
 from penstock.state import version_times
 from penstock.storage import open_storage
 from penstock.streaming import DStream, State, StateSpec, StreamingContext
-from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.state.helpers import Model, add_up
+from tests.streaming.runs import Runs
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -33,45 +33,30 @@ pytestmark = pytest.mark.spark
 Batches = list[list[Any]]
 
 
-class Program:
-    """A program over a queue of batches, which can be made again and again on one location."""
+class Program(Runs):
+    """A program over a queue of batches."""
 
-    def __init__(self, sc: SparkContext, place: Path) -> None:
-        self.sc = sc
-        self.place = place
-        self.clock = ManualClock(1_000_000)
-        self.ssc: StreamingContext | None = None
+    def __init__(self, sc: SparkContext, location: Path) -> None:
+        super().__init__(sc, location)
         self.seen: dict[str, list[list[Any]]] = {}
 
     def start(self, batches: Batches, define: Callable[[DStream], Any]) -> Stepper:
         """Run what ``define`` makes of the stream of the batches."""
         self.stop()
-        # Its outputs note what they see in this object, which is not to be pickled.
-        self.ssc = StreamingContext.getOrCreate(
-            str(self.place),
-            lambda: StreamingContext(self.sc, 1, clock=self.clock),
-            recover="program",
-        )
         # One partition each: records come in the order in which they stand.
-        define(self.ssc.queueStream([self.sc.parallelize(batch, 1) for batch in batches]))
-        stepper = Stepper(self.ssc, self.clock)
-        self.ssc.start()
-        return stepper
+        queue = [self.sc.parallelize(batch, 1) for batch in batches]
+        return self.start_program(lambda ssc: define(ssc.queueStream(queue)))
 
     def collect(self, stream: DStream, name: str = "out") -> None:
         """Keep what the stream holds in each batch."""
         kept = self.seen.setdefault(name, [])
         stream.foreachRDD(lambda rdd: kept.append(rdd.collect()))
 
-    def stop(self) -> None:
-        if self.ssc is not None:
-            self.ssc.stop(stopSparkContext=False)
-
     def versions(self, operator: str = "mapWithState-0") -> list[int]:
-        return version_times(open_storage(self.place / "state"), operator)
+        return version_times(open_storage(self.location / "state"), operator)
 
     def deltas(self) -> list[str]:
-        return sorted(path.name for path in self.place.glob("state/*/*/*.delta"))
+        return sorted(path.name for path in self.location.glob("state/*/*/*.delta"))
 
 
 @pytest.fixture
@@ -357,7 +342,7 @@ def test_state_of_an_earlier_time_than_the_commits(program: Program) -> None:
     batches = [[("a", 1)]] * 3
     program.start(batches, define).step(2)
     program.stop()
-    newest = max(program.place.glob("state/*/versions/*"))
+    newest = max(program.location.glob("state/*/versions/*"))
     newest.unlink()
     with pytest.raises(MissingStateError, match="is missing, although that batch is committed"):
         program.start(batches, define)
@@ -373,15 +358,15 @@ def test_state_is_its_users_alone_under_any_umask(program: Program) -> None:
         program.stop()
     finally:
         os.umask(before)
-    state = program.place / "state"
+    state = program.location / "state"
     exposed = [path for path in (state, *state.rglob("*")) if path.stat().st_mode & 0o077]
     assert list(state.rglob("*.delta"))
     assert exposed == []
 
 
 def test_a_location_that_others_can_write(program: Program) -> None:
-    program.place.mkdir(mode=0o700)
-    program.place.chmod(0o777)
+    program.location.mkdir(mode=0o700)
+    program.location.chmod(0o777)
     with pytest.raises(ConfigError, match="can be written by other users"):
         program.start([[("a", 1)]], lambda pairs: program.collect(pairs.mapWithState(running_sum)))
 

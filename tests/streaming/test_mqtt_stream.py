@@ -15,6 +15,7 @@ from penstock.streaming import StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.receivers.mqtt_broker import Broker, needs_mosquitto, publisher
+from tests.streaming.runs import Runs
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, needs_mosquitto]
@@ -28,45 +29,36 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     running.kill()
 
 
-def run(
-    sc: SparkContext, broker: Broker, clock: ManualClock, message: str, wanted: int
-) -> list[Any]:
+def run(runs: Runs, broker: Broker, message: str, wanted: int) -> list[Any]:
     """Start a program on the broker's folder, publish, and return the rows of its batch."""
     rows: list[Any] = []
     dicts: list[Any] = []
-    location = str(broker.folder / "checkpoint")
-    ssc = StreamingContext.getOrCreate(
-        location, lambda: StreamingContext(sc, 1, clock=clock), recover="program"
-    )
-    stream = ssc.mqttStream("127.0.0.1", broker.port, ["plant/#"], name="plant", version="5")
-    stream.foreachBatch(
-        lambda df, batch_id: rows.extend(df.selectExpr("topic", "payload").collect())
-    )
-    stream.foreachRDD(lambda time, rdd: dicts.extend(rdd.map(lambda m: m["payload"]).collect()))
-    stepper = Stepper(ssc, clock)
+
+    def define(ssc: StreamingContext) -> None:
+        stream = ssc.mqttStream("127.0.0.1", broker.port, ["plant/#"], name="plant", version="5")
+        stream.foreachBatch(
+            lambda df, batch_id: rows.extend(df.selectExpr("topic", "payload").collect())
+        )
+        stream.foreachRDD(lambda time, rdd: dicts.extend(rdd.map(lambda m: m["payload"]).collect()))
+
     suback, puback = "Sending SUBACK to penstock-plant-r0", "PUBACK from penstock-plant-r0"
     subscribed, acked = broker.log().count(suback), broker.log().count(puback)
-    ssc.start()
-    try:
+    with runs.running_program(define) as stepper:
         assert eventually(lambda: broker.log().count(suback) > subscribed)
         with publisher(broker) as source:
             source.publish([message])
         assert eventually(lambda: broker.log().count(puback) >= acked + wanted)
         stepper.step()
-    finally:
-        ssc.stop(stopSparkContext=False)
     assert sorted(dicts) == sorted(bytes(row.payload) for row in rows)
     # Spark reads larger blocks first, so rows of several blocks come in any order.
     return sorted((row.topic, bytes(row.payload)) for row in rows)
 
 
-def test_each_message_is_in_one_batch_also_after_a_restart(
-    sc: SparkContext, broker: Broker, clock: ManualClock
-) -> None:
-    assert run(sc, broker, clock, "1", wanted=1) == [("plant/a", b"1")]
+def test_each_message_is_in_one_batch_also_after_a_restart(runs: Runs, broker: Broker) -> None:
+    assert run(runs, broker, "1", wanted=1) == [("plant/a", b"1")]
     with publisher(broker) as source:
         source.publish(["2"])  # kept for the session while no program runs
-    assert run(sc, broker, clock, "3", wanted=2) == [("plant/a", b"2"), ("plant/a", b"3")]
+    assert run(runs, broker, "3", wanted=2) == [("plant/a", b"2"), ("plant/a", b"3")]
 
 
 def test_receivers_of_a_group_share_the_messages_out(

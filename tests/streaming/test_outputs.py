@@ -20,8 +20,7 @@ from penstock.streaming import OutputBatch, StreamingContext
 from penstock.streaming.operations import text_files
 from penstock.streaming.operations.outputs import ForEachRDD
 from penstock.streaming.operations.text_files import BatchFolder, save_as_text_files
-from penstock.testing import ManualClock
-from penstock.testing.stepper import Stepper
+from tests.streaming.runs import Runs
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -50,54 +49,45 @@ def test_a_name_belongs_to_one_output(ssc: StreamingContext) -> None:
     assert len(ssc.graph.outputs) == 1
 
 
-def test_a_batch_that_runs_again_has_the_same_token(
-    sc: SparkContext, clock: ManualClock, tmp_path: Path
-) -> None:
-    location, tokens = tmp_path / "checkpoint", []
+def test_a_batch_that_runs_again_has_the_same_token(runs: Runs, tmp_path: Path) -> None:
+    tokens: list[Any] = []
 
-    def run(batches: int) -> None:
-        ssc = StreamingContext.getOrCreate(
-            str(location), lambda: StreamingContext(sc, 1, clock=clock), recover="program"
-        )
+    def define(ssc: StreamingContext) -> None:
         lines = ssc.textFileStream(str(tmp_path), name="in")
         lines.foreachRDD(lambda time, rdd, output: tokens.append(output), name="copy")
         lines.foreachBatch(lambda df, batch_id, output: tokens.append((batch_id, output)))
-        stepper = Stepper(ssc, clock)
-        ssc.start()
-        stepper.step(batches)
-        ssc.stop(stopSparkContext=False)
+
+    def run(batches: int) -> None:
+        with runs.running_program(define) as stepper:
+            stepper.step(batches)
 
     def expected(batch_id: int) -> list[Any]:
-        location_id = CheckpointLocation(location).read_id()
+        location_id = CheckpointLocation(runs.location).read_id()
         plain = OutputBatch(location_id, "copy", batch_id)
         return [plain, (batch_id, OutputBatch(location_id, "foreachBatch-0", batch_id))]
 
     run(2)
     assert tokens == [*expected(0), *expected(1)]
-    (location / "commits/1").unlink()
+    (runs.location / "commits/1").unlink()
     tokens.clear()
     run(1)
     assert tokens[:2] == expected(1)
 
 
 def test_an_exactly_once_output_that_is_renamed_is_refused(
-    sc: SparkContext, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ForEachRDD, "exactly_once", True)
 
-    def start(name: str) -> StreamingContext:
-        ssc = StreamingContext.getOrCreate(
-            str(tmp_path), lambda: StreamingContext(sc, 1, clock=clock), recover="program"
-        )
-        ssc.queueStream([[1]]).foreachRDD(lambda rdd: None, name=name)
-        stepper = Stepper(ssc, clock)
-        ssc.start()
-        stepper.step()
-        return ssc
+    def run(name: str) -> None:
+        with runs.running_program(
+            lambda ssc: ssc.queueStream([[1]]).foreachRDD(lambda rdd: None, name=name)
+        ) as stepper:
+            stepper.step()
 
-    start("copy").stop(stopSparkContext=False)
+    run("copy")
     with pytest.raises(RecoveryMismatchError, match="exactly-once output 'copy'"):
-        start("renamed")
+        run("renamed")
 
 
 # -- folders of text --

@@ -16,6 +16,7 @@ from penstock.errors import ConfigError, StreamingError
 from penstock.streaming import ConstantInputDStream, ReceiverInputDStream, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.streaming.runs import Runs
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -38,35 +39,23 @@ def insert(database: Path, *items: str) -> None:
         db.executemany("INSERT INTO orders (item) VALUES (?)", [(item,) for item in items])
 
 
-def test_a_table(
-    sc: SparkContext, clock: ManualClock, page: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_table(runs: Runs, page: dict[str, Any], tmp_path: Path) -> None:
     database = tmp_path / "shop.db"
     seen: list[Any] = []
 
-    def run() -> tuple[StreamingContext, Stepper]:
-        ssc = StreamingContext.getOrCreate(
-            str(tmp_path / "checkpoint"),
-            lambda: StreamingContext(sc, 1, clock=clock),
-            recover="program",
-        )
+    def define(ssc: StreamingContext) -> None:
         orders = page["TableInput"](ssc, str(database), name="orders")
         orders.map(lambda row: row[1]).foreachRDD(lambda rdd: seen.append(rdd.collect()))
-        return ssc, Stepper(ssc, clock)
 
     insert(database, "apple", "pear")
-    ssc, stepper = run()
-    ssc.start()
-    stepper.step()
-    insert(database, "plum")
-    stepper.step()
+    with runs.running_program(define) as stepper:
+        stepper.step()
+        insert(database, "plum")
+        stepper.step()
     assert [info.num_records for info in stepper.completed] == [2, 1]
-    ssc.stop(stopSparkContext=False)
     insert(database, "fig")
-    ssc, stepper = run()
-    ssc.start()
-    stepper.step(2)
-    ssc.stop(stopSparkContext=False)
+    with runs.running_program(define) as stepper:
+        stepper.step(2)
     assert seen == [["apple", "pear"], ["plum"], ["fig"], []]
 
 

@@ -14,14 +14,12 @@ import pytest
 from pyspark import RDD, SparkContext
 
 from penstock.errors import BatchFailedError, ConfigError
-from penstock.journal import JournalStream
 from penstock.journal.bad_records.raw_records import from_raw
-from penstock.storage import open_storage
 from penstock.streaming import DStream, StreamingContext
-from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.journal.helpers import read_all
-from tests.streaming.test_receiver_streams import Numbers
+from tests.streaming.numbers import Numbers
+from tests.streaming.runs import Runs
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -30,13 +28,11 @@ COLUMNS = pa.schema([("n", pa.int64()), ("t", pa.string())])
 RECORDS = ["1", "x", "3", "", "5"]
 
 
-class Program:
-    """Parses what a receiver stores, on a checkpoint location that can be used again."""
+class Program(Runs):
+    """Parses what a receiver stores."""
 
-    def __init__(self, sc: SparkContext, root: Path) -> None:
-        self.sc = sc
-        self.root = root
-        self.clock = ManualClock(1_000_000)
+    def __init__(self, sc: SparkContext, location: Path) -> None:
+        super().__init__(sc, location)
         self.values: list[Any] = []
         self.fail = False
 
@@ -49,20 +45,14 @@ class Program:
         schema: str | pa.Schema = "string",
         outputs: Callable[[DStream], None] | None = None,
     ) -> Iterator[Stepper]:
-        def create() -> StreamingContext:
-            return StreamingContext(self.sc, 1, clock=self.clock)
+        def define(ssc: StreamingContext) -> None:
+            source = ssc.receiverStream(Numbers(records, schema), name="numbers")
+            (outputs or self.define)(source.parse(parser, bad_records))
 
-        ssc = StreamingContext.getOrCreate(str(self.root), create, recover="program")
-        source = ssc.receiverStream(Numbers(records, schema), name="numbers")
-        (outputs or self.define)(source.parse(parser, bad_records))
-        stepper = Stepper(ssc, self.clock)
-        ssc.start()
-        try:
-            journal = self.stream("numbers")
+        with self.running_program(define) as stepper:
+            journal = self.journal()
             assert eventually(lambda: len(read_all(journal)) == len(records))
             yield stepper
-        finally:
-            ssc.stop(stopSparkContext=False)
 
     def define(self, values: DStream) -> None:
         values.foreachRDD(self.collect)
@@ -73,11 +63,8 @@ class Program:
             raise RuntimeError("the output fails after its jobs")
         self.values += found
 
-    def stream(self, name: str) -> JournalStream:
-        return JournalStream.open(open_storage(self.root / "journal"), name, allow_pickle=True)
-
     def dead_letters(self) -> list[dict[str, Any]]:
-        return list(read_all(self.stream("numbers-dead")))
+        return list(read_all(self.journal("numbers-dead")))
 
 
 @pytest.fixture
@@ -100,12 +87,12 @@ def test_a_batch_with_a_bad_record_fails_and_names_it(program: Program) -> None:
 def test_dropped_records_are_counted(program: Program, caplog: pytest.LogCaptureFixture) -> None:
     with (
         program.running(RECORDS, int, "drop") as stepper,
-        caplog.at_level(logging.WARNING, "penstock.streaming.inputs.parsing"),
+        caplog.at_level(logging.WARNING, "penstock.streaming.inputs.refused"),
     ):
         stepper.step()
     assert program.values == [1, 3, 5]
     (line,) = [
-        r.getMessage() for r in caplog.records if r.name == "penstock.streaming.inputs.parsing"
+        r.getMessage() for r in caplog.records if r.name == "penstock.streaming.inputs.refused"
     ]
     assert "refused 2 records of stream numbers, which were dropped" in line
     assert "record 1 of writer r0-00000000: ValueError" in line
@@ -153,7 +140,7 @@ def test_a_batch_that_runs_again_leaves_one_dead_letter_for_each(program: Progra
 
 
 def test_a_batch_whose_dead_letters_cannot_be_written_fails(program: Program) -> None:
-    findings = program.root / "journal" / "numbers-dead" / "findings"
+    findings = program.location / "journal" / "numbers-dead" / "findings"
     program.sc.setLogLevel("OFF")
     with program.running(RECORDS, int, "dead_letter") as stepper:
         findings.write_text("in the way of a folder")
@@ -187,7 +174,7 @@ def test_every_kind_of_record_comes_back_from_its_raw_bytes(
     with program.running(records, refuse_all, "dead_letter", schema=schema) as stepper:
         stepper.step()
     assert program.values == []
-    source = program.stream("numbers")
+    source = program.journal("numbers")
     raws = [letter["raw"] for letter in program.dead_letters()]
     table = from_raw(source.format, raws)
     (batch,) = table.combine_chunks().to_batches()

@@ -19,6 +19,7 @@ from penstock.errors import CheckpointError, PenstockError
 from penstock.streaming import DStream, State, StateSpec, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.streaming.runs import Runs
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -28,22 +29,21 @@ REWIND, LIST, COPY, REMOVE, TIDY, CUT_ANEW = range(6)
 """The page's blocks of commands, in order."""
 
 
-class Program:
+class Program(Runs):
     """A tailed file, its lines written by batch id, and counted in state if there is some."""
 
     def __init__(self, sc: SparkContext, clock: ManualClock, folder: Path) -> None:
-        self.sc, self.clock, self.folder, self.location = sc, clock, folder, folder / "c"
+        super().__init__(sc, folder / "c", clock)
+        self.folder = folder
         self.state = "none"
         self.written: dict[int, list[str]] = {}
         self.ran: list[int] = []
         self.totals: dict[str, int] = {}
 
     def start(self) -> Stepper:
-        ssc = StreamingContext.getOrCreate(
-            str(self.location),
-            lambda: StreamingContext(self.sc, 1, clock=self.clock),
-            recover="program",
-        )
+        return self.start_program(self.define)
+
+    def define(self, ssc: StreamingContext) -> None:
         lines = ssc.tailStream(str(self.folder / "log"), name="log")
 
         def write(df: DataFrame, batch_id: int) -> None:
@@ -55,9 +55,6 @@ class Program:
         if self.state != "none":
             counts = self.count(lines.map(lambda line: ("lines", 1)))
             counts.foreachRDD(lambda rdd: self.totals.update(rdd.collect()))
-        stepper = Stepper(ssc, self.clock)
-        ssc.start()
-        return stepper
 
     def count(self, pairs: DStream) -> DStream:
         if self.state == "mapWithState":
@@ -99,12 +96,6 @@ def count(key: str, value: Any, state: State[int]) -> None:
     state.update(1 + (state.get() if state.exists() else 0))
 
 
-def stop() -> None:
-    active = StreamingContext.getActive()
-    assert active is not None
-    active.stop(stopSparkContext=False)
-
-
 @pytest.fixture
 def program(sc: SparkContext, clock: ManualClock, tmp_path: Path) -> Program:
     return Program(sc, clock, tmp_path)
@@ -112,7 +103,7 @@ def program(sc: SparkContext, clock: ManualClock, tmp_path: Path) -> Program:
 
 def test_batches_are_processed_again(program: Program) -> None:
     program.add(program.start(), *"0123")
-    stop()
+    program.stop()
     ids = sorted(int(path.name) for path in (program.location / "offsets").glob("[0-9]*"))
     listed = program.run(LIST).splitlines()
     assert listed[:2] == [str(ids[0]), str(ids[-1])]
@@ -132,7 +123,7 @@ def test_batches_are_processed_again(program: Program) -> None:
     assert program.written == before
     assert program.ran == ran + ran[1:]
     program.add(stepper, "4")
-    stop()
+    program.stop()
     program.run(TIDY)
     assert not (program.location / "commits.before").exists()
 
@@ -142,7 +133,7 @@ def test_batches_are_processed_again(program: Program) -> None:
     program.lose(first)
     stepper = program.start()
     assert eventually(lambda: bool(stepper.step()) and program.written == before)
-    stop()
+    program.stop()
 
     program.run(REMOVE, first)
     program.run(CUT_ANEW, first)
@@ -157,7 +148,7 @@ def test_keyed_state_does_not_go_back(program: Program, state: str) -> None:
     """Nothing is written then, and the copy of the commit log undoes it."""
     program.state = state
     program.add(program.start(), *"012")
-    stop()
+    program.stop()
     before, first = list(program.ran), program.ran[1]
     with pytest.raises(CheckpointError, match="keeps state"):
         plan_rewind(program.location, to_batch=first - 1)
@@ -168,7 +159,7 @@ def test_keyed_state_does_not_go_back(program: Program, state: str) -> None:
     ):
         program.start().wait_completed(1)
     if StreamingContext.getActive() is not None:
-        stop()
+        program.stop()
     assert program.ran == before
     for file in (program.location / "commits.before").iterdir():
         (program.location / "commits" / file.name).write_bytes(file.read_bytes())

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 from typer.testing import CliRunner
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.cli.main import app
 from penstock.errors import BatchFailedError, ConfigError, LogFormatError, StreamingError
-from penstock.journal import JournalStream
 from penstock.rate import (
     RATES_KEY,
     RateController,
@@ -31,10 +30,10 @@ from penstock.receivers import Command, Receiver, SocketReceiver, TailReceiver
 from penstock.storage import open_storage
 from penstock.streaming import BatchInfo, StreamingContext
 from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
-from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.durable import wait_durable
 from tests.receivers.supervised import newest_command
+from tests.streaming.runs import Runs
+from tests.streaming.settings import spark_settings
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
@@ -74,32 +73,20 @@ def script() -> type[Scripted]:
     return Scripted
 
 
-class Program:
-    """A program over one growing file that can be made again and again, with other settings."""
+class Program(Runs):
+    """A program over one growing file, whose runs have different settings."""
 
-    def __init__(self, sc: SparkContext, root: Path, patch: pytest.MonkeyPatch) -> None:
-        self.sc = sc
-        self.root = root
+    def __init__(self, sc: SparkContext, root: Path) -> None:
+        super().__init__(sc, root / "checkpoint")
         self.log = root / "numbers.log"
         self.log.touch()
-        self.patch = patch
-        self.clock = ManualClock(1_000_000)
         self.records: list[str] = []
         self.during: Callable[[], None] = lambda: None
-        self.ssc: StreamingContext
 
-    def make(self, settings: Mapping[str, str]) -> StreamingContext:
-        conf = SparkConf(loadDefaults=False).setAll(self.sc.getConf().getAll())
-        with self.patch.context() as patch:
-            patch.setattr(self.sc, "_conf", conf.setAll(list(settings.items())))
-            # Its outputs are methods of this object, which is not to be pickled.
-            self.ssc = StreamingContext.getOrCreate(
-                str(self.root / "checkpoint"),
-                lambda: StreamingContext(self.sc, 1, clock=self.clock),
-                recover="program",
-            )
+    def make(self, settings: Mapping[str, str]) -> None:
+        with spark_settings(self.sc, settings):
+            self.create()
             self.define()
-            return self.ssc
 
     def define(self) -> None:
         self.ssc.tailStream(str(self.log), name="numbers").foreachRDD(self.collect)
@@ -110,16 +97,11 @@ class Program:
 
     @contextmanager
     def running(self, settings: Mapping[str, str], **stop: bool) -> Iterator[Stepper]:
-        conf = SparkConf(loadDefaults=False).setAll(self.sc.getConf().getAll())
-        self.make(settings)
-        with self.patch.context() as patch:
-            patch.setattr(self.sc, "_conf", conf.setAll(list(settings.items())))
-            stepper = Stepper(self.ssc, self.clock)
-            self.ssc.start()
-            try:
-                yield stepper
-            finally:
-                self.ssc.stop(stopSparkContext=False, **stop)
+        with (
+            spark_settings(self.sc, settings),
+            self.running_program(lambda ssc: self.define(), **stop) as stepper,
+        ):
+            yield stepper
 
     def write(self, count: int, start: int = 0) -> list[str]:
         """Append so many records to the followed file."""
@@ -128,25 +110,19 @@ class Program:
             file.write("".join(f"{line}\n" for line in lines))
         return lines
 
-    def journal(self) -> JournalStream:
-        return JournalStream.open(open_storage(self.root / "checkpoint/journal"), "numbers")
-
-    def wait_durable(self, count: int) -> None:
-        wait_durable(self.root / "checkpoint", "numbers", count)
-
     def receiver_command(self) -> Command:
         return newest_command(self.journal(), "r0")
 
     def kept(self) -> dict[str, Any]:
         """What the newest entry of the offset log keeps of the rates."""
-        newest = CheckpointLocation(self.root / "checkpoint").offsets.latest()
+        newest = CheckpointLocation(self.location).offsets.latest()
         assert newest is not None
         return dict(decode_rates(newest[1].conf[RATES_KEY]))
 
 
 @pytest.fixture
-def program(sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
-    return Program(sc, tmp_path, monkeypatch)
+def program(sc: SparkContext, tmp_path: Path) -> Program:
+    return Program(sc, tmp_path)
 
 
 def sizes(infos: list[BatchInfo]) -> list[int]:
@@ -195,17 +171,17 @@ def test_the_rate_comes_back_after_a_restart(program: Program, script: type[Scri
 def test_kept_rates_that_cannot_be_read_are_named_and_started_anew(
     program: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
-    location = CheckpointLocation(program.root / "checkpoint")
+    location = CheckpointLocation(program.location)
     with program.running(BACKPRESSURE) as stepper:
         stepper.step(1)
     newest = location.offsets.latest()
     assert newest is not None
     assert RATES_KEY in newest[1].conf
-    entry = program.root / "checkpoint/offsets/0"
+    entry = program.location / "offsets/0"
     damaged = entry.read_text().replace(r"\\\"version\\\": 1", r"\\\"version\\\": 9")
     assert damaged != entry.read_text()
     entry.write_text(damaged)
-    (program.root / "checkpoint/offsets/.0.crc").unlink()
+    (program.location / "offsets/.0.crc").unlink()
     with program.running(BACKPRESSURE) as stepper:
         assert stepper.step(1)[0].limits["numbers"].records == 1000.0
     assert "starts at its initial rate" in caplog.text
@@ -217,7 +193,7 @@ def test_history_is_kept_with_the_batches(program: Program, script: type[Scripte
     with program.running(BACKPRESSURE) as stepper:
         program.wait_durable(100)
         stepper.step(3)
-        offsets = CheckpointLocation(program.root / "checkpoint").offsets
+        offsets = CheckpointLocation(program.location).offsets
         entries = [offsets.get(batch) for batch in range(3)]
     kept = [decode_rates(entry.conf[RATES_KEY])["numbers"] for entry in entries if entry]
     assert [[ended.batch_id for ended in each.batches] for each in kept] == [[], [0], [1]]
@@ -298,7 +274,7 @@ def test_a_rate_set_before_the_start_is_that_inputs_own(program: Program) -> Non
     program.define = define_with_rate  # type: ignore[method-assign]
     with program.running({"spark.streaming.receiver.maxRate": "5"}) as stepper:
         assert sizes(stepper.step(2)) == [3, 3]
-    assert RateOverrides(open_storage(program.root / "checkpoint")).get("numbers") == RateOverride()
+    assert RateOverrides(open_storage(program.location)).get("numbers") == RateOverride()
 
 
 def test_overrides_while_it_runs_act_at_once_and_survive_a_restart(program: Program) -> None:
@@ -324,7 +300,7 @@ def test_overrides_while_it_runs_act_at_once_and_survive_a_restart(program: Prog
 
 def test_overrides_from_outside_act_within_a_poll(program: Program) -> None:
     def command(*arguments: str) -> str:
-        place = ["--checkpoint", str(program.root / "checkpoint")]
+        place = ["--checkpoint", str(program.location)]
         done = CliRunner().invoke(app, ["rate", *arguments, *place], env={"COLUMNS": "120"})
         assert done.exception is None, done.exception
         return done.output
@@ -345,7 +321,7 @@ def test_an_override_that_is_damaged_stops_a_start_and_not_a_run(
     program: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
     program.write(10)
-    damaged = program.root / "checkpoint/rate/numbers.json"
+    damaged = program.location / "rate/numbers.json"
     with program.running({"spark.streaming.receiver.maxRate": "2"}) as stepper:
         program.wait_durable(2)
         damaged.parent.mkdir()

@@ -171,13 +171,10 @@ def test_a_constant_comes_back_after_a_kill(tmp_path: Path) -> None:
     location, errors = tmp_path / "location", tmp_path / "errors"
     files: list[list[str]] = []
     for said, batches in (("created", 100), ("recovered", 3)):
-        driver = Driver(PROGRAM, [str(location)], errors)
-        try:
+        with Driver(PROGRAM, [str(location)], errors) as driver:
             driver.wait_line(said)
             driver.wait_line(f"batch {batches} [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]")
             driver.kill()
-        finally:
-            driver.end()
         files.append(sorted(map(str, location.glob("rdds/*/rdd-*/part-*"))))
     assert files[0] == files[1]
     assert len(files[0]) == 2

@@ -5,15 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark import RDD, SparkContext
-from pyspark.sql import DataFrame
 
 from penstock.errors import (
     BatchFailedError,
@@ -21,73 +19,16 @@ from penstock.errors import (
     MissingBlockError,
     UnsharedPathError,
 )
-from penstock.journal import JournalStream
-from penstock.receivers import Receiver, read_status
-from penstock.storage import open_storage
+from penstock.receivers import read_status
 from penstock.streaming import DStream, StreamingContext
 from penstock.streaming.engine import engine
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.durable import wait_durable
+from tests.background import background
+from tests.streaming.numbers import Numbers, Program
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
-
-
-class Numbers(Receiver):
-    """Stores the given records once, each with its place as position."""
-
-    def __init__(self, records: list[Any], schema: str | pa.Schema = "string") -> None:
-        self.records = records
-        self.schema = schema
-
-    def onStart(self) -> None:
-        threading.Thread(target=self._store, daemon=True).start()
-
-    def onStop(self) -> None:
-        pass
-
-    def _store(self) -> None:
-        done = self.lastPosition() or 0
-        for place, record in enumerate(self.records[done:], start=done + 1):
-            self.store(record, position=place)
-
-
-class Program:
-    """A program on one checkpoint location that can be made again and again."""
-
-    def __init__(self, sc: SparkContext, root: Path) -> None:
-        self.sc = sc
-        self.root = root
-        self.clock = ManualClock(1_000_000)
-        self.rows: list[Any] = []
-
-    @contextmanager
-    def running(self, receiver: Receiver, **stop: bool) -> Iterator[Stepper]:
-        def create() -> StreamingContext:
-            return StreamingContext(self.sc, 1, clock=self.clock)
-
-        # Its output is a method of this object, which is not to be pickled.
-        ssc = StreamingContext.getOrCreate(str(self.root), create, recover="program")
-        self.define(ssc.receiverStream(receiver, name="numbers"))
-        stepper = Stepper(ssc, self.clock)
-        ssc.start()
-        try:
-            yield stepper
-        finally:
-            ssc.stop(stopSparkContext=False, **stop)
-
-    def define(self, stream: DStream) -> None:
-        stream.foreachBatch(self.collect)
-
-    def collect(self, df: DataFrame, batch_id: int) -> None:
-        self.rows += df.collect()
-
-    def journal(self) -> JournalStream:
-        return JournalStream.open(open_storage(self.root / "journal"), "numbers")
-
-    def wait_durable(self, count: int) -> None:
-        wait_durable(self.root, "numbers", count)
 
 
 @pytest.fixture
@@ -176,7 +117,7 @@ def test_many_restarts_keep_the_offsets_small(program: Program) -> None:
             program.wait_durable(count)
             stepper.step()
     assert [row.value for row in program.rows] == ["0", "1", "2", "3", "4"]
-    newest = max((program.root / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest = max((program.location / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     assert newest.read_text().count("r0-") <= 2  # the running writer, and the one before it
     assert len(program.journal().writers()) == 5
 
@@ -199,7 +140,7 @@ def _first_block(program: Program) -> Path:
     journal = program.journal()
     writer = journal.writers()[0]
     start = journal.blocks(writer)[0].start_offset
-    return program.root / "journal" / "numbers" / str(writer) / f"{start:020d}.parquet"
+    return program.location / "journal" / "numbers" / str(writer) / f"{start:020d}.parquet"
 
 
 def test_a_damaged_block_fails_the_batch_and_is_named(program: Program) -> None:
@@ -271,7 +212,9 @@ def test_a_receiver_whose_command_is_lost_is_started_again(
     program.sc.setLogLevel("OFF")
     with program.running(Numbers(["a"])) as stepper:
         program.wait_durable(1)
-        (command,) = (program.root / "journal" / "numbers" / "control").glob("r0.*.command.json")
+        (command,) = (program.location / "journal" / "numbers" / "control").glob(
+            "r0.*.command.json"
+        )
         hurt(command)
         assert eventually(lambda: len(program.journal().writers()) == 2)
         stepper.step()
@@ -280,17 +223,13 @@ def test_a_receiver_whose_command_is_lost_is_started_again(
 
 
 def test_socket_text_stream_over_a_union(sc: SparkContext) -> None:
-    server = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
+    def serve(end: threading.Event) -> None:
         connection, _ = server.accept()
         with connection:
             connection.sendall(b"one two\nthree\n")
-            ended.wait(WAIT_S)
+            end.wait(WAIT_S)
 
-    ended = threading.Event()
-    thread = threading.Thread(target=serve)
-    thread.start()
+    server = socket.create_server(("127.0.0.1", 0))
     clock = ManualClock(1_000_000)
     ssc = StreamingContext(sc, 1, clock=clock)
     seen: list[Any] = []
@@ -302,13 +241,11 @@ def test_socket_text_stream_over_a_union(sc: SparkContext) -> None:
 
     words.foreachRDD(collect)
     stepper = Stepper(ssc, clock)
-    ssc.start()
-    try:
-        while len(seen) < 4:
-            stepper.step()
-    finally:
-        ended.set()
-        ssc.stop(stopSparkContext=False)
-        thread.join()
-        server.close()
+    with server, background(serve):
+        ssc.start()
+        try:
+            while len(seen) < 4:
+                stepper.step()
+        finally:
+            ssc.stop(stopSparkContext=False)
     assert sorted(seen) == ["one", "three", "two", "zero"]

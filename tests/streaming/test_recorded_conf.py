@@ -16,8 +16,7 @@ from penstock.errors import RecoveryMismatchError
 from penstock.streaming import State, StateSpec, StreamingContext
 from penstock.streaming.core.recorded_conf import _RELEVANT, settle_conf
 from penstock.streaming.core.session_conf import SessionConf
-from penstock.testing import ManualClock
-from penstock.testing.stepper import Stepper
+from tests.streaming.runs import Runs
 
 pytestmark = pytest.mark.spark
 SHUFFLE = "spark.sql.shuffle.partitions"
@@ -44,32 +43,20 @@ def no_session(sc: SparkContext) -> Iterator[None]:
         sessions.setDefaultSession(before.get())
 
 
-class Program:
-    """A program that is started again and again on one location."""
-
-    def __init__(self, sc: SparkContext, location: Path) -> None:
-        self._sc = sc
-        self._location = location
-        self._clock = ManualClock(1_000_000)
+class Program(Runs):
+    """A program of one batch a run."""
 
     def run(
         self, define: Callable[[Any], Any] = lambda stream: stream, interval: float = 1
     ) -> dict[str, str]:
         """Run a batch; return the conf in its entry."""
 
-        def create() -> StreamingContext:
-            ssc = StreamingContext(self._sc, interval, clock=self._clock)
+        def count(ssc: StreamingContext) -> None:
             define(ssc.queueStream([[("a", 1)]])).foreachRDD(lambda rdd: rdd.count())
-            return ssc
 
-        ssc = StreamingContext.getOrCreate(str(self._location), create, recover="program")
-        stepper = Stepper(ssc, self._clock)
-        try:
-            ssc.start()
+        with self.running_program(count, interval) as stepper:
             stepper.step()
-        finally:
-            ssc.stop(stopSparkContext=False)
-        newest = CheckpointLocation(self._location).offsets.latest()
+        newest = CheckpointLocation(self.location).offsets.latest()
         assert newest is not None
         return dict(newest[1].conf)
 

@@ -34,8 +34,7 @@ def test_a_killed_driver_recovers_step_by_step(tmp_path: Path) -> None:
     late = [f"late {number}" for number in range(5)]
     with AckingSource().serving() as source:
         args = [str(checkpoint), str(source.port), str(sink)]
-        first = Driver(PROGRAM, args, tmp_path / "errors")
-        try:
+        with Driver(PROGRAM, args, tmp_path / "errors") as first:
             assert first.wait_line("") == "created"
             source.send(*records(0, 10))
             first.wait_records(10)
@@ -46,22 +45,17 @@ def test_a_killed_driver_recovers_step_by_step(tmp_path: Path) -> None:
             source.send(*late)  # received, and never stored
             assert eventually(lambda: source.unacked() == late)
             first.kill()
-        finally:
-            first.end()
         assert durable(checkpoint, "orders") == 30
         (sink / "hang").unlink()
 
-        second = Driver(PROGRAM, args, tmp_path / "errors")
-        try:
-            assert second.wait_line("") == "started"  # nothing was created anew
+        with Driver(PROGRAM, args, tmp_path / "errors") as second:
+            assert second.wait_line("") == "made"  # nothing was created anew
             # Of the batch that hung the records before the kill, neither fewer nor more.
             again = second.wait_line("committed").split()
-            assert again[1] == hung
+            assert again[3] == hung
             assert sorted((sink / hung).read_text().splitlines()) == records(10, 10 + int(again[2]))
             second.wait_records(30 + len(late) - 10 - int(again[2]))
             second.finish()
-        finally:
-            second.end()
     assert source.unacked() == []
     assert source.resent[1:] == [late]
     files = (file.read_text().splitlines() for file in sink.glob("[0-9]*"))

@@ -14,6 +14,7 @@ from pyspark.streaming import StreamingListener as TheirListener
 from penstock.errors import BatchFailedError
 from penstock.streaming import StreamingListener
 from tests.streaming.engines import Outputs, collect, ours, step_theirs, theirs
+from tests.streaming.settings import spark_settings
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -35,10 +36,8 @@ RECORDS: Script = [[("a", b"abcdef", 0.5)], [], [("b", b"ghi", 2.5), ("c", b"", 
 
 @pytest.fixture(autouse=True)
 def short_memory(sc: SparkContext) -> Iterator[None]:
-    name = "spark.streaming.fileStream.minRememberDuration"
-    sc._conf.set(name, "5s")
-    yield
-    sc._conf._jconf.remove(name)
+    with spark_settings(sc, {"spark.streaming.fileStream.minRememberDuration": "5s"}):
+        yield
 
 
 def put(folder: Path, files: list[tuple[str, bytes, float]]) -> None:

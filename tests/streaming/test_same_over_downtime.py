@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyspark.streaming import StreamingContext as TheirContext
 from penstock.streaming import StreamingContext
 from penstock.testing import ManualClock
 from tests.streaming.engines import keep, seen
+from tests.streaming.settings import spark_settings
 from tests.streaming.test_same_files import Script, put
 from tests.waiting import eventually
 
@@ -65,19 +66,10 @@ def define(ssc: Any, folder: Path) -> None:
         keep(name, program(lines))
 
 
-@contextmanager
-def settings(sc: SparkContext) -> Iterator[None]:
-    conf = {
-        "spark.streaming.fileStream.minRememberDuration": "5s",
-        "spark.streaming.clock": "org.apache.spark.util.ManualClock",
-    }
-    for name, value in conf.items():
-        sc._conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in [*conf, "spark.streaming.manualClock.jump"]:
-            sc._conf._jconf.remove(name)
+SETTINGS = {
+    "spark.streaming.fileStream.minRememberDuration": "5s",
+    "spark.streaming.clock": "org.apache.spark.util.ManualClock",
+}
 
 
 def last_time() -> float:
@@ -119,17 +111,20 @@ def run_theirs(sc: SparkContext, root: Path) -> None:
     place = root / "checkpoint"
     downtime_s = 0
     for number, (script, next_downtime_s, meanwhile) in enumerate(RUNS):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # it says that DStreams are deprecated
-            if number:
-                sc._conf.set("spark.streaming.manualClock.jump", str(downtime_s * 1000))
-                ssc = TheirContext.getOrCreate(str(place), lambda: None)
-            else:
-                ssc = TheirContext(sc, 1)
-                ssc.checkpoint(str(place))
-                define(ssc, root / "in")
-        wanted = last_time() + downtime_s
         with ExitStack() as stack:
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", FutureWarning
+                )  # it says that DStreams are deprecated
+                if number:
+                    jump = {"spark.streaming.manualClock.jump": str(downtime_s * 1000)}
+                    stack.enter_context(spark_settings(sc, jump))
+                    ssc = TheirContext.getOrCreate(str(place), lambda: None)
+                else:
+                    ssc = TheirContext(sc, 1)
+                    ssc.checkpoint(str(place))
+                    define(ssc, root / "in")
+            wanted = last_time() + downtime_s
             stack.callback(ssc.stop, stopSparkContext=False)
             ssc.start()
             for files in script:
@@ -153,7 +148,7 @@ def results(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> dict[
         root = tmp_path_factory.mktemp(name)
         (root / "in").mkdir()
         seen.clear()
-        with settings(sc):
+        with spark_settings(sc, SETTINGS):
             run(sc, root)
         found[name] = {program: dict(times) for program, times in seen.items()}
     return found

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from penstock.receivers import Receiver
 from penstock.streaming import StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.streaming.settings import spark_settings
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -24,20 +26,15 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def make(sc: SparkContext) -> Iterator[Callable[[str, str], StreamingContext]]:
     """Make a program with a setting."""
-    made: list[StreamingContext] = []
-    names: list[str] = []
+    with ExitStack() as stack:
 
-    def make_with(name: str, value: str) -> StreamingContext:
-        names.append(name)
-        sc._conf.set(name, value)
-        made.append(StreamingContext(sc, 1, clock=ManualClock()))
-        return made[-1]
+        def make_with(name: str, value: str) -> StreamingContext:
+            stack.enter_context(spark_settings(sc, {name: value}))
+            ssc = StreamingContext(sc, 1, clock=ManualClock())
+            stack.callback(ssc.stop, stopSparkContext=False)
+            return ssc
 
-    yield make_with
-    for ssc in made:
-        ssc.stop(stopSparkContext=False)
-    for name in names:
-        sc._conf._jconf.remove(name)
+        yield make_with
 
 
 @pytest.mark.parametrize(("unpersist", "cached"), [("true", False), ("false", True)])

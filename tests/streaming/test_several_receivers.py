@@ -13,22 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import RDD, SparkConf, SparkContext
+from pyspark import RDD, SparkContext
 
 from penstock.errors import ConfigError, FencedError
-from penstock.journal import JournalStream, JournalWriter
+from penstock.journal import JournalWriter
 from penstock.journal.layout import WriterId
 from penstock.receivers import Command, Receiver, claim_run, read_status
-from penstock.storage import open_storage
 from penstock.streaming import StreamingContext, StreamingListener
 from penstock.streaming.core.events import StreamingListenerReceiverStarted
 from penstock.streaming.receivers.placement import ReceiverPlacement
-from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.durable import wait_durable
 from tests.faults.driver import Driver
 from tests.receivers.supervised import newest_command
-from tests.streaming.test_receiver_streams import Numbers
+from tests.streaming.numbers import Numbers
+from tests.streaming.runs import Runs
+from tests.streaming.settings import spark_settings
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -51,14 +50,11 @@ class Names(StreamingListener):
         self.started[receiverStarted.receiverInfo().name()] += 1
 
 
-class Program:
-    """A program of one stream that can be made again, with other receivers."""
+class Program(Runs):
+    """A program of one stream, whose runs have different receivers."""
 
-    def __init__(self, sc: SparkContext, root: Path, patch: pytest.MonkeyPatch) -> None:
-        self.sc = sc
-        self.root = root
-        self.patch = patch
-        self.clock = ManualClock(1_000_000)
+    def __init__(self, sc: SparkContext, location: Path) -> None:
+        super().__init__(sc, location, stream="clicks")
         self.names = Names()
         self.seen: list[list[str]] = []
 
@@ -66,22 +62,15 @@ class Program:
     def running(
         self, *receivers: Receiver, settings: Mapping[str, str] | None = None
     ) -> Iterator[Stepper]:
-        conf = SparkConf(loadDefaults=False).setAll(self.sc.getConf().getAll())
-        with self.patch.context() as patch:
-            patch.setattr(self.sc, "_conf", conf.setAll(list((settings or {}).items())))
-            ssc = StreamingContext.getOrCreate(
-                str(self.root),
-                lambda: StreamingContext(self.sc, 1, clock=self.clock),
-                recover="program",
-            )
+        def define(ssc: StreamingContext) -> None:
             self.define(ssc, receivers)
             ssc.addStreamingListener(self.names)
-            stepper = Stepper(ssc, self.clock)
-            try:
-                ssc.start()
-                yield stepper
-            finally:
-                ssc.stop(stopSparkContext=False)
+
+        with (
+            spark_settings(self.sc, settings or {}),
+            self.running_program(define) as stepper,
+        ):
+            yield stepper
 
     def define(self, ssc: StreamingContext, receivers: Sequence[Receiver]) -> None:
         ssc.receiverStream(receivers, name="clicks").foreachRDD(self._collect)
@@ -89,20 +78,10 @@ class Program:
     def _collect(self, rdd: RDD[str]) -> None:
         self.seen.append(sorted(rdd.collect()))
 
-    def journal(self, stream: str = "clicks") -> JournalStream:
-        return JournalStream.open(open_storage(self.root / "journal"), stream)
-
-    def wait_durable(self, count: int, stream: str = "clicks") -> None:
-        wait_durable(self.root, stream, count)
-
-    def offsets(self, batch: int) -> list[Any]:
-        lines = (self.root / "offsets" / str(batch)).read_text().splitlines()
-        return [json.loads(line) for line in lines[2:]]
-
 
 @pytest.fixture
-def program(sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
-    return Program(sc, tmp_path / "checkpoint", monkeypatch)
+def program(sc: SparkContext, tmp_path: Path) -> Program:
+    return Program(sc, tmp_path / "checkpoint")
 
 
 def test_they_share_a_stream_and_an_offset_map(program: Program) -> None:
@@ -319,11 +298,8 @@ CLUSTER_PROGRAM = Path(__file__).with_name("several_receivers_program.py")
 
 @pytest.mark.slow
 def test_they_are_spread_over_the_executors_of_a_cluster(tmp_path: Path) -> None:
-    driver = Driver(CLUSTER_PROGRAM, [str(tmp_path / "checkpoint")], tmp_path / "errors")
-    try:
+    with Driver(CLUSTER_PROGRAM, [str(tmp_path / "checkpoint")], tmp_path / "errors") as driver:
         line = driver.wait_line("executors")
         driver.finish()
-    finally:
-        driver.end()
     executors = json.loads(line.removeprefix("executors"))
     assert sorted(Counter(executors.values()).values()) == [2, 2]

@@ -17,8 +17,8 @@ from penstock.journal.layout import block_path
 from penstock.storage import open_storage
 from penstock.streaming import DStream
 from tests.journal.helpers import write_blocks
+from tests.streaming.numbers import Numbers, Program
 from tests.streaming.test_journal_streams import Reader
-from tests.streaming.test_receiver_streams import Numbers, Program
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.spark
 class BothPaths(Program):
     """Takes each batch as DataFrame, as RDD and parsed, and its number of records."""
 
-    def __init__(self, sc: SparkContext, root: Path) -> None:
-        super().__init__(sc, root)
+    def __init__(self, sc: SparkContext, location: Path) -> None:
+        super().__init__(sc, location)
         self.from_rdd: list[str] = []
         self.parsed: list[int] = []
 
@@ -48,7 +48,7 @@ def test_a_failed_batch_runs_again_without_what_was_given_up(
         with program.running(Numbers([str(n) for n in range(count)])):
             program.wait_durable(count)
     journal = program.journal()
-    block = program.root / "journal" / block_path("numbers", journal.writers()[1], 0)
+    block = program.location / "journal" / block_path("numbers", journal.writers()[1], 0)
     if hurt == "missing":
         block.unlink()
     else:

@@ -34,16 +34,11 @@ def test_killed_is_uninterrupted(tmp_path: Path) -> None:
     out.mkdir()
     common = [str(tmp_path / "checkpoint"), str(out), str(BATCHES)]
     for point, batch in KILLS:
-        driver = Driver(PROGRAM, [*common, point, str(START_MS + 1000 * batch)], tmp_path / "log")
-        try:
+        moment = [point, str(START_MS + 1000 * batch)]
+        with Driver(PROGRAM, [*common, *moment], tmp_path / "log") as driver:
             assert driver.process.wait(WAIT_S) == -signal.SIGKILL
-        finally:
-            driver.end()
-    driver = Driver(PROGRAM, common, tmp_path / "log")
-    try:
+    with Driver(PROGRAM, common, tmp_path / "log") as driver:
         driver.wait_line("done")
-    finally:
-        driver.end()
     model = Model()
     for number in range(BATCHES):
         time_ms = START_MS + 1000 * (number + 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from penstock.streaming import DStream, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.crash_steps import CrashedError, Moment, Steps
+from tests.streaming.runs import Runs
+from tests.streaming.settings import spark_settings
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -79,37 +82,25 @@ def wait_planned_and_idle(until_ms: int) -> None:
     )
 
 
-class Site:
-    """A checkpoint location, the programs that run on it one after the other, and their outputs."""
+class Program(Runs):
+    """State over a queue; its runs are cut off, and each batch comes out the same in all."""
 
     def __init__(self, sc: SparkContext, location: Path) -> None:
-        self.sc = sc
-        self.location = location
-        self.clock = ManualClock()
+        super().__init__(sc, location, ManualClock())
         self.seen: Seen = {}
 
     @property
     def rerun(self) -> int:
         """How many batches were cut off."""
-        return len(CheckpointLocation(self.location).uncommitted())
+        return len(CheckpointLocation(self.location).recover().rerun)
 
-    @contextmanager
-    def started(self, define: Define, interval_s: int) -> Iterator[Stepper]:
-        # Its outputs note what they see in this object, which is not to be pickled.
-        ssc = StreamingContext.getOrCreate(
-            str(self.location),
-            lambda: StreamingContext(self.sc, interval_s, clock=self.clock),
-            recover="program",
+    def started(self, define: Define, interval_s: int) -> AbstractContextManager[Stepper]:
+        def output(time: datetime, rdd: Any) -> None:
+            self.see(round(time.timestamp()), records(rdd))
+
+        return self.running_program(
+            lambda ssc: define(ssc.queueStream(BATCHES)).foreachRDD(output), interval_s
         )
-        define(ssc.queueStream(BATCHES)).foreachRDD(
-            lambda time, rdd: self.see(round(time.timestamp()), records(rdd))
-        )
-        stepper = Stepper(ssc, self.clock)
-        try:
-            ssc.start()
-            yield stepper
-        finally:
-            ssc.stop(stopSparkContext=False)
 
     def see(self, time_s: int, output: list[Any]) -> None:
         assert self.seen.setdefault(time_s, output) == output, "a batch came out otherwise"
@@ -143,17 +134,15 @@ class Site:
 @pytest.fixture(autouse=True, scope="module")
 def short_logs(sc: SparkContext) -> Iterator[None]:
     """Have the logs keep no more than recovery needs."""
-    conf = sc._jsc.sc().conf()
-    conf.set("spark.sql.streaming.minBatchesToRetain", "1")
-    yield
-    conf.remove("spark.sql.streaming.minBatchesToRetain")
+    with spark_settings(sc, {"spark.sql.streaming.minBatchesToRetain": "1"}):
+        yield
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    site = Site(sc, tmp_path_factory.mktemp("uninterrupted"))
-    site.run()
-    return site.seen
+    program = Program(sc, tmp_path_factory.mktemp("uninterrupted"))
+    program.run()
+    return program.seen
 
 
 def test_keys_that_left_a_window_stay(uninterrupted: Seen) -> None:
@@ -187,21 +176,21 @@ MOMENTS = [
 def test_a_crash_at_each_step(
     sc: SparkContext, tmp_path: Path, uninterrupted: Seen, moment: str
 ) -> None:
-    site = Site(sc, tmp_path)
+    program = Program(sc, tmp_path)
     steps = Steps(Moment.parse(moment))
     with pytest.raises(CrashedError):
-        site.run(steps)
+        program.run(steps)
     assert steps.ended
-    site.run()
-    assert site.seen == uninterrupted
-    assert len(site.files()) == 4, "one RDD checkpoint and its mark for each operator"
+    program.run()
+    assert program.seen == uninterrupted
+    assert len(program.files()) == 4, "one RDD checkpoint and its mark for each operator"
 
 
 def test_a_failed_batch_runs_again_with_the_state_before_it(
     continuing: None, sc: SparkContext, tmp_path: Path, uninterrupted: Seen
 ) -> None:
     """Batches after it are committed, and newer RDD checkpoints than it needs are there."""
-    failing = Site(sc, tmp_path)
+    failing = Program(sc, tmp_path)
     see = failing.see
 
     def fail_once(time_s: int, output: list[Any]) -> None:
@@ -235,12 +224,12 @@ def test_state_goes_on_in_a_program_that_changed(sc: SparkContext, tmp_path: Pat
 
     All batches since the state began are made again, because no RDD checkpoint was due.
     """
-    site = Site(sc, tmp_path)
-    site.run(until_s=4, define=totals(2, [("a", 100)]))
-    site.clock.advance(1000_000)
+    program = Program(sc, tmp_path)
+    program.run(until_s=4, define=totals(2, [("a", 100)]))
+    program.clock.advance(1000_000)
     changed = totals(3, [("z", 1)])
-    site.run(until_s=1008, define=changed, interval_s=2)
-    assert site.seen[1008] == [("a", 107), ("b", 4), ("late", 5), ("left", 1), (None, 5)]
+    program.run(until_s=1008, define=changed, interval_s=2)
+    assert program.seen[1008] == [("a", 107), ("b", 4), ("late", 5), ("left", 1), (None, 5)]
 
 
 def test_a_new_operator_begins_with_the_batches_that_come(sc: SparkContext, tmp_path: Path) -> None:
@@ -248,22 +237,22 @@ def test_a_new_operator_begins_with_the_batches_that_come(sc: SparkContext, tmp_
         old = totals(1, [])(pairs).map(lambda pair: (("old", pair[0]), pair[1]))
         return old.union(totals(1, [], name="other")(pairs))
 
-    site = Site(sc, tmp_path)
-    site.run(until_s=3, define=totals(1, []))
-    site.run(until_s=4, define=both)
+    program = Program(sc, tmp_path)
+    program.run(until_s=3, define=totals(1, []))
+    program.run(until_s=4, define=both)
     old = [(("old", "a"), 3), (("old", "b"), 3), (("old", "left"), 1), (("old", None), 5)]
-    assert site.seen[4] == sorted([*old, ("b", 3)], key=repr)
-    site.run(until_s=5, define=both)
-    assert {("a", 4), (("old", "a"), 7)} <= set(site.seen[5])
+    assert program.seen[4] == sorted([*old, ("b", 3)], key=repr)
+    program.run(until_s=5, define=both)
+    assert {("a", 4), (("old", "a"), 7)} <= set(program.seen[5])
 
 
 def test_windows_after_a_pause(sc: SparkContext, tmp_path: Path) -> None:
     """While no program ran no batches came, and all that was in the window leaves it."""
-    site = Site(sc, tmp_path)
-    site.run(until_s=4)
-    site.clock.advance(100_000)
-    site.run(until_s=105)
-    assert site.seen[105] == [
+    program = Program(sc, tmp_path)
+    program.run(until_s=4)
+    program.clock.advance(100_000)
+    program.run(until_s=105)
+    assert program.seen[105] == [
         ("a", [[1, 2, 4]], [4]),
         ("b", [[3]], [0]),
         ("given", [[0]], []),
@@ -273,23 +262,23 @@ def test_windows_after_a_pause(sc: SparkContext, tmp_path: Path) -> None:
 
 
 def test_lost_partitions_are_named(sc: SparkContext, tmp_path: Path) -> None:
-    site = Site(sc, tmp_path)
-    site.run(until_s=4)
-    for part in site.location.glob("rdds/*/rdd-*/part-*"):
+    program = Program(sc, tmp_path)
+    program.run(until_s=4)
+    for part in program.location.glob("rdds/*/rdd-*/part-*"):
         part.write_bytes(part.read_bytes()[:-1])
     with pytest.raises(CheckpointError, match=r"bytes, and had .*=restore RDD checkpoint"):
-        site.run(until_s=5)
+        program.run(until_s=5)
 
 
 def test_batches_that_state_needs_and_that_are_gone_are_named(
     sc: SparkContext, tmp_path: Path
 ) -> None:
-    site = Site(sc, tmp_path)
-    site.run(until_s=5, define=totals(1, []))
+    program = Program(sc, tmp_path)
+    program.run(until_s=5, define=totals(1, []))
     (tmp_path / "offsets" / "0").unlink()
     (tmp_path / "commits" / "0").unlink()
     with pytest.raises(LogGapError, match="state was kept at 1970-01-01T00:00:00"):
-        site.run(until_s=6, define=totals(1, []))
+        program.run(until_s=6, define=totals(1, []))
 
 
 def test_an_initial_rdd_is_not_in_a_graph_checkpoint(sc: SparkContext) -> None:
@@ -311,13 +300,8 @@ def test_an_initial_rdd_is_not_in_a_graph_checkpoint(sc: SparkContext) -> None:
 
 def test_a_setting_by_which_spark_would_delete_state(sc: SparkContext, tmp_path: Path) -> None:
     setting = "spark.cleaner.referenceTracking.cleanCheckpoints"
-    conf = sc._jsc.sc().conf()
-    conf.set(setting, "true")
-    try:
-        with pytest.raises(ConfigError, match=setting):
-            Site(sc, tmp_path).run()
-    finally:
-        conf.remove(setting)
+    with spark_settings(sc, {setting: "true"}), pytest.raises(ConfigError, match=setting):
+        Program(sc, tmp_path).run()
 
 
 def test_wrong_arguments(sc: SparkContext) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Iterator
@@ -19,7 +18,8 @@ from penstock.streaming.engine.due_ticks import DueTick, DueTicks
 from penstock.streaming.operations.window_times import Span, check_duration, step_window
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.streaming.file_program import Program, run_batches
+from tests.streaming.followed_file import Program, run_batches
+from tests.streaming.settings import spark_settings
 from tests.waiting import WAIT_S, eventually
 
 
@@ -58,11 +58,6 @@ def test_ticks_are_merged_into_the_latest_after_those_that_were_missed() -> None
     assert due.unknown_before_ms == 4  # the third tick passed without a batch, too
     due.add_missed([])
     assert [due.take(), due.take()] == [DueTick(4, since_ms=1), None]
-
-
-def offsets_of(program: Program, batch_id: int) -> Any:
-    entry = program.root / "checkpoint" / "offsets" / str(batch_id)
-    return json.loads(entry.read_text().splitlines()[2])
 
 
 def count(key: str, value: int | None, state: State[int]) -> None:
@@ -130,7 +125,7 @@ def test_the_slides_of_a_downtime_are_made_where_windows_hold_records(program: P
         (1006, ["c"]),
         (4604, ["d"]),
     ]
-    plain = [offsets_of(program, batch_id) for batch_id in range(6)]
+    plain = [program.offsets(batch_id)[0] for batch_id in range(6)]
     assert plain[2] == plain[3] == plain[4] != plain[5]
 
 
@@ -181,10 +176,8 @@ def test_state_of_windows_sees_each_of_them_over_a_downtime(program: Program) ->
 @pytest.fixture
 def retain_one(sc: SparkContext) -> Iterator[None]:
     """Have the logs keep no batch longer than windows and recovery need it."""
-    conf = sc._jsc.sc().conf()
-    conf.set("spark.sql.streaming.minBatchesToRetain", "1")
-    yield
-    conf.remove("spark.sql.streaming.minBatchesToRetain")
+    with spark_settings(sc, {"spark.sql.streaming.minBatchesToRetain": "1"}):
+        yield
 
 
 @pytest.mark.spark
@@ -234,7 +227,7 @@ def test_blocks_that_a_window_should_find_and_does_not_stop_the_start(program: P
 def test_logs_that_a_window_needs_are_kept(program: Program) -> None:
     stepper = program.start(lambda lines: lines.window(3))
     stepper.step(8)
-    offsets = program.root / "checkpoint" / "offsets"
+    offsets = program.location / "offsets"
     kept = {int(path.name) for path in offsets.iterdir() if path.name.isdigit()}
     assert {3, 4, 5, 6, 7} <= kept
     assert eventually(lambda: not (offsets / "0").exists())

@@ -1,7 +1,6 @@
 """The two-log protocol: offsets (planned) and commits (done), in Spark's format."""
 
 from penstock.checkpoint.commit_log import CommitLog, CommitMetadata
-from penstock.checkpoint.journal_offsets import dump_offsets, parse_offsets
 from penstock.checkpoint.location import CheckpointLocation
 from penstock.checkpoint.offset_log import OffsetLog, OffsetSeq
 from penstock.checkpoint.recovery import RecoveryCase, RecoveryPlan, plan_recovery
@@ -14,7 +13,5 @@ __all__ = [
     "OffsetSeq",
     "RecoveryCase",
     "RecoveryPlan",
-    "dump_offsets",
-    "parse_offsets",
     "plan_recovery",
 ]

@@ -162,14 +162,6 @@ class CheckpointLocation:
         """
         return self._recover()[0]
 
-    def uncommitted(self) -> tuple[int, ...]:
-        """Return the batches with offsets and no commit, oldest first; lists both logs."""
-        return self.recover().rerun
-
-    def next_batch_id(self) -> int:
-        """Return the id after the newest planned batch; lists both logs."""
-        return self.recover().next_batch_id
-
     # -- the steps of a batch --
 
     def plan(self, batch_id: int, offsets: OffsetSeq, needed_from: int | None = None) -> None:

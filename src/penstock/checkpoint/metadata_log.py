@@ -126,13 +126,6 @@ class MetadataLog(ABC, Generic[T]):
         ids = self.batch_ids()
         return (ids[-1], self.require(ids[-1])) if ids else None
 
-    def between(self, start: int, end: int) -> dict[int, T]:
-        """Return the entries of the ids in ``[start, end)``.
-
-        Raises LogGapError if one of them is missing, otherwise as get.
-        """
-        return {batch_id: self.require(batch_id) for batch_id in range(start, end)}
-
     def validate(self) -> None:
         """Raise LogGapError, which names the files, if ids between two others are missing."""
         gaps = find_gaps(self.batch_ids())

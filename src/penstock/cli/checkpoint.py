@@ -17,9 +17,9 @@ from penstock.checkpoint.tools import (
     repairable_files,
     validate,
 )
+from penstock.cli.checkpoint_adopt import adopt
 from penstock.cli.checkpoint_changes import EXIT_STATUS
 from penstock.cli.checkpoint_changes import app as changes
-from penstock.cli.checkpoint_plot import draw_progress
 from penstock.cli.checkpoint_text import (
     batch_diff_lines,
     batch_lines,
@@ -28,6 +28,7 @@ from penstock.cli.checkpoint_text import (
     validation_lines,
 )
 from penstock.cli.output import print_json, print_line
+from penstock.cli.plots import draw_progress
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
 
@@ -42,6 +43,7 @@ app = typer.Typer(
     help="The checkpoint location of a Structured Streaming query or penstock program.",
 )
 app.add_typer(changes)
+app.command("adopt")(adopt)
 
 _Location = Annotated[
     str, typer.Argument(metavar="DIR", help="The checkpoint location: a folder or URL.")
@@ -107,10 +109,14 @@ def diff(
 @app.command("validate")
 def validate_location(
     location: _Location,
+    sink: Annotated[
+        str | None,
+        typer.Option(help="Where the query writes with Spark's own file sink: does its log fit?"),
+    ] = None,
     as_json: _Json = False,
 ) -> None:
     """Find what is damaged or missing; exit status 1 with warnings, 2 with errors."""
-    found = validate(location)
+    found = validate(location, sink=sink)
     _show(found, validation_lines(found), as_json=as_json)
     if found.findings and not as_json:
         _tell_of_repair(location)

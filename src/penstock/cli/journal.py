@@ -15,7 +15,6 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
-from penstock.cli.ages import age_in_words
 from penstock.cli.journal_facts import (
     ReceiverFacts,
     StreamFacts,
@@ -34,7 +33,7 @@ from penstock.cli.journal_places import (
 )
 from penstock.cli.journal_records import as_json, as_text, behind_holes, records
 from penstock.cli.journal_replay import replay_dead_letters
-from penstock.cli.output import print_line, print_text
+from penstock.cli.output import age_in_words, print_line, print_text
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.ages import age_in_words
 from penstock.cli.journal_facts import ConsumerFacts, read_stream_facts
 from penstock.cli.journal_places import (
     JsonOption,
@@ -18,7 +17,7 @@ from penstock.cli.journal_places import (
     open_stream,
     open_streams,
 )
-from penstock.cli.output import print_line
+from penstock.cli.output import age_in_words, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal import remove_consumer

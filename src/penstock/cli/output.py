@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,25 @@ import typer
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["print_json", "print_line", "print_text", "printable"]
+__all__ = ["age_in_words", "print_json", "print_line", "print_text", "printable"]
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f"  # C0 without the tab, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions
     "\u2028\u2029\ud800-\udfff]"  # ends of lines and paragraphs, bytes that are no UTF-8
 )
+
+
+_UNITS = (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def age_in_words(time_ms: int) -> str:
+    """Return the age of a time, ms since the epoch, by this host's clock: ``3 min ago``."""
+    age_s = time.time_ns() // 1_000_000_000 - time_ms // 1000
+    for unit, seconds in _UNITS:
+        if age_s >= 2 * seconds:
+            return f"{age_s // seconds} {unit} ago"
+    return "just now"
 
 
 def printable(text: str) -> str:

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.output import print_line, printable
+from penstock.cli.plots import draw_rates
 from penstock.cli.rate_facts import StreamRates, open_location, program_streams, read_rates
-from penstock.cli.rate_plot import draw_rates
 from penstock.errors import ConfigError
 from penstock.rate import EndedBatch, RateOverride, RateOverrides
 

@@ -42,6 +42,10 @@ class Group:
         self._consumer.poll(0)  # hands over what became of earlier ones
         self._consumer.commit(offsets=places, asynchronous=True)
 
+    def close(self) -> None:
+        """Send what is not sent, and close the connections."""
+        self._consumer.close()
+
     def _note(self, error: ClientError | None, _: list[TopicPartition]) -> None:
         if error is not None and not self._told:
             group = self._settings["group.id"]

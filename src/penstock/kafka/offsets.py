@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from penstock.errors import RecoveryMismatchError
+from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.model import Offsets
 
 __all__ = [
     "KafkaRange",
     "TopicOffsets",
+    "at_given",
     "from_json",
     "generation_of",
     "partition_name",
@@ -57,11 +58,16 @@ class KafkaRange:
         """The most records that the range can hold."""
         return self.end_offset - self.start_offset
 
-    def split(self, most: int) -> list[KafkaRange]:
-        """Return ranges of about equal length, of at most ``most`` offsets, that make up this."""
+    def split(self, most: int, cell: int = 1) -> list[KafkaRange]:
+        """Return ranges of about equal length, of ``most`` offsets or few more, that make up this.
+
+        They begin and end with cells of so many offsets, counted from 0, where this does not.
+        """
         parts = -(-self.count // most)
-        ends = [self.start_offset + self.count * i // parts for i in range(parts + 1)]
-        return [replace(self, start_offset=s, end_offset=e) for s, e in pairwise(ends)]
+        start, count = self.start_offset, self.count
+        inner = (start + count * i // parts for i in range(1, parts))
+        cuts = [start, *(max(start, cut - cut % cell) for cut in inner), self.end_offset]
+        return [replace(self, start_offset=s, end_offset=e) for s, e in pairwise(cuts) if s < e]
 
 
 def partition_name(topic: str, partition: int, generation: int = 0) -> str:
@@ -107,6 +113,29 @@ def from_json(value: Any) -> dict[str, int]:
     return {
         partition_name(key, int(p)): end for key, ends in value.items() for p, end in ends.items()
     }
+
+
+def at_given(
+    given: Mapping[str, Mapping[int, int]], begins: Offsets, operation: str
+) -> dict[str, int]:
+    """Return the offsets that are given, by topic and partition; of other partitions ``begins``.
+
+    Raises:
+        ConfigError: a partition does not exist.
+    """
+    places = {partition_name(*split_name(name)): name for name in begins}
+    wanted = {
+        partition_name(topic, partition): offset
+        for topic, offsets in given.items()
+        for partition, offset in offsets.items()
+    }
+    if unknown := sorted(wanted.keys() - places.keys()):
+        raise ConfigError(
+            f"starting= names {', '.join(unknown)}, which does not exist",
+            operation=operation,
+            hint=f"the partitions are {', '.join(sorted(places))}",
+        )
+    return {**begins, **{places[name]: offset for name, offset in wanted.items()}}
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:

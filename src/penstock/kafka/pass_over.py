@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.kafka.losses import LossLog, LostRange
@@ -17,8 +17,8 @@ __all__ = ["PassOver"]
 class PassOver:
     """Continues after records that a task finds gone; ``read_records`` calls it."""
 
-    settings: Mapping[str, Any]
-    """Of ``ClientConf.settings``."""
+    settings: Mapping[str, Any] = field(repr=False)
+    """Of ``ClientConf.settings``, with secrets."""
     log: LossLog
     to_latest: bool
     """Whether the rest of the range is passed over, too."""
@@ -44,6 +44,3 @@ class PassOver:
         what = f"records [{position}, {to}) of {wanted.name} were gone when a batch read them"
         self.log.add([LostRange(wanted.name, position, to, what)])
         return to
-
-    def __repr__(self) -> str:
-        return f"PassOver({self.log!r}, to_latest={self.to_latest})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.model import Offsets
 
-__all__ = ["Move", "PartitionFacts", "Target", "plan_moves", "select"]
+__all__ = ["Move", "PartitionFacts", "Target", "check_held", "plan_moves", "select"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def plan_moves(ends: Offsets, facts: Mapping[str, PartitionFacts], target: Targe
             raise _wrong(f"{part} is not in Kafka any more", "leave it out (--topic)")
         end = _end(part, start, facts[part], target)
         if end is not None and end != start:
-            _check_held(part, end, facts[part])
+            check_held(part, end, facts[part])
             moves.append(Move(part, start, end))
     if unknown := sorted((target.from_file or {}).keys() - ends.keys()):
         raise _wrong(
@@ -109,7 +109,8 @@ def _end(part: str, start: int, facts: PartitionFacts, target: Target) -> int | 
     return (target.from_file or {}).get(part)
 
 
-def _check_held(part: str, end: int, facts: PartitionFacts) -> None:
+def check_held(part: str, end: int, facts: PartitionFacts) -> None:
+    """Raise KafkaDataLossError if a partition does not have what comes from an offset on."""
     if facts.begin <= end <= facts.end:
         return
     kept = f"the topic has [{facts.begin}, {facts.end})"
@@ -119,7 +120,7 @@ def _check_held(part: str, end: int, facts: PartitionFacts) -> None:
         what = f"{part} cannot go on from {end}: {kept}"
     raise KafkaDataLossError(
         what,
-        operation="reset offsets",
+        operation="set offsets",
         ids={"partition": part},
         hint=f"choose {facts.begin} to {facts.end}, or --to-earliest",
     )

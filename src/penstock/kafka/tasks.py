@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.kafka.decoding import Decoding
 from penstock.kafka.offsets import KafkaRange
 from penstock.kafka.pass_over import PassOver
-from penstock.kafka.reader import Decode, read_batches, read_records
+from penstock.kafka.reader import read_batches, read_records
 from penstock.kafka.records import KafkaRecord
 
 __all__ = ["ReadColumns", "ReadRecords"]
@@ -20,22 +22,26 @@ __all__ = ["ReadColumns", "ReadRecords"]
 class ReadRecords:
     """Task: ranges to records, or to what a function makes of each."""
 
-    settings: Mapping[str, Any]
-    decoders: tuple[Decode, Decode] = (None, None)
+    settings: Mapping[str, Any] = field(repr=False)  # with secrets
+    decoding: Decoding | None = None
     convert: Callable[[KafkaRecord], Any] | None = None
     pass_over: PassOver | None = None
 
     def __call__(self, ranges: Iterable[KafkaRange]) -> Iterator[Any]:
         """Return the records; raises as ``read_records``, and what the functions raise."""
-        records = read_records(self.settings, ranges, *self.decoders, self.pass_over)
+        records = chain.from_iterable(map(self._read, ranges))
         return records if self.convert is None else map(self.convert, records)
+
+    def _read(self, wanted: KafkaRange) -> Iterator[KafkaRecord]:
+        records = read_records(self.settings, [wanted], self.pass_over)
+        return records if self.decoding is None else self.decoding(wanted, records)
 
 
 @dataclass(frozen=True)
 class ReadColumns:
     """Task: a range to Arrow batches."""
 
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)  # with secrets
     columns: Sequence[str]
     pass_over: PassOver | None = None
 

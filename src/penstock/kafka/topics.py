@@ -74,6 +74,7 @@ class Topics:
             k: v for k, v in resolve(settings).items() if k.startswith(_ADMIN) or k in _ADMIN_TOO
         }
         self._refusal: ClientError | None = None
+        self._failed_last = False
         conf: dict[str, Any] = {**admin, "error_cb": self._note, "log_level": 0}
         self._admin = AdminClient(conf)
 
@@ -84,6 +85,7 @@ class Topics:
             KafkaError: the brokers do not answer, or refuse.
         """
         ids, partitions = self._describe(self._names())
+        self._failed_last = False
         asked = [self._ask(partitions, spec) for spec in (_EARLIEST, _LATEST)]
         begins, ends = map(self._answers, asked)
         return TopicFacts(ids, begins, ends)
@@ -99,13 +101,18 @@ class Topics:
         return {name: found[name] if found[name] >= 0 else end for name, end in facts.ends.items()}
 
     def _names(self) -> list[str]:
-        if not isinstance(self._subscription, re.Pattern):
-            return sorted(set(self._subscription))
+        subscription = self._subscription
+        if not isinstance(subscription, re.Pattern) and not self._failed_last:
+            return sorted(set(subscription))
         try:
+            # Any broker answers this, and says which one answers what is asked next: the one that
+            # did may be gone.
             found = self._admin.list_topics(timeout=_TIMEOUT_S).topics
         except KafkaException as error:
             raise self._failed(error, "list topics") from None
-        return sorted(topic for topic in found if self._subscription.fullmatch(topic))
+        if isinstance(subscription, re.Pattern):
+            return sorted(topic for topic in found if subscription.fullmatch(topic))
+        return sorted(set(subscription))
 
     def _describe(self, topics: list[str]) -> tuple[dict[str, str | None], list[TopicPartition]]:
         """Return the topics' ids, and their partitions."""
@@ -153,6 +160,7 @@ class Topics:
 
     def _failed(self, error: KafkaException, operation: str, **ids: Any) -> KafkaError:
         """Return the error of a request: why the brokers refuse it, if they do."""
+        self._failed_last = True
         self._admin.poll(0)  # hands over what came of connections meanwhile
         cause, self._refusal = self._refusal or error_of(error), None
         return kafka_error(cause, operation, self.settings, **ids)

@@ -121,6 +121,23 @@ def test_any_file_that_is_removed_is_survived_and_the_needed_are_named(query: Pa
         path.write_bytes(data)
 
 
+@pytest.mark.spark
+def test_no_file_of_spark_is_missed(location: Path) -> None:
+    """Each file that a real query left is removed, and cut in half: that is found, and named."""
+    for path in sorted(each for each in location.rglob("*") if each.is_file()):
+        data, name = path.read_bytes(), str(path.relative_to(location))
+        if path.suffix == ".crc":
+            continue
+        path.unlink()
+        inspect(location)
+        assert validate(location).findings, name
+        path.write_bytes(data[: len(data) // 2])
+        inspect(location)
+        assert name in {each.path for each in validate(location).findings}
+        path.write_bytes(data)
+    assert validate(location).findings == ()
+
+
 def spark_readers(sc: SparkContext, query: Path) -> dict[str, Callable[[], Any]]:
     """Return what reads each kind of file, as Spark does; it raises for what it refuses."""
     from pyspark.sql import SparkSession

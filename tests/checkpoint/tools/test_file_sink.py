@@ -76,7 +76,7 @@ class Query:
 ALL = Counter(range(FIRST + MORE))
 
 
-@pytest.mark.parametrize("interval", [2, 3, 10])
+@pytest.mark.parametrize("interval", [3, 10])
 def test_the_output_is_that_of_a_run_that_never_stopped(
     session: SparkSession, tmp_path: Path, interval: int
 ) -> None:

@@ -292,3 +292,12 @@ def test_the_last_state_tells_whether_entries_may_be_left_out(tmp_path: Path) ->
             (place / f"{log}/{batch_id}").unlink()
     assert last_state(place).next == inspect(place).next
     assert last_state(place).next.problem is not None
+
+
+def test_the_entry_before_the_newest_is_read_by_every_start(tmp_path: Path) -> None:
+    place = write_query(tmp_path / "query", batches=5)
+    (place / "offsets/3").write_bytes(b"")
+    for options in ([], ["--last", "1"]):
+        done = _INSPECT.run(str(place), *options)
+        assert "CANNOT START: offsets/3 cannot be read: Incomplete log file" in done.output
+        assert done.exit_code == 2

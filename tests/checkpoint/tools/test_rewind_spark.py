@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,6 +216,50 @@ def against_all_evidence(session: SparkSession, location: Path) -> None:
         query.stop()
     assert sound(location) == []
     assert inspect(location).next.rerun == ()
+
+
+@pytest.fixture
+def sender() -> Iterator[int]:
+    """Sends the same lines on each connection; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError), ExitStack() as connections:
+                while True:
+                    connection = connections.enter_context(server.accept()[0])
+                    connection.sendall(b"".join(b"line %d\n" % number for number in range(9)))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_spark_starts_no_query_over_a_socket_again(
+    session: SparkSession, tmp_path: Path, sender: int
+) -> None:
+    """Its offsets begin anew, changed or not: so there is nothing that a rewind could keep."""
+    from pyspark.errors import StreamingQueryException
+
+    def start(sink: Sink) -> StreamingQuery:
+        lines = session.readStream.format("socket").option("host", "127.0.0.1")
+        writer = lines.option("port", sender).load().writeStream.foreachBatch(sink)
+        return writer.option("checkpointLocation", str(tmp_path / "location")).start()
+
+    query = start(sink := Sink())
+    try:
+        assert eventually(lambda: len(list(sink.rows().elements())) == 9)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert sound(tmp_path / "location") == []
+    query = start(Sink())
+    try:
+        with pytest.raises(StreamingQueryException, match="out of order"):
+            query.processAllAvailable()
+    finally:
+        query.stop()
 
 
 def run_stateful(

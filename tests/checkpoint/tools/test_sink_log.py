@@ -300,3 +300,34 @@ def test_the_extent_is_not_for_programs_of_penstock(own: Path, query: Path) -> N
     output = write_sink(query)
     with pytest.raises(ConfigError, match="penstock program"):
         plan_rewind(own, to_batch=0, sink=output)
+
+
+UNFIT: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "ahead": (lambda _, out: Sink(out, 10).add(5), "skips the batches up to there"),
+    "behind": (lambda _, out: (out / "_spark_metadata/4").unlink(), "BATCH_METADATA_NOT_FOUND"),
+    "a gap": (lambda _, out: (out / "_spark_metadata/2").unlink(), "lacks _spark_metadata/2"),
+    "torn": (lambda _, out: (out / "_spark_metadata/2").write_bytes(b"x"), "_spark_metadata/2"),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_validate_tells_whether_the_log_fits(query: Path, case: str) -> None:
+    output = write_sink(query)
+    args = ("validate", str(query), "--sink", str(output))
+    assert "sound" in CHECKPOINT.succeed(*args)
+    remove(query / "commits/4")  # the sink may have the batch that is not committed
+    assert "sound" in CHECKPOINT.succeed(*args)
+    remove(query / "offsets/4")
+    write_stateless(query, batches=5)
+
+    damage, message = UNFIT[case]
+    damage(query, output)
+    done = CHECKPOINT.run(*args)
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_a_rewind_without_its_sink_is_seen(query: Path) -> None:
+    output = write_sink(query)
+    apply_plan(plan_rewind(query, to_batch=2), stopped=True)
+    assert CHECKPOINT.run("validate", str(query), "--sink", str(output)).exit_code == 2

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import http.client
 import itertools
-import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from threading import Event
 
+from tests.background import background
 from tests.faults.proxy import Proxy
 from tests.faults.sources.source import PAUSE_S, PLACES, Balance, ReceiverSpec, Source, exactly_once
 from tests.free_port import free_port
-from tests.waiting import WAIT_S
 
 _LINES_A_REQUEST = 20
 _TIMEOUT_S = 5.0
@@ -48,7 +49,7 @@ class HttpSource(Source):
     def sending(self) -> Iterator[None]:
         with ExitStack() as stack:
             for client in self._clients:
-                stack.enter_context(client.running())
+                stack.enter_context(background(client.send))
             yield
 
     def cut(self) -> None:
@@ -76,30 +77,15 @@ class _Client:
         self.sent: list[str] = []
         self.answers: Counter[int] = Counter()
         self._port = port
-        self._end = threading.Event()
-        self._failure: BaseException | None = None
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._run)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._end.set()
-            thread.join(WAIT_S)
-            assert not thread.is_alive(), f"{self.name} gets no ack: {self.answers}"
-            if self._failure is not None:
-                raise self._failure
+    def __repr__(self) -> str:
+        return f"client {self.name}, whose requests got the answers {self.answers}"
 
-    def _run(self) -> None:
-        try:
-            for number in itertools.count():
-                if self._end.wait(PAUSE_S):
-                    return
-                self._deliver([f"{self.name}:{number}:{n}" for n in range(_LINES_A_REQUEST)])
-        except BaseException as failure:
-            self._failure = failure
+    def send(self, end: Event) -> None:
+        for number in itertools.count():
+            if end.wait(PAUSE_S):
+                return
+            self._deliver([f"{self.name}:{number}:{n}" for n in range(_LINES_A_REQUEST)])
 
     def _deliver(self, lines: list[str]) -> None:
         headers = {"Content-Type": "text/plain"}
@@ -109,7 +95,7 @@ class _Client:
         self.sent += lines
         while (status := self._try(body, headers)) is None or not 200 <= status < 300:
             assert status in (None, 429, 503), f"{self.name} was answered {status}"
-            threading.Event().wait(0.1)
+            time.sleep(0.1)
 
     def _try(self, body: bytes, headers: dict[str, str]) -> int | None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)

@@ -8,12 +8,14 @@ it did, so each copy of a record that came once more needs a delivery that it sa
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Event
 
+from tests.background import background
 from tests.faults.proxy import Proxy
 from tests.faults.sources.source import PAUSE_S, PLACES, Balance, ReceiverSpec, Source, exactly_once
 from tests.receivers.mqtt_broker import Broker, Publisher, publisher
@@ -58,15 +60,11 @@ class MqttSource(Source):
         # The broker keeps messages for those who subscribed once, so that has to come first.
         subscribed = [f"Sending SUBACK to {place}" for place in PLACES]
         assert eventually(lambda: all(line in self._broker.log() for line in subscribed))
-        end = threading.Event()
-        with publisher(self._broker) as client:
-            thread = threading.Thread(target=self._publish, args=(client, end))
-            thread.start()
-            try:
-                yield
-            finally:
-                end.set()
-                thread.join()
+        with (
+            publisher(self._broker) as client,
+            background(partial(self._publish, client)),
+        ):
+            yield
 
     def cut(self) -> None:
         self._proxy.cut()
@@ -85,7 +83,7 @@ class MqttSource(Source):
                 self._sent_again += b"Sending PUBLISH to " in line and _SENT_AGAIN in line
         return self._sent_again
 
-    def _publish(self, client: Publisher, end: threading.Event) -> None:
+    def _publish(self, client: Publisher, end: Event) -> None:
         for number in itertools.count():
             if end.wait(PAUSE_S):
                 return

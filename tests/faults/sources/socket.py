@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from tests.background import background
 from tests.faults.sources.source import PAUSE_S, Balance, ReceiverSpec, Source
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, for 0 s: close() sends RST, what is queued is gone
@@ -22,7 +23,6 @@ class SocketSource(Source):
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._port = int(self._listener.getsockname()[1])
-        self._end = threading.Event()
         self._connections: list[_Connection] = []
 
     def receiver(self, place: str) -> ReceiverSpec:
@@ -39,15 +39,8 @@ class SocketSource(Source):
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        acceptor = threading.Thread(target=self._accept)
-        acceptor.start()
-        try:
+        with background(self._accept):
             yield
-        finally:
-            self._end.set()
-            acceptor.join()
-            for connection in self._connections:
-                connection.join()
 
     def cut(self) -> None:
         for connection in self._connections:
@@ -73,14 +66,16 @@ class SocketSource(Source):
         sent = sum(connection.sent for connection in self._connections)
         return Balance(sent, tuple(lost), tuple(unexpected), twice)
 
-    def _accept(self) -> None:
+    def _accept(self, end: threading.Event) -> None:
         self._listener.settimeout(0.1)
-        while not self._end.is_set():
+        while not end.is_set():
             with suppress(TimeoutError):
                 client, _ = self._listener.accept()
-                connection = _Connection(len(self._connections), client, self._end)
+                connection = _Connection(len(self._connections), client, end)
                 self._connections.append(connection)
                 connection.start()
+        for connection in self._connections:
+            connection.join()
 
 
 class _Connection(threading.Thread):

@@ -19,7 +19,8 @@ from penstock.receivers import (
     read_status,
 )
 from penstock.storage import Storage
-from tests.receivers.http_receiver.stream import journal_records, open_stream
+from tests.journal.helpers import read_all
+from tests.receivers.http_receiver.stream import open_stream
 from tests.receivers.supervised import RUN, commanded
 from tests.waiting import WAIT_S, eventually
 
@@ -43,7 +44,7 @@ class Served:
         return self.client.post("/", content=content, headers={**headers, **more})
 
     def records(self) -> list[Any]:
-        return journal_records(self.stream)
+        return read_all(self.stream)
 
     def command(self, **wanted: Any) -> None:
         give_command(self.stream, "r0", RUN, Command(**wanted))

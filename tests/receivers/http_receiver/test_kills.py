@@ -23,8 +23,9 @@ import pytest
 from penstock.journal import read_records
 from penstock.model import OffsetRange
 from tests.forked import run_forked
+from tests.journal.helpers import read_all
 from tests.receivers.http_receiver.keyed_source import answer
-from tests.receivers.http_receiver.stream import journal_records, open_stream
+from tests.receivers.http_receiver.stream import open_stream
 from tests.waiting import WAIT_S, eventually
 
 REPOSITORY = Path(__file__).parents[3]
@@ -55,7 +56,7 @@ def test_a_request_that_is_sent_again_after_a_kill_is_stored_once(tmp_path: Path
         for number, writer, start in found:
             at = (writer, int(start))
             assert answers.setdefault(int(number), at) == at, kill_at
-        records = list(map(int, journal_records(stream)))
+        records = list(map(int, read_all(stream)))
         assert records == list(range(len(records))), kill_at
         assert len(records) >= len(answers)
         unanswered += len(records) > len(answers)
@@ -111,17 +112,15 @@ def test_clients_that_repeat_until_answered_are_stored_once_through_kills(tmp_pa
             for life in range(lives):
                 with server(tmp_path) as (url, _):
                     running = running or [clients.submit(client, n) for n in range(4)]
-                    before = len(journal_records(open_stream(tmp_path)))
+                    before = len(read_all(open_stream(tmp_path)))
                     assert eventually(
-                        lambda before=before: (
-                            len(journal_records(open_stream(tmp_path))) > before + 100
-                        )
+                        lambda before=before: len(read_all(open_stream(tmp_path))) > before + 100
                     )
                     if life == lives - 1:
                         over.set()
                         answered = [name for each in running for name in each.result()]
         finally:
             over.set()
-    records = journal_records(open_stream(tmp_path))
+    records = read_all(open_stream(tmp_path))
     assert len(records) == len(set(records)), "a request was stored twice"
     assert set(records) == set(answered)

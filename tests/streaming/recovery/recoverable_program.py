@@ -16,22 +16,8 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
-
-from penstock.streaming import StreamingContext, StreamingListener
-from penstock.streaming.core.events import StreamingListenerBatchCompleted
-
-
-def say(*words: object) -> None:
-    print(*words, flush=True)
-
-
-class Report(StreamingListener):
-    """Says which batches are done."""
-
-    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
-        done = batchCompleted.batchInfo()
-        say("committed", done.batch_time_ms, done.num_records)
+from penstock.streaming import StreamingContext
+from tests.driver_program import new_context, run_until_told, say
 
 
 def save(sink: Path) -> Callable[[Any, Any], None]:
@@ -51,15 +37,10 @@ def create(log: str, sink: str) -> StreamingContext:
     say("created")
     settings = {
         "spark.app.kept": "yes",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.app.name": "recoverable",
         "spark.driver.extraJavaOptions": "-Dpenstock.kept=yes",
-        "spark.driver.host": "127.0.0.1",
-        "spark.streaming.gracefulStopTimeout": "2min",  # its 10 batches are 3 s
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
     }
-    conf = SparkConf().setMaster("local[2]").setAppName("recoverable").setAll(settings.items())
-    ssc = StreamingContext(SparkContext(conf=conf), 0.3)
+    ssc = new_context(settings=settings)
     words = ssc.tailStream(log, name="log").flatMap(lambda line: line.split())
     ones = words.map(lambda word: (word.lower(), 1))
     ones.reduceByKey(add, 2).foreachRDD(save(Path(sink)))
@@ -69,15 +50,11 @@ def create(log: str, sink: str) -> StreamingContext:
 def main(checkpoint: str, log: str, sink: str) -> None:
     ssc = StreamingContext.getOrCreate(checkpoint, partial(create, log, sink))
     sc = ssc.sparkContext
-    sc.setLogLevel("OFF")
     assert sc._jvm is not None
     java_option = sc._jvm.java.lang.System.getProperty("penstock.kept")
     conf = sc.getConf()
     say("ready", sc.appName, sc.master, conf.get("spark.app.kept"), java_option)
-    ssc.addStreamingListener(Report())
-    ssc.start()
-    sys.stdin.readline()
-    ssc.stop(stopGraceFully=True)
+    run_until_told(ssc)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,14 +24,8 @@ class Site:
         self.sink.mkdir()
         self.log.touch()
 
-    @contextmanager
-    def driver(self) -> Iterator[Driver]:
-        args = [str(self.checkpoint), str(self.log), str(self.sink)]
-        driver = Driver(PROGRAM, args, self.errors)
-        try:
-            yield driver
-        finally:
-            driver.end()
+    def driver(self) -> Driver:
+        return Driver(PROGRAM, [str(self.checkpoint), str(self.log), str(self.sink)], self.errors)
 
     def feed(self, *lines: str) -> None:
         with self.log.open("a") as file:
@@ -69,7 +61,7 @@ def test_runs_that_are_killed_give_what_an_uninterrupted_one_gives(tmp_path: Pat
     with site.driver() as driver:
         assert first_line(driver) == READY
         # The batch that was running runs again, first, and with the same record.
-        assert driver.wait_line("committed") == f"committed {hung} 1"
+        assert driver.wait_line("committed").split()[2:] == ["1", hung]
         driver.wait_records(1)
         site.feed("whether")
         driver.kill()  # at any moment of what that line sets off

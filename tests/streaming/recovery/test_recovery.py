@@ -27,8 +27,9 @@ from penstock.streaming import StreamingContext
 from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.recovery.reader import CheckpointReader
-from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.streaming.runs import Runs
+from tests.streaming.settings import spark_settings
 
 pytestmark = pytest.mark.spark
 
@@ -59,20 +60,17 @@ class LogFile(InputDStream):
         return self.ssc.sparkContext.parallelize(lines, 1)
 
 
-class Place:
-    """Log files, a checkpoint location and a sink, on which programs run one after the other."""
+class Place(Runs):
+    """Log files and a sink of programs that run one after the other."""
 
     def __init__(self, sc: SparkContext, root: Path) -> None:
-        self.sc = sc
+        super().__init__(sc, root / "checkpoint")
         self.root = root
-        self.clock = ManualClock(1_000_000)
         self.sink = root / "sink"
         self.sink.mkdir()
-        self.checkpoint = root / "checkpoint"
         self.setups = 0
-        self.ssc: StreamingContext | None = None
 
-    def create(
+    def program(
         self, *names: str, define: Callable[[StreamingContext], None] | None = None
     ) -> Create:
         """Return what makes a program that counts the lines of the logs of these names."""
@@ -95,17 +93,11 @@ class Place:
         return self.root / f"{name}.log"
 
     def start(self, create: Create, recover: str = "graph") -> Stepper:
-        if recover == "graph" and list(self.checkpoint.glob("checkpoint-*")):
-            self.ssc = StreamingContext(str(self.checkpoint), clock=self.clock)
+        if recover == "graph" and list(self.location.glob("checkpoint-*")):
+            ssc = StreamingContext(str(self.location), clock=self.clock)
         else:
-            self.ssc = StreamingContext.getOrCreate(str(self.checkpoint), create, recover)  # type: ignore[arg-type]
-        stepper = Stepper(self.ssc, self.clock)
-        self.ssc.start()
-        return stepper
-
-    def stop(self) -> None:
-        if self.ssc is not None:
-            self.ssc.stop(stopSparkContext=False)
+            ssc = StreamingContext.getOrCreate(str(self.location), create, recover)  # type: ignore[arg-type]
+        return self.start_context(ssc)
 
     def feed(self, name: str, *lines: str) -> None:
         """Append lines to a log."""
@@ -134,7 +126,7 @@ class Place:
         return [f.read_text() for f in sorted((self.sink / name).glob("batch-*"))]
 
     def graph_checkpoints(self) -> list[Path]:
-        return sorted(self.checkpoint.glob("checkpoint-*"))
+        return sorted(self.location.glob("checkpoint-*"))
 
 
 def pair(name: str, line: str) -> tuple[str, int]:
@@ -155,10 +147,8 @@ def place(sc: SparkContext, tmp_path: Path) -> Iterator[Place]:
 @pytest.fixture
 def each_batch(sc: SparkContext) -> Iterator[None]:
     """Have graph checkpoints written with each batch."""
-    conf = sc._jsc.sc().conf()
-    conf.set("spark.penstock.graphCheckpointInterval", "0")
-    yield
-    conf.remove("spark.penstock.graphCheckpointInterval")
+    with spark_settings(sc, {"spark.penstock.graphCheckpointInterval": "0"}):
+        yield
 
 
 # -- recover="graph" --
@@ -174,7 +164,7 @@ def test_two_restarts_give_what_one_uninterrupted_run_gives(
         place = Place(sc, tmp_path / folder)
         rest = list(words)
         for count in runs:
-            place.run(place.create("a"), "graph", *(("a", rest.pop(0)) for _ in range(count)))
+            place.run(place.program("a"), "graph", *(("a", rest.pop(0)) for _ in range(count)))
         assert place.setups == 1
         assert place.seen("a") == {"a:x": 2, "a:y": 1, "a:z": 1}
         outputs.append([text for text in place.batches("a") if text])
@@ -184,7 +174,7 @@ def test_two_restarts_give_what_one_uninterrupted_run_gives(
 def test_interval_remember_inputs_and_outputs_come_from_the_checkpoint(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = place.create("a", "b")
+    create = place.program("a", "b")
 
     def setup() -> StreamingContext:
         ssc = create()
@@ -206,19 +196,19 @@ def test_interval_remember_inputs_and_outputs_come_from_the_checkpoint(
 
 @pytest.mark.usefixtures("each_batch")
 def test_a_checkpoint_tells_what_it_was_taken_of(place: Place) -> None:
-    place.run(place.create("a"), "graph", ("a", "x"), ("a", "y"))
-    read = CheckpointReader(open_storage(place.checkpoint)).read()
+    place.run(place.program("a"), "graph", ("a", "x"), ("a", "y"))
+    read = CheckpointReader(open_storage(place.location)).read()
     assert read is not None
     assert (read.master, read.framework) == ("local[4]", "penstock tests")
     assert read.checkpoint_time_ms == place.clock.time_ms()
-    assert (read.checkpoint_dir, read.checkpoint_interval_ms) == (str(place.checkpoint), 1000)
+    assert (read.checkpoint_dir, read.checkpoint_interval_ms) == (str(place.location), 1000)
     assert read.pending_times == ()
     assert ("spark.sql.shuffle.partitions", "2") in read.conf
 
 
 def test_the_graph_is_written_at_start_and_then_once_a_minute(place: Place) -> None:
     start_ms = place.clock.time_ms()
-    stepper = place.start(place.create("a"))
+    stepper = place.start(place.program("a"))
     stepper.step(2)
     place.clock.advance(57_000)
     stepper.wait_completed(3)
@@ -228,17 +218,17 @@ def test_the_graph_is_written_at_start_and_then_once_a_minute(place: Place) -> N
 
 
 def test_a_program_that_is_killed_before_its_first_batch_comes_back(place: Place) -> None:
-    place.start(place.create("a"))
+    place.start(place.program("a"))
     place.stop()
     assert len(place.graph_checkpoints()) == 1
-    place.run(place.create(), "graph", ("a", "x"))
+    place.run(place.program(), "graph", ("a", "x"))
     assert place.setups == 1
     assert place.seen("a") == {"a:x": 1}
 
 
 @pytest.mark.usefixtures("each_batch")
 def test_the_batch_that_failed_is_pending_and_runs_again(place: Place) -> None:
-    stepper = place.start(place.create("a"))
+    stepper = place.start(place.program("a"))
     place.feed("a", "x")
     stepper.step()
     (place.sink / "a" / "down").touch()
@@ -247,12 +237,12 @@ def test_the_batch_that_failed_is_pending_and_runs_again(place: Place) -> None:
         stepper.step()
     failed_ms = place.clock.time_ms()
     place.stop()
-    read = CheckpointReader(open_storage(place.checkpoint)).read()
+    read = CheckpointReader(open_storage(place.location)).read()
     assert read is not None
     assert read.pending_times == (failed_ms,)
 
     (place.sink / "a" / "down").unlink()
-    again = place.start(place.create("a"))
+    again = place.start(place.program("a"))
     again.wait_completed(1)
     assert [info.batch_time_ms for info in again.completed] == [failed_ms]
     place.stop()
@@ -263,25 +253,25 @@ def test_the_batch_that_failed_is_pending_and_runs_again(place: Place) -> None:
 def test_an_older_checkpoint_gives_the_same_results(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place.run(place.create("a"), "graph", *(("a", word) for word in "xyz"))
+    place.run(place.program("a"), "graph", *(("a", word) for word in "xyz"))
     files = place.graph_checkpoints()
     assert len(files) == 4  # of the start and of each batch
     for newer in files[1:]:
         newer.write_bytes(newer.read_bytes()[:-20])
     caplog.set_level(logging.WARNING)
-    place.run(place.create("a"), "graph", ("a", "x"))
+    place.run(place.program("a"), "graph", ("a", "x"))
     assert caplog.text.count("Error reading checkpoint from file") == 3
     assert place.setups == 1
     assert place.seen("a") == {"a:x": 2, "a:y": 1, "a:z": 1}
 
 
 def test_a_damaged_directory_raises_and_the_program_can_still_go_on(place: Place) -> None:
-    create = place.create("a")
+    create = place.program("a")
     place.run(create, "graph", ("a", "x"))
     for file in place.graph_checkpoints():
         file.write_bytes(b"")
     with pytest.raises(CheckpointError, match="Failed to read checkpoint from directory"):
-        StreamingContext.getOrCreate(str(place.checkpoint), create)
+        StreamingContext.getOrCreate(str(place.location), create)
     assert place.setups == 1
     place.run(create, "program", ("a", "y"))
     assert place.seen("a") == {"a:x": 1, "a:y": 1}
@@ -298,37 +288,37 @@ def test_no_checkpoint_to_recreate_a_context_from(tmp_path: Path, exists: bool) 
 
 
 def test_get_or_create_calls_setup_when_there_is_nothing(place: Place) -> None:
-    ssc = StreamingContext.getOrCreate(str(place.checkpoint), place.create("a"))
+    ssc = StreamingContext.getOrCreate(str(place.location), place.program("a"))
     assert place.setups == 1
-    assert StreamingContext.getActiveOrCreate(str(place.checkpoint), place.create("a")) is not ssc
+    assert StreamingContext.getActiveOrCreate(str(place.location), place.program("a")) is not ssc
     ssc.start()
-    assert StreamingContext.getActiveOrCreate(str(place.checkpoint), place.create("a")) is ssc
+    assert StreamingContext.getActiveOrCreate(str(place.location), place.program("a")) is ssc
     ssc.stop(stopSparkContext=False)
     assert place.setups == 2
 
 
 def test_get_or_create_recreates_without_setup(place: Place) -> None:
-    place.run(place.create("a"), "graph", ("a", "x"))
-    ssc = StreamingContext.getOrCreate(str(place.checkpoint), pytest.fail)
+    place.run(place.program("a"), "graph", ("a", "x"))
+    ssc = StreamingContext.getOrCreate(str(place.location), pytest.fail)
     assert ssc.sparkContext is place.sc
     assert ssc.graph.batch_interval_ms == 1000
 
 
 def test_wrong_way_to_recover(place: Place) -> None:
     with pytest.raises(ConfigError, match="recover is 'code'"):
-        StreamingContext.getOrCreate(str(place.checkpoint), pytest.fail, recover="code")  # type: ignore[arg-type]
+        StreamingContext.getOrCreate(str(place.location), pytest.fail, recover="code")  # type: ignore[arg-type]
 
 
 def test_setup_that_returns_no_context(place: Place) -> None:
     with pytest.raises(ConfigError, match=r"setupFunc returned None.*return ssc"):
-        StreamingContext.getOrCreate(str(place.checkpoint), lambda: None)  # type: ignore[arg-type, return-value]
+        StreamingContext.getOrCreate(str(place.location), lambda: None)  # type: ignore[arg-type, return-value]
 
 
 def test_a_recreated_context_can_be_given_another_location(place: Place) -> None:
-    place.run(place.create("a"), "graph", ("a", "x"))
+    place.run(place.program("a"), "graph", ("a", "x"))
     other = place.root / "other"
-    shutil.copytree(place.checkpoint, other, ignore=shutil.ignore_patterns("offsets", "commits"))
-    ssc = StreamingContext(str(place.checkpoint), clock=place.clock)
+    shutil.copytree(place.location, other, ignore=shutil.ignore_patterns("offsets", "commits"))
+    ssc = StreamingContext(str(place.location), clock=place.clock)
     ssc.checkpoint(str(other))
     stepper = Stepper(ssc, place.clock)
     (other / "checkpoint-1").write_bytes(b"of another run")
@@ -354,26 +344,26 @@ def new_stream(ssc: StreamingContext) -> None:
 def test_a_recreated_context_takes_nothing_new(
     place: Place, extend: Callable[[StreamingContext], None]
 ) -> None:
-    place.run(place.create("a"), "graph", ("a", "x"))
-    ssc = StreamingContext(str(place.checkpoint), clock=place.clock)
+    place.run(place.program("a"), "graph", ("a", "x"))
+    ssc = StreamingContext(str(place.location), clock=place.clock)
     with pytest.raises(StreamingError, match=r"read from the graph checkpoint.*recover='program'"):
         extend(ssc)
 
 
 def test_a_location_that_was_moved_goes_on_where_it_is_now(place: Place) -> None:
-    place.run(place.create("a"), "graph", ("a", "x"))
-    old, place.checkpoint = place.checkpoint, place.root / "moved"
-    old.rename(place.checkpoint)
-    place.run(place.create("a"), "graph", ("a", "y"))
+    place.run(place.program("a"), "graph", ("a", "x"))
+    old, place.location = place.location, place.root / "moved"
+    old.rename(place.location)
+    place.run(place.program("a"), "graph", ("a", "y"))
     assert not old.exists()
     assert place.setups == 1
     assert place.seen("a") == {"a:x": 1, "a:y": 1}
 
 
 def test_a_location_that_others_can_write_is_refused_at_start(place: Place) -> None:
-    create = place.create("a")
-    place.checkpoint.mkdir()
-    place.checkpoint.chmod(0o777)
+    create = place.program("a")
+    place.location.mkdir()
+    place.location.chmod(0o777)
     with pytest.raises(ConfigError, match="can be written by other users"):
         place.start(create)
     place.run(create, "program", ("a", "x"))
@@ -386,18 +376,18 @@ def test_a_compression_that_cannot_be_had_is_refused_at_start(
     conf = place.sc.getConf().set("spark.io.compression.codec", "lzf")
     monkeypatch.setattr(place.sc, "getConf", lambda: conf)
     with pytest.raises(ConfigError, match=r"spark\.io\.compression\.codec is 'lzf'"):
-        place.start(place.create("a"))
+        place.start(place.program("a"))
 
 
 # -- recover="program" --
 
 
 def test_inputs_are_reordered_and_added(place: Place) -> None:
-    place.run(place.create("a", "b"), "program", ("a", "x"), ("b", "x"))
-    place.run(place.create("b", "a"), "program", ("b", "y"), ("a", "y"))
+    place.run(place.program("a", "b"), "program", ("a", "x"), ("b", "x"))
+    place.run(place.program("b", "a"), "program", ("b", "y"), ("a", "y"))
     place.log("c").write_text("x\n")  # a new input starts at its beginning
-    place.run(place.create("c", "b", "a"), "program", ("a", "z"), ("c", "y"), ("b", "z"))
-    place.run(place.create("a", "b", "c"), "program", ("a", "w"))
+    place.run(place.program("c", "b", "a"), "program", ("a", "z"), ("c", "y"), ("b", "z"))
+    place.run(place.program("a", "b", "c"), "program", ("a", "w"))
     assert place.setups == 4
     assert place.seen("a") == {"a:x": 1, "a:y": 1, "a:z": 1, "a:w": 1}
     assert place.seen("b") == {"b:x": 1, "b:y": 1, "b:z": 1}
@@ -405,7 +395,7 @@ def test_inputs_are_reordered_and_added(place: Place) -> None:
 
 
 def test_a_batch_that_was_cut_off_runs_again_in_the_changed_program(place: Place) -> None:
-    stepper = place.start(place.create("a", "b"), "program")
+    stepper = place.start(place.program("a", "b"), "program")
     (place.sink / "b" / "down").touch()
     place.feed("a", "x")
     place.feed("b", "x")
@@ -415,7 +405,7 @@ def test_a_batch_that_was_cut_off_runs_again_in_the_changed_program(place: Place
     (place.sink / "b" / "down").unlink()
 
     place.log("c").write_text("x\n")
-    again = place.start(place.create("c", "b", "a"), "program")
+    again = place.start(place.program("c", "b", "a"), "program")
     again.wait_completed(1)
     assert [info.batch_id for info in again.completed] == [0]
     assert place.seen("c") == {}  # the batch was planned without it
@@ -426,11 +416,11 @@ def test_a_batch_that_was_cut_off_runs_again_in_the_changed_program(place: Place
 
 
 def test_a_missing_input_is_refused(place: Place) -> None:
-    place.run(place.create("a", "b"), "program", ("a", "x"))
+    place.run(place.program("a", "b"), "program", ("a", "x"))
     with pytest.raises(RecoveryMismatchError, match="input 'b', which is not in the program"):
-        place.start(place.create("a"), "program")
+        place.start(place.program("a"), "program")
     place.stop()
-    place.run(place.create("b", "a"), "program", ("b", "y"))
+    place.run(place.program("b", "a"), "program", ("b", "y"))
     assert place.seen("b") == {"b:y": 1}
 
 
@@ -443,7 +433,7 @@ def with_operator(name: str, partitions: int = 2) -> Callable[[StreamingContext]
 
 @pytest.mark.parametrize("recover", ["graph", "program"])
 def test_a_renamed_or_changed_operator_is_refused(place: Place, recover: str) -> None:
-    place.run(place.create("a", define=with_operator("counts")), recover, ("a", "x"))
+    place.run(place.program("a", define=with_operator("counts")), recover, ("a", "x"))
     for file in place.graph_checkpoints():
         file.unlink()
     for define, message in (
@@ -451,76 +441,75 @@ def test_a_renamed_or_changed_operator_is_refused(place: Place, recover: str) ->
         (with_operator("counts", partitions=3), "partitions was 2 and is 3"),
     ):
         with pytest.raises(RecoveryMismatchError, match=message):
-            place.start(place.create("a", define=define), recover)
+            place.start(place.program("a", define=define), recover)
         place.stop()
-    place.run(place.create("a", define=with_operator("counts")), recover, ("a", "y"))
+    place.run(place.program("a", define=with_operator("counts")), recover, ("a", "y"))
     assert place.seen("a") == {"a:x": 1, "a:y": 1}
 
 
 def test_old_code_cannot_come_back_after_the_program_was_rebuilt(place: Place) -> None:
-    place.run(place.create("a"), "graph", ("a", "x"))
+    place.run(place.program("a"), "graph", ("a", "x"))
     assert place.graph_checkpoints()
-    place.run(place.create("a", "b"), "program", ("b", "x"))
+    place.run(place.program("a", "b"), "program", ("b", "x"))
     assert not place.graph_checkpoints()
-    place.run(place.create("a", "b"), "graph", ("b", "y"))
+    place.run(place.program("a", "b"), "graph", ("b", "y"))
     assert place.setups == 3
     assert place.seen("b") == {"b:x": 1, "b:y": 1}
-    place.run(place.create(), "graph", ("b", "z"))
+    place.run(place.program(), "graph", ("b", "z"))
     assert place.setups == 3
 
 
 def test_the_graph_comes_back_when_the_rebuilt_program_planned_no_batch(place: Place) -> None:
-    place.run(place.create("a"), "graph", ("a", "x"))
+    place.run(place.program("a"), "graph", ("a", "x"))
     before = place.graph_checkpoints()
-    place.run(place.create("a", "b"), "program")
+    place.run(place.program("a", "b"), "program")
     assert place.graph_checkpoints() == before
-    place.run(place.create(), "graph", ("a", "y"))
+    place.run(place.program(), "graph", ("a", "y"))
     assert place.setups == 2
     assert place.seen("a") == {"a:x": 1, "a:y": 1}
 
 
 def test_a_program_that_is_refused_leaves_the_graph_checkpoints(place: Place) -> None:
-    place.run(place.create("a"), "graph", ("a", "x"))
+    place.run(place.program("a"), "graph", ("a", "x"))
     before = place.graph_checkpoints()
     with pytest.raises(RecoveryMismatchError):
-        place.start(place.create("b"), "program")
+        place.start(place.program("b"), "program")
     assert place.graph_checkpoints() == before
 
 
 def test_a_new_context_on_an_old_location_replaces_its_graph_with_its_first_batch(
     place: Place,
 ) -> None:
-    place.run(place.create("a"), "graph", ("a", "x"))
+    place.run(place.program("a"), "graph", ("a", "x"))
     before = place.graph_checkpoints()
-    place.ssc = place.create("a", "b")()
-    place.ssc.checkpoint(str(place.checkpoint))
-    stepper = Stepper(place.ssc, place.clock)
-    place.ssc.start()
+    ssc = place.program("a", "b")()
+    ssc.checkpoint(str(place.location))
+    stepper = place.start_context(ssc)
     assert place.graph_checkpoints() == before
     stepper.step()
     place.stop()
     assert len(place.graph_checkpoints()) == 1
-    place.run(place.create("a", "b"), "graph", ("b", "x"))
-    place.run(place.create(), "graph", ("b", "y"))
+    place.run(place.program("a", "b"), "graph", ("b", "x"))
+    place.run(place.program(), "graph", ("b", "y"))
     assert place.seen("b") == {"b:x": 1, "b:y": 1}
 
 
 def test_entries_of_a_release_that_recorded_no_names_are_taken_by_position(place: Place) -> None:
-    create = place.create("a", "b")
+    create = place.program("a", "b")
     place.run(create, "program", ("a", "x"))
-    for entry in (place.checkpoint / "offsets").glob("[0-9]*"):
+    for entry in (place.location / "offsets").glob("[0-9]*"):
         entry.unlink()
-    for entry in (place.checkpoint / "commits").glob("[0-9]*"):
+    for entry in (place.location / "commits").glob("[0-9]*"):
         entry.unlink()
     taken = '{"a":{"lines":1}}'
-    with CheckpointLocation(place.checkpoint) as location:
+    with CheckpointLocation(place.location) as location:
         location.plan(0, OffsetSeq(place.clock.time_ms(), sources=(taken, None)))
         location.commit(0)
     with pytest.raises(RecoveryMismatchError, match=r"'a'.*in the place of stream 'b'"):
-        place.start(place.create("b", "a"), "program")
+        place.start(place.program("b", "a"), "program")
     place.stop()
     with pytest.raises(RecoveryMismatchError, match=r"There are \[2\] sources"):
-        place.start(place.create("a"), "program")
+        place.start(place.program("a"), "program")
     place.stop()
     place.run(create, "program", ("a", "y"))
     assert place.seen("a") == {"a:x": 1, "a:y": 1}

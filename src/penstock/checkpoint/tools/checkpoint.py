@@ -129,10 +129,11 @@ class Checkpoint:
         states = group_state(self.files)
         return tuple((each, _info(known.get(paths.get(each.operator, "")))) for each in states)
 
-    def next_batch(self, newest: Batch | None) -> NextBatch:
+    def next_batch(self, newest: Batch | None, before: Batch | None = None) -> NextBatch:
         """Return what a start does first; ``newest`` is the newest planned batch.
 
-        Every start reads its entries, so it fails if one of them cannot be read.
+        Every start reads its entries, so it fails if one of them cannot be read; so does one of
+        Spark for the offsets of the batch ``before`` it, as far as they are known.
         """
         following = self.next_by_ids(newest)
         if self.is_barred:
@@ -140,8 +141,11 @@ class Checkpoint:
         for path in self.folders_in(*_LOGS):
             if path in (f"offsets/{following.batch_id}", f"commits/{following.first}"):
                 return replace(following, problem=f"{path} is a folder, in the place of an entry")
-        if following.problem is None and newest is not None and newest.problems:
-            damage = newest.problems[0]
+        problems = [*newest.problems] if newest is not None else []
+        if before is not None and not is_of_penstock(newest):
+            problems += [each for each in before.problems if each.path.startswith("offsets/")]
+        if following.problem is None and problems:
+            damage = problems[0]
             return replace(following, problem=f"{damage.path} cannot be read: {damage.message}")
         return following
 

@@ -124,7 +124,7 @@ def inspect(
         )
     wanted = wanted if last is None else wanted[-last:]
     newest = checkpoint.planned[-1:]
-    previous = {batch_id - 1 for batch_id in wanted}
+    previous = {batch_id - 1 for batch_id in {*wanted, *newest}}
     read = {each.batch_id: each for each in checkpoint.batches({*wanted, *previous, *newest})}
     batches = [read[batch_id] for batch_id in wanted if batch_id in read]
     ends = {batch_id: batch.end_offsets for batch_id, batch in read.items()}
@@ -133,7 +133,7 @@ def inspect(
         location=checkpoint.url,
         id=checkpoint.read_id(),
         engine="penstock" if is_of_penstock(newest_batch) else "Structured Streaming",
-        next=checkpoint.next_batch(newest_batch),
+        next=checkpoint.next_batch(newest_batch, read.get(newest[0] - 1) if newest else None),
         batches=tuple(_batch_facts(each, ends) for each in batches),
         earlier=sum(batch_id < wanted[0] for batch_id in known) if wanted else 0,
         sources=_source_facts(checkpoint),

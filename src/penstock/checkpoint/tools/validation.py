@@ -18,6 +18,7 @@ from penstock.checkpoint.recovery import plan_recovery
 from penstock.checkpoint.rollback import rollback_hint
 from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED, ways_out
 from penstock.checkpoint.tools.batches import Batch, parse_batch
+from penstock.checkpoint.tools.changes.sink_log import SinkLog
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.checks.batches import check_clocks, check_ids, check_sources
 from penstock.checkpoint.tools.checks.checksums import (
@@ -94,22 +95,26 @@ class _Facts:
     """Of each file source, the oldest entry of its log that is still read."""
 
 
-def validate(place: str | os.PathLike[str]) -> Validation:
+def validate(
+    place: str | os.PathLike[str], *, sink: str | os.PathLike[str] | None = None
+) -> Validation:
     """Return what is wrong with a checkpoint location; no damage makes it raise.
 
     Args:
         place: path or URL of the location.
+        sink: the folder to which the query writes with Spark's own file sink: whether its log fits.
 
     Raises:
-        ConfigError: there is no checkpoint location.
+        ConfigError: there is no checkpoint location, or no such sink.
         StorageError: it cannot be listed.
     """
     checkpoint = Checkpoint.open(place)
     facts = _read(checkpoint)
-    found = _find(checkpoint, facts)
+    found = [*_find(checkpoint, facts), *_check_sink(checkpoint, sink)]
     if worst(found) in ("warning", "error"):
         # Of a running query one folder may have been listed before a batch, and the next after it.
-        again = set(find_damage(Checkpoint.open(place)))
+        later = Checkpoint.open(place)
+        again = {*find_damage(later), *_check_sink(later, sink)}
         found = [finding for finding in found if finding in again]
     order = ("error", "warning", "note")
     return Validation(
@@ -119,6 +124,12 @@ def validate(place: str | os.PathLike[str]) -> Validation:
         severity=worst(found),
         findings=tuple(sorted(found, key=lambda each: order.index(each.severity))),
     )
+
+
+def _check_sink(checkpoint: Checkpoint, sink: str | os.PathLike[str] | None) -> Iterator[Finding]:
+    if sink is not None:
+        newest = (max(ids, default=-1) for ids in (checkpoint.planned, checkpoint.committed))
+        yield from SinkLog.open(sink).check(*newest)
 
 
 def find_damage(checkpoint: Checkpoint) -> list[Finding]:

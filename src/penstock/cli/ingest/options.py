@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from penstock.cli.ingest.exit_status import exit_status
-from penstock.errors import ConfigError
+from penstock.cli.output import print_line
+from penstock.errors import ConfigError, FencedError, JournalFullError, PenstockError
 from penstock.journal import Bounds
 from penstock.model import COMPRESSIONS, WHEN_FULL, WhenFull, check_name, parse_size
 from penstock.receivers import Receiver, receiver_bounds
@@ -26,6 +27,13 @@ WhenFullOption = Enum("WhenFullOption", {name: name for name in WHEN_FULL}, type
 
 _UNCOMPRESSED = Compression("none")
 _BLOCK = WhenFullOption("block")
+_STATUS: tuple[tuple[type[PenstockError], int], ...] = (
+    (ConfigError, 2),
+    (FencedError, 3),
+    (JournalFullError, 4),
+    (PenstockError, 1),
+)
+"""The exit status of each error, in this order; wrong usage of the command line has status 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +130,7 @@ def with_ingest_options(
 
         @wraps(make)
         def command(**values: Any) -> None:
-            with exit_status():
+            with _exit_status():
                 options = _common(**{name: values.pop(name) for name in common})
                 with _told_as_options(own):
                     made = make(**values)
@@ -134,6 +142,16 @@ def with_ingest_options(
         return command
 
     return decorate
+
+
+@contextmanager
+def _exit_status() -> Iterator[None]:
+    """End the process with one line and the status of an error of penstock's own."""
+    try:
+        yield
+    except PenstockError as error:
+        print_line(f"penstock: error: {error}", err=True)
+        sys.exit(next(status for kind, status in _STATUS if isinstance(error, kind)))
 
 
 @contextmanager

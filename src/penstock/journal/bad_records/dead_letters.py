@@ -29,9 +29,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 
 import pyarrow as pa
 
@@ -47,6 +48,7 @@ __all__ = [
     "DEAD_LETTER_FORMAT",
     "DeadLetter",
     "collect",
+    "collect_letters",
     "create_dead_letters",
     "dead_letter_stream",
     "last_writer",
@@ -182,12 +184,23 @@ def collect(source: JournalStream, dead: JournalStream) -> int:
         DamagedBlockError: a staged file, or the stream's newest block, is damaged.
         StorageError: a step failed; the call can be repeated.
     """
+    return collect_letters(dead, partial(_oldest_held, source))
+
+
+def collect_letters(dead: JournalStream, oldest: Callable[[str], int | None]) -> int:
+    """Move staged dead letters into their stream; return their number. See ``collect``.
+
+    Args:
+        dead: the stream of the dead letters.
+        oldest: returns the offset of a writer before which no record is parsed again, None if that
+            is not known.
+    """
     if not staged_files(dead):
         return 0
     collected = 0
     while group := _next_group(dead, (place := last_writer(dead))[1]):
         collected += _publish(dead, *place, group)
-    _forget_retired(source, dead)
+    _forget_retired(dead, oldest)
     return collected
 
 
@@ -262,17 +275,22 @@ def _read(dead: JournalStream, name: str) -> pa.Table | None:
     return parquet.read().cast(dead.format.arrow)
 
 
-def _forget_retired(source: JournalStream, dead: JournalStream) -> None:
-    """Delete the emptied staged files of records that are no longer in the journal."""
+def _oldest_held(source: JournalStream, writer: str) -> int | None:
+    blocks = source.blocks(writer)
+    return blocks[0].start_offset if blocks else None
+
+
+def _forget_retired(dead: JournalStream, oldest: Callable[[str], int | None]) -> None:
+    """Delete the emptied staged files of records that are not parsed again."""
     emptied = [
         (match, entry.name)
         for entry in _staged_entries(dead)
         if not entry.size and (match := _STAGED.fullmatch(entry.name))
     ]
-    blocks = {writer: source.blocks(writer) for writer in {match["writer"] for match, _ in emptied}}
+    held = {writer: oldest(writer) for writer in {match["writer"] for match, _ in emptied}}
     for match, name in emptied:
-        held = blocks[match["writer"]]
-        if held and held[0].start_offset >= int(match["end"]):
+        first = held[match["writer"]]
+        if first is not None and first >= int(match["end"]):
             dead.storage.delete(f"{_folder(dead)}/{name}")
 
 

@@ -160,9 +160,7 @@ class Drop:
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
 
-    def __call__(
-        self, stream: JournalStream, cell: OffsetRange, refused: Sequence[Refusal]
-    ) -> None:
+    def __call__(self, stream: object, cell: OffsetRange, refused: Sequence[Refusal]) -> None:
         """Count the records."""
         self._tally.add({cell: Refusals(len(refused), _describe(cell, refused[0]))})
 

@@ -83,9 +83,23 @@ def replay(dead: JournalStream, target: JournalStream, limit: int | None = None)
 
 def letters_to_replay(dead: JournalStream) -> Iterator[pa.Table]:
     """Yield the dead letters that are not replayed; changes nothing."""
-    for batch in read_batches(dead, _ranges_after(dead, _committed(dead))):
+    staged, ranges = _snapshot(dead)
+    for batch in read_batches(dead, ranges):
         yield pa.Table.from_batches([batch])
-    yield from uncollected(dead)
+    yield from staged
+
+
+def _snapshot(dead: JournalStream) -> tuple[list[pa.Table], list[OffsetRange]]:
+    """Return the staged letters and the ranges of all others: none is missing, none in both.
+
+    A program collects letters meanwhile: the stream's end must not have moved while they were read.
+    """
+    ranges = _ranges_after(dead, _committed(dead))
+    while True:
+        staged, before = list(uncollected(dead)), ranges
+        ranges = _ranges_after(dead, _committed(dead))
+        if ranges == before:
+            return staged, ranges
 
 
 class EarlierAttempts:

@@ -41,6 +41,7 @@ __all__ = ["Consumption"]
 _log = logging.getLogger(__name__)
 _MOST = 10_000
 _POLL_S = 0.1
+_STORE_BYTES = 8 << 20
 _UNPOLLED_S = 1.0
 """The longest time without a poll, by which the group's rebalances are delayed."""
 _COMMIT_S = 1.0
@@ -154,9 +155,13 @@ class Consumption:
     def _store(self) -> None:
         """Store what was read, or so much of it that it comes evenly under a rate limit."""
         part = self._pending[: self._most]
+        batch = to_batch(part, self._options.columns)
+        if batch.nbytes > _STORE_BYTES and len(part) > 1:
+            self._most = len(part) // 2
+            return
         ends = {**self._stored, **{part_of(each): int(each.offset() or 0) + 1 for each in part}}
         wait_ms = self._receiver.tryStore(
-            to_batch(part, self._options.columns),
+            batch,
             self._ownership.position(ends),
             partial(self._durable.put, ends),
         )

@@ -8,8 +8,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 
-from penstock.errors import ConfigError
 from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.offsets import at_given
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 from penstock.receivers.kafka.options import KafkaOptions
@@ -45,24 +45,9 @@ def starts(
     if isinstance(starting, datetime):
         return topics.at_time(round(starting.timestamp() * 1000), facts)
     if isinstance(starting, Mapping):
-        return {**begins, **_given(starting, ends)}
+        return at_given(starting, begins, "start Kafka receiver")
     chosen = begins if starting == "earliest" else ends
     return {**chosen, **_committed(consumer, settings, chosen)}
-
-
-def _given(starting: Mapping[str, Mapping[int, int]], ends: Offsets) -> dict[str, int]:
-    given = {
-        f"{topic}/{partition}": offset
-        for topic, offsets in starting.items()
-        for partition, offset in offsets.items()
-    }
-    if unknown := sorted(given.keys() - ends.keys()):
-        raise ConfigError(
-            f"starting= names {', '.join(unknown)}, which does not exist",
-            operation="start Kafka receiver",
-            hint=f"the partitions are {', '.join(sorted(ends))}",
-        )
-    return given
 
 
 def _committed(consumer: Consumer, settings: Mapping[str, Any], parts: Offsets) -> dict[str, int]:

@@ -71,6 +71,7 @@ class Engine:
     ) -> None:
         self._on_end = on_end
         on_batch_error = on_error if settings.on_batch_failure == "continue" else self._end
+        self._graph = graph
         self._location = location
         self._bus = bus
         self._clock = clock
@@ -119,6 +120,7 @@ class Engine:
                 self._rates.receive_limit,
             )
         except BaseException:
+            _close(graph)
             location.release()
             raise
         steady = SteadyClock(clock)
@@ -192,6 +194,7 @@ class Engine:
         except Exception as error:  # the next run releases the data that this one does not
             _log.warning("Data that the last batches no longer need is kept: %s", error)
         finally:
+            _close(self._graph)
             self._release_location(running)
 
     def _release_location(self, running: list[threading.Thread]) -> None:
@@ -241,6 +244,14 @@ def _open(
         )
         stream.open(context)
         first_offset(stream.initial_offset)
+
+
+def _close(graph: DStreamGraph) -> None:
+    for stream in graph.inputs:
+        try:
+            stream.close()
+        except Exception as error:
+            _log.warning("Stream %s was not closed: %s", stream.name, error)
 
 
 def _receiver_settings(

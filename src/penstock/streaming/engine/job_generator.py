@@ -18,12 +18,11 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from penstock.checkpoint.rollback import START_ELSEWHERE
 from penstock.clock import Clock, SteadyClock, iso_time
-from penstock.errors import BatchFailedError, LogGapError, printable
+from penstock.errors import BatchFailedError, printable
 from penstock.streaming.core.batch import Batch, InputLimit
 from penstock.streaming.engine.batch_log import BatchLog
 from penstock.streaming.engine.due_ticks import DueTick, DueTicks, LateWarning
@@ -32,6 +31,7 @@ from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.engine.jobs import Job, JobSet, jobs_after
 from penstock.streaming.engine.rate_manager import BatchPlan, RateManager
 from penstock.streaming.engine.recurring_timer import RecurringTimer
+from penstock.streaming.engine.resume import first_tick, restore
 
 __all__ = ["JobGenerator"]
 
@@ -107,16 +107,17 @@ class JobGenerator:
             RecoveryMismatchError: a planned batch does not match the program's inputs.
         """
         again = self._log.take_up()
-        first_ms = self._first_tick()
-        self._graph.initialize(self._log.begin(first_ms, self._graph.batch_interval_ms))
-        self._restore(again)
+        interval_ms = self._graph.batch_interval_ms
+        first_ms = first_tick(self._log, self._timer, self._clock.time_ms(), interval_ms)
+        self._graph.initialize(self._log.begin(first_ms, interval_ms))
+        restore(self._graph, self._log, again)
         self._due.add_missed(self._missed_before(first_ms))
         committed_ms = self._log.newest_committed_ms
         begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
         for stream in self._graph.stored_state:
             self._log.record(stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms))
         # Before any batch, but after everything that a recovered graph needs from the location.
-        self._do_checkpoint(first_ms - self._graph.batch_interval_ms, done=False)
+        self._do_checkpoint(first_ms - interval_ms, done=False)
         for batch in again:
             _log.warning(
                 "Batch %d (%s) runs again: it was planned, and its commit is missing "
@@ -188,36 +189,6 @@ class JobGenerator:
         self._log.check_sole(0.0)
         self._release()
 
-    def _first_tick(self) -> int:
-        """Return the time of the first batch: after the previous run, regardless of the clock."""
-        now_ms, interval_ms = self._clock.time_ms(), self._graph.batch_interval_ms
-        after_ms = max(now_ms, self._newest_ms)
-        first_ms = self._timer.first_tick_after(after_ms, self._log.zero_ms or 0)
-        if first_ms - now_ms > interval_ms:
-            _log.warning(
-                "The newest batch is of %s, %.0f s ahead of the clock of this machine, which "
-                "was ahead once, or is behind now. Batches continue after that one, one in %g s, "
-                "with times ahead of the clock; windows and timeouts of state use these times",
-                iso_time(self._newest_ms),
-                (self._newest_ms - now_ms) / 1000,
-                interval_ms / 1000,
-            )
-        return first_ms
-
-    def _restore(self, again: Sequence[Batch]) -> None:
-        """Continue the previous run: its state, its commits, and the batches still needed."""
-        for batch in again:
-            self._graph.begin(batch)
-        done_ms = again[0].time_ms - 1 if again else max(self._newest_ms, 0)
-        self._graph.restore_checkpoint_data(done_ms, self._log.last_time_ms)
-        needed_after_ms = self._graph.batches_needed_after(done_ms)
-        if needed_after_ms >= done_ms:
-            return
-        earlier, complete = self._log.read_since(needed_after_ms)
-        if not complete:
-            self._note_gone(earlier[0].time_ms if earlier else done_ms, done_ms)
-        self._graph.restore([batch for batch in earlier if batch not in again], done_ms)
-
     def _missed_before(self, next_ms: int) -> list[DueTick]:
         """Return the ticks between the newest batch and ``next_ms`` that need their own batches.
 
@@ -239,22 +210,6 @@ class JobGenerator:
             )
         now_ms = self._steady.time_ms()
         return [DueTick(time_ms, now_ms, is_missed=True) for time_ms in missed]
-
-    def _note_gone(self, first_ms: int, done_ms: int) -> None:
-        """Warn that needed batches before ``first_ms`` are missing; raise if state needs them."""
-        if (state_ms := self._graph.state_begins_at(done_ms)) < first_ms:
-            raise LogGapError(
-                f"state was kept at {iso_time(state_ms)}, and the batches after it, before "
-                f"{iso_time(first_ms)}, are no longer in the offset log",
-                operation="recover state",
-                hint=f"restore the offset log from a backup, or {START_ELSEWHERE}",
-            )
-        _log.warning(
-            "Windows need batches since %s, and the batches before %s are no longer in the "
-            "offset log; windows that need them lack their records",
-            iso_time(self._graph.batches_needed_after(done_ms)),
-            iso_time(first_ms),
-        )
 
     # -- the event loop's thread --
 

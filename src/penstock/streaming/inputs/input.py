@@ -67,6 +67,7 @@ class InputDStream(DStream):
         per batch   latest_offset -> cut -> offsets/N durable -> compute_range
                     -> commits/N durable, and no other driver seen after it -> on_committed
                     -> on_released, when no window needs the records
+        at the end  close, also when the start failed after open
 
     After a failure it asks for the records of the same range again.
     """
@@ -131,6 +132,9 @@ class InputDStream(DStream):
 
         What it raises ends the start.
         """
+
+    def close(self) -> None:
+        """Close what ``open`` opened; nothing is planned after that. May be called twice."""
 
     def initial_offset(self) -> SourceOffset:
         """Return where the first batch begins; None for the source's very beginning.

@@ -6,18 +6,27 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import pyarrow as pa
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError, KafkaDataLossError, KafkaError
+from penstock.journal import JournalStream
+from penstock.journal.bad_records.dead_letters import (
+    DEAD_LETTER_FORMAT,
+    collect_letters,
+    dead_letter_stream,
+)
 from penstock.journal.spark import arrow_dataframe
 from penstock.kafka import COLUMNS, ClientConf, KafkaRange, KafkaRecord
 from penstock.kafka.advance import OnDataLoss
+from penstock.kafka.decoding import Decoding, OnRefusedRecords, fail
 from penstock.kafka.group import Group
-from penstock.kafka.offsets import from_json, partition_name, ranges_between, split_name, to_json
+from penstock.kafka.losses import loss_partition
+from penstock.kafka.offsets import at_given, from_json, ranges_between, split_name, to_json
 from penstock.kafka.planner import Planner
 from penstock.kafka.pyspark2 import OffsetRange
 from penstock.kafka.reader import Decode, check_settings
@@ -28,6 +37,7 @@ from penstock.storage.patience import Patience
 from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputContext, InputDStream
 from penstock.streaming.inputs.kafka_rdd import KafkaRDD, split_ranges
+from penstock.streaming.inputs.refused import BadRecords, RefusedRecords
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
@@ -60,6 +70,7 @@ class KafkaInputDStream(InputDStream):
         *,
         starting: Starting,
         on_data_loss: OnDataLoss = "fail",
+        bad_records: BadRecords = "fail",
         decoders: tuple[Decode, Decode] = (None, None),
         convert: Callable[[KafkaRecord], Any] | None = None,
         columns: Sequence[str] = tuple(COLUMNS),
@@ -72,14 +83,16 @@ class KafkaInputDStream(InputDStream):
         self.starting = starting
         self.columns = tuple(columns)
         self.on_data_loss: OnDataLoss = on_data_loss
-        # Tasks note what they find lost in the checkpoint location.
-        self.is_written_by_executors = on_data_loss != "fail"
+        # Tasks note there what they find lost, and what decoders refuse.
+        self.is_written_by_executors = on_data_loss != "fail" or bad_records == "dead_letter"
         self._decoders = decoders
         self._convert = convert
         self._planner: Planner | None = None
         self._group: Group | None = None
+        self._context: InputContext | None = None
         self._patience = _patience()
         super().__init__(ssc, name)
+        self._refused = RefusedRecords("kafkaStream", self.name, bad_records)
 
     def has_columns(self) -> bool:
         """Keys and values are bytes, unless Python objects are made of them."""
@@ -92,6 +105,7 @@ class KafkaInputDStream(InputDStream):
             KafkaError: they do not answer, or a topic is unknown.
             CheckpointError, StorageError: what earlier runs noted of the topics cannot be read.
         """
+        self._context = context
         topics = Topics(self.conf.settings(), self.topics)
         self._planner = Planner(topics, context.storage, self.name, self.on_data_loss)
         if not self._planner.scan().ends:
@@ -108,23 +122,7 @@ class KafkaInputDStream(InputDStream):
             return to_json(facts.begins)
         if self.starting == "latest":
             return to_json(facts.ends)
-        current = {name: split_name(name) for name in facts.ends}
-        begins = {partition_name(t, p): facts.begins[name] for name, (t, p) in current.items()}
-        given = {
-            partition_name(topic, partition): offset
-            for topic, offsets in self.starting.items()
-            for partition, offset in offsets.items()
-        }
-        unknown = given.keys() - begins.keys()
-        if unknown:
-            raise ConfigError(
-                f"starting= names {', '.join(sorted(unknown))}, which does not exist",
-                operation="kafkaStream",
-                ids={"stream": self.name},
-                hint=f"the partitions are {', '.join(sorted(begins))}",
-            )
-        chosen = {**begins, **given}
-        return to_json({name: chosen[partition_name(t, p)] for name, (t, p) in current.items()})
+        return to_json(at_given(self.starting, facts.begins, "kafkaStream"))
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of the topics' partitions.
@@ -155,9 +153,8 @@ class KafkaInputDStream(InputDStream):
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the records of a range (``KafkaRecord``), read when the tasks run."""
-        read = ReadRecords(
-            self.conf.settings(), self._decoders, self._convert, self._plans.pass_over
-        )
+        decoding = None if self._decoders == (None, None) else self._decoding()
+        read = ReadRecords(self.conf.settings(), decoding, self._convert, self._plans.pass_over)
         sc = self.ssc.sparkContext
         return KafkaRDD(sc, self._tasks(wanted), read, _all_partitions(wanted))
 
@@ -199,6 +196,46 @@ class KafkaInputDStream(InputDStream):
         if self._group is not None:
             self._group.commit(from_json(done.end))
 
+    def initialize(self, zero_ms: int) -> None:
+        """Begin; see BaseDStream. Also makes the stream of dead letters, if there shall be any.
+
+        Raises:
+            ConfigError: a stream of other records has the name of the dead letters' one.
+        """
+        super().initialize(zero_ms)
+        dead = None
+        if self._refused.bad_records == "dead_letter":
+            name = dead_letter_stream(self.name)
+            dead = JournalStream.create(self._opened.journal, name, DEAD_LETTER_FORMAT)
+        self._refused.begin(self.ssc.sparkContext, dead)
+
+    def clear_metadata(self, ended_ms: int, needed_after_ms: int) -> None:
+        """See BaseDStream. Also moves dead letters into their stream and logs refused records."""
+        super().clear_metadata(ended_ms, needed_after_ms)
+        self._refused.end_batch(ended_ms, self._collect)
+
+    def _collect(self, dead: JournalStream) -> int:
+        oldest = from_json(self._opened.oldest_start())
+        by_partition = {loss_partition(name): offset for name, offset in oldest.items()}
+        return collect_letters(dead, by_partition.get)
+
+    def _decoding(self) -> Decoding:
+        on_refused: OnRefusedRecords = fail
+        if (handle := self._refused.on_refused(self._opened.location_id)) is not None:
+            on_refused = partial(handle, cast("Any", self._refused.dead))
+        return Decoding(*self._decoders, on_refused)
+
+    def close(self) -> None:
+        """Close the connections; see ``InputDStream.close``."""
+        if self._group is not None:
+            self._group.close()
+        self._planner = self._group = self._context = None
+
+    @property
+    def _opened(self) -> InputContext:
+        assert self._context is not None, "open() comes first"
+        return self._context
+
     @property
     def _plans(self) -> Planner:
         assert self._planner is not None, "open() comes first"
@@ -208,8 +245,8 @@ class KafkaInputDStream(InputDStream):
         return split_ranges(self.ssc.sparkContext, self.ranges(wanted))
 
     def __getstate__(self) -> dict[str, Any]:
-        closed = {"_planner": None, "_group": None, "_patience": _patience()}
-        return {**super().__getstate__(), **closed}
+        closed = dict.fromkeys(["_planner", "_group", "_context"])
+        return {**super().__getstate__(), **closed, "_patience": _patience()}
 
 
 def _all_partitions(wanted: SourceRange) -> list[OffsetRange]:

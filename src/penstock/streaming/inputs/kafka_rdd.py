@@ -9,6 +9,7 @@ from pyspark import RDD, SparkContext
 from pyspark.core.rdd import PipelinedRDD
 
 from penstock.kafka import KafkaRange
+from penstock.kafka.decoding import CELL
 from penstock.kafka.pyspark2 import OffsetRange
 
 __all__ = ["KafkaRDD", "split_ranges"]
@@ -49,4 +50,5 @@ class KafkaRDD(PipelinedRDD[KafkaRange, Any]):
 def split_ranges(sc: SparkContext, ranges: Sequence[KafkaRange]) -> list[KafkaRange]:
     """Return what each task reads: a partition that lags is shared by several."""
     share = -(-sum(part.count for part in ranges) // sc.defaultParallelism)
-    return [part for whole in ranges for part in whole.split(max(_LEAST_PER_TASK, share))]
+    most = max(_LEAST_PER_TASK, share)
+    return [part for whole in ranges for part in whole.split(most, CELL)]

@@ -52,7 +52,7 @@ from penstock.errors import (
     ConfigError,
     NotFoundError,
 )
-from penstock.storage import Storage, open_storage
+from penstock.storage import Storage, attach_storage, open_storage
 
 __all__ = ["apply_plan", "interrupted_plan", "plan_undo"]
 
@@ -200,7 +200,7 @@ def _give_way(storage: Storage, plan: Plan, hold: Hold) -> CheckpointError:
 
 
 def _take_step(location: Storage, change: FileChange) -> None:
-    storage = _storage_of(location, change)
+    storage = location if change.root is None else open_storage(change.root)
     after = _resolve(storage, change.after)
     held = read_if_there(storage, change.path)
     if held == after:
@@ -217,12 +217,8 @@ def _take_step(location: Storage, change: FileChange) -> None:
             raise _OtherContentError(change.place) from error
 
 
-def _storage_of(location: Storage, change: FileChange) -> Storage:
-    return location if change.root is None else open_storage(change.root)
-
-
 def _holds(location: Storage, change: FileChange, content: bytes | CopyOf | None) -> bool:
-    storage = _storage_of(location, change)
+    storage = location if change.root is None else attach_storage(change.root)
     return read_if_there(storage, change.path) == _resolve(storage, content)
 
 

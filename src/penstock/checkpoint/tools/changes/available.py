@@ -16,7 +16,7 @@ from penstock.checkpoint.log_format import MalformedLogError, parse_log
 from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.checks.source_logs import is_file_log
-from penstock.checkpoint.tools.offsets import log_offset, moved
+from penstock.checkpoint.tools.offsets import is_of_topics, log_offset, moved
 from penstock.storage import local_root
 
 __all__ = ["describe_source"]
@@ -39,7 +39,10 @@ def describe_source(checkpoint: Checkpoint, source: str, start: object, end: obj
     if start is None:
         return "from its beginning, as the query's options say (not checked)"
     distance = "" if by is None else f", {by:,} before where it stands"
-    return f"from {json.dumps(start)}{distance}; that the source still has this is not checked"
+    unchecked = "that the source still has this is not checked"
+    if is_of_topics(start):
+        unchecked += ": `penstock kafka topics` shows where the records of topics begin"
+    return f"from {json.dumps(start)}{distance}; {unchecked}"
 
 
 def _check_files(checkpoint: Checkpoint, source: str, first: int, last: int) -> str:

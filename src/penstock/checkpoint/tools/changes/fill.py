@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock.checkpoint.driver_lock import LOCK_NAME
 from penstock.checkpoint.tools.barrier import BARRIER, origin_of
 from penstock.checkpoint.tools.changes.hold import hold_location, raise_barrier
 from penstock.checkpoint.tools.changes.links import find_link
@@ -58,7 +59,7 @@ def fill_location(target: str, origin: str, files: Iterable[tuple[str, bytes]]) 
         if hold.is_first and _files_in(storage) != {BARRIER}:  # filled, or used, since the check
             hold.release()
             raise _not_empty(storage)
-        written = {BARRIER}
+        written = {BARRIER, LOCK_NAME}  # of a program that was refused since
         for path, data in files:
             hold.check()
             put_file(storage, path, data)

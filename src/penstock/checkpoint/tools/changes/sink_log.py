@@ -28,6 +28,7 @@ from penstock.checkpoint.tools.changes.files import CHECKSUM
 from penstock.checkpoint.tools.changes.plan import SINK_LOG, FileChange
 from penstock.checkpoint.tools.changes.position import misfit
 from penstock.checkpoint.tools.checks.checksums import check_sidecar, sidecar_of
+from penstock.checkpoint.tools.findings import Finding
 from penstock.checkpoint.tools.reading import read_if_there
 from penstock.errors import CheckpointError
 from penstock.storage import Storage, attach_storage, local_root, open_existing
@@ -99,6 +100,35 @@ class SinkLog:
                 yield from _new_entry(self.storage, f"{each}{_COMPACT}", files)
             else:
                 yield from _new_entry(self.storage, str(each), _EMPTY)
+
+    def check(self, planned: int, committed: int) -> Iterator[Finding]:
+        """Yield where the log does not fit a query's newest planned and committed batches."""
+        newest, place = self.newest, f"{self.storage.url}/{SINK_LOG}"
+        if newest > planned:
+            yield Finding(
+                "error",
+                place,
+                f"the sink has taken batch {newest}, and the query has planned up to {planned}",
+                "the sink skips the batches up to there, without a word: their records are lost",
+                f"penstock checkpoint rewind --to-batch {committed} --sink: the next batches get"
+                " ids above the sink's",
+            )
+        elif newest < committed:
+            yield Finding(
+                "error",
+                place,
+                f"the log ends with batch {newest}, and the query has committed {committed}",
+                "the sink, and who reads the output, fail when they miss an entry"
+                " (BATCH_METADATA_NOT_FOUND)",
+                "undo the change that left them out, and give it --sink; or restore the log; or it"
+                " is another query's",
+            )
+        try:
+            self._interval()
+            self._files(newest)
+        except CheckpointError as error:
+            what = error.message
+            yield Finding("error", place, what, "the output cannot be read", "restore the file")
 
     def _interval(self) -> int | None:
         """Return after how many entries Spark compacts; None before it has compacted any."""

@@ -17,6 +17,7 @@ from penstock.streaming.operations.dstream import DStream
 if TYPE_CHECKING:
     from penstock.kafka.advance import OnDataLoss
     from penstock.streaming.inputs.kafka_input import Starting
+    from penstock.streaming.inputs.refused import BadRecords
 
 __all__ = ["PulledStreams"]
 
@@ -34,6 +35,7 @@ class PulledStreams(ContextPart):
         valueDecoder: Callable[[bytes], Any] | None = None,
         columns: Sequence[str] | None = None,
         on_data_loss: OnDataLoss = "fail",
+        bad_records: BadRecords = "fail",
         name: str | None = None,
     ) -> DStream:
         """Return the stream of the records of Kafka topics, each exactly once; see docs/kafka.md.
@@ -55,6 +57,8 @@ class PulledStreams(ContextPart):
             keyDecoder: makes a key of its bytes; keys are bytes without it.
             valueDecoder: makes a value of its bytes; values are bytes without it.
             columns: of ``foreachBatch``'s DataFrame, all without it; few are faster.
+            bad_records: what happens with records that a decoder raises for: ``"fail"``,
+                ``"drop"`` or ``"dead_letter"``; see docs/bad-records.md.
             on_data_loss: what happens when records are gone before they were read, by retention or
                 because a topic was created anew: ``"fail"`` ends the program, ``"earliest"`` and
                 ``"latest"`` note the lost range in the loss log and continue at the partition's
@@ -78,6 +82,7 @@ class PulledStreams(ContextPart):
             decoders=(keyDecoder, valueDecoder),
             columns=tuple(COLUMNS) if columns is None else columns,
             on_data_loss=on_data_loss,
+            bad_records=bad_records,
             name=name,
         )
 

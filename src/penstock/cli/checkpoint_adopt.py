@@ -1,0 +1,161 @@
+"""``penstock checkpoint adopt``: whose offsets there are to take over, and the command."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, cast
+
+import typer
+
+from penstock.batched.checkpoints import newest_checkpoint
+from penstock.batched.layout import LOGS
+from penstock.cli.kafka_conf import parse_conf
+from penstock.cli.output import print_json, print_line
+from penstock.errors import ConfigError
+from penstock.kafka.adopt import apply_adopt, plan_adopt
+from penstock.kafka.client_conf import ClientConf
+from penstock.kafka.held import held_offsets
+from penstock.kafka.reset import check_held, select
+from penstock.model import Offsets
+from penstock.storage import Storage, open_existing
+
+__all__ = ["adopt"]
+
+_GRAPH = re.compile(r"checkpoint-[0-9]+(\.bk)?")
+_OPERATION = "adopt Kafka offsets"
+
+
+def adopt(
+    target: Annotated[
+        str, typer.Argument(metavar="TO", help="A folder or URL with nothing in it.")
+    ],
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="A checkpoint of Structured Streaming, of penstock, or of streamz.",
+        ),
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="A consumer group, instead of --from.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Which source of --from, where several read topics.")
+    ] = None,
+    topic: Annotated[
+        list[str],
+        typer.Option(metavar="TOPIC[:PARTITION]", help="Only these; may be repeated."),
+    ] = [],  # noqa: B006 - typer copies it
+    engine: Annotated[
+        str, typer.Option("--as", help="For a program of penstock, or a query of spark.")
+    ] = "penstock",
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="The new input's name=; for spark the source's number.", show_default="0"
+        ),
+    ] = None,
+    brokers: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,...", help="Check that the topics still have the records."),
+    ] = None,
+    conf: Annotated[
+        list[str],
+        typer.Option(metavar="KEY=VALUE|FILE", help="A setting of librdkafka; may be repeated."),
+    ] = [],  # noqa: B006 - typer copies it
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it; otherwise only the plan is shown.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the plan and what was done as JSON.")
+    ] = False,
+) -> None:
+    """Begin a new location where another engine's reader of Kafka topics is."""
+    if (origin is None) == (group is None):
+        raise typer.BadParameter("give --from, or --group")
+    if engine not in ("penstock", "spark"):
+        raise typer.BadParameter("give penstock or spark", param_hint="--as")
+    if name is None and engine == "penstock":
+        raise typer.BadParameter("give the name= of the program's kafkaStream", param_hint="--name")
+    settings = _settings(brokers, conf)
+    words, ends = _of_group(group, settings) if group else _of_folder(str(origin), source)
+    ends = {part: ends[part] for part in select(ends, topic)}
+    if settings is not None:
+        _check_all_held(ends, settings)
+    as_engine = cast("Literal['penstock', 'spark']", engine)
+    plan = plan_adopt(words, ends, target, engine=as_engine, name=name or "0")
+    if not as_json:
+        print_line(f"{plan.target}: adopt {plan.origin}")
+        for part, end in ends.items():
+            print_line(f"  {part} from {end}")
+        for sentence in plan.meaning:
+            print_line(f"- {sentence}")
+    location_id = apply_adopt(plan) if apply else None
+    if as_json:
+        print_json({"plan": plan, "applied": apply, "id": location_id})
+    elif apply:
+        print_line(f"done: {plan.target} has id {location_id}")
+    else:
+        print_line("nothing is changed yet: add --apply to do it")
+
+
+def _of_group(group: str, settings: dict[str, str] | None) -> tuple[str, Offsets]:
+    from penstock.kafka.brokers import group_offsets
+
+    if settings is None:
+        raise typer.BadParameter("name the brokers of the group", param_hint="--brokers")
+    return f"group {group} of {settings['bootstrap.servers']}", group_offsets(settings, group)
+
+
+def _of_folder(place: str, source: str | None) -> tuple[str, Offsets]:
+    storage = open_existing(place, operation=_OPERATION, hint="give a checkpoint's folder")
+    entries = {entry.name: entry.is_folder for entry in storage.list()}
+    if "offsets" in entries:
+        return _of_checkpoint(storage, source)
+    if any(_GRAPH.fullmatch(name) for name in entries):
+        raise ConfigError(
+            "it is a graph checkpoint of pyspark.streaming: its offsets are in Java objects of the "
+            "program's own classes, which are not read here",
+            operation=_OPERATION,
+            path=place,
+            hint="if the program committed offsets to a group, --group takes them; otherwise print "
+            "rdd.offsetRanges() in its last batches, and begin there (starting=)",
+        )
+    topics = [name for name, is_folder in entries.items() if is_folder]
+    found = {topic: newest_checkpoint(storage, topic) for topic in topics if topic != LOGS}
+    ends = {f"{t}/{p}": end for t, parts in found.items() for p, end in (parts or {}).items()}
+    return storage.url, ends
+
+
+def _of_checkpoint(storage: Storage, source: str | None) -> tuple[str, Offsets]:
+    found = held_offsets(storage.url, done=True)
+    chosen = [held for held in found if source in (None, held.name)]
+    if len(chosen) != 1:
+        known = ", ".join(held.name for held in found) or "none"
+        raise ConfigError(
+            f"{len(chosen)} sources read Kafka topics in the newest batch that is done, not 1",
+            operation=_OPERATION,
+            path=storage.url,
+            hint=f"give --source with one of: {known}",
+        )
+    return storage.url, chosen[0].ends
+
+
+def _settings(brokers: str | None, conf: list[str]) -> dict[str, str] | None:
+    given = parse_conf(conf)
+    if brokers is not None:
+        given["bootstrap.servers"] = brokers
+    return ClientConf(given).settings() if given else None
+
+
+def _check_all_held(ends: Offsets, settings: dict[str, str]) -> None:
+    from penstock.kafka.brokers import partition_facts
+
+    facts = partition_facts(settings, [part.rpartition("/")[0] for part in ends])
+    for part, end in ends.items():
+        if part not in facts:
+            raise ConfigError(
+                f"{part} is not in Kafka any more",
+                operation=_OPERATION,
+                hint="name the others (--topic)",
+            )
+        check_held(part, end, facts[part])

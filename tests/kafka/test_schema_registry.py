@@ -1,0 +1,108 @@
+"""confluent-kafka's own deserializers as decoders, as docs/kafka.md shows them.
+
+The schema registry is a DOUBLE: a server of this test that knows two schemas by their ids.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from penstock.journal.bad_records.parsing import Refusal
+from penstock.kafka import KafkaRange, KafkaRecord
+from penstock.kafka.decoding import Decoding
+from penstock.model import OffsetRange
+
+_NEEDED = "NOT PROVED: needs confluent-kafka[avro,json,schemaregistry]"
+schema_registry = pytest.importorskip("confluent_kafka.schema_registry", reason=_NEEDED)
+avro = pytest.importorskip("confluent_kafka.schema_registry.avro", reason=_NEEDED)
+json_schema = pytest.importorskip("confluent_kafka.schema_registry.json_schema", reason=_NEEDED)
+
+CONTEXT = SerializationContext("clicks", MessageField.VALUE)
+FIELDS = [{"name": "page", "type": "string"}]
+AVRO = json.dumps({"type": "record", "name": "Click", "fields": FIELDS})
+JSON = json.dumps(
+    {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Click",
+        "type": "object",
+        "properties": {"page": {"type": "string"}},
+        "required": ["page"],
+    }
+)
+SCHEMAS = {"1": {"schema": AVRO}, "2": {"schema": JSON, "schemaType": "JSON"}}
+
+
+class Double(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        number = self.path.partition("?")[0].rpartition("/")[2]
+        found = SCHEMAS.get(number)
+        body = json.dumps(found or {"error_code": 40403, "message": "no such schema"}).encode()
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Server", "a double of a schema registry")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def registry() -> Iterator[Any]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Double)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    with schema_registry.SchemaRegistryClient(
+        {"url": f"http://127.0.0.1:{server.server_port}"}
+    ) as client:
+        yield client
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def framed(schema: int, payload: bytes) -> bytes:
+    return b"\0" + schema.to_bytes(4, "big") + payload
+
+
+@pytest.mark.parametrize(
+    ("make", "good", "bad"),
+    [
+        (
+            avro.AvroDeserializer,
+            framed(1, b"\x08home"),
+            [b"no frame", framed(1, b"\x08ho"), framed(9, b"\x08home")],
+        ),
+        (
+            lambda client: json_schema.JSONDeserializer(JSON, schema_registry_client=client),
+            framed(2, b'{"page": "home"}'),
+            [b"{}", framed(2, b'{"page": 7}'), framed(2, b"{")],
+        ),
+    ],
+)
+def test_deserializers_are_decoders(
+    registry: Any,
+    make: Callable[[Any], Any],
+    good: bytes,
+    bad: list[bytes],
+) -> None:
+    deserializer = make(registry)
+    refused: list[int] = []
+
+    def note(cell: OffsetRange, refusals: Any) -> None:
+        refused.extend(refusal.offset for refusal in refusals if isinstance(refusal, Refusal))
+
+    decoding = Decoding(None, lambda value: deserializer(value, CONTEXT), note)
+    values = [good, *bad, None]
+    records = (KafkaRecord(None, v, "clicks", 0, n, None, ()) for n, v in enumerate(values))
+    decoded = [r.value for r in decoding(KafkaRange("clicks", 0, 0, len(values)), records)]
+    assert decoded == [{"page": "home"}, None]
+    assert refused == [1, 2, 3]
