@@ -31,6 +31,7 @@ class Sender:
         # Retries must not double records, or the program would be blamed.
         self._producer = Producer({**broker.conf, "enable.idempotence": True, "log_level": 0})
         self.sent = 0
+        self.partitions = PARTITIONS
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -42,7 +43,8 @@ class Sender:
         while not end.wait(0.01):
             for _ in range(10):
                 value = f"line {self.sent}"
-                self._producer.produce(self._topic, value, partition=self.sent % PARTITIONS)
+                partition = self.sent % self.partitions
+                self._producer.produce(self._topic, value, value, partition=partition)
                 self.sent += 1
             self._producer.poll(0)
 
