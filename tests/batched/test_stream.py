@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -91,6 +92,14 @@ def test_each_operation(site: Site) -> None:
         "union": [0, 0, 1, 2, 2, 3],
         "latest": [(0, 0), (0, 10), (1, 10), (1, 20), (2, 20), (2, 30), (3, 30)],
     }
+
+
+def test_what_runs_in_the_program_is_not_pickled(site: Site) -> None:
+    came = Event()  # has a lock, which cannot be
+    stream = site.source().gather().sink(lambda _: came.set())
+    site.broker.produce(site.topic, [b"1"])
+    site.start(stream)
+    assert eventually(came.is_set)
 
 
 def test_what_waits_in_an_operation_is_in_no_checkpoint(site: Site) -> None:

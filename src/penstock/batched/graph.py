@@ -7,11 +7,11 @@ at a later place is handed on as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from penstock.batched.operations import Element, Operation, Place, Refs
+from penstock.batched.operations import Element, Operation, Pass, Place, Refs
 
 __all__ = ["Arrival", "Graph", "Node", "States", "held", "run_place"]
 
@@ -47,6 +47,11 @@ class Graph:
         place = max([operation.place, *(self.nodes[each].place for each in upstreams)])
         self.nodes.append(Node(operation, upstreams, place))
         return len(self.nodes) - 1
+
+    def without(self, place: Place) -> Graph:
+        """Return this graph without what runs at a place, to be sent elsewhere."""
+        nodes = self.nodes
+        return Graph(n if n.place is not place else replace(n, operation=Pass()) for n in nodes)
 
     def at(self, place: Place) -> list[int]:
         """Return the nodes that run at a place."""

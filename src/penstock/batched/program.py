@@ -48,6 +48,7 @@ class Program:
         exactly_once: ExactlyOnce | None,
     ) -> None:
         self._graph = graph
+        self._of_tasks = graph.without(Place.PROGRAM)
         self._exactly_once = exactly_once
         self._again: list[Work] = []
         self._checkpoints = checkpoints
@@ -152,7 +153,7 @@ class Program:
             writing = self._exactly_once.begin(work.range for work in works)
         try:
             arrivals, self._on_spark = run_on_spark(
-                self._sc, self._graph, self._readings, works, self._on_spark, writing
+                self._sc, self._of_tasks, self._readings, works, self._on_spark, writing
             )
             _, self._in_program = run_place(self._graph, Place.PROGRAM, arrivals, self._in_program)
         except Exception as error:
