@@ -95,7 +95,7 @@ def _inspection_lines(found: PathInspection) -> Iterator[str]:
             each.read.get(partition, "-"),
         )
         for each in found.topics
-        for partition in sorted({*each.done, *each.read}) or ["-"]
+        for partition in (sorted({*each.done, *each.read}) or ("-",))
     ]
     yield from table_lines(_TITLES, rows, right=_TITLES[1:])
 
