@@ -11,6 +11,7 @@ from penstock.batched.tools import (
     PathInspection,
     PathValidation,
     Rewind,
+    TopicFacts,
     apply_rewind,
     inspect_path,
     plan_promote,
@@ -85,19 +86,17 @@ def _inspection_lines(found: PathInspection) -> Iterator[str]:
     if found.planned_batch is not None:
         yield f"exactly-once sinks began batch {found.planned_batch} last"
     yield ""
-    rows = [
-        (
-            each.topic,
-            "none" if each.newest is None else each.newest,
-            each.kept,
-            partition,
-            each.done.get(partition, "-"),
-            each.read.get(partition, "-"),
-        )
-        for each in found.topics
-        for partition in (sorted({*each.done, *each.read}) or ("-",))
-    ]
+    rows = [row for each in found.topics for row in _topic_rows(each)]
     yield from table_lines(_TITLES, rows, right=_TITLES[1:])
+
+
+def _topic_rows(facts: TopicFacts) -> Iterator[tuple[object, ...]]:
+    newest = "none" if facts.newest is None else facts.newest
+    for partition in sorted({*facts.done, *facts.read}):
+        done, read = facts.done.get(partition, "-"), facts.read.get(partition, "-")
+        yield facts.topic, newest, facts.kept, partition, done, read
+    if not facts.done and not facts.read:
+        yield facts.topic, newest, facts.kept, "-", "-", "-"
 
 
 def _validation_lines(found: PathValidation) -> Iterator[str]:
