@@ -132,9 +132,10 @@ class Position:
         return sorted(ranges), any(wanted[name] > end for name, end in self._planned.items())
 
     def skip(self, ranges: Sequence[KafkaRange]) -> None:
-        """Have the next batch begin after ranges that run again; others' are left out."""
-        ends = {partition_name(r.topic, r.partition): r.end_offset for r in ranges}
-        self._planned.update({n: end for n, end in ends.items() if n in self._planned})
+        """Have the next batch begin after ranges that run again; other sources' are left out."""
+        for each in ranges:
+            if each.topic in self._source.topics:
+                self._planned[partition_name(each.topic, each.partition)] = each.end_offset
 
     def _begins_and_ends(self) -> tuple[Offsets, Offsets]:
         facts = self._brokers.scan()
