@@ -256,6 +256,6 @@ def test_the_example_that_counts_in_windows(copies: Copies, topic: str) -> None:
     start().step(2)
     copies.uncommit(1)  # of the batch that has the window
     copies.send([b"b"])
-    start().step(2)
+    start().step(3)
     found = [(r.key, r.value) for r in records(copies.broker, topic)]
     assert sorted(found) == [(b"a", b"2"), (b"a", b"2"), (b"b", b"1"), (b"b", b"2")]
