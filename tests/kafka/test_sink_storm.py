@@ -27,7 +27,7 @@ from tests.kafka.sink_driver import committed
 from tests.kafka.test_kills import Sender
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak]
 
 PROGRAM = Path(__file__).with_name("sink_program.py")
 FAULTS = {"driver": 2, "broker": 2, "executor": 6, "worker": 10}
@@ -150,9 +150,7 @@ class Site:
                     producer.commit_transaction(5) if is_junk else producer.abort_transaction(5)
 
 
-@pytest.mark.parametrize(
-    "faults", [20, pytest.param(200, marks=pytest.mark.soak)], ids=["twenty", "two-hundred"]
-)
+@pytest.mark.parametrize("faults", [20, 200], ids=["twenty", "two-hundred"])
 def test_nothing_is_lost_or_doubled(tmp_path: Path, faults: int) -> None:
     if LIBRARIES is None:
         pytest.skip("NOT PROVED: there are no libraries of a Kafka broker (scripts/kafka.sh)")
