@@ -21,7 +21,8 @@
     │   ├── RecoveryMismatchError   the program no longer fits what the checkpoint location holds
     │   └── ConcurrentDriverError   another driver uses this checkpoint location
     ├── KafkaError                  a broker refused, failed or did not answer
-    │   └── KafkaDataLossError      records that a batch takes are no longer in their topic
+    │   ├── KafkaDataLossError      records that a batch takes are no longer in their topic
+    │   └── KafkaFencedError        another producer took over a partition of an exactly-once sink
     ├── ReceiverError               a receiver failed or cannot be placed
     ├── StateError                  keyed state was used against its rules, or cannot be kept
     │   ├── StateKeyError           a key without an identity that lasts (also a TypeError)
@@ -58,6 +59,7 @@ __all__ = [
     "JournalFullError",
     "KafkaDataLossError",
     "KafkaError",
+    "KafkaFencedError",
     "LocalCopyError",
     "LogFormatError",
     "LogGapError",
@@ -258,6 +260,10 @@ class KafkaError(PenstockError):
 
 class KafkaDataLossError(KafkaError):
     """Records that a batch takes are no longer in their topic."""
+
+
+class KafkaFencedError(KafkaError):
+    """Another producer took over a partition of an exactly-once sink: this one writes no more."""
 
 
 class ReceiverError(PenstockError):

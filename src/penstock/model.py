@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from penstock.errors import ConfigError
@@ -14,6 +14,7 @@ __all__ = [
     "WHEN_FULL",
     "OffsetRange",
     "Offsets",
+    "OutputBatch",
     "WhenFull",
     "check_name",
     "parse_size",
@@ -56,6 +57,22 @@ class OffsetRange:
     def count(self) -> int:
         """How many records the range holds."""
         return self.end_offset - self.start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBatch:
+    """One batch of one output: what a sink remembers to write it once, however often it runs.
+
+    It is the same whenever the batch runs, in whatever run, and no other batch's.
+    """
+
+    location_id: str
+    """The checkpoint location's id."""
+    output: str
+    """The output's name."""
+    batch_id: int
+    may_be_written: bool = field(default=False, compare=False)
+    """Whether an earlier run with this output planned the batch, and may have written it."""
 
 
 def check_name(kind: str, name: str) -> str:

@@ -144,5 +144,5 @@ def test_it_is_cut_off_at_each_step(
             apply_adopt(plan)
         assert first_offset(target, "in") == {"clicks": {"0": 5}}
         with CheckpointLocation(target) as driver:
-            assert driver.next_batch_id() == 0
+            assert driver.recover().next_batch_id == 0
     assert cut >= 6

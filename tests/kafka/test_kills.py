@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from tests.background import background
 from tests.faults.driver import Driver
@@ -31,6 +31,7 @@ class Sender:
         # Retries must not double records, or the program would be blamed.
         self._producer = Producer({**broker.conf, "enable.idempotence": True, "log_level": 0})
         self.sent = 0
+        self.partitions = PARTITIONS
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -42,7 +43,11 @@ class Sender:
         while not end.wait(0.01):
             for _ in range(10):
                 value = f"line {self.sent}"
-                self._producer.produce(self._topic, value, partition=self.sent % PARTITIONS)
+                partition = self.sent % self.partitions
+                try:
+                    self._producer.produce(self._topic, value, value, partition=partition)
+                except KafkaException:  # a partition so new that the client does not know it
+                    self._producer.produce(self._topic, value, value, partition=0)
                 self.sent += 1
             self._producer.poll(0)
 

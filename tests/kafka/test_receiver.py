@@ -15,6 +15,7 @@ from penstock.journal import JournalStream, RecordFormat
 from penstock.receivers import Command, KafkaReceiver, read_status
 from penstock.receivers.ownership import read_shares
 from penstock.storage import open_storage
+from tests.cli.commands import Commands
 from tests.ingest_process import records
 from tests.kafka.broker import Broker
 from tests.kafka.receiving import HASTY
@@ -140,6 +141,9 @@ def test_records_that_are_gone_are_an_error(broker: Broker, tmp_path: Path) -> N
     with commanded(stream, receiver):
         assert eventually(lambda: "offset 0 of gone/0" in _last_error(stream))
     assert records(tmp_path) == []
+    reset = ("reset", str(tmp_path), "--brokers", broker.address, "--to-earliest", "--apply")
+    assert "gone/0: from 2: 2 offsets are not read" in Commands("kafka").succeed(*reset)
+    assert receive(tmp_path, receiver, 1) == [b"3"]
 
 
 def test_an_unknown_topic_is_an_error(broker: Broker, tmp_path: Path) -> None:

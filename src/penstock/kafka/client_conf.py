@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigError
 
-__all__ = ["ClientConf", "is_secret", "resolve"]
+__all__ = ["ClientConf", "check_kafka_client", "is_secret", "resolve"]
 
 _FILE = ".file"
 _SECRET = re.compile(r"password|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config|token")
@@ -74,6 +75,16 @@ class ClientConf:
 
     def __repr__(self) -> str:
         return f"ClientConf({self.public!r}, secrets={sorted(self._secrets)})"
+
+
+def check_kafka_client(operation: str) -> None:
+    """Raise ConfigError if the Kafka client is not installed: it is an extra."""
+    if find_spec("confluent_kafka") is None:
+        raise ConfigError(
+            f"{operation} needs confluent-kafka",
+            operation=operation,
+            hint="pip install 'penstock[kafka]', also where the executors run",
+        )
 
 
 def is_secret(name: str) -> bool:

@@ -17,6 +17,7 @@ from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf, KafkaRange
+from penstock.kafka.client_conf import check_kafka_client
 from penstock.kafka.pyspark2 import (
     Broker,
     Decoder,
@@ -27,7 +28,6 @@ from penstock.kafka.pyspark2 import (
     TopicAndPartition,
     utf8_decoder,
 )
-from penstock.streaming.inputs.sources.pulled import check_kafka_client
 from penstock.streaming.operations.dstream import DStream
 
 if TYPE_CHECKING:

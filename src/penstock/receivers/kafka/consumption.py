@@ -251,7 +251,7 @@ class Consumption:
                 operation="read topic",
                 ids={"stream": self._receiver.identity().stream, "partition": part},
                 hint="records were deleted before they were read, or the topic was created anew; "
-                "to go on: penstock kafka reset JOURNAL --stream NAME --to-earliest",
+                "to go on: penstock kafka reset JOURNAL --source STREAM --to-earliest",
             )
         if error.code() == ClientError._MAX_POLL_EXCEEDED or error.retriable():
             _log.warning("Kafka: %s", error.str())

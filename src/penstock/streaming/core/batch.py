@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.model import OutputBatch
+
 __all__ = ["Batch", "InputLimit", "OutputBatch", "SourceOffset", "SourceRange"]
 
 SourceOffset = Any
@@ -29,20 +31,6 @@ class InputLimit:
     """The limit in records, including fractions; None for no limit."""
     reason: str
     """The estimator's reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutputBatch:
-    """One batch of one output: what a sink remembers to write it once, however often it runs.
-
-    It is the same whenever the batch runs, in whatever run, and no other batch's.
-    """
-
-    location_id: str
-    """The checkpoint location's id."""
-    output: str
-    """The output's name."""
-    batch_id: int
 
 
 @dataclass(frozen=True, slots=True)

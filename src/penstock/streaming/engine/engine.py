@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from pyspark import SparkContext
@@ -32,6 +32,7 @@ from penstock.streaming.engine.rate_manager import RateManager
 from penstock.streaming.engine.shared_location import check_shared
 from penstock.streaming.inputs.input import InputContext
 from penstock.streaming.receivers.tracker import ReceiverTracker
+from penstock.streaming.recovery.match import written_before
 from penstock.streaming.recovery.run import RunCheckpoints
 
 __all__ = ["Engine"]
@@ -97,7 +98,7 @@ class Engine:
                 outputs={output.name: output.exactly_once for output in graph.outputs},
             )
             graph.check_offsets(log.ends)
-            _open(graph, location, log)
+            _open(graph, location, log, recovery.rerun)
             if graph.writes_rdds:
                 graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
             log.record(settle_conf(sc, log.recorded_conf, graph.batch_interval_ms))
@@ -227,11 +228,14 @@ class Engine:
         self._rates.batch_done(job_set)
 
 
-def _open(graph: DStreamGraph, location: CheckpointLocation, log: BatchLog) -> None:
+def _open(
+    graph: DStreamGraph, location: CheckpointLocation, log: BatchLog, rerun: Collection[int]
+) -> None:
     url, location_id = location.url, location.read_id()
     storage, journal = location.storage, location.storage.open_folder("journal")
     for output in graph.outputs:
-        output.open(location_id)
+        known = (log.recorded_conf, rerun, output.name, output.exactly_once)
+        output.open(location_id, written_before(*known))
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
         first_offset = partial(log.first_offset, index)
         oldest_start = partial(log.oldest_start, index)

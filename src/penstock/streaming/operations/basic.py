@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import RDD, StorageLevel
 
+from penstock.kafka.client_conf import check_kafka_client
 from penstock.streaming.core import transforms
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
@@ -18,6 +19,7 @@ from penstock.streaming.operations.text_files import save_as_text_files
 from penstock.streaming.operations.window_times import check_duration
 
 if TYPE_CHECKING:
+    from penstock.kafka.spark import Delivery
     from penstock.streaming.context import StreamingContext
     from penstock.streaming.operations.dstream import DStream
 
@@ -198,6 +200,48 @@ class BasicOperations(BaseDStream):
             StreamingError: another output has the name.
         """
         self.ssc.graph.add_output(ForEachBatch(self, func, name))
+
+    def to_kafka(
+        self,
+        topic: str,
+        conf: Mapping[str, Any],
+        key: Callable[[Any], Any] | None = None,
+        value: Callable[[Any], Any] | None = None,
+        headers: Callable[[Any], Iterable[tuple[str, Any]] | None] | None = None,
+        delivery: Delivery = "at_least_once",
+        name: str | None = None,
+    ) -> None:
+        """Write each batch's records to a Kafka topic. docs/kafka.md says what is guaranteed.
+
+        Args:
+            topic: the topic; it must exist for ``"exactly_once"``.
+            conf: librdkafka's settings; ``bootstrap.servers`` is required.
+            key: a function of a record, to bytes, str (as UTF-8) or None; without it no record has
+                a key.
+            value: the same for the value; without it the record is the value.
+            headers: a function of a record, to pairs of name and bytes, str or None.
+            delivery: ``"exactly_once"`` writes a batch once, however often it runs.
+            name: the output's unique name in the program; by default ``to_kafka-<number>``.
+
+        Raises:
+            ConfigError: an argument or setting is wrong, or confluent-kafka is not installed.
+            StreamingError: another output has the name.
+        """
+        check_kafka_client("to_kafka")
+        from penstock.streaming.operations.kafka_output import KafkaOutput
+
+        self.ssc.graph.add_output(
+            KafkaOutput(
+                self,
+                topic,
+                conf,
+                key=key,
+                value=value,
+                headers=headers,
+                delivery=delivery,
+                name=name,
+            )
+        )
 
     def pprint(self, num: int = 10, name: str | None = None) -> None:
         """Print the first ``num`` records of each batch."""

@@ -7,7 +7,7 @@ exactly once identifies its batches by location id, output name and batch id: an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -50,10 +50,15 @@ class OutputOperation(ABC):
         self.func = func
         self.call_site = user_call_site()
         self._location_id: str | None = None
+        self._again: Collection[int] = ()
 
-    def open(self, location_id: str) -> None:
-        """Learn the checkpoint location's id; called once, at the program's start."""
+    def open(self, location_id: str, again: Collection[int]) -> None:
+        """Learn the checkpoint location's id; called once, at the program's start.
+
+        ``again`` are the batches that run again, of a run that had this output already.
+        """
         self._location_id = location_id
+        self._again = again
 
     def token(self, batch: Batch) -> OutputBatch:
         """Return what a sink knows this output's part of a batch by."""
@@ -64,7 +69,7 @@ class OutputOperation(ABC):
                 ids={"output": self.name},
                 hint="call start() first",
             )
-        return OutputBatch(self._location_id, self.name, batch.id)
+        return OutputBatch(self._location_id, self.name, batch.id, batch.id in self._again)
 
     @abstractmethod
     def job(self, batch: Batch) -> Callable[[], Any] | None:

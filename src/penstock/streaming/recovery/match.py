@@ -29,7 +29,7 @@ Entries of releases that did not record names are taken by position.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.errors import RecoveryMismatchError
@@ -42,6 +42,7 @@ __all__ = [
     "leftover_first_offsets",
     "places_of_inputs",
     "recorded_inputs",
+    "written_before",
 ]
 
 _INPUTS = "spark.penstock.inputs"
@@ -137,7 +138,7 @@ def check_outputs(conf: Mapping[str, str], outputs: Mapping[str, bool]) -> None:
         RecoveryMismatchError: it lacks one, or has another kind of output under its name.
     """
     present = [name for name, exactly_once in outputs.items() if exactly_once]
-    for name, exactly_once in json.loads(conf.get(_OUTPUTS, "{}")).items():
+    for name, exactly_once in _recorded_outputs(conf).items():
         if exactly_once and name not in present:
             raise RecoveryMismatchError(
                 f"the checkpoint location was driven with exactly-once output {name!r}, which is "
@@ -149,6 +150,21 @@ def check_outputs(conf: Mapping[str, str], outputs: Mapping[str, bool]) -> None:
                 hint=f"give the output that continues name={name!r}; to end it, let the program "
                 "without it begin with a new checkpoint location",
             )
+
+
+def written_before(
+    conf: Mapping[str, str], rerun: Collection[int], output: str, exactly_once: bool
+) -> Collection[int]:
+    """Return which of the batches that run again may be written to an output already.
+
+    None if the output was not in the program, or did not write exactly once and does now.
+    """
+    return rerun if _recorded_outputs(conf).get(output, -1) >= exactly_once else ()
+
+
+def _recorded_outputs(conf: Mapping[str, str]) -> dict[str, bool]:
+    recorded: dict[str, bool] = json.loads(conf.get(_OUTPUTS, "{}"))
+    return recorded
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:

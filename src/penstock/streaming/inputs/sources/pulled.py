@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.errors import ConfigError
+from penstock.kafka.client_conf import check_kafka_client
 from penstock.streaming.inputs.files import BinaryRecords, FileInputDStream, TextLines
 from penstock.streaming.inputs.queue_input import QueueInputDStream
 from penstock.streaming.inputs.sources.context_part import ContextPart
@@ -20,21 +19,7 @@ if TYPE_CHECKING:
     from penstock.streaming.inputs.kafka_input import Starting
     from penstock.streaming.inputs.refused import BadRecords
 
-__all__ = ["PulledStreams", "check_kafka_client"]
-
-
-def check_kafka_client(operation: str) -> None:
-    """Check that confluent-kafka is installed, for what is called so.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if find_spec("confluent_kafka") is None:
-        raise ConfigError(
-            f"{operation} needs confluent-kafka",
-            operation=operation,
-            hint="pip install 'penstock[kafka]', also where the executors run",
-        )
+__all__ = ["PulledStreams"]
 
 
 class PulledStreams(ContextPart):

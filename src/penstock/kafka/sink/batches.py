@@ -1,0 +1,205 @@
+"""The driver's side of an exactly-once sink; ``partition`` has the invariants."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from penstock.errors import ConcurrentDriverError, KafkaError, KafkaFencedError
+from penstock.kafka.sink.partition import Destination
+from penstock.kafka.sink.tokens import Begun, Done, batch_name, partition_name
+from penstock.kafka.sink.transactions import TransactionalSender
+
+__all__ = ["Attempt", "SinkBatches"]
+
+_log = logging.getLogger(__name__)
+_CLAIMS_AT_ONCE = 8
+_IDLE_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt at a batch."""
+
+    number: int
+    """Counts the attempts at all batches of the output."""
+    done: frozenset[int]
+    """The partitions that are written: to be proved before the others are written."""
+
+
+class SinkBatches:
+    """The batches of one output on one topic. Thread-safe.
+
+    Args:
+        settings: of ``ClientConf.settings``.
+        topic: where records go, or most of them; it must exist.
+        location_id: of the checkpoint location.
+        output: the output's name.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], topic: str, location_id: str, output: str
+    ) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._name = batch_name(location_id, output)
+        self._lock = threading.Lock()
+        self._sender: TransactionalSender[Begun] | None = None
+        self._used_s = 0.0
+        self._last: Begun | None = None
+
+    def open(self, written: Collection[int]) -> None:
+        """Fence the driver before this one, and see that tokens are kept from now on.
+
+        ``written`` are the batches that an earlier run with this output may have written, and that
+        run again.
+
+        Raises:
+            KafkaError: the brokers do not answer or refuse, or forgot what those batches wrote.
+        """
+        with self._lock:
+            self._take_over()
+            if self._last is None:
+                if written:
+                    raise self._forgotten(min(written))
+                self._record(Begun(0, 1, 0))
+
+    def begin(self, batch_id: int, partitions: int, *, may_be_written: bool) -> Attempt:
+        """Begin to write a batch.
+
+        Args:
+            batch_id: the batch.
+            partitions: how many it has now.
+            may_be_written: whether an earlier run may have written it.
+
+        Raises:
+            ConcurrentDriverError: another driver has taken over.
+            KafkaError: the brokers do not answer or refuse; they forgot what the batch wrote; or it
+                is written in part, with another number of partitions.
+        """
+        with self._lock:
+            self._take_over()
+            last = self._last or Begun(0, 0, 0)
+            if self._last is None and may_be_written:
+                self._tell_forgotten(batch_id)
+            if last.next_id > batch_id + 1:
+                raise self._overtaken(batch_id, last)
+            attempt, done = last.attempt + 1, frozenset[int]()
+            if last.next_id == batch_id + 1:
+                done = self._claim(batch_id, attempt, last.partitions)
+                if done and partitions != last.partitions:
+                    raise self._other_partitions(batch_id, done, last.partitions, partitions)
+            self._record(Begun(batch_id + 1, attempt, partitions))
+        return Attempt(attempt, done)
+
+    def destination(self, batch_id: int) -> Destination:
+        """Return what the tasks of a batch need, besides the attempt's number."""
+        return Destination(self._settings, self._topic, self._name, batch_id)
+
+    def close(self) -> None:
+        """End."""
+        with self._lock:
+            if self._sender is not None:
+                self._sender.close()
+                self._sender = None
+
+    def _take_over(self) -> None:
+        """Have the newest producer of the name; raise if another driver wrote meanwhile."""
+        idle_s = time.monotonic() - self._used_s
+        if self._sender is not None and idle_s < _IDLE_S:
+            return
+        known, first = self._last, self._sender is None
+        if self._sender is not None:
+            if self._sender.tokens.read() != known:
+                raise self._fenced()
+            self._sender.close()
+        self._sender = TransactionalSender(self._settings, self._topic, self._name, Begun)
+        self._sender.begin_epoch()
+        self._last = self._sender.tokens.read()
+        self._used_s = time.monotonic()
+        if not first and self._last != known:
+            raise self._fenced()
+
+    def _record(self, begun: Begun) -> None:
+        assert self._sender is not None
+        try:
+            self._sender.begin()
+            self._sender.commit(begun)
+        except KafkaFencedError as error:
+            raise self._fenced() from error
+        self._last = begun
+        self._used_s = time.monotonic()
+
+    def _claim(self, batch_id: int, attempt: int, partitions: int) -> frozenset[int]:
+        """Take all partitions over from earlier attempts at a batch; return which are done."""
+        claim = partial(self._claim_one, batch_id, attempt)
+        with ThreadPoolExecutor(_CLAIMS_AT_ONCE) as threads:
+            done = list(threads.map(claim, range(partitions)))
+        return frozenset(index for index, is_done in enumerate(done) if is_done)
+
+    def _claim_one(self, batch_id: int, attempt: int, index: int) -> bool:
+        name = partition_name(self._name, index)
+        sender = TransactionalSender(self._settings, self._topic, name, Done)
+        try:
+            sender.begin_epoch()
+            done = sender.tokens.read() or Done(batch_id, attempt)
+            sender.begin()
+            # Without a writer: the producers that executors have kept are fenced now.
+            sender.commit(replace(done, attempt=attempt, writer=""))
+            return done.next_id > batch_id
+        finally:
+            sender.close()
+
+    def _tell_forgotten(self, batch_id: int) -> None:
+        if batch_id > 0:
+            raise self._forgotten(batch_id)
+        _log.warning(
+            "Sink %s has no token, as before its first batch. If its first batch was written in "
+            "part, longer ago than offsets.retention.minutes, that part is written twice",
+            self._name,
+        )
+
+    def _forgotten(self, batch_id: int) -> KafkaError:
+        return KafkaError(
+            f"batch {batch_id} runs again, and the brokers do not know any more which part of it "
+            "was written: the sink's tokens have expired, or its topic was deleted",
+            operation="write to Kafka",
+            ids={"group": self._name, "topic": self._topic},
+            hint="see whether the topic has the batch, and docs/kafka.md for what to do then; "
+            "offsets.retention.minutes must be above the longest time that the program is down",
+        )
+
+    def _overtaken(self, batch_id: int, last: Begun) -> KafkaError:
+        return KafkaError(
+            f"batch {batch_id} is to be written, but the sink has begun batch {last.next_id - 1}",
+            operation="write to Kafka",
+            ids={"sink": self._name},
+            hint="the checkpoint location was restored from an older copy, or another driver runs "
+            "on a copy of it; only one of them may write to this sink",
+        )
+
+    def _other_partitions(
+        self, batch_id: int, done: Collection[int], before: int, now: int
+    ) -> KafkaError:
+        return KafkaError(
+            f"batch {batch_id} had {before} partitions, of which {len(done)} are written, and has "
+            f"{now} now: which records are missing cannot be told",
+            operation="write to Kafka",
+            ids={"sink": self._name},
+            hint="start with as many slots as before (spark.default.parallelism decides how inputs "
+            "are divided), and the same program; docs/kafka.md says what to do",
+        )
+
+    def _fenced(self) -> ConcurrentDriverError:
+        return ConcurrentDriverError(
+            "another driver has taken over this output",
+            operation="write to Kafka",
+            ids={"sink": self._name},
+            hint="stop one of the two; a copied checkpoint location has the same id",
+        )

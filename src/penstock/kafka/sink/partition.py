@@ -1,0 +1,203 @@
+"""Writes a partition of a batch: the protocol of the exactly-once sink, in executors.
+
+    driver     fence the driver before it; attempt := last attempt + 1            SinkBatches.begin
+               batch begun before? claim its partitions for this attempt; which are done?
+               begun := (batch, attempt, partitions)                              a transaction
+    executor   each partition: fence its other producers; read done               write_partition
+               done? prove that these are the same records, and send nothing
+               else  {records, done := (batch, attempt, count, checksum)}         a transaction
+
+Invariants:
+
+1. A batch's records of a partition and ``done`` of the partition are in one transaction. So a
+   partition is written once for each batch, however often it is tried, by however many at a time:
+   the broker lets only the newest producer of a transactional id commit, and that one has read
+   ``done`` after it fenced the others.
+2. No transaction of a batch begins before ``begun`` of it is durable. ``begun`` is written by one
+   driver: the newest, which fenced those before it.
+3. An attempt writes nothing in a partition that a later attempt has claimed or written. An attempt
+   that finds its batch begun claims *all* partitions that the earlier attempt had: a task of that
+   attempt that wakes later, and even one that fences the newer producer, finds the claim, and ends.
+4. When some partitions of a batch are done and others are not, the batch has as many partitions as
+   before, and those that are done are proved to have the same records (number and checksum) before
+   any other is written. So those that are not done have exactly the records that are missing, if
+   the batch as a whole has the same records as before. If none is done, any number of partitions
+   will do.
+5. ``done`` of a batch is written after ``begun`` of it, so the brokers forget it later
+   (offsets.retention.minutes): while ``begun`` is known, what is not known to be done is not done.
+   If ``begun`` is not known and the batch may have been written, nothing is written.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.errors import KafkaError, KafkaFencedError
+from penstock.kafka.sink.producer import Sender
+from penstock.kafka.sink.records import Outgoing, Tally
+from penstock.kafka.sink.tokens import Begun, Done, partition_name
+from penstock.kafka.sink.transactions import Tokens, TransactionalSender, lend_sender
+
+__all__ = ["Destination", "send_partition", "write_partition"]
+
+_WAIT_S = 10.0
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a batch's records go."""
+
+    settings: Mapping[str, Any] = field(repr=False)
+    topic: str
+    """Whose partition 0 tokens are for."""
+    name: str
+    """``tokens.batch_name`` of the output."""
+    batch_id: int
+
+
+def write_partition(to: Destination, attempt: int, index: int, records: Iterator[Outgoing]) -> int:
+    """Write the records of a partition in one transaction, unless they are written already.
+
+    ``attempt`` is the number that ``SinkBatches.begin`` returned.
+
+    Returns:
+        The number of records that it holds of this batch.
+
+    Raises:
+        KafkaFencedError: another attempt took the partition over.
+        KafkaError: the brokers refuse or do not answer, the transaction took too long, or the
+            partition had other records when it was written.
+    """
+    first = next(records, None)
+    if first is None:
+        return 0
+    name, is_kept = partition_name(to.name, index), False
+    try:
+        with lend_sender(to.settings, to.topic, name, Done) as (sender, done):
+            is_kept = sender.is_kept
+            _check_attempt(to, attempt, done, index)
+            if done is not None and done.next_id > to.batch_id:
+                return _prove(to, index, done, _with(first, records))
+            return _write(to, attempt, sender, _with(first, records))
+    except KafkaFencedError:
+        if is_kept:  # perhaps by a task that died: Spark tries this one again, with a new producer
+            raise
+        return _result_of_other(to, attempt, index, name)
+
+
+def send_partition(settings: Mapping[str, Any], records: Iterator[Outgoing]) -> int:
+    """Send records without a transaction: at least once; return their number.
+
+    Raises:
+        KafkaError: one cannot be delivered.
+    """
+    sender, count = _take_sender(settings), 0
+    try:
+        for record in records:
+            sender.send(record)
+            count += 1
+        sender.flush()
+    except BaseException:
+        sender.close()
+        raise
+    _keep_sender(settings, sender)
+    return count
+
+
+def _write(
+    to: Destination, attempt: int, sender: TransactionalSender[Done], records: Iterator[Outgoing]
+) -> int:
+    tally = Tally()
+    sender.begin()
+    for record in records:
+        sender.send(record)
+        tally.add(record)
+    token = Done(to.batch_id + 1, attempt, tally.count, tally.checksum, sender.writer)
+    sender.commit(token)
+    return tally.count
+
+
+def _prove(to: Destination, index: int, done: Done, records: Iterator[Outgoing]) -> int:
+    tally = Tally()
+    for record in records:
+        tally.add(record)
+    if (tally.count, tally.checksum) != (done.count, done.checksum):
+        raise KafkaError(
+            f"partition {index} of batch {to.batch_id} was written with {done.count} records, and "
+            f"has {tally.count} now, other ones: to go on would lose records and double others",
+            operation="write to Kafka",
+            ids={"sink": to.name},
+            hint="a batch that runs again must have the same records in the same partitions: no "
+            "random numbers, no clock, and as many slots as before (spark.default.parallelism); "
+            "docs/kafka.md says what to do",
+        )
+    return done.count
+
+
+def _check_attempt(to: Destination, attempt: int, done: Done | None, index: int) -> None:
+    """Raise KafkaError if a later attempt has this partition."""
+    if done is not None:
+        latest = done.attempt
+    else:  # its first batch, or so long ago that the brokers forgot it
+        tokens = Tokens(to.settings, to.topic, to.name, Begun)
+        begun = tokens.read()
+        tokens.close()
+        latest = attempt + 1 if begun is None else begun.attempt
+    if latest > attempt:
+        raise KafkaError(
+            f"attempt {attempt} at batch {to.batch_id} was superseded by another one",
+            operation="write to Kafka",
+            ids={"sink": to.name, "partition": index},
+            hint="another driver has taken over; this one writes no more",
+        )
+
+
+def _result_of_other(to: Destination, attempt: int, index: int, name: str) -> int:
+    """Wait for the other task that has this partition: Spark runs two when one is slow.
+
+    To fence it in turn would let the two fence each other until Spark gives up.
+    """
+    tokens = Tokens(to.settings, to.topic, name, Done)
+    deadline_s = time.monotonic() + _WAIT_S
+    try:
+        while True:
+            done = tokens.read()
+            if done is not None:
+                _check_attempt(to, attempt, done, index)
+                if done.next_id > to.batch_id:
+                    return done.count
+            if time.monotonic() > deadline_s:
+                raise KafkaFencedError(
+                    "another task took this partition over, and did not write it",
+                    operation="write to Kafka",
+                    ids={"transaction": name, "batch": to.batch_id},
+                    hint="Spark tries the task again",
+                )
+            time.sleep(_POLL_S)
+    finally:
+        tokens.close()
+
+
+def _with(first: Outgoing, records: Iterator[Outgoing]) -> Iterator[Outgoing]:
+    yield first
+    yield from records
+
+
+_lock = threading.Lock()
+_idle: dict[str, list[Sender]] = {}
+
+
+def _take_sender(settings: Mapping[str, Any]) -> Sender:
+    with _lock:
+        idle = _idle.setdefault(repr(sorted(settings.items())), [])
+        return idle.pop() if idle else Sender(settings)
+
+
+def _keep_sender(settings: Mapping[str, Any], sender: Sender) -> None:
+    with _lock:
+        _idle[repr(sorted(settings.items()))].append(sender)

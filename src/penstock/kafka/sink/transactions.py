@@ -1,0 +1,266 @@
+"""One transactional id, and the token that each of its transactions writes.
+
+The broker admits one producer for a transactional id: ``begin_epoch`` fences all before it, aborts
+what they left open, and waits until that is done. The token is the offset of a consumer group,
+which a transaction writes together with its records: both are visible, or neither is.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaError as ClientError
+
+from penstock.errors import KafkaError, KafkaFencedError
+from penstock.kafka.client_conf import resolve
+from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.sink.producer import RETRIES, Sender
+from penstock.kafka.sink.records import Outgoing
+from penstock.kafka.sink.tokens import Token, from_metadata, to_metadata
+
+__all__ = ["PATIENCE_S", "Tokens", "TransactionalSender", "lend_sender"]
+
+PATIENCE_S = 60.0
+"""For so long a request is repeated while the brokers do not answer, or their log is being read."""
+_TIMEOUT_S = 10.0
+_PAUSE_S = 0.2
+_DEFAULT_LIMIT_MS = 60_000
+_CHECK_EVERY = 1000
+_KEPT = 8
+"""So many idle producers are kept in a process, each with some threads and connections."""
+_IDLE_S = 3600.0
+"""For so long: brokers forget an idle transactional id after transactional.id.expiration.ms."""
+_PRODUCERS = (
+    "transaction.timeout.ms", "enable.idempotence", "acks", "linger.ms", "compression.type",
+    "compression.codec", "batch.size", "batch.num.messages", "partitioner", "message.timeout.ms",
+    "queue.buffering.max.messages", "queue.buffering.max.kbytes", "queue.buffering.max.ms",
+)  # fmt: skip
+_FENCED = (
+    ClientError._FENCED,
+    ClientError.PRODUCER_FENCED,
+    ClientError.INVALID_PRODUCER_EPOCH,
+    ClientError.INVALID_PRODUCER_ID_MAPPING,
+)
+_PASSING = (
+    ClientError._TIMED_OUT,
+    ClientError._TRANSPORT,
+    ClientError._ALL_BROKERS_DOWN,
+    ClientError._WAIT_COORD,
+    ClientError.COORDINATOR_NOT_AVAILABLE,
+    ClientError.COORDINATOR_LOAD_IN_PROGRESS,
+    ClientError.NOT_COORDINATOR,
+    ClientError.REQUEST_TIMED_OUT,
+)
+_Result = TypeVar("_Result")
+
+
+class Tokens(Generic[Token]):
+    """Reads the token of a group; joins and fences nothing."""
+
+    def __init__(
+        self, settings: Mapping[str, Any], topic: str, name: str, kind: type[Token]
+    ) -> None:
+        self._settings = settings
+        self._name = name
+        self._kind: type[Token] = kind
+        self._place = TopicPartition(topic, 0)
+        conf = {k: v for k, v in resolve(settings).items() if k not in _PRODUCERS}
+        own = {"group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False}
+        self.consumer = Consumer({**RETRIES, **conf, **own, "log_level": 0})
+
+    def read(self) -> Token | None:
+        """Return the token, None if there is none; waits for a transaction that writes it to end.
+
+        Raises:
+            KafkaError: the brokers do not answer, or refuse.
+        """
+        (found,) = _patiently(
+            lambda: self.consumer.committed([self._place], _TIMEOUT_S),
+            lambda error: kafka_error(
+                error, "read token of sink", self._settings, group=self._name
+            ),
+        )
+        if found.error is not None:
+            raise kafka_error(found.error, "read token of sink", self._settings, group=self._name)
+        if found.offset < 0:
+            return None
+        return from_metadata(self._kind, found.offset, found.metadata, self._name)
+
+    def close(self) -> None:
+        """End."""
+        self.consumer.close()
+
+
+class TransactionalSender(Generic[Token]):
+    """Sends records in transactions, each with a token. Not thread-safe.
+
+    Each method raises KafkaError when the brokers refuse or do not answer, or the transaction takes
+    too long, and KafkaFencedError when another producer took the name over.
+
+    Args:
+        settings: of ``ClientConf.settings``.
+        topic: whose partition 0 the token is for; it must exist.
+        name: transactional id and group.
+        kind: of the token.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], topic: str, name: str, kind: type[Token]
+    ) -> None:
+        self.name = name
+        self.writer = secrets.token_hex(8)
+        """Its own among all producers of this name."""
+        self.is_kept = False
+        """Whether it is of an earlier task: it may be fenced without a second task now."""
+        self._topic = topic
+        limit = settings.get("transaction.timeout.ms", _DEFAULT_LIMIT_MS)
+        self._limit_s = float(limit) / 1000
+        self._begun_s: float | None = None
+        self._unchecked = 0
+        self.tokens: Tokens[Token] = Tokens(settings, topic, name, kind)
+        own = {"transactional.id": name, "transaction.timeout.ms": limit}
+        self._sender = Sender(settings, self._explain, **own)
+
+    def begin_epoch(self) -> None:
+        """Fence every other producer of this name."""
+        client = self._sender.client
+        # With a connection it finds its coordinator at once; without one it tries again in 0.5 s.
+        found = self._call(lambda: client.list_topics(self._topic, _TIMEOUT_S)).topics[self._topic]
+        if found.error is not None:
+            raise self._sender.error(found.error, topic=self._topic)
+        self._call(lambda: client.init_transactions(_TIMEOUT_S))
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._call(self._sender.client.begin_transaction)
+        self._begun_s = time.monotonic()
+
+    def send(self, record: Outgoing) -> None:
+        """Queue a record in the transaction."""
+        self._unchecked += 1
+        if self._unchecked == _CHECK_EVERY:
+            self._unchecked = 0
+            self._check_time()
+        self._sender.send(record)
+
+    def commit(self, token: Token) -> None:
+        """Commit the transaction, with its token."""
+        self._sender.flush()
+        self._check_time()
+        client = self._sender.client
+        group = self.tokens.consumer.consumer_group_metadata()
+        place = TopicPartition(self._topic, 0, token.next_id, to_metadata(token))
+        self._call(lambda: client.send_offsets_to_transaction([place], group, _TIMEOUT_S))
+        self._call(lambda: client.commit_transaction(_TIMEOUT_S))
+        self._begun_s = None
+
+    def close(self) -> None:
+        """End; a transaction that is open is aborted."""
+        if self._begun_s is not None:
+            with suppress(KafkaException):
+                self._sender.client.abort_transaction(_TIMEOUT_S)
+        self._sender.close()
+        self.tokens.close()
+
+    def _call(self, request: Callable[[], _Result]) -> _Result:
+        return _patiently(request, lambda e: self._sender.error(e, transaction=self.name))
+
+    def _check_time(self) -> None:
+        if (error := self._too_long()) is not None:
+            raise error
+
+    def _explain(self, error: ClientError) -> KafkaError | None:
+        """Return what a refusal means: the brokers fence a producer whose time is up, too."""
+        if error.code() not in _FENCED:
+            return None
+        return self._too_long() or KafkaFencedError(
+            "another producer took over this partition of a sink",
+            operation="write to Kafka",
+            ids={"transaction": self.name},
+            hint="another attempt at the batch writes it; if another driver runs on a copy of the "
+            "checkpoint location, stop it",
+        )
+
+    def _too_long(self) -> KafkaError | None:
+        taken_s = 0.0 if self._begun_s is None else time.monotonic() - self._begun_s
+        if taken_s <= self._limit_s:
+            return None
+        return KafkaError(
+            f"a transaction was open for {taken_s:.0f} s, and the brokers abort it after "
+            f"{self._limit_s:g} s",
+            operation="write to Kafka",
+            ids={"transaction": self.name},
+            hint="give transaction.timeout.ms in the sink's conf (the brokers allow up to their "
+            "transaction.max.timeout.ms), smaller batches, or more partitions",
+        )
+
+
+def _patiently(
+    request: Callable[[], _Result], explained: Callable[[ClientError], KafkaError]
+) -> _Result:
+    """Repeat a request while what fails may pass; raise ``explained`` of it when time is up."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return request()
+        except KafkaException as raised:
+            error = error_of(raised)
+            passes = error.retriable() or error.code() in _PASSING
+            if not passes or time.monotonic() > deadline_s:
+                raise explained(error) from None
+        time.sleep(_PAUSE_S)
+
+
+_lock = threading.Lock()
+_idle: OrderedDict[str, tuple[float, TransactionalSender[Any]]] = OrderedDict()
+
+
+@contextmanager
+def lend_sender(
+    settings: Mapping[str, Any], topic: str, name: str, kind: type[Token]
+) -> Iterator[tuple[TransactionalSender[Token], Token | None]]:
+    """Lend a producer whose name no other has taken over, and its token.
+
+    One that this process used is used again if the token says that it wrote last: a request to the
+    coordinator fewer. One that fails is closed.
+    """
+    key = repr((sorted(settings.items()), topic, name))
+    with _lock:
+        since_s, sender = _idle.pop(key, (0.0, None))
+    token: Token | None = None
+    if sender is not None:
+        with _closed_on_error(sender):
+            token = sender.tokens.read()
+        is_last = token is not None and getattr(token, "writer", None) == sender.writer
+        if not is_last or time.monotonic() - since_s > _IDLE_S:
+            sender.close()
+            sender = None
+    if sender is None:
+        sender = TransactionalSender(settings, topic, name, kind)
+        with _closed_on_error(sender):
+            sender.begin_epoch()
+            token = sender.tokens.read()
+    with _closed_on_error(sender):
+        yield sender, token
+    sender.is_kept = True
+    with _lock:
+        _idle[key] = (time.monotonic(), sender)
+        surplus = [_idle.popitem(last=False)[1][1] for _ in range(len(_idle) - _KEPT)]
+    for each in surplus:
+        each.close()
+
+
+@contextmanager
+def _closed_on_error(sender: TransactionalSender[Any]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        sender.close()
+        raise

@@ -1,0 +1,376 @@
+"""The exactly-once sink's protocol on a real broker, without Spark: kills, two of all, resizes."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from penstock.errors import ConcurrentDriverError, KafkaError
+from penstock.kafka.sink import (
+    Encoder,
+    Outgoing,
+    SinkBatches,
+    partition,
+    producer,
+    send_partition,
+    transactions,
+    write_partition,
+)
+from penstock.kafka.sink.tokens import Done, partition_name
+from tests.forked import run_forked
+from tests.kafka import sink_driver
+from tests.kafka.broker import Broker
+from tests.kafka.sink_driver import (
+    RECORDS,
+    SinkDriver,
+    committed,
+    expected,
+    records_of,
+    run_killed,
+)
+
+pytestmark = pytest.mark.slow
+_number = count()
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    return broker.create_topic(f"sink-{next(_number)}", partitions=2)
+
+
+Make = Callable[..., SinkDriver]
+
+
+@pytest.fixture
+def driver(broker: Broker, topic: str, tmp_path: Path) -> Make:
+    return lambda partitions=2: SinkDriver(broker.conf, topic, tmp_path / "location", partitions)
+
+
+def test_each_batch_is_written_once(broker: Broker, topic: str, driver: Make) -> None:
+    driver().run(2)
+    driver(4).run(4)  # resized between batches, by a driver that starts anew
+    driver(1).run(6)
+    driver(2).run(8)
+    assert committed(broker, topic) == expected(8)
+
+
+def begun(first: SinkDriver, tasks: int) -> int:
+    """Begin batch 0, and write so many of its partitions; return the attempt."""
+    first.start()
+    attempt = first.sink.begin(0, first.partitions, may_be_written=False).number
+    for index in range(tasks):
+        first.task(0, attempt, index)
+    return attempt
+
+
+def test_killed_before_each_request(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Each driver is killed at one step more than the one before it, in one life of a location."""
+    kills, location = 0, str(tmp_path / "location")
+    while True:
+        arguments = (broker.conf, topic, location, 2, 2 * kills + 2, kills + 1)
+        code = run_forked(run_killed, *arguments)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        kills += 1
+    assert kills > 20
+    assert committed(broker, topic) == expected(2 * kills + 2)
+
+
+def test_what_is_written_is_proved_and_the_rest_is_written(
+    broker: Broker, topic: str, driver: Make
+) -> None:
+    begun(driver(), tasks=1)
+    again = driver()
+    again.start()
+    again.write(0, again=True)
+    assert committed(broker, topic) == expected(1)
+    again.write(0, again=True)  # and once more: all is done
+    assert committed(broker, topic) == expected(1)
+
+
+def test_a_batch_in_part_keeps_its_partitions(broker: Broker, topic: str, driver: Make) -> None:
+    begun(driver(2), tasks=1)
+    again = driver(3)
+    again.start()
+    with pytest.raises(KafkaError, match=r"had 2 partitions, of which 1 are written, and has 3"):
+        again.write(0, again=True)
+    assert committed(broker, topic).total() == RECORDS // 2
+
+
+def test_a_batch_of_which_nothing_is_written_may_have_others(
+    broker: Broker, topic: str, driver: Make
+) -> None:
+    driver(3).run(1)
+    zombie = driver(3)
+    zombie.start()
+    attempt = zombie.sink.begin(1, 3, may_be_written=False).number
+    again = driver(1)
+    again.start()
+    again.write(1, again=True)
+    for index in range(3):  # its tasks wake: they find the claim, also where no one wrote
+        with pytest.raises(KafkaError, match=f"attempt {attempt} at batch 1 was superseded"):
+            zombie.task(1, attempt, index)
+    assert committed(broker, topic) == expected(2)
+
+
+def test_other_records_than_before_are_refused(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(driver(), tasks=1)
+    again = driver()
+    again.start()
+    monkeypatch.setattr(sink_driver, "records_of", lambda *args: Encoder(topic)(["1", "2", "3"]))
+    with pytest.raises(KafkaError, match=r"partition 0 of batch 0 was written with 3 records"):
+        again.write(0, again=True)
+    assert committed(broker, topic).total() == RECORDS // 2
+
+
+def test_a_driver_that_wakes_is_fenced(broker: Broker, topic: str, driver: Make) -> None:
+    asleep, awake = driver(), driver()
+    begun(asleep, tasks=0)
+    awake.start()
+    awake.write(0, again=True)
+    with pytest.raises(ConcurrentDriverError, match="another driver has taken over this output"):
+        asleep.write(1, again=False)
+    awake.write(1, again=False)
+    assert committed(broker, topic) == expected(2)
+
+
+def while_writing(driver: SinkDriver, call: Callable[[], object]) -> Iterator[Outgoing]:
+    """Return the records of partition 0 of batch 0; call when some are sent."""
+    first, *others = records_of(0, driver.partitions, 0, driver.topic)
+    yield first
+    call()
+    yield from others
+
+
+def test_a_task_whose_driver_is_replaced_writes_nothing(
+    broker: Broker, topic: str, driver: Make
+) -> None:
+    zombie, again = driver(), driver()
+    attempt = begun(zombie, tasks=0)
+
+    def replace() -> None:
+        again.start()
+        again.write(0, again=True)
+
+    with pytest.raises(KafkaError, match=f"attempt {attempt} at batch 0 was superseded"):
+        write_partition(zombie.sink.destination(0), attempt, 0, while_writing(zombie, replace))
+    assert committed(broker, topic) == expected(1)
+
+
+def test_two_tasks_of_a_partition(broker: Broker, topic: str, driver: Make) -> None:
+    """As in speculative execution: the slower one ends with the result of the other."""
+    both = driver()
+    attempt = begun(both, tasks=0)
+    slow = while_writing(both, lambda: both.task(0, attempt, 0))
+    assert write_partition(both.sink.destination(0), attempt, 0, slow) == RECORDS // 2
+    both.task(0, attempt, 1)
+    assert committed(broker, topic) == expected(1)
+
+
+def test_a_task_that_is_tried_again_after_its_commit(
+    broker: Broker, topic: str, driver: Make
+) -> None:
+    one = driver()
+    attempt = begun(one, tasks=2)
+    assert one.task(0, attempt, 0) == RECORDS // 2
+    assert committed(broker, topic) == expected(1)
+
+
+def test_tokens_that_are_lost_end_the_program(broker: Broker, topic: str, driver: Make) -> None:
+    begun(driver(), tasks=1)
+    forget(broker, topic, f"penstock/location/{topic}")
+    with pytest.raises(KafkaError, match="do not know any more which part of it was written"):
+        driver().sink.open([0])
+    unopened = driver().sink  # as DataFrames are written
+    with pytest.raises(KafkaError, match="batch 1 runs again, and the brokers do not know"):
+        unopened.begin(1, 2, may_be_written=True)
+    assert committed(broker, topic).total() == RECORDS // 2
+
+
+def test_the_token_of_a_partition_alone_may_be_lost(
+    broker: Broker, topic: str, driver: Make
+) -> None:
+    driver().run(1)
+    forget(broker, topic, f"penstock/location/{topic}/0")
+    driver().run(2)
+    assert committed(broker, topic) == expected(2)
+
+
+def test_a_location_that_was_restored_is_refused(
+    broker: Broker, topic: str, driver: Make, tmp_path: Path
+) -> None:
+    driver().run(3)
+    for batch_id in (1, 2):
+        (tmp_path / "location" / f"commit-{batch_id}").unlink()
+    with pytest.raises(
+        KafkaError, match="batch 1 is to be written, but the sink has begun batch 2"
+    ):
+        driver().run(3)
+    assert committed(broker, topic) == expected(3)
+
+
+def test_a_transaction_that_takes_too_long(broker: Broker, topic: str, tmp_path: Path) -> None:
+    conf = {**broker.conf, "transaction.timeout.ms": 1000}
+    one = SinkDriver(conf, topic, tmp_path / "location")
+    attempt = begun(one, tasks=0)
+    slow = while_writing(one, lambda: time.sleep(1.1))
+    with pytest.raises(
+        KafkaError, match=r"was open for 1 s, and the brokers abort it after 1 s.*ti"
+    ):
+        write_partition(one.sink.destination(0), attempt, 0, slow)
+    assert not committed(broker, topic)
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_a_record_that_is_refused_is_named(
+    broker: Broker, tmp_path: Path, exactly_once: bool
+) -> None:
+    topic = broker.create_topic(f"small-{next(_number)}", max_message_bytes="500")
+    conf = {**broker.conf, "batch.num.messages": 1}
+    records = Encoder(topic)(["x", "y" * 1000, "z" * 1000])
+    one = SinkDriver(conf, topic, tmp_path / "location")
+    attempt = begun(one, tasks=0)
+    with pytest.raises(  # noqa: PT012
+        KafkaError, match=rf"topic={topic} partition=0 record=key None, value b'yyy"
+    ):
+        if exactly_once:
+            write_partition(one.sink.destination(0), attempt, 0, records)
+        else:
+            send_partition(conf, records)
+
+
+def test_an_unknown_topic(broker: Broker, driver: Make, tmp_path: Path) -> None:
+    with pytest.raises(KafkaError, match=r"Unknown topic.*create the topic"):
+        SinkDriver(broker.conf, "nowhere", tmp_path / "location").start()
+
+
+def test_records_without_transactions(broker: Broker, topic: str) -> None:
+    for batch_id in (0, 0, 1):  # the second time doubles
+        assert send_partition(broker.conf, records_of(batch_id, 1, 0, topic)) == RECORDS
+    assert committed(broker, topic) == expected(2) + expected(1)
+
+
+def forget(broker: Broker, topic: str, group: str) -> None:
+    """Do what the brokers do after offsets.retention.minutes."""
+    admin = AdminClient(broker.conf)
+    admin.delete_consumer_groups([group])[group].result(60)
+
+
+def test_a_batch_after_one_that_was_proved(broker: Broker, topic: str, driver: Make) -> None:
+    """Executors keep producers, which a claim has fenced."""
+    begun(driver(), tasks=2)
+    again = driver()
+    again.start()
+    again.write(0, again=True)
+    again.write(1, again=False)
+    assert committed(broker, topic) == expected(2)
+
+
+def no_fencing(patch: pytest.MonkeyPatch) -> None:
+    """Each producer has a transactional id of its own."""
+
+    def make(settings: Any, explain: Any, **own: Any) -> producer.Sender:
+        return producer.Sender(settings, explain, **own, **{"transactional.id": token_hex(8)})
+
+    def without_id(settings: Any, explain: Any, **own: Any) -> producer.Sender:
+        del own["transactional.id"]
+        return make(settings, explain, **own)
+
+    patch.setattr(transactions, "Sender", without_id)
+
+
+def no_claim(patch: pytest.MonkeyPatch) -> None:
+    def look(self: Any, batch_id: int, attempt: int, index: int) -> bool:
+        name = partition_name(self._name, index)
+        done = transactions.Tokens(self._settings, self._topic, name, Done).read()
+        return done is not None and done.next_id > batch_id
+
+    patch.setattr(SinkBatches, "_claim_one", look)
+
+
+def no_check_of_the_attempt(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition, "_check_attempt", lambda *args: None)
+
+
+def no_proof(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition, "_prove", lambda *args: 0)
+
+
+def nothing_is_found_done(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SinkBatches, "_claim", lambda *args: frozenset())
+
+
+def lost_tokens_are_made_anew(patch: pytest.MonkeyPatch) -> None:
+    opened = SinkBatches.open
+    patch.setattr(SinkBatches, "open", lambda self, written: opened(self, ()))
+
+
+def the_token_comes_first(patch: pytest.MonkeyPatch) -> None:
+    def write(to: Any, attempt: int, sender: Any, records: Any) -> int:
+        for sent in ((), records):
+            sender.begin()
+            for record in sent:
+                sender.send(record)
+            sender.commit(Done(to.batch_id + 1, attempt))
+        return 0
+
+    patch.setattr(partition, "_write", write)
+
+
+def a_task_that_fails_midway(broker: Broker, topic: str, driver: Make) -> None:
+    first = driver()
+    attempt = begun(first, tasks=0)
+
+    def fail() -> None:
+        raise ValueError("midway")
+
+    with pytest.raises(ValueError, match="midway"):
+        write_partition(first.sink.destination(0), attempt, 0, while_writing(first, fail))
+    for index in (0, 1):
+        first.task(0, attempt, index)
+    assert committed(broker, topic) == expected(1)
+
+
+def test_a_task_that_fails_midway(broker: Broker, topic: str, driver: Make) -> None:
+    a_task_that_fails_midway(broker, topic, driver)
+
+
+@pytest.mark.parametrize(
+    ("bug", "scenario"),
+    [
+        (no_fencing, test_two_tasks_of_a_partition),
+        (no_claim, test_a_batch_of_which_nothing_is_written_may_have_others),
+        (
+            no_check_of_the_attempt,
+            test_a_batch_of_which_nothing_is_written_may_have_others,
+        ),
+        (no_proof, test_other_records_than_before_are_refused),
+        (nothing_is_found_done, test_a_batch_in_part_keeps_its_partitions),
+        (lost_tokens_are_made_anew, test_tokens_that_are_lost_end_the_program),
+        (the_token_comes_first, a_task_that_fails_midway),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_planted_bugs_are_caught(
+    broker: Broker,
+    topic: str,
+    driver: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    bug: Callable[[pytest.MonkeyPatch], None],
+    scenario: Callable[..., None],
+) -> None:
+    bug(monkeypatch)
+    more = [monkeypatch] if scenario is test_other_records_than_before_are_refused else []
+    with pytest.raises((AssertionError, KafkaError, pytest.fail.Exception)):
+        scenario(broker, topic, driver, *more)
