@@ -18,8 +18,6 @@ from functools import partial
 from harness import Metric, fresh_process, in_turns, parse_options, report
 from harness.kafka_broker import connector_jars, fill_topic, kafka_broker
 
-from penstock.streaming import DStream
-
 _PARTITIONS = 4
 _TARGETS = {"rdd": 6.0, "count": 1.5, "key and value": 1.0, "all columns": 0.7}
 _RDD_SHARE = 2
@@ -83,9 +81,6 @@ def _idle(address: str, batches: int, rounds: int) -> Metric:
 
 
 def _writing(address: str, records: int, batches: int, rounds: int) -> list[Metric]:
-    if not hasattr(DStream, "to_kafka"):
-        print("  there is no DStream.to_kafka: writing was not measured")
-        return []
     kinds = ("at_least_once", "bare", "exactly_once")
     sides = {kind: partial(_write_rate, kind, address, records, batches) for kind in kinds}
     at_least, bare, exactly = in_turns(sides, rounds, "records/s").values()

@@ -9,7 +9,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError
-from tests.streaming.numbers import Numbers
+from tests.streaming.received import Numbers
 from tests.streaming.runs import Runs
 from tests.streaming.settings import spark_settings
 from tests.waiting import eventually

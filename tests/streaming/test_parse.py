@@ -18,7 +18,7 @@ from penstock.journal.bad_records.raw_records import from_raw
 from penstock.streaming import DStream, StreamingContext
 from penstock.testing.stepper import Stepper
 from tests.journal.helpers import read_all
-from tests.streaming.numbers import Numbers
+from tests.streaming.received import Numbers
 from tests.streaming.runs import Runs
 from tests.waiting import eventually
 

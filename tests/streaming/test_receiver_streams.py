@@ -25,7 +25,7 @@ from penstock.streaming.engine import engine
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.background import background
-from tests.streaming.numbers import Numbers, Program
+from tests.streaming.received import Numbers, Program
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark

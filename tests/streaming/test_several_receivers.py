@@ -25,7 +25,7 @@ from penstock.streaming.receivers.placement import ReceiverPlacement
 from penstock.testing.stepper import Stepper
 from tests.faults.driver import Driver
 from tests.receivers.supervised import newest_command
-from tests.streaming.numbers import Numbers
+from tests.streaming.received import Numbers
 from tests.streaming.runs import Runs
 from tests.streaming.settings import spark_settings
 from tests.waiting import eventually

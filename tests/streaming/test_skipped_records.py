@@ -17,7 +17,7 @@ from penstock.journal.layout import block_path
 from penstock.storage import open_storage
 from penstock.streaming import DStream
 from tests.journal.helpers import write_blocks
-from tests.streaming.numbers import Numbers, Program
+from tests.streaming.received import Numbers, Program
 from tests.streaming.test_journal_streams import Reader
 from tests.waiting import eventually
 

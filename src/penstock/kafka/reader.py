@@ -135,7 +135,7 @@ _COLUMNS: dict[str, Callable[[Messages, KafkaRange], pa.Array]] = {
     "topic": lambda m, wanted: pa.repeat(wanted.topic, len(m)),
     "partition": lambda m, wanted: pa.repeat(wanted.partition, len(m)),
     "offset": lambda m, _: m.offsets(),
-    "timestamp": lambda m, _: m.timestamps_ms().cast(pa.timestamp("ms", "UTC")),
+    "timestamp": lambda m, _: m.timestamps(),
     "headers": lambda m, _: _headers_column(m),
 }
 
