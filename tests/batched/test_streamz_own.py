@@ -1,8 +1,7 @@
 """streamz's own Kafka tests, with a checkpoint path in the place of each consumer group.
 
-They are those of the installed streamz that need no Dask cluster, and in which no poll may fall
-between two records. What they want of their surroundings is given: a broker (theirs is a
-container), and a decorator that repeats a failed test.
+They are four of the installed streamz that need no Dask cluster. What they want of their
+surroundings is given: a broker (theirs is a container), and a decorator that repeats a failed test.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
         except BaseException:
             self._close()
             raise
-        self.stopped, self.started = False, True
+        self.stopped, self.started = False, False
         self.loop.add_callback(self._poll)
 
     def fail(self, error: BaseException) -> None:
@@ -112,6 +112,7 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
             self._patience.bear(error)
             return False
         self._patience.recovered()
+        self.started = True
         ranges, has_more = planned
         if self.makes_checkpoints:
             self._checkpoints.begin(ranges)
