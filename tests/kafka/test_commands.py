@@ -13,6 +13,8 @@ from pyspark import SparkContext
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.tools import apply_plan, plan_undo
 from penstock.errors import CheckpointError, ConfigError, KafkaDataLossError
+from penstock.kafka import brokers
+from penstock.kafka.brokers import partition_facts
 from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
 from penstock.receivers import KafkaReceiver
 from penstock.streaming import StreamingContext
@@ -191,6 +193,32 @@ def test_receivers_go_on_from_where_they_were_moved(broker: Broker, tmp_path: Pa
     (place,) = consumer.committed([TopicPartition("again2", 0)], 30)
     consumer.close()
     assert place.offset == 3
+
+
+def test_receivers_that_run_are_moved_from_where_they_end(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One stores more while the brokers are asked; it is stopped before that counts."""
+    broker.create_topic("again3")
+    broker.produce("again3", [b"1", b"2", b"3"])
+    receiver = KafkaReceiver("again3", conf(broker, "again3"), "earliest")
+    receive(tmp_path, receiver, 3)
+    asked: list[Any] = []
+
+    def ask(*args: Any) -> dict[str, PartitionFacts]:
+        facts = partition_facts(*args)
+        if not asked:
+            broker.produce("again3", [b"4", b"5"])
+            receive(tmp_path, receiver, 5)
+        asked.append(facts)
+        return facts
+
+    monkeypatch.setattr(brokers, "partition_facts", ask)
+    command = ("reset", str(tmp_path), "--brokers", broker.address, "--shift-by", "-1", "--apply")
+    assert '--from-file with {"again3": {"0": 5}}' in KAFKA.succeed(*command)
+    monkeypatch.undo()
+    receive(tmp_path, receiver, 6)
+    assert records(tmp_path) == [b"1", b"2", b"3", b"4", b"5", b"5"]
 
 
 FACTS = {"a/0": PartitionFacts(5, 10), "a/1": PartitionFacts(0, 3)}
