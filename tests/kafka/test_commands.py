@@ -264,3 +264,19 @@ def test_secrets_are_not_for_the_command_line() -> None:
     error = KAFKA.fail(*command)
     assert "sasl.password is a secret" in str(error)
     assert "geheim" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("security.protocol=bogus", 'Invalid value "bogus"'),
+        ("ssl.keystore.location=/missing", "`ssl.keystore.password` is mandatory"),
+    ],
+)
+def test_settings_that_the_client_refuses(setting: str, message: str) -> None:
+    wanted = ("--brokers", "127.0.0.1:1", "--conf", "security.protocol=ssl", "--conf", setting)
+    for command in ("topics", "lag"):
+        more = ("--group", "g") if command == "lag" else ()
+        error = KAFKA.fail(command, *more, *wanted)
+        assert isinstance(error, ConfigError)
+        assert message in str(error)

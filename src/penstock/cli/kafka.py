@@ -10,16 +10,14 @@ import typer
 
 from penstock.checkpoint.tools import plan_rewind
 from penstock.cli.checkpoint_changes import parse_time, show_or_apply
-from penstock.cli.kafka_conf import parse_conf
+from penstock.cli.kafka_conf import client_settings
 from penstock.cli.kafka_readers import find_readers, one_reader
 from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream
-from penstock.kafka.client_conf import ClientConf
 from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
 from penstock.model import Offsets
-from penstock.receivers.kafka.options import require_client
 
 __all__ = ["app"]
 
@@ -65,7 +63,7 @@ def topics(
     """Show where the records of topics begin and end."""
     from penstock.kafka.brokers import partition_facts
 
-    facts = partition_facts(_settings(brokers, conf), names or ())
+    facts = partition_facts(client_settings(brokers, conf), names or ())
     rows = [
         {"topic": t, "partition": p, "begin": f.begin, "end": f.end, "records": f.end - f.begin}
         for (t, p), f in _by_place(facts)
@@ -106,7 +104,7 @@ def lag(
 
     if (location is None) == (group is None):
         raise typer.BadParameter("give a location, or --group")
-    settings = _settings(brokers, conf)
+    settings = client_settings(brokers, conf)
     if location is not None:
         ends = {reader.name: reader.ends for reader in find_readers(location)}
     else:
@@ -154,7 +152,7 @@ def reset(
     ] = False,
 ) -> None:
     """Let a query, program or receiver go on from other offsets."""
-    settings = _settings(brokers, conf)
+    settings = client_settings(brokers, conf)
     reader = one_reader(location, source)
     parts = select(reader.ends, topic)
     given = {
@@ -232,14 +230,6 @@ def _print_moves(moves: list[Move]) -> None:
 
 def _ends(moves: list[Move]) -> dict[str, int]:
     return {move.partition: move.end for move in moves}
-
-
-def _settings(brokers: str | None, conf: Iterable[str]) -> dict[str, str]:
-    require_client()
-    given = parse_conf(conf)
-    if brokers is not None:
-        given["bootstrap.servers"] = brokers
-    return ClientConf(given).settings()
 
 
 def _at(settings: Mapping[str, str], parts: Iterable[str], text: str) -> Offsets:
