@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from tests.background import background
 from tests.faults.driver import Driver
@@ -44,7 +44,10 @@ class Sender:
             for _ in range(10):
                 value = f"line {self.sent}"
                 partition = self.sent % self.partitions
-                self._producer.produce(self._topic, value, value, partition=partition)
+                try:
+                    self._producer.produce(self._topic, value, value, partition=partition)
+                except KafkaException:  # a partition so new that the client does not know it
+                    self._producer.produce(self._topic, value, value, partition=0)
                 self.sent += 1
             self._producer.poll(0)
 

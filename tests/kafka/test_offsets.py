@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import KafkaDataLossError, RecoveryMismatchError
+from penstock.errors import ConfigError, KafkaDataLossError, RecoveryMismatchError
 from penstock.kafka import KafkaRange
 from penstock.kafka.advance import advance
 from penstock.kafka.losses import loss_partition
-from penstock.kafka.offsets import from_json, ranges_between, to_json
+from penstock.kafka.offsets import at_given, from_json, ranges_between, to_json
 from penstock.model import OffsetRange
 
 
@@ -126,3 +126,13 @@ def test_parts_of_a_range_begin_with_cells() -> None:
         (30, 45),
     ]
     assert KafkaRange("t", 0, 5, 9).split(2, 10) == [KafkaRange("t", 0, 5, 9)]
+
+
+def test_offsets_that_are_given_are_held() -> None:
+    begins, ends = {"t/0": 3, "t@1/1": 0, "t/2": 1}, {"t/0": 9, "t@1/1": 5, "t/2": 4}
+    found = at_given({"t": {0: -1, 1: -2}}, begins, ends, "test")
+    assert found == {"t/0": 9, "t@1/1": 0, "t/2": 1}
+    assert at_given({"t": {0: 3, 2: 4}}, begins, ends, "test") == {"t/0": 3, "t@1/1": 0, "t/2": 4}
+    for offset in (-3, 0, 2, 10):
+        with pytest.raises(ConfigError, match=rf"offset {offset} of t/0.*holds \[3, 9\)"):
+            at_given({"t": {0: offset}}, begins, ends, "test")

@@ -22,10 +22,10 @@ import pyarrow as pa
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
-from penstock.errors import ConfigError, KafkaDataLossError
-from penstock.kafka.client_conf import is_secret, resolve
+from penstock.errors import KafkaDataLossError
+from penstock.kafka.client_conf import resolve
 from penstock.kafka.consumer import ConsumerHandle
-from penstock.kafka.failures import FINAL, OUT_OF_RANGE, error_of, kafka_error
+from penstock.kafka.failures import FINAL, OUT_OF_RANGE, kafka_error, settings_error
 from penstock.kafka.losses import LOSS_HINT
 from penstock.kafka.messages import Messages
 from penstock.kafka.offsets import KafkaRange
@@ -54,15 +54,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     try:
         _Client(settings).consumer.close()
     except KafkaException as error:
-        what = error_of(error).str()
-        for name, value in resolve(settings).items():
-            if is_secret(name):
-                what = what.replace(str(value), "***")
-        raise ConfigError(
-            f"the Kafka client refuses its settings: {what}",
-            operation="configure Kafka client",
-            hint="use librdkafka's settings (its CONFIGURATION.md), which differ from Java's",
-        ) from None
+        raise settings_error(error, "configure Kafka client", settings) from None
 
 
 def read_records(
@@ -135,7 +127,7 @@ _COLUMNS: dict[str, Callable[[Messages, KafkaRange], pa.Array]] = {
     "topic": lambda m, wanted: pa.repeat(wanted.topic, len(m)),
     "partition": lambda m, wanted: pa.repeat(wanted.partition, len(m)),
     "offset": lambda m, _: m.offsets(),
-    "timestamp": lambda m, _: m.timestamps_ms().cast(pa.timestamp("ms", "UTC")),
+    "timestamp": lambda m, _: m.timestamps(),
     "headers": lambda m, _: _headers_column(m),
 }
 

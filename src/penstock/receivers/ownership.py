@@ -176,19 +176,33 @@ class Ownership:
         return seal_writer(self._stream, _writer_id(self._stream, writer))
 
 
-def move_parts(stream: JournalStream, starts: Mapping[str, int]) -> None:
+def move_parts(
+    stream: JournalStream,
+    parts: Iterable[str],
+    choose: Callable[[dict[str, int]], Mapping[str, int]],
+) -> None:
     """Let parts begin elsewhere, for an operator: their owners are sealed, and have to claim anew.
+
+    Args:
+        stream: the stream of the journal.
+        parts: their names.
+        choose: given where the records of each end for good, returns where those begin that move.
+            It may be called again.
 
     Raises as ``Ownership.claim``, and:
         ReceiverError: the log does not have one of the parts.
     """
+    wanted = list(parts)
     while True:
         number, known = read_log(stream)
-        _check_begun(starts, known)
-        for owner in {known[part].writer for part in starts} - {None}:
-            seal_writer(stream, _writer_id(stream, str(owner)))
+        _check_begun(wanted, known)
+        owners = {str(known[part].writer) for part in wanted if known[part].writer is not None}
+        final = {owner: seal_writer(stream, _writer_id(stream, owner)) for owner in owners}
+        starts = choose(
+            {part: end_of(part, known[part], final.get(str(known[part].writer))) for part in wanted}
+        )
         moved = {part: Share(None, start, number + 1) for part, start in starts.items()}
-        if _append(stream, number + 1, {**known, **moved}):
+        if not moved or _append(stream, number + 1, {**known, **moved}):
             return
 
 

@@ -10,11 +10,11 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Message, Producer
 
 from penstock.errors import ConfigError, KafkaError
-from penstock.kafka.client_conf import is_secret, resolve
-from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.client_conf import resolve
+from penstock.kafka.failures import error_of, kafka_error, settings_error
 from penstock.kafka.sink.records import Outgoing
 
-__all__ = ["Sender", "check_sink_settings", "sender_conf"]
+__all__ = ["RETRIES", "Sender", "check_sink_settings", "sender_conf"]
 
 _CONSUMERS = (
     "auto.offset.reset", "enable.auto.commit", "enable.partition.eof", "group.id",
@@ -22,6 +22,8 @@ _CONSUMERS = (
 )  # fmt: skip
 """Settings of the same mapping that readers use; producers have no such thing."""
 _POLL_EVERY = 1000
+RETRIES = {"retry.backoff.ms": 10, "reconnect.backoff.max.ms": 1000}
+"""Usual settings: a batch waits for each of these, and brokers come back."""
 _CONSEQUENCES = (
     ClientError._PURGE_QUEUE,
     ClientError._PURGE_INFLIGHT,
@@ -34,7 +36,7 @@ _CONSEQUENCES = (
 def sender_conf(settings: Mapping[str, Any], **own: Any) -> dict[str, Any]:
     """Return a producer's configuration: idempotent, with reports of failures only."""
     given = {k: v for k, v in resolve(settings).items() if k not in _CONSUMERS}
-    usual = {"enable.idempotence": True, "linger.ms": 5, "retry.backoff.ms": 10, "log_level": 0}
+    usual = {"enable.idempotence": True, "linger.ms": 5, "log_level": 0, **RETRIES}
     return {**usual, **given, **own, "delivery.report.only.error": True}
 
 
@@ -54,15 +56,7 @@ def check_sink_settings(settings: Mapping[str, Any], *, exactly_once: bool) -> N
     try:
         Producer(sender_conf(settings, **own))
     except KafkaException as error:
-        what = error_of(error).str()
-        for name, value in resolve(settings).items():
-            if is_secret(name):
-                what = what.replace(str(value), "***")
-        raise ConfigError(
-            f"the Kafka client refuses its settings: {what}",
-            operation="configure Kafka sink",
-            hint="use librdkafka's settings (its CONFIGURATION.md), which differ from Java's",
-        ) from None
+        raise settings_error(error, "configure Kafka sink", settings) from None
 
 
 class Sender:

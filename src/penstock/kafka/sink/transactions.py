@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError as ClientError
 from penstock.errors import KafkaError, KafkaFencedError
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.failures import error_of, kafka_error
-from penstock.kafka.sink.producer import Sender
+from penstock.kafka.sink.producer import RETRIES, Sender
 from penstock.kafka.sink.records import Outgoing
 from penstock.kafka.sink.tokens import Token, from_metadata, to_metadata
 
@@ -73,7 +73,7 @@ class Tokens(Generic[Token]):
         self._place = TopicPartition(topic, 0)
         conf = {k: v for k, v in resolve(settings).items() if k not in _PRODUCERS}
         own = {"group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False}
-        self.consumer = Consumer({"retry.backoff.ms": 10, **conf, **own, "log_level": 0})
+        self.consumer = Consumer({**RETRIES, **conf, **own, "log_level": 0})
 
     def read(self) -> Token | None:
         """Return the token, None if there is none; waits for a transaction that writes it to end.

@@ -1,0 +1,179 @@
+"""A storm over a program that copies topics exactly once: nothing lost, nothing doubled.
+
+Driver, executors, their Python workers and the broker are killed at random moments, while topics
+grow and are compacted and other producers abort their transactions. A plain read_committed consumer
+counts.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from tests.faults.driver import Driver
+from tests.faults.pids import descends_from
+from tests.kafka.broker import LIBRARIES, Broker
+from tests.kafka.sink_driver import committed
+from tests.kafka.test_kills import Sender
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak]
+
+PROGRAM = Path(__file__).with_name("sink_program.py")
+FAULTS = {"driver": 2, "broker": 2, "executor": 6, "worker": 10}
+"""How many of each in 20."""
+
+
+class Site:
+    """A broker, a program over it that is kept running, and what else writes to its topics."""
+
+    def __init__(self, root: Path, moments: random.Random) -> None:
+        self.broker = Broker(root / "broker")
+        self._root = root
+        self._moments = moments
+        self._driver: Driver | None = None
+        self._end = threading.Event()
+        self.struck: Counter[str] = Counter()
+        self.result: Counter[str] = Counter()
+        """What is in the target when all has come."""
+
+    @contextmanager
+    def running(self) -> Iterator[Sender]:
+        try:
+            self.broker.start()
+            self.broker.create_topic(
+                "in-numbers",
+                3,
+                cleanup_policy="compact",
+                segment_ms="1000",
+                min_cleanable_dirty_ratio="0.01",
+            )
+            self.broker.create_topic("out", 2)
+            sender = Sender(self.broker, "in-numbers")
+            others = threading.Thread(target=self._disturb)
+            with sender.running():
+                others.start()
+                try:
+                    yield sender
+                finally:
+                    self._end.set()
+                    others.join()
+            self.settle(sender)
+        finally:
+            if self._driver is not None:
+                self._driver.end()
+            self.broker.remove()
+
+    @property
+    def driver(self) -> Driver:
+        """The program, which is started again when it has ended."""
+        if self._driver is None or self._driver.process.poll() is not None:
+            if self._driver is not None:
+                self._driver.end()
+            arguments = [
+                "local-cluster[2,1,512]",
+                self.broker.address,
+                "in-.*",
+                "out",
+                str(self._root / "checkpoint"),
+            ]
+            self._driver = Driver(PROGRAM, arguments, self._root / "stderr.txt")
+        return self._driver
+
+    def wait_records(self, count: int) -> None:
+        """Wait until more records are committed, by however many drivers."""
+        while True:
+            try:
+                return self.driver.wait_records(count)
+            except RuntimeError:  # it ended: a broker that is away ends a program, too
+                continue
+
+    def strike(self, kind: str) -> None:
+        """Let a fault happen, some time from now."""
+        time.sleep(self._moments.uniform(0, 1))
+        if kind == "broker":
+            self.broker.kill()
+            time.sleep(self._moments.random())
+            self.broker.start()
+        elif kind == "driver":
+            self.driver.end()
+        else:
+            assert eventually(lambda: bool(self._processes(kind))), self.driver.log()[-3000:]
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(self._moments.choice(self._processes(kind)), signal.SIGKILL)
+        self.struck[kind] += 1
+
+    def settle(self, sender: Sender) -> None:
+        """Wait until all that was sent has come."""
+
+        def all_came() -> bool:
+            self.wait_records(0)  # starts the program again if it ended
+            self.result = committed(self.broker, "out")
+            return len(self.result) >= sender.sent
+
+        told = f"{len(self.result)} of {sender.sent}"
+        assert eventually(all_came), f"{told}: {self.driver.log()[-3000:]}"
+
+    def _processes(self, kind: str) -> list[int]:
+        name = b"CoarseGrainedExecutorBackend" if kind == "executor" else b"worker_daemon"
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                pid = int(folder.name)
+                is_one = name in (folder / "cmdline").read_bytes()
+                if is_one and descends_from(pid, self.driver.process.pid):
+                    found.append(pid)
+        return found
+
+    def _disturb(self) -> None:
+        """Abort transactions, and write what compaction removes; once, add a partition."""
+        conf = {**self.broker.conf, "transactional.id": "other", "log_level": 0}
+        while not self._end.wait(0.5):
+            with suppress(KafkaException):
+                producer = Producer(conf)
+                producer.init_transactions(5)
+                for value in ("junk", "aborted"):
+                    producer.begin_transaction()
+                    producer.produce("in-numbers", value, "other", partition=0)
+                    producer.flush(5)
+                    is_junk = value == "junk"
+                    producer.commit_transaction(5) if is_junk else producer.abort_transaction(5)
+
+
+@pytest.mark.parametrize("faults", [20, 200], ids=["twenty", "two-hundred"])
+def test_nothing_is_lost_or_doubled(tmp_path: Path, faults: int) -> None:
+    if LIBRARIES is None:
+        pytest.skip("NOT PROVED: there are no libraries of a Kafka broker (scripts/kafka.sh)")
+    seed = int(os.environ.get("STORM_SEED", random.randrange(10**6)))
+    moments = random.Random(seed)
+    site = Site(tmp_path, moments)
+    with site.running() as sender:
+        site.wait_records(1)
+        kinds = [kind for kind, often in FAULTS.items() for _ in range(often * faults // 20)]
+        moments.shuffle(kinds)
+        for number, kind in enumerate(kinds):
+            site.strike(kind)
+            if number == faults // 2:
+                site.broker.add_partitions("in-numbers", 4)
+                sender.partitions = 4
+            if number % 4 == 3:  # else faults overlap
+                site.wait_records(20)
+        site.wait_records(20)
+    lost = {f"line {n}" for n in range(sender.sent)} - site.result.keys()
+    doubled = {value: times for value, times in site.result.items() if times > 1}
+    told = f"seed {seed}, {dict(site.struck)}: {sender.sent} sent"
+    print(told)
+    assert not lost, f"{told}, {len(lost)} lost: {sorted(lost)[:5]}"
+    assert not doubled, f"{told}, {len(doubled)} doubled: {sorted(doubled)[:5]}"
+    assert site.struck.total() >= faults * 0.9, told
+    assert "aborted" not in site.result
