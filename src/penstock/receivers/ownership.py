@@ -26,6 +26,9 @@ Invariants:
    one (``move_parts``).
 4. Old entries are deleted, so their names become available again. Whoever has created an entry
    lists the log again: if there is a later entry, that one is read and decides.
+5. The position of a block tells of each part that the writer owns by the log. A start that failed
+   leaves parts which the next start of the same writer does not know; its first claim, before any
+   block, releases them where the last position has them.
 
 So the ranges of a part that owners publish, one after the other, meet: each record is in the
 journal exactly once. No clock, lease or coordinator of a group has a part in this. They choose who
@@ -90,8 +93,9 @@ class Ownership:
     ) -> dict[str, int]:
         """Become the owner of parts; return where each of them begins.
 
-        All that this writer stored of them before must be durable. Where it begins is durable when
-        this returns.
+        All that this writer stored before must be durable. Where it begins is durable when this
+        returns. What an earlier start of this writer left without a release, because it failed, is
+        released with it (invariant 5).
 
         Args:
             parts: their names.
@@ -115,11 +119,15 @@ class Ownership:
                 }
                 _check_begun(wanted, {*known, *begun})
                 known = {**known, **begun}
-            ends = self._ends({part: known[part] for part in wanted})
-            mine = {p: Share(self._id, end, number + 1) for p, end in ends.items()}
-            if _append(self._stream, number + 1, {**known, **mine}):
+            left = {part: share for part, share in known.items() if self._is_left(part, share)}
+            ends = self._ends({**left, **{part: known[part] for part in wanted}})
+            shares = {
+                part: Share(self._id if part in wanted else None, end, number + 1)
+                for part, end in ends.items()
+            }
+            if _append(self._stream, number + 1, {**known, **shares}):
                 self._since |= dict.fromkeys(wanted, number + 1)
-                return ends
+                return {part: ends[part] for part in wanted}
 
     def release(self, parts: Iterable[str]) -> None:
         """Give parts back; all that was stored of them must be durable, and nothing may follow.
@@ -143,6 +151,10 @@ class Ownership:
         """Return the position of a store, given the end of each owned part."""
         parts = {part: [self._since[part], end] for part, end in ends.items()}
         return {"version": _VERSION, "parts": parts}
+
+    def _is_left(self, part: str, share: Share) -> bool:
+        """Whether this writer owns a part, and its positions do not tell of it any more."""
+        return share.writer == self._id and share.since != self._since.get(part)
 
     @property
     def _id(self) -> str:
