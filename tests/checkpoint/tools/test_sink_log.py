@@ -33,13 +33,23 @@ from .test_validate import remove
 CHECKPOINT = Commands("checkpoint", columns=200)
 
 
+FIRST_MS = 1_700_000_000_000
+"""When batch 0 was planned, as ``write_stateless`` says; the others follow at each second."""
+
+
+def sink_line(path: str, written_ms: int) -> str:
+    fields = {"path": path, "size": 1, "isDir": False, "modificationTime": written_ms}
+    return json.dumps(fields | {"blockReplication": 1, "blockSize": 1, "action": "add"})
+
+
 class Sink:
     """Spark's file sink, as far as its log: each batch adds one file of its name."""
 
-    def __init__(self, output: Path, interval: int) -> None:
+    def __init__(self, output: Path, interval: int, first_ms: int = FIRST_MS) -> None:
         self._log = output / "_spark_metadata"
         self._log.mkdir(parents=True, exist_ok=True)
         self._setting = interval
+        self._first_ms = first_ms
 
     def newest(self) -> int:
         return max(self._ids(""), default=-1)
@@ -49,7 +59,7 @@ class Sink:
         if batch_id <= self.newest():
             return
         interval = self._interval()
-        files = [f"batch {batch_id}"]
+        files = [sink_line(f"batch {batch_id}", self._first_ms + 1000 * batch_id)]
         if (batch_id + 1) % interval == 0:
             before = range(max(0, batch_id - interval), batch_id)
             files = [each for n in before for each in self._get(n, interval)] + files
@@ -61,7 +71,8 @@ class Sink:
         """Return the files of the output."""
         newest, interval = self.newest(), self._interval()
         first = max(0, (newest + 1) // interval * interval - 1)
-        return [each for n in range(first, newest + 1) for each in self._get(n, interval)]
+        lines = (each for n in range(first, newest + 1) for each in self._get(n, interval))
+        return [json.loads(line)["path"] for line in lines]
 
     def retire(self, below: int) -> None:
         for path in self._log.iterdir():
@@ -98,11 +109,13 @@ def query(tmp_path: Path) -> Path:
     return write_stateless(tmp_path / "query", batches=5)
 
 
-def write_sink(query: Path, interval: int = 10, batches: int = 5) -> Path:
+def write_sink(
+    query: Path, interval: int = 10, batches: int = 5, first_ms: int = FIRST_MS
+) -> Path:
     """Write the output of such a query, beside it."""
     output = query.with_name("out")
     for batch_id in range(batches):
-        Sink(output, interval).add(batch_id)
+        Sink(output, interval, first_ms).add(batch_id)
     return output
 
 
@@ -225,6 +238,10 @@ def test_promote_takes_the_output_too(query: Path) -> None:
     assert Sink(output, 10).files() == batches_named(0, 1, 2)
 
 
+def tear(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:60])
+
+
 REFUSED: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     "no sink": (lambda _, out: shutil.rmtree(out / "_spark_metadata"), "no log of Spark's file"),
     "another query's": (
@@ -233,6 +250,7 @@ REFUSED: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     ),
     "an entry is gone": (lambda _, out: (out / "_spark_metadata/1").unlink(), "_spark_metadata/1"),
     "torn": (lambda _, out: (out / "_spark_metadata/1").write_bytes(b""), "it is empty"),
+    "a torn line": (lambda _, out: tear(out / "_spark_metadata/1"), "not JSON"),
 }
 
 
@@ -242,6 +260,36 @@ def test_what_the_log_does_not_tell_is_refused(query: Path, case: str) -> None:
     damage, message = REFUSED[case]
     damage(query, output)
     with pytest.raises((CheckpointError, ConfigError), match=message):
+        plan_rewind(query, to_batch=2, sink=output)
+
+
+@pytest.mark.parametrize("batches", [5, 8])
+def test_the_output_of_another_query_is_left_alone(query: Path, batches: int) -> None:
+    """Its log is as long as the query's, or longer, and its batches ran at another time."""
+    output = write_sink(query, batches=batches, first_ms=FIRST_MS + 60_000)
+    before = files_of(output)
+    args = ("--sink", str(output))
+    for command in (("rewind", str(query), "--to-batch", "2"), ("promote", str(query), "2")):
+        failed = CHECKPOINT.run(*command, *args, "--apply", "--stopped")
+        assert failed.exit_code != 0
+        assert "not the query's output" in str(failed.exception)
+    assert "not the query's output" in CHECKPOINT.run("validate", str(query), *args).output
+    assert files_of(output) == before
+
+
+def test_a_log_far_ahead_is_refused(query: Path) -> None:
+    output = write_sink(query)
+    (output / "_spark_metadata/2000000000").write_bytes(b"v1")
+    with pytest.raises(CheckpointError, match="more than 10000"):
+        plan_rewind(query, to_batch=2, sink=output)
+
+
+@pytest.mark.parametrize("newest", [10**18 + 2, 2**31 - 2])
+def test_a_huge_id_keeps_no_one_waiting(query: Path, newest: int) -> None:
+    output = write_sink(query)
+    (output / f"_spark_metadata/{newest}.compact").write_bytes(b"v1")
+    assert CHECKPOINT.run("validate", str(query), "--sink", str(output)).exit_code == 2
+    with pytest.raises(CheckpointError):
         plan_rewind(query, to_batch=2, sink=output)
 
 
@@ -307,6 +355,7 @@ UNFIT: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     "behind": (lambda _, out: (out / "_spark_metadata/4").unlink(), "BATCH_METADATA_NOT_FOUND"),
     "a gap": (lambda _, out: (out / "_spark_metadata/2").unlink(), "lacks _spark_metadata/2"),
     "torn": (lambda _, out: (out / "_spark_metadata/2").write_bytes(b"x"), "_spark_metadata/2"),
+    "a torn line": (lambda _, out: tear(out / "_spark_metadata/4"), "_spark_metadata/4"),
 }
 
 
