@@ -23,6 +23,7 @@ from penstock.errors import (
     KafkaError,
     StreamingError,
 )
+from tests.faults.driver import Driver
 from tests.waiting import eventually
 
 from .functions import add, as_bytes, as_ints, fail, is_even, note
@@ -340,11 +341,15 @@ def test_a_program_without_a_sink_is_refused() -> None:
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_example_of_a_copy(site: Site) -> None:
-    build = runpy.run_path(str(EXAMPLES / "batched_copy.py"))["build"]
+def test_the_example_of_a_copy_is_a_program(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name)
     site.broker.produce(site.topic, [b"a", b"b"])
-    site.start(build(site.broker.address, site.topic, site.out, str(site.path)))
-    site.wait({"0": 1})
+    args = [site.broker.address, site.topic, site.out, str(site.path)]
+    with Driver(EXAMPLES / "batched_copy.py", args, tmp_path / "stderr.txt") as driver:
+        assert eventually(lambda: site.checkpoint() == {"0": 1}), driver.log()[-3000:]
     assert site.written() == [b"A", b"B"]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -173,6 +175,11 @@ class Program:
 
 
 def _spark() -> SparkContext:
-    """Return the active context, or a new one: embedded unless ``spark-submit`` says otherwise."""
+    """Return the active context, or a new one: embedded unless ``spark-submit`` says otherwise.
+
+    Workers of an embedded one are this interpreter, and not whichever ``python3`` is on the path.
+    """
     conf = SparkConf().setIfMissing("spark.master", "local[*]")
+    if str(conf.get("spark.master")).startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return SparkContext.getOrCreate(conf.setIfMissing("spark.app.name", "penstock batches"))

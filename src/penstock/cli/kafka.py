@@ -8,7 +8,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from penstock.checkpoint.tools import plan_rewind
 from penstock.cli.checkpoint_changes import parse_time, show_or_apply
 from penstock.cli.kafka_conf import client_settings
 from penstock.cli.kafka_readers import find_readers, one_reader
@@ -17,6 +16,7 @@ from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream
 from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
+from penstock.kafka.reset_program import plan_reset
 from penstock.model import Offsets
 
 __all__ = ["app"]
@@ -152,6 +152,8 @@ def reset(
     ] = False,
 ) -> None:
     """Let a query, program or receiver go on from other offsets."""
+    from penstock.kafka.brokers import topic_ids
+
     settings = client_settings(brokers, conf)
     reader = one_reader(location, source)
     parts = select(reader.ends, topic)
@@ -174,9 +176,9 @@ def reset(
         print_line(f"{location}: {reader.name} stands there already: there is nothing to change")
     elif reader.held is not None:
         _print_moves(moves)
-        wanted = {reader.held.source: reader.held.moved_to(_ends(moves))}
-        rewind = plan_rewind(location, to_offsets=wanted, may_skip=True)
-        show_or_apply(rewind, apply=apply, stopped=stopped, as_json=False)
+        ids = topic_ids(settings, [move.partition.rpartition("/")[0] for move in moves])
+        program_plan = plan_reset(location, reader.held, moves, ids)
+        show_or_apply(program_plan, apply=apply, stopped=stopped, as_json=False)
     elif apply:
         assert reader.stream is not None
         _move_receivers(reader.stream, parts, plan)

@@ -15,7 +15,7 @@ from penstock.kafka.reset import PartitionFacts
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 
-__all__ = ["group_offsets", "offsets_at_time", "partition_facts"]
+__all__ = ["group_offsets", "offsets_at_time", "partition_facts", "topic_ids"]
 
 _TIMEOUT_S = 10.0
 _ALL = re.compile("(?!__).*")
@@ -32,6 +32,11 @@ def partition_facts(
     """
     facts = Topics(settings, sorted({*topics}) or _ALL).scan()
     return {part: PartitionFacts(facts.begins[part], end) for part, end in facts.ends.items()}
+
+
+def topic_ids(settings: Mapping[str, Any], topics: Sequence[str]) -> Mapping[str, str | None]:
+    """Return the topics' ids, None from brokers that have none; raises as ``partition_facts``."""
+    return Topics(settings, sorted({*topics})).scan().ids
 
 
 def offsets_at_time(settings: Mapping[str, Any], topics: Sequence[str], time_ms: int) -> Offsets:

@@ -68,6 +68,14 @@ class Generations:
             self._append({**self._ids, **new})
         return {topic: max(0, len(self._ids.get(topic, ())) - 1) for topic in ids}
 
+    def created_anew(self, ids: Mapping[str, str | None]) -> list[str]:
+        """Return the topics that were seen before with other ids than these."""
+        return [
+            topic
+            for topic, topic_id in sorted(ids.items())
+            if topic_id is not None and self._ids.get(topic, [topic_id])[-1] != topic_id
+        ]
+
     def _append(self, ids: dict[str, list[str]]) -> None:
         number = self._newest + 1
         path = self._path(number)
