@@ -18,6 +18,7 @@ from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.ingest_process import records
 from tests.kafka.broker import Broker
+from tests.kafka.raw_headers import produce_with_header
 from tests.kafka.receiving import HASTY
 from tests.receivers.supervised import commanded, override
 from tests.waiting import eventually
@@ -82,6 +83,19 @@ def test_columns_are_those_asked_for(broker: Broker, tmp_path: Path) -> None:
         "timestamp": datetime.fromtimestamp(time_ms / 1000, timezone.utc),
         "headers": [{"key": "h", "value": b"1"}, {"key": "h", "value": None}],
     }
+
+
+def test_header_names_may_be_any_bytes(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("names")
+    broker.produce("names", [b"1"])
+    produce_with_header(broker.address, "names", b"2", b"\xff-id")
+    broker.produce("names", [b"3"], headers=[("h", b"")])
+    receiver = KafkaReceiver(
+        "names", conf(broker, "names"), "earliest", columns=["value", "headers"]
+    )
+    rows = receive(tmp_path, receiver, 3)
+    names = [[header["key"] for header in row["headers"]] for row in rows]
+    assert names == [[], ["\ufffd-id"], ["h"]]
 
 
 def test_the_journal_decides_where_to_go_on(broker: Broker, tmp_path: Path) -> None:
