@@ -103,7 +103,7 @@ class Topics:
 
         Raises as ``scan``.
         """
-        return self._describe(self._names())[0]
+        return self._describe(self._names(), ())[0]
 
     def at_time(self, time_ms: int, facts: TopicFacts) -> Offsets:
         """Return each partition's first offset at or after a time, its end without one.
