@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Producer
 from harness import spark_context
 from harness.kafka_broker import VALUE_BYTES, connector_jars
 from pyspark import SparkContext
@@ -159,6 +158,8 @@ class _Produce:
         self._topic = topic
 
     def __call__(self, values: Iterable[bytes]) -> None:
+        from confluent_kafka import Producer  # pickled with this class, it could not be found
+
         failed: list[Any] = []
 
         def note(error: Any, message: Any) -> None:

@@ -23,6 +23,7 @@ FORKS.set_forkserver_preload(
         "paho.mqtt.client",
         "pytest",
         "penstock.batched.checkpoints",
+        "penstock.batched.streamz",
         "penstock.checkpoint",
         "penstock.cli.ingest",
         "penstock.journal",

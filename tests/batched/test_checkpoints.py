@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -277,13 +278,12 @@ def test_a_second_program_is_refused(tmp_path: Path) -> None:
         Checkpoints(tmp_path).open(["b"])
 
 
-@pytest.fixture
-def url() -> Iterator[str]:
+@pytest.fixture(params=["memory", "s3"])
+def url(request: pytest.FixtureRequest) -> str:
     """A store without locks."""
-    import fsspec
-
-    yield "memory://batched/path"
-    fsspec.filesystem("memory").rm("/batched", recursive=True)
+    if request.param == "memory":
+        return f"memory://{uuid.uuid4().hex}/path"
+    return f"{request.getfixturevalue('s3_bucket')}/{uuid.uuid4().hex}"
 
 
 def test_on_a_store_without_locks_the_slower_program_is_refused(url: str) -> None:
@@ -351,3 +351,22 @@ def test_a_checkpoint_that_cannot_be_written_keeps_the_dirty_bit(
 def test_keeping_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="0 checkpoints cannot be kept"):
         Checkpoints(tmp_path, 0)
+
+
+def test_sources_that_are_joined_share_a_path(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    for topic in ("a", "b"):
+        assert checkpoints.open([topic]) == {}
+        checkpoints.begin_topic(topic, {})
+    with pytest.raises(ConcurrentDriverError, match="topic a is read by another stream"):
+        checkpoints.open(["a"])
+    run(checkpoints, a(0, 2))
+    run(checkpoints, b(0, 3))
+    checkpoints.close()
+    with pytest.raises(ConcurrentDriverError):
+        Checkpoints(tmp_path).open(["c"])
+    checkpoints.close()
+    again = Checkpoints(tmp_path)
+    assert again.open(["a", "b"]) == {"a": {0: 2}, "b": {0: 3}}
+    again.close()
+    assert not again.is_open

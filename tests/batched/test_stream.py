@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from pyspark import SparkContext
 
-from penstock.batched import Stream, from_kafka_batched, get_message_batch
+from penstock.batched import from_kafka_batched, get_message_batch
 from penstock.errors import (
     BatchFailedError,
     ConcurrentDriverError,
@@ -26,75 +23,13 @@ from penstock.errors import (
     KafkaError,
     StreamingError,
 )
-from tests.kafka.broker import Broker
+from tests.faults.driver import Driver
 from tests.waiting import eventually
 
-from .numbers import add, as_bytes, as_ints, fail, is_even, note
+from .functions import add, as_bytes, as_ints, fail, is_even, note
+from .site import Site
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-_number = count()
-
-
-class Site:
-    """A broker's topic, a place for checkpoints, and the programs that a test starts."""
-
-    def __init__(self, broker: Broker, folder: Path) -> None:
-        self.broker = broker
-        self.path = folder / "checkpoints"
-        self.topic = broker.create_topic(f"batched-{next(_number)}", partitions=2)
-        self.out = broker.create_topic(f"{self.topic}-out")
-        self.started: list[Stream] = []
-
-    def source(self, *topics: str, **options: Any) -> Stream:
-        conf = {**self.broker.conf, "auto.offset.reset": "earliest"}
-        options = {"checkpoint_path": self.path, "poll_interval": "0.05s", **options}
-        return from_kafka_batched(list(topics) or [self.topic], conf, **options)
-
-    def start(self, stream: Stream) -> Stream:
-        self.started.append(stream)
-        stream.start()
-        return stream
-
-    def stop(self) -> None:
-        for stream in self.started:
-            stream.stop()
-
-    def written(self) -> list[bytes | None]:
-        """What is in the output topic now."""
-        consumer = Consumer({**self.broker.conf, "group.id": "check", "enable.auto.commit": False})
-        place = TopicPartition(self.out, 0, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=60)
-        consumer.assign([place])
-        values: list[bytes | None] = []
-        while len(values) < end:
-            values += [message.value() for message in consumer.consume(end - len(values), 60)]
-        consumer.close()
-        return values
-
-    def checkpoint(self, topic: str | None = None) -> Any:
-        """The newest checkpoint, None if there is none."""
-        numbers = [int(each.stem) for each in (self.path / (topic or self.topic)).glob("*.txt")]
-        if not numbers or max(numbers) == 0:
-            return None
-        return json.loads((self.path / (topic or self.topic) / f"{max(numbers)}.txt").read_text())
-
-    def wait(self, checkpoint: Any, topic: str | None = None) -> None:
-        """Wait until that is the newest checkpoint."""
-
-        def is_there() -> bool:
-            for stream in self.started:
-                if not stream._program.is_running:  # type: ignore[union-attr]
-                    stream.awaitTermination()  # tells why
-            return bool(self.checkpoint(topic) == checkpoint)
-
-        assert eventually(is_there), self.checkpoint(topic)
-
-
-@pytest.fixture
-def site(sc: SparkContext, broker: Broker, tmp_path: Path) -> Iterator[Site]:
-    site = Site(broker, tmp_path)
-    yield site
-    site.stop()
 
 
 def test_the_program_of_the_proposal(site: Site) -> None:
@@ -158,6 +93,14 @@ def test_each_operation(site: Site) -> None:
         "union": [0, 0, 1, 2, 2, 3],
         "latest": [(0, 0), (0, 10), (1, 10), (1, 20), (2, 20), (2, 30), (3, 30)],
     }
+
+
+def test_what_runs_in_the_program_is_not_pickled(site: Site) -> None:
+    came = Event()  # has a lock, which cannot be
+    stream = site.source().gather().sink(lambda _: came.set())
+    site.broker.produce(site.topic, [b"1"])
+    site.start(stream)
+    assert eventually(came.is_set)
 
 
 def test_what_waits_in_an_operation_is_in_no_checkpoint(site: Site) -> None:
@@ -398,11 +341,15 @@ def test_a_program_without_a_sink_is_refused() -> None:
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_example_of_a_copy(site: Site) -> None:
-    build = runpy.run_path(str(EXAMPLES / "batched_copy.py"))["build"]
+def test_the_example_of_a_copy_is_a_program(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name)
     site.broker.produce(site.topic, [b"a", b"b"])
-    site.start(build(site.broker.address, site.topic, site.out, str(site.path)))
-    site.wait({"0": 1})
+    args = [site.broker.address, site.topic, site.out, str(site.path)]
+    with Driver(EXAMPLES / "batched_copy.py", args, tmp_path / "stderr.txt") as driver:
+        assert eventually(lambda: site.checkpoint() == {"0": 1}), driver.log()[-3000:]
     assert site.written() == [b"A", b"B"]
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError as ClientError
 
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf
-from penstock.kafka.client_conf import resolve
+from penstock.kafka.client_conf import resolve, without_secrets
+from penstock.kafka.failures import kafka_error
 from penstock.kafka.losses import LossLog
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.reader import check_settings
@@ -38,7 +40,14 @@ def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret"]
+    "name",
+    [
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+    ],
 )
 def test_secrets_are_in_no_pickle_and_no_text(name: str) -> None:
     conf = ClientConf({**BROKERS, name: "tell-nobody"})
@@ -87,3 +96,22 @@ def test_a_secret_that_is_refused_is_not_told() -> None:
     with pytest.raises(ConfigError, match="refuses its settings") as refused:
         check_settings({**BROKERS, "ssl.key.pem": "tell-nobody", "security.protocol": "ssl"})
     assert "tell-nobody" not in str(refused.value)
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_refused_secret_is_not_in_what_the_brokers_connection_tells(
+    tmp_path: Path, in_file: bool
+) -> None:
+    """Of this setting, librdkafka quotes what follows the part that it understood."""
+    name, value = "sasl.oauthbearer.config", "principal=ann tell-nobody"
+    if in_file:
+        (tmp_path / "config").write_text(value)
+        name, value = f"{name}.file", str(tmp_path / "config")
+    settings = {**BROKERS, name: value, "no.secret.file": str(tmp_path / "missing")}
+    told = ClientError(ClientError._AUTHENTICATION, "wrong config beginning at: tell-nobody")
+    error = kafka_error(told, "read topic", settings)
+    assert error.message == "Kafka: wrong config beginning at: *** (_AUTHENTICATION)"
+
+
+def test_an_empty_secret_masks_nothing() -> None:
+    assert without_secrets("refused", {"sasl.password": ""}) == "refused"

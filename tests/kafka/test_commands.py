@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from confluent_kafka import Consumer, TopicPartition
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.tools import apply_plan, plan_undo
+from penstock.cli.kafka import _at
 from penstock.errors import CheckpointError, ConfigError, KafkaDataLossError
+from penstock.kafka import brokers
+from penstock.kafka.brokers import partition_facts
 from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
 from penstock.receivers import KafkaReceiver
 from penstock.streaming import StreamingContext
@@ -193,6 +197,32 @@ def test_receivers_go_on_from_where_they_were_moved(broker: Broker, tmp_path: Pa
     assert place.offset == 3
 
 
+def test_receivers_that_run_are_moved_from_where_they_end(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One stores more while the brokers are asked; it is stopped before that counts."""
+    broker.create_topic("again3")
+    broker.produce("again3", [b"1", b"2", b"3"])
+    receiver = KafkaReceiver("again3", conf(broker, "again3"), "earliest")
+    receive(tmp_path, receiver, 3)
+    asked: list[Any] = []
+
+    def ask(*args: Any) -> dict[str, PartitionFacts]:
+        facts = partition_facts(*args)
+        if not asked:
+            broker.produce("again3", [b"4", b"5"])
+            receive(tmp_path, receiver, 5)
+        asked.append(facts)
+        return facts
+
+    monkeypatch.setattr(brokers, "partition_facts", ask)
+    command = ("reset", str(tmp_path), "--brokers", broker.address, "--shift-by", "-1", "--apply")
+    assert '--from-file with {"again3": {"0": 5}}' in KAFKA.succeed(*command)
+    monkeypatch.undo()
+    receive(tmp_path, receiver, 6)
+    assert records(tmp_path) == [b"1", b"2", b"3", b"4", b"5", b"5"]
+
+
 FACTS = {"a/0": PartitionFacts(5, 10), "a/1": PartitionFacts(0, 3)}
 
 
@@ -236,3 +266,30 @@ def test_secrets_are_not_for_the_command_line() -> None:
     error = KAFKA.fail(*command)
     assert "sasl.password is a secret" in str(error)
     assert "geheim" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("security.protocol=bogus", 'Invalid value "bogus"'),
+        ("ssl.keystore.location=/missing", "`ssl.keystore.password` is mandatory"),
+    ],
+)
+def test_settings_that_the_client_refuses(setting: str, message: str) -> None:
+    wanted = ("--brokers", "127.0.0.1:1", "--conf", "security.protocol=ssl", "--conf", setting)
+    for command in ("topics", "lag"):
+        more = ("--group", "g") if command == "lag" else ()
+        error = KAFKA.fail(command, *more, *wanted)
+        assert isinstance(error, ConfigError)
+        assert message in str(error)
+
+
+@pytest.mark.parametrize("offset", [{"a@x": {"0": 5}}, {"a": {"9" * 5000: 5}}])
+def test_offsets_of_no_topics(tmp_path: Path, offset: dict[str, Any]) -> None:
+    error = KAFKA.fail("offsets", str(spark_query(tmp_path / "query", offset)))
+    assert "there are no Kafka offsets" in str(error)
+
+
+def test_a_time_that_no_record_has(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match="years 1 to 9999"):
+        _at({}, ["a/0"], "9" * 22)

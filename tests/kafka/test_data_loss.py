@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 from pyspark import RDD
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
+from penstock.checkpoint.tools import apply_plan, plan_undo
 from penstock.cli.main import app
 from penstock.errors import BatchFailedError, ConfigError, KafkaDataLossError
+from penstock.kafka.losses import LossLog, LostRange
+from penstock.storage import attach_storage
 from penstock.streaming import DStream
 from tests.kafka.broker import Broker
 from tests.kafka.program import Program
@@ -178,6 +181,81 @@ def test_a_location_without_ids_takes_those_of_today(program: Program, topic: st
     program.broker.produce(topic, values(4, 6))
     program.start([topic]).step()
     assert program.seen == [values(0, 4), values(4, 6)]
+
+
+def test_a_named_topic_that_is_deleted_leaves_the_others(
+    program: Program, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = program.broker.create_topic(f"{topic}-other")
+    program.broker.produce(topic, values(0, 2))
+    program.broker.produce(other, values(10, 12))
+    stepper = program.start([topic, other])
+    stepper.step()
+    program.broker.delete_topic(other)
+    assert eventually(lambda: not program.broker.has_topic(other))
+    program.broker.produce(topic, values(2, 3))
+    stepper.step()
+    program.stop()
+    program.broker.produce(topic, values(3, 4))
+    program.start([topic, other]).step()  # it is known after a restart
+    assert program.seen[1:] == [values(2, 3), values(3, 4)]
+    assert program.offsets(2) == [{topic: {"0": 4}, other: {"0": 2}}]
+    assert caplog.text.count(f"Topic {other} does not exist any more") == 2  # once in each run
+    shown = CliRunner().invoke(
+        app, ["kafka", "lag", str(program.location), "--brokers", program.broker.address]
+    )
+    assert "not in Kafka" in shown.output
+    assert "lag in all: 0" in shown.output
+
+
+def reset(program: Program, *options: str) -> Result:
+    command = ["kafka", "reset", str(program.location), "--brokers", program.broker.address]
+    return CliRunner().invoke(app, [*command, *options, "--apply", "--stopped"])
+
+
+@pytest.mark.parametrize(
+    ("offset", "read", "lost"), [(4, values(4, 10), []), (6, values(6, 10), [(4, 6)])]
+)
+def test_a_reset_has_records_read_that_were_passed_over(
+    program: Program, topic: str, offset: int, read: list[bytes], lost: list[tuple[int, int]]
+) -> None:
+    program.broker.produce(topic, values(0, 4))
+    program.start([topic]).step()
+    program.broker.produce(topic, values(4, 10))
+    losses = LossLog(attach_storage(str(program.location)), "numbers")
+    losses.add([LostRange(f"{topic}/0", 4, 10, "records [0, 4) were deleted")])  # as "latest" does
+    program.start([topic]).step()
+    program.stop()
+    program.seen.clear()
+    assert program.losses() == [(f"{topic}-0", 4, 10)]
+    done = reset(program, "--to-offset", str(offset))
+    assert done.exit_code == 0, done
+    assert program.losses() == [(f"{topic}-0", *each) for each in lost]
+    undo = done.output.rpartition("undo ")[2].split()[0]
+    apply_plan(plan_undo(undo), stopped=True)
+    assert program.losses() == [(f"{topic}-0", 4, 10)]
+    assert reset(program, "--to-offset", str(offset)).exit_code == 0
+    program.start([topic]).step()
+    assert program.seen == [read]
+    assert CliRunner().invoke(app, ["checkpoint", "validate", str(program.location)]).exit_code == 0
+
+
+def test_offsets_of_a_topic_that_is_created_anew_are_not_reset(
+    program: Program, topic: str
+) -> None:
+    program.broker.produce(topic, values(0, 4))
+    program.start([topic]).step()
+    program.stop()
+    create_anew(program.broker, topic, values(100, 109))
+    refused = reset(program, "--to-earliest").exception
+    assert isinstance(refused, KafkaDataLossError)
+    assert f"topic {topic} was deleted and created anew" in str(refused)
+    program.start([topic], on_data_loss="earliest").step(2)
+    program.stop()
+    program.seen.clear()
+    assert reset(program, "--to-offset", "7").exit_code == 0
+    program.start([topic]).step()
+    assert program.seen == [values(107, 109)]
 
 
 def test_a_policy_that_does_not_exist(program: Program) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import KafkaDataLossError, RecoveryMismatchError
+from penstock.errors import ConfigError, KafkaDataLossError, RecoveryMismatchError
 from penstock.kafka import KafkaRange
 from penstock.kafka.advance import advance
 from penstock.kafka.losses import loss_partition
-from penstock.kafka.offsets import from_json, ranges_between, to_json
+from penstock.kafka.offsets import at_given, from_json, ranges_between, to_json
 from penstock.model import OffsetRange
 
 
@@ -24,7 +24,17 @@ def test_the_form_of_offset_logs() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [7, {"a@b": {"0": 1}}, {"lines": {"r0-00000001": 4}}, {"t": 1}, {"t": {"0": -1}}]
+    "value",
+    [
+        7,
+        {"a@b": {"0": 1}},
+        {"lines": {"r0-00000001": 4}},
+        {"t": 1},
+        {"t": {"0": -1}},
+        {"t": {"9" * 5000: 1}},
+        {f"t@{'9' * 5000}": {"0": 1}},
+    ],
+    ids=map(str, range(7)),
 )
 def test_offsets_of_other_inputs_are_refused(value: Any) -> None:
     with pytest.raises(RecoveryMismatchError, match="in the place of the offsets of Kafka topics"):
@@ -126,3 +136,13 @@ def test_parts_of_a_range_begin_with_cells() -> None:
         (30, 45),
     ]
     assert KafkaRange("t", 0, 5, 9).split(2, 10) == [KafkaRange("t", 0, 5, 9)]
+
+
+def test_offsets_that_are_given_are_held() -> None:
+    begins, ends = {"t/0": 3, "t@1/1": 0, "t/2": 1}, {"t/0": 9, "t@1/1": 5, "t/2": 4}
+    found = at_given({"t": {0: -1, 1: -2}}, begins, ends, "test")
+    assert found == {"t/0": 9, "t@1/1": 0, "t/2": 1}
+    assert at_given({"t": {0: 3, 2: 4}}, begins, ends, "test") == {"t/0": 3, "t@1/1": 0, "t/2": 4}
+    for offset in (-3, 0, 2, 10):
+        with pytest.raises(ConfigError, match=rf"offset {offset} of t/0.*holds \[3, 9\)"):
+            at_given({"t": {0: offset}}, begins, ends, "test")

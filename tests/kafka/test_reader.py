@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 from itertools import count
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,9 +13,15 @@ from confluent_kafka import Producer
 
 from penstock.errors import KafkaDataLossError, KafkaError
 from penstock.kafka import COLUMNS, KafkaRange, KafkaRecord, reader
+from penstock.kafka.losses import LossLog
+from penstock.kafka.pass_over import PassOver
 from penstock.kafka.reader import read_batches, read_records
+from penstock.kafka.records import YEARS_MS
 from penstock.kafka.topics import Topics
+from penstock.model import OffsetRange
+from penstock.storage import open_storage
 from tests.kafka.broker import Broker
+from tests.kafka.raw_headers import produce_with_header
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -52,6 +59,29 @@ def test_a_record_has_all_that_kafka_has_of_it(broker: Broker, topic: str) -> No
     assert batch.to_pylist() == [{"value": b"v", "offset": 0}]
 
 
+def test_a_header_name_that_is_not_utf8_stops_no_reader(broker: Broker, topic: str) -> None:
+    produce_with_header(broker.address, topic, b"v", b"\xff-id")
+    wanted = KafkaRange(topic, 0, 0, 1)
+    (record,) = read_records(broker.conf, [wanted])
+    assert record.headers == (("\ufffd-id", b"held"),)
+    (batch,) = read_batches(broker.conf, [wanted], ["headers"])
+    assert batch.to_pylist() == [{"headers": [{"key": "\ufffd-id", "value": b"held"}]}]
+
+
+def test_a_timestamp_that_python_does_not_have_is_null(broker: Broker) -> None:
+    topic = broker.create_topic("far", message_timestamp_after_max_ms=str(2**63 - 1))
+    times_ms = [TIME_MS, YEARS_MS.stop - 1, YEARS_MS.stop, 10**16, 2**63 - 1]
+    for time_ms in times_ms:
+        broker.produce(topic, [b"v"], timestamp=time_ms)
+    wanted = KafkaRange(topic, 0, 0, len(times_ms))
+    assert [record.timestamp for record in read_records(broker.conf, [wanted])] == times_ms
+    rows = [
+        row for b in read_batches(broker.conf, [wanted], ["timestamp"]) for row in b.to_pylist()
+    ]
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_000, timezone.utc)
+    assert [row["timestamp"] for row in rows] == [TIME, last, None, None, None]
+
+
 def test_tombstones_and_empty_values_are_records(broker: Broker, topic: str) -> None:
     broker.produce(topic, [b"a", None, b"", None])
     assert values(broker, KafkaRange(topic, 0, 0, 4)) == [b"a", None, b"", None]
@@ -78,6 +108,22 @@ def test_a_range_that_ends_in_marks_and_aborted_records(broker: Broker, topic: s
     assert values(broker, KafkaRange(topic, 0, 0, 4)) == [b"a"]
     every = values(broker, KafkaRange(topic, 0, 0, 8), **{"isolation.level": "read_uncommitted"})
     assert every == [b"a", b"lost", b"b", b"lost, too"]
+
+
+def test_aborted_records_are_passed_over_for_as_long_as_it_takes(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Producer({**broker.conf, "transactional.id": topic})
+    producer.init_transactions()
+    for value in [b"x" * 2000] * 5 + [b"a"]:
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush()
+        producer.commit_transaction() if value == b"a" else producer.abort_transaction()
+    monkeypatch.setattr(reader, "PATIENCE_S", 0.6)
+    # Each fetch takes so long, and brings one record.
+    slow = {"fetch.min.bytes": "100000", "fetch.wait.max.ms": "400", "fetch.message.max.bytes": "9"}
+    assert values(broker, KafkaRange(topic, 0, 0, 12), **slow) == [b"a"]
 
 
 def test_records_of_an_open_transaction_are_not_planned(broker: Broker, topic: str) -> None:
@@ -118,6 +164,22 @@ def test_records_that_were_deleted_are_a_loss(broker: Broker, topic: str) -> Non
     broker.delete_records(topic, before=2)
     with pytest.raises(KafkaDataLossError, match=f"offset 0 of {topic}/0 is not in the topic"):
         values(broker, KafkaRange(topic, 0, 0, 2))
+
+
+@pytest.mark.parametrize(("to_latest", "left"), [(False, 2), (True, 4)])
+def test_records_that_were_deleted_are_passed_over(
+    broker: Broker, topic: str, tmp_path: Path, to_latest: bool, left: int
+) -> None:
+    broker.produce(topic, [b"0", b"1", b"2", b"3"])
+    broker.delete_records(topic, before=2)
+    log, wanted = LossLog(open_storage(str(tmp_path)), "clicks"), KafkaRange(topic, 0, 0, 4)
+    pass_over = PassOver(broker.conf, log, to_latest=to_latest)
+    for _ in range(2):  # found again, and not noted again
+        records = read_records(broker.conf, [wanted], pass_over)
+        assert [record.offset for record in records] == list(range(left, 4))
+        batches = list(read_batches(broker.conf, [wanted], ["offset"], pass_over))
+        assert [row["offset"] for b in batches for row in b.to_pylist()] == list(range(left, 4))
+    assert log.read() == {f"{topic}-0": [OffsetRange(f"{topic}-0", 0, left)]}
 
 
 def test_brokers_that_are_away_are_waited_for_a_time(

@@ -18,8 +18,9 @@ from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.ingest_process import records
 from tests.kafka.broker import Broker
+from tests.kafka.raw_headers import produce_with_header
 from tests.kafka.receiving import HASTY
-from tests.receivers.supervised import commanded
+from tests.receivers.supervised import commanded, override
 from tests.waiting import eventually
 
 
@@ -82,6 +83,19 @@ def test_columns_are_those_asked_for(broker: Broker, tmp_path: Path) -> None:
         "timestamp": datetime.fromtimestamp(time_ms / 1000, timezone.utc),
         "headers": [{"key": "h", "value": b"1"}, {"key": "h", "value": None}],
     }
+
+
+def test_header_names_may_be_any_bytes(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("names")
+    broker.produce("names", [b"1"])
+    produce_with_header(broker.address, "names", b"2", b"\xff-id")
+    broker.produce("names", [b"3"], headers=[("h", b"")])
+    receiver = KafkaReceiver(
+        "names", conf(broker, "names"), "earliest", columns=["value", "headers"]
+    )
+    rows = receive(tmp_path, receiver, 3)
+    names = [[header["key"] for header in row["headers"]] for row in rows]
+    assert names == [[], ["\ufffd-id"], ["h"]]
 
 
 def test_the_journal_decides_where_to_go_on(broker: Broker, tmp_path: Path) -> None:
@@ -163,6 +177,33 @@ def test_a_rate_limit_holds_and_the_member_stays(broker: Broker, tmp_path: Path)
         assert records(tmp_path) == []
     found = receive(tmp_path, receiver, 3000, Command(rate=5000.0))
     assert found == [b"%d" % n for n in range(3000)]
+
+
+def test_partitions_that_left_under_a_pause_are_read_when_they_are_back(
+    broker: Broker, tmp_path: Path
+) -> None:
+    broker.create_topic("leave", 2)
+    receiver = KafkaReceiver("leave", conf(broker, "leave"), "earliest")
+    stream = stream_of(tmp_path, receiver)
+
+    def owned() -> int:
+        return sum(share.writer is not None for share in read_shares(stream).values())
+
+    with commanded(stream, receiver) as raised:
+        assert eventually(lambda: owned() == 2)
+        override(stream, "r0", Command(paused=True))
+        for partition in (0, 1):
+            broker.produce("leave", [b"1"], partition)
+        other = Consumer(receiver._options.member_conf("other"))
+        other.subscribe(["leave"])
+        assert eventually(lambda: bool(other.poll(0.1)) or owned() == 1)
+        override(stream, "r0", Command())
+        other.close()
+        assert eventually(lambda: owned() == 2)
+        for partition in (0, 1):
+            broker.produce("leave", [b"2"], partition)
+        assert eventually(lambda: len(records(tmp_path)) == 4), records(tmp_path)
+    assert not raised
 
 
 def _last_error(stream: JournalStream) -> str:

@@ -42,8 +42,13 @@ class Member:
     """A receiver that reads numbered records of the parts that it owns."""
 
     def __init__(self, stream: JournalStream, name: str) -> None:
+        self.stream = stream
         self.writer = JournalWriter(stream, name)
-        self.ownership = Ownership(stream, self.writer.id, lambda: self.writer.position)
+        self.start()
+
+    def start(self) -> None:
+        """Start, or start again after an error: with the same writer, and nothing was released."""
+        self.ownership = Ownership(self.stream, self.writer.id, lambda: self.writer.position)
         self.ends: dict[str, int] = {}
 
     def claim(self, *parts: str) -> None:
@@ -121,6 +126,24 @@ def test_an_end_of_an_earlier_ownership_does_not_count(stream: JournalStream) ->
     assert c.ends == {"clicks/0": 5}
     for member in (b, c):
         member.die()
+
+
+def test_a_start_after_an_error_settles_what_the_failed_one_owned(stream: JournalStream) -> None:
+    """Else the next owner of ``clicks/1`` would begin where ``a`` began: its records twice."""
+    a, b = Member(stream, "a"), Member(stream, "b")
+    a.claim(*PARTS)
+    a.store("clicks/1", 3)
+    a.start()
+    a.claim("clicks/0")
+    a.store("clicks/0", 2)
+    assert read_shares(stream)["clicks/1"] == Share(None, 3, 1)
+    b.claim("clicks/1")
+    assert b.ends == {"clicks/1": 3}
+    a.store("clicks/0", 1)  # nothing had to be sealed
+    b.store("clicks/1", 1)
+    assert stored(stream) == each_once(p0=3, p1=4)
+    a.die()
+    b.die()
 
 
 def test_all_parts_begin_with_the_first_claim(stream: JournalStream) -> None:
@@ -213,7 +236,9 @@ def test_receivers_come_go_sleep_and_wake_in_any_order(stream: JournalStream, se
                 member.store(part, chance.randint(1, 3))
             elif act < 0.9:
                 member.release(part)
-            elif act < 0.93:
+            elif act < 0.96:
+                member.start()
+            elif act < 0.99:
                 member.die()
                 alive.remove(member)
         except FencedError:

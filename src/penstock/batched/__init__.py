@@ -13,7 +13,20 @@ program      the loop
 stream       what programs are made of
 """
 
-from penstock.batched.messages import get_message_batch
-from penstock.batched.stream import Stream, from_kafka_batched
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.batched.messages import get_message_batch
+    from penstock.batched.stream import Stream, from_kafka_batched
 
 __all__ = ["Stream", "from_kafka_batched", "get_message_batch"]
+
+_MODULES = {"Stream": "stream", "from_kafka_batched": "stream", "get_message_batch": "messages"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: tasks and tools take other modules, and need no Spark."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -38,14 +38,18 @@ from penstock.batched.in_flight import InFlight
 from penstock.batched.layout import (
     DIRTY_BIT,
     LOGS,
+    PLANNED,
+    Planned,
     check_topics,
     checkpoint_number,
     checkpoint_path,
     dump_checkpoint,
     dump_log,
+    dump_planned,
     log_path,
     parse_checkpoint,
     parse_log,
+    parse_planned,
 )
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.checkpoint.local_files import local_path
@@ -102,6 +106,12 @@ class Checkpoints:
         self._mutex = threading.Lock()
         self._in_flight = InFlight()
         self._topics: dict[str, _Topic] = {}
+        self._users = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this is the program of the path."""
+        return self._users > 0
 
     @property
     def url(self) -> str:
@@ -111,6 +121,8 @@ class Checkpoints:
     def open(self, topics: Iterable[str]) -> dict[str, Mapping[int, int]]:
         """Become the program of this path; return the ends by partition of topics with checkpoints.
 
+        Sources that are joined may call it one after the other, each with topics of its own.
+
         Raises:
             ConfigError: a topic's name is reserved.
             ConcurrentDriverError: another program uses the path.
@@ -119,23 +131,34 @@ class Checkpoints:
         """
         topics = list(topics)
         check_topics(topics)
-        if self._lock is not None:
-            self._lock.acquire()
-        try:
-            for folder in ("", LOGS, *topics, *(f"{LOGS}/{topic}" for topic in topics)):
-                self._storage.sweep(folder)
-            found = {topic: self._newest(topic) for topic in topics}
-            self._topics = {topic: each for topic, each in found.items() if each is not None}
-            self._set_aside()
-        except BaseException:
-            self.close()
-            raise
+        with self._mutex:
+            if twice := sorted(self._topics.keys() & topics):
+                raise self._in_use(twice[0])
+            if not self._users:
+                self._take_over()
+            self._users += 1
+            try:
+                for topic in topics:
+                    self._storage.sweep(topic)
+                found = {topic: self._newest(topic) for topic in topics}
+            except BaseException:
+                self._leave()
+                raise
+            self._topics |= {topic: each for topic, each in found.items() if each is not None}
+        return {topic: each.ends for topic, each in found.items() if each is not None}
+
+    def ends(self) -> dict[str, Mapping[int, int]]:
+        """Return the ends by partition of each topic that has checkpoints."""
         return {topic: each.ends for topic, each in self._topics.items()}
 
     def close(self) -> None:
-        """Let other programs use the path."""
-        if self._lock is not None:
-            self._lock.release()
+        """Take one ``open`` back; with the last one, let other programs use the path.
+
+        What is in flight then gets into no checkpoint.
+        """
+        with self._mutex:
+            if self._users:
+                self._leave()
 
     def begin_topic(self, topic: str, ends: Mapping[int, int]) -> None:
         """Make durable where the first batch of a topic without checkpoints begins."""
@@ -154,7 +177,8 @@ class Checkpoints:
             StorageError: it could not be written.
         """
         with self._mutex:
-            if self._in_flight.finish(ranges) and self._storage.exists(DIRTY_BIT):
+            is_done = self.is_open and self._in_flight.finish(ranges)
+            if is_done and self._storage.exists(DIRTY_BIT):
                 self._add()
 
     def in_flight(self) -> set[KafkaRange]:
@@ -162,12 +186,73 @@ class Checkpoints:
         with self._mutex:
             return self._in_flight.ranges()
 
+    def planned(self) -> Planned | None:
+        """Return the batch that exactly-once sinks of an earlier run planned last.
+
+        Raises:
+            LogFormatError: its file is damaged.
+        """
+        try:
+            return parse_planned(self._storage.read(PLANNED))
+        except NotFoundError:
+            return None
+        except ValueError as error:
+            raise LogFormatError(
+                f"the file of the planned batch is damaged: {error}",
+                operation="read planned batch",
+                path=self._storage.uri(PLANNED),
+                hint="see in the output which of the records after the newest checkpoint it has; "
+                "without the file they are written again",
+            ) from error
+
+    def plan(self, planned: Planned) -> None:
+        """Make a batch durable, for exactly-once sinks, before anything of it is written."""
+        self._storage.create(PLANNED, dump_planned(planned), overwrite=True)
+
+    def complete(self, ranges: Iterable[KafkaRange]) -> None:
+        """Make the checkpoints of ranges that an earlier run finished."""
+        topics: dict[str, dict[int, int]] = {}
+        for each in ranges:
+            topics.setdefault(each.topic, {})[each.partition] = each.end_offset
+        self._topics.update(zip(topics, map(self._add_topic, topics.items()), strict=True))
+
+    def _take_over(self) -> None:
+        if self._lock is not None:
+            self._lock.acquire()
+        self._in_flight = InFlight()
+        try:
+            self._set_aside()
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _leave(self) -> None:
+        self._users -= 1
+        if not self._users:
+            self._topics = {}
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _in_use(self, topic: str) -> ConcurrentDriverError:
+        return ConcurrentDriverError(
+            f"topic {topic} is read by another stream of this process, with this checkpoint path",
+            operation="open checkpoint path",
+            path=self.url,
+            ids={"topic": topic},
+            hint="stop that one, or give this one a checkpoint path of its own",
+        )
+
     def _add(self) -> None:
         done = {
             name: end for name, end in self._in_flight.done().items() if end > self._end_of(name)
         }
         topics: dict[str, dict[int, int]] = {}
-        for name, end in _in_parallel(self._as_read, done.items()):
+        # A local log is read in less time than a thread starts; a request takes many times that.
+        read = map if self._lock is not None else _in_parallel
+        for name, end in read(self._as_read, done.items()):
             topic, partition = split_name(name)
             if end > self._end_of(name):
                 topics.setdefault(topic, {})[partition] = end
@@ -233,30 +318,35 @@ class Checkpoints:
 
     def _set_aside(self) -> None:
         """Remove the dirty bit and the logs of an earlier run, and say what they held."""
-        self._volatile.delete(DIRTY_BIT)
         paths = self._storage.find(LOGS)
-        read = {}
-        for path in paths:
-            topic, _, name = path.removeprefix(f"{LOGS}/").rpartition("/")
-            partition = checkpoint_number(name)
-            with suppress(ValueError, NotFoundError):
-                end = parse_log(self._storage.read(path))
-                ends = self._topics[topic].ends if topic in self._topics else {}
-                if partition is not None and end > ends.get(partition, 0):
-                    read[partition_name(topic, partition)] = (ends.get(partition, 0), end)
-        if read:
+        for folder in {"", LOGS, *(path.rpartition("/")[0] for path in paths)}:
+            self._storage.sweep(folder)
+        self._volatile.delete(DIRTY_BIT)
+        if read := ", ".join(filter(None, map(self._only_read, paths))):
             _log.warning(
                 "An earlier run on %s read records that no checkpoint has; they are read again: %s",
                 self.url,
-                ", ".join(f"{name} [{start}, {end})" for name, (start, end) in read.items()),
+                read,
             )
         self._volatile.delete_all(paths)
 
+    def _only_read(self, path: str) -> str:
+        """Return what a log has beyond the newest checkpoint, in words; "" for nothing."""
+        topic, _, name = path.removeprefix(f"{LOGS}/").rpartition("/")
+        partition, done = checkpoint_number(name), dict[int, int]()
+        with suppress(LogFormatError):
+            done = newest_checkpoint(self._storage, topic, tell=False) or done
+        with suppress(ValueError, NotFoundError):
+            end = parse_log(self._storage.read(path))
+            if partition is not None and end > (start := done.get(partition, 0)):
+                return f"{partition_name(topic, partition)} [{start}, {end})"
+        return ""
 
-def newest_checkpoint(storage: Storage, topic: str) -> dict[int, int] | None:
+
+def newest_checkpoint(storage: Storage, topic: str, tell: bool = True) -> dict[int, int] | None:
     """Return the ends by partition of a topic's newest sound checkpoint, None if it has none.
 
-    Files that are not sound, or no checkpoints, are named in a warning.
+    Files that are not sound, or no checkpoints, are named in a warning, unless not to ``tell``.
 
     Raises:
         LogFormatError: there are files, and none of them is a sound checkpoint.
@@ -271,7 +361,7 @@ def newest_checkpoint(storage: Storage, topic: str) -> dict[int, int] | None:
         except (ValueError, NotFoundError) as error:
             wrong.append(f"{path}: {error}")
             continue
-        if wrong:
+        if wrong and tell:
             _log.warning(
                 "Topic %s continues after checkpoint %d of %s; passed over: %s",
                 topic,
@@ -293,12 +383,14 @@ def newest_checkpoint(storage: Storage, topic: str) -> dict[int, int] | None:
 
 
 def note_read(storage: Storage, topic: str, partition: int, end: int) -> None:
-    """Record that a partition was read up to ``end``: the dirty bit first, then its log."""
-    volatile = storage.without_sync()
-    if not volatile.exists(DIRTY_BIT):
+    """Record that a partition was read up to ``end``: the dirty bit first, then its log.
+
+    ``storage`` need not be one whose files survive a power cut: see invariant 2.
+    """
+    if not storage.exists(DIRTY_BIT):
         with suppress(AlreadyExistsError):
-            volatile.create(DIRTY_BIT, b"")
-    volatile.create(log_path(topic, partition), dump_log(end), overwrite=True)
+            storage.create(DIRTY_BIT, b"")
+    storage.create(log_path(topic, partition), dump_log(end), overwrite=True)
 
 
 def _in_parallel(step: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:

@@ -7,10 +7,11 @@ at a later place is handed on as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from penstock.batched.operations import Element, Operation, Place, Refs
+from penstock.batched.operations import Element, Operation, Pass, Place, Refs
 
 __all__ = ["Arrival", "Graph", "Node", "States", "held", "run_place"]
 
@@ -47,15 +48,32 @@ class Graph:
         self.nodes.append(Node(operation, upstreams, place))
         return len(self.nodes) - 1
 
+    def without(self, place: Place) -> Graph:
+        """Return this graph without what runs at a place, to be sent elsewhere."""
+        nodes = self.nodes
+        return Graph(n if n.place is not place else replace(n, operation=Pass()) for n in nodes)
+
     def at(self, place: Place) -> list[int]:
         """Return the nodes that run at a place."""
         return [number for number, node in enumerate(self.nodes) if node.place is place]
 
 
 def run_place(
-    graph: Graph, place: Place, arrivals: Iterable[Arrival], states: Mapping[int, Any]
+    graph: Graph,
+    place: Place,
+    arrivals: Iterable[Arrival],
+    states: Mapping[int, Any],
+    sinks: Mapping[int, Any] = MappingProxyType({}),
 ) -> tuple[list[Arrival], States]:
-    """Run a place's part of a batch; return what arrives at later places, and the new states."""
+    """Run a place's part of a batch; return what arrives at later places, and the new states.
+
+    Args:
+        graph: the program's operations.
+        place: whose nodes run.
+        arrivals: the elements.
+        states: of the nodes.
+        sinks: what sinks need to write this part, by node.
+    """
     numbers = graph.at(place)
     live = {
         number: state
@@ -65,14 +83,9 @@ def run_place(
     }
     handed_on: list[Arrival] = []
     push = _pushes(graph, place, live, handed_on.append)
-    try:
-        for arrival in arrivals:
-            push[arrival.node](arrival.port, arrival.element)
-    except BaseException:
-        for number in numbers:
-            graph.nodes[number].operation.abandon(live[number])
-        raise
-    return handed_on, {n: graph.nodes[n].operation.finish(live[n]) for n in numbers}
+    for arrival in arrivals:
+        push[arrival.node](arrival.port, arrival.element)
+    return handed_on, {n: graph.nodes[n].operation.finish(live[n], sinks.get(n)) for n in numbers}
 
 
 def held(graph: Graph, states: Mapping[int, Any]) -> Refs:

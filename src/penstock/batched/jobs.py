@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pyspark import SparkContext
 
+from penstock.batched.exactly_once import Writing
 from penstock.batched.graph import Arrival, Graph, States, run_place
 from penstock.batched.messages import get_message_batch
 from penstock.batched.operations import Element, Place
@@ -38,6 +39,7 @@ def run_on_spark(
     readings: Mapping[int, Reading],
     works: Iterable[Work],
     states: States,
+    writing: Writing | None = None,
 ) -> tuple[list[Arrival], States]:
     """Run what runs on Spark; return what arrives in the program, and the new states of the task.
 
@@ -47,10 +49,18 @@ def run_on_spark(
         readings: of the sources, by node.
         works: the batch.
         states: those that the last batch returned.
+        writing: of the program's exactly-once sinks, if it has any.
     """
     # The ranges alone are data, which Spark may put into files; settings go with the function.
     tasks = list(enumerate(works))
-    ranges = sc.parallelize(tasks, len(tasks)).mapPartitions(_RunRanges(graph, readings))
+    run = _RunRanges(graph, readings, writing)
+    ranges = sc.parallelize(tasks, len(tasks)).mapPartitions(run)
+    if writing is not None:
+        others = [index for index, _ in tasks if index not in writing.done]
+        for indexes in (sorted(writing.done), others):
+            if indexes:
+                sc.runJob(ranges, list, indexes)
+        return [], {}
     if not graph.at(Place.TASK):
         return [arrival for _, arrivals in sorted(ranges.collect()) for arrival in arrivals], {}
     ((arrivals, states),) = (
@@ -62,9 +72,12 @@ def run_on_spark(
 class _RunRanges:
     """Task: ranges to what arrives at later places. A class, so that it pickles by name."""
 
-    def __init__(self, graph: Graph, readings: Mapping[int, Reading]) -> None:
+    def __init__(
+        self, graph: Graph, readings: Mapping[int, Reading], writing: Writing | None
+    ) -> None:
         self._graph = graph
         self._readings = readings
+        self._sinks = {} if writing is None else writing.sinks
 
     def __call__(self, tasks: Iterable[tuple[int, Work]]) -> Iterator[tuple[int, list[Arrival]]]:
         for index, work in tasks:
@@ -79,7 +92,8 @@ class _RunRanges:
                 keys=reading.keys,
             )
             source = Arrival(work.node, 0, Element(values, frozenset((wanted,))))
-            yield index, run_place(self._graph, Place.RANGES, [source], {})[0]
+            sinks = {node: (*sink, index) for node, sink in self._sinks.items()}
+            yield index, run_place(self._graph, Place.RANGES, [source], {}, sinks)[0]
 
 
 class _RunTask:

@@ -6,6 +6,9 @@
       <topic>/<N>.txt                        {"0": 5, "1": 4}: the last offset that is done,
                                              by partition, when the N-th checkpoint was made
       driver.lock                            the program that uses the path (local file systems)
+      planned                                {"id": "<uuid>", "batch": 7, "ranges": {"<topic>":
+                                             {"0": [6, 9]}}}: the batch that exactly-once sinks
+                                             write, from the first to the last offset
 
 Offsets in files are inclusive, as in the proposal that this layout is from: the last record that
 was read, or processed. Everything else in penstock counts ends, which are exclusive: ``parse_*``
@@ -20,27 +23,35 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from penstock.checkpoint.driver_lock import LOCK_NAME
 from penstock.errors import ConfigError
+from penstock.kafka.offsets import KafkaRange
 
 __all__ = [
     "DIRTY_BIT",
     "LOGS",
+    "PLANNED",
+    "Planned",
     "check_topics",
     "checkpoint_number",
     "checkpoint_path",
     "dump_checkpoint",
     "dump_log",
+    "dump_planned",
     "log_path",
     "parse_checkpoint",
     "parse_log",
+    "parse_planned",
 ]
 
 DIRTY_BIT = "dirty_bit"
 LOGS = "write-ahead-logs"
-_RESERVED = (DIRTY_BIT, LOGS, LOCK_NAME)
+PLANNED = "planned"
+_RESERVED = (DIRTY_BIT, LOGS, LOCK_NAME, PLANNED)
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,18})\.txt")
 _UNQUOTED = re.compile(r"([{,]\s*)([0-9]+)(\s*:)")
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -62,6 +73,15 @@ def check_topics(topics: Iterable[str]) -> None:
                 ids={"topic": topic},
                 hint="copy its records to a topic of another name, or leave checkpoint_path out",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A batch that exactly-once sinks write: its program's id, its number and its ranges."""
+
+    id: str
+    batch: int
+    ranges: tuple[KafkaRange, ...]
 
 
 def checkpoint_path(topic: str, number: int) -> str:
@@ -120,6 +140,33 @@ def parse_log(data: bytes) -> int:
     if not text.isdecimal():
         raise ValueError(f"{text[:100]!r} is no offset")
     return int(text) + 1
+
+
+def dump_planned(planned: Planned) -> bytes:
+    """Return the text of a planned batch."""
+    ranges: dict[str, dict[str, list[int]]] = {}
+    for each in planned.ranges:
+        partitions = ranges.setdefault(each.topic, {})
+        partitions[str(each.partition)] = [each.start_offset, each.end_offset - 1]
+    return json.dumps({"id": planned.id, "batch": planned.batch, "ranges": ranges}).encode()
+
+
+def parse_planned(data: bytes) -> Planned:
+    """Return the planned batch of a text.
+
+    Raises:
+        ValueError: it is not the text of one.
+    """
+    try:
+        found = json.loads(data)
+        ranges = [
+            KafkaRange(topic, int(partition), low, high + 1)
+            for topic, partitions in found["ranges"].items()
+            for partition, (low, high) in partitions.items()
+        ]
+        return Planned(str(uuid.UUID(found["id"])), found["batch"] + 0, tuple(sorted(ranges)))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"it is no planned batch: {error!r}") from error
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

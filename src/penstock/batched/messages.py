@@ -57,4 +57,4 @@ def get_message_batch(
 
 @lru_cache(maxsize=8)
 def _attached(path: str) -> Storage:
-    return attach_storage(path)
+    return attach_storage(path).without_sync()

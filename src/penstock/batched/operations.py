@@ -73,12 +73,12 @@ class Operation:
         """Take in an element that came from the ``port``-th upstream; return what comes out."""
         raise NotImplementedError
 
-    def finish(self, state: Any) -> Any:
-        """Take in that the batch has no more elements here; return the state for the next batch."""
-        return state
+    def finish(self, state: Any, sink: Any) -> Any:
+        """Take in that the batch has no more elements here; return the state for the next batch.
 
-    def abandon(self, state: Any) -> None:
-        """Take in that the batch failed here."""
+        ``sink`` is what the program has for this node and this task, if it is a sink.
+        """
+        return state
 
     def held(self, state: Any) -> Iterable[Element]:
         """Return the elements that wait in a state."""

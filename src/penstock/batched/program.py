@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -10,6 +12,7 @@ from collections.abc import Mapping
 from pyspark import SparkConf, SparkContext
 
 from penstock.batched.checkpoints import Checkpoints
+from penstock.batched.exactly_once import ExactlyOnce
 from penstock.batched.graph import Graph, States, held, run_place
 from penstock.batched.jobs import Reading, Work, run_on_spark
 from penstock.batched.operations import Place
@@ -31,6 +34,7 @@ class Program:
         sources: by node.
         checkpoints: of its checkpoint path, if it has one.
         makes_checkpoints: whether a sink of it is one that checkpoints are made for.
+        exactly_once: its exactly-once sinks, if it has any.
 
     Raises:
         KafkaError: the brokers do not answer, or a topic is unknown.
@@ -43,8 +47,12 @@ class Program:
         sources: Mapping[int, Source],
         checkpoints: Checkpoints | None,
         makes_checkpoints: bool,
+        exactly_once: ExactlyOnce | None,
     ) -> None:
         self._graph = graph
+        self._of_tasks = graph.without(Place.PROGRAM)
+        self._exactly_once = exactly_once
+        self._again: list[Work] = []
         self._checkpoints = checkpoints
         self._makes_checkpoints = makes_checkpoints
         self._sc = _spark()
@@ -80,15 +88,20 @@ class Program:
     def _open(self, sources: Mapping[int, Source]) -> dict[int, Position]:
         if self._checkpoints is None:
             return {node: Position(source, {}) for node, source in sources.items()}
-        topics = [topic for source in sources.values() for topic in source.topics]
-        ends = self._checkpoints.open(topics)
+        node_of = {topic: node for node, source in sources.items() for topic in source.topics}
+        ends = self._checkpoints.open(node_of)
         try:
+            if self._exactly_once is not None:
+                again = self._exactly_once.open(ends)
+                self._again = [Work(node_of[each.topic], each) for each in again]
+            ends = self._checkpoints.ends()
             positions = {node: Position(source, ends) for node, source in sources.items()}
             for position in positions.values():
+                position.skip([work.range for work in self._again])
                 for topic, begins in position.new_topics.items():
                     self._checkpoints.begin_topic(topic, begins)
         except BaseException:
-            self._checkpoints.close()
+            self._close()
             raise
         return positions
 
@@ -103,11 +116,19 @@ class Program:
             _log.error("The program ends: %s", error)
             self._error = error
         finally:
-            if self._checkpoints is not None:
-                self._checkpoints.close()
+            self._close()
+
+    def _close(self) -> None:
+        if self._exactly_once is not None:
+            self._exactly_once.close()
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def _step(self) -> bool:
         """Plan a batch, and run it if it takes records; return whether more are waiting."""
+        if self._again:
+            works, self._again = self._again, []
+            self._batch(works)
         works, is_full = [], False
         for node, position in self._positions.items():
             try:
@@ -128,9 +149,13 @@ class Program:
         checkpoints = self._checkpoints if self._makes_checkpoints else None
         if checkpoints is not None:
             checkpoints.begin(work.range for work in works)
+        writing = None
+        if self._exactly_once is not None:
+            works = sorted(works, key=lambda work: work.range)
+            writing = self._exactly_once.begin(work.range for work in works)
         try:
             arrivals, self._on_spark = run_on_spark(
-                self._sc, self._graph, self._readings, works, self._on_spark
+                self._sc, self._of_tasks, self._readings, works, self._on_spark, writing
             )
             _, self._in_program = run_place(self._graph, Place.PROGRAM, arrivals, self._in_program)
         except Exception as error:
@@ -150,6 +175,11 @@ class Program:
 
 
 def _spark() -> SparkContext:
-    """Return the active context, or a new one: embedded unless ``spark-submit`` says otherwise."""
+    """Return the active context, or a new one: embedded unless ``spark-submit`` says otherwise.
+
+    Workers of an embedded one are this interpreter, and not whichever ``python3`` is on the path.
+    """
     conf = SparkConf().setIfMissing("spark.master", "local[*]")
+    if str(conf.get("spark.master")).startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return SparkContext.getOrCreate(conf.setIfMissing("spark.app.name", "penstock batches"))

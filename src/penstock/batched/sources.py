@@ -131,6 +131,12 @@ class Position:
         }
         return sorted(ranges), any(wanted[name] > end for name, end in self._planned.items())
 
+    def skip(self, ranges: Sequence[KafkaRange]) -> None:
+        """Have the next batch begin after ranges that run again; other sources' are left out."""
+        for each in ranges:
+            if each.topic in self._source.topics:
+                self._planned[partition_name(each.topic, each.partition)] = each.end_offset
+
     def _begins_and_ends(self) -> tuple[Offsets, Offsets]:
         facts = self._brokers.scan()
         return dict(self._wanted(facts.begins)), dict(self._wanted(facts.ends))

@@ -6,9 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, get_args
 
 from penstock.batched.checkpoints import Checkpoints
+from penstock.batched.exactly_once import ExactlyOnce
 from penstock.batched.graph import Graph
 from penstock.batched.operations import (
     Accumulate,
@@ -21,6 +22,7 @@ from penstock.batched.operations import (
     Operation,
     Partition,
     Pass,
+    Place,
     Sink,
     Starmap,
     Zip,
@@ -28,7 +30,7 @@ from penstock.batched.operations import (
 )
 from penstock.batched.program import Program
 from penstock.batched.sources import Source
-from penstock.batched.to_kafka import ToKafka
+from penstock.batched.to_kafka import Delivery, ToKafka
 from penstock.errors import ConfigError, StreamingError
 from penstock.storage import local_root
 
@@ -182,6 +184,9 @@ class Stream:
         topic: str,
         producer_conf: Mapping[str, Any],
         checkpoint_path: str | os.PathLike[str] | None = None,
+        *,
+        delivery: Delivery = "at_least_once",
+        name: str | None = None,
     ) -> Stream:
         """Write each element (bytes, str or None) to a topic, and make a checkpoint of each batch.
 
@@ -189,6 +194,10 @@ class Stream:
             topic: where they go.
             producer_conf: librdkafka's settings.
             checkpoint_path: that of ``from_kafka_batched``, if any is given; the stream knows it.
+            delivery: "at_least_once": records of a batch that was cut off are written again; or
+                "exactly_once": each batch is written by transactions, and once.
+            name: of the output, by which exactly-once sinks find what they wrote; by default the
+                topic's.
 
         Raises:
             ConfigError: a setting is wrong, or it is another checkpoint path.
@@ -200,7 +209,11 @@ class Stream:
                 f"from_kafka_batched has {path!r}",
                 "leave it out: the path travels with the stream",
             )
-        return Stream(ToKafka(topic, producer_conf), [self]).add_checkpoint()
+        if delivery not in get_args(Delivery):
+            raise _wrong(f"delivery={delivery!r}", f"choose among {', '.join(get_args(Delivery))}")
+        return Stream(
+            ToKafka(topic, producer_conf, delivery, name or topic), [self]
+        ).add_checkpoint()
 
     def add_checkpoint(self) -> Stream:
         """Make a checkpoint of each batch when all sinks have taken it in; follows a sink.
@@ -234,11 +247,13 @@ class Stream:
             upstreams = tuple(numbers[each] for each in stream._upstreams)
             numbers[stream] = graph.add(stream._operation, upstreams)
         sources = {numbers[s]: s._source for s in streams if s._source is not None}
+        checkpoints = None if path is None else Checkpoints(path, keep)
         program = Program(
             graph,
             sources,
-            None if path is None else Checkpoints(path, keep),
+            checkpoints,
             any(stream._makes_checkpoints for stream in streams),
+            _exactly_once(graph, checkpoints),
         )
         for stream in streams:
             stream._program = program
@@ -299,6 +314,29 @@ class Stream:
                 found[stream] = None
                 waiting += [*stream._upstreams, *stream._downstreams]
         return sorted(found, key=lambda stream: stream._number)
+
+
+def _exactly_once(graph: Graph, checkpoints: Checkpoints | None) -> ExactlyOnce | None:
+    """Return the exactly-once sinks of a program, None if it has none.
+
+    Raises:
+        ConfigError: the program does not do what it does again after a restart.
+    """
+    sinks = [(n, each.operation) for n, each in enumerate(graph.nodes)]
+    outputs = {n: s.output for n, s in sinks if isinstance(s, ToKafka) and s.is_exactly_once}
+    if not outputs:
+        return None
+    if checkpoints is None:
+        raise _wrong("delivery='exactly_once' without checkpoints", "give a checkpoint_path")
+    if any(node.place is not Place.RANGES for node in graph.nodes):
+        raise _wrong(
+            "delivery='exactly_once' with an operation that takes elements of several ranges",
+            "leave out accumulate, partition, zip, combine_latest and gather, or take "
+            "'at_least_once'",
+        )
+    if len({output.name for output in outputs.values()}) < len(outputs):
+        raise _wrong("two exactly-once sinks of one name", "give each a name of its own (name=)")
+    return ExactlyOnce(outputs, checkpoints)
 
 
 def _combined(operation: Operation, streams: list[Stream]) -> Stream:

@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
-from confluent_kafka import Producer
-
+from penstock.batched.exactly_once import Output
 from penstock.batched.operations import Element, Operation
 from penstock.kafka import ClientConf
+from penstock.kafka.sink import Encoder, check_sink_settings, send_partition, write_partition
 
-__all__ = ["ToKafka"]
+__all__ = ["Delivery", "ToKafka"]
+
+Delivery = Literal["at_least_once", "exactly_once"]
 
 
 class ToKafka(Operation):
-    """Elements to a topic; they are there when the batch's part is finished."""
+    """Elements to a topic, written when a part of a batch has no more of them.
 
-    def __init__(self, topic: str, producer_conf: Mapping[str, Any]) -> None:
-        self._topic = topic
-        self._settings = ClientConf(producer_conf).settings()
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(
+        self, topic: str, producer_conf: Mapping[str, Any], delivery: Delivery, name: str
+    ) -> None:
+        self.is_exactly_once = delivery == "exactly_once"
+        self.output = Output(topic, ClientConf(producer_conf).settings(), name)
+        check_sink_settings(self.output.settings, exactly_once=self.is_exactly_once)
 
     def new_state(self) -> Any:
-        """Connect; see Operation."""
-        return Producer({**self._settings, "enable.idempotence": True, "linger.ms": 5})
+        """See Operation."""
+        return []
 
     def update(self, state: Any, port: int, element: Element) -> Iterable[Element]:
         """See Operation."""
-        state.produce(self._topic, element.value)
-        state.poll(0)
+        state.append(element.value)
         return (element,)
 
-    def finish(self, state: Any) -> Any:
-        """Wait until all are delivered."""
-        state.flush()
+    def finish(self, state: Any, sink: Any) -> Any:
+        """Write, and wait until all is delivered; see Operation."""
+        outgoing = Encoder(self.output.topic)(state)
+        if sink is None:
+            send_partition(self.output.settings, outgoing)
+        else:
+            destination, attempt, index = sink
+            write_partition(destination, attempt, index, outgoing)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.batched.tools import is_checkpoint_path
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.tools import (
     diff_batches,
@@ -20,6 +21,7 @@ from penstock.checkpoint.tools import (
 from penstock.cli.checkpoint_adopt import adopt
 from penstock.cli.checkpoint_changes import EXIT_STATUS
 from penstock.cli.checkpoint_changes import app as changes
+from penstock.cli.checkpoint_path import inspect_batches, validate_batches
 from penstock.cli.checkpoint_text import (
     batch_diff_lines,
     batch_lines,
@@ -64,6 +66,9 @@ def inspect_location(
     ] = None,
 ) -> None:
     """Show where a query stands; exit status 2 if it cannot start."""
+    if is_checkpoint_path(location):
+        inspect_batches(location, as_json=as_json)
+        return
     if batch is not None:
         found = inspect(location, batch_ids=[batch])
     else:
@@ -116,6 +121,9 @@ def validate_location(
     as_json: _Json = False,
 ) -> None:
     """Find what is damaged or missing; exit status 1 with warnings, 2 with errors."""
+    if is_checkpoint_path(location):
+        validate_batches(location, as_json=as_json)
+        return
     found = validate(location, sink=sink)
     _show(found, validation_lines(found), as_json=as_json)
     if found.findings and not as_json:

@@ -9,11 +9,10 @@ import typer
 
 from penstock.batched.checkpoints import newest_checkpoint
 from penstock.batched.layout import LOGS
-from penstock.cli.kafka_conf import parse_conf
+from penstock.cli.kafka_conf import client_settings
 from penstock.cli.output import print_json, print_line
 from penstock.errors import ConfigError
 from penstock.kafka.adopt import apply_adopt, plan_adopt
-from penstock.kafka.client_conf import ClientConf
 from penstock.kafka.held import held_offsets
 from penstock.kafka.reset import check_held, select
 from penstock.model import Offsets
@@ -76,7 +75,7 @@ def adopt(
         raise typer.BadParameter("give penstock or spark", param_hint="--as")
     if name is None and engine == "penstock":
         raise typer.BadParameter("give the name= of the program's kafkaStream", param_hint="--name")
-    settings = _settings(brokers, conf)
+    settings = client_settings(brokers, conf) if brokers or conf else None
     words, ends = _of_group(group, settings) if group else _of_folder(str(origin), source)
     ends = {part: ends[part] for part in select(ends, topic)}
     if settings is not None:
@@ -140,17 +139,11 @@ def _of_checkpoint(storage: Storage, source: str | None) -> tuple[str, Offsets]:
     return storage.url, chosen[0].ends
 
 
-def _settings(brokers: str | None, conf: list[str]) -> dict[str, str] | None:
-    given = parse_conf(conf)
-    if brokers is not None:
-        given["bootstrap.servers"] = brokers
-    return ClientConf(given).settings() if given else None
-
-
 def _check_all_held(ends: Offsets, settings: dict[str, str]) -> None:
     from penstock.kafka.brokers import partition_facts
 
-    facts = partition_facts(settings, [part.rpartition("/")[0] for part in ends])
+    topics = [part.rpartition("/")[0] for part in ends]
+    facts = partition_facts(settings, topics, may_be_gone=True)
     for part, end in ends.items():
         if part not in facts:
             raise ConfigError(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 
+from penstock.batched.tools import is_checkpoint_path
 from penstock.checkpoint.log_format import parse_json
 from penstock.checkpoint.tools import (
     Plan,
@@ -25,6 +26,7 @@ from penstock.checkpoint.tools import (
     plan_undo,
     worst,
 )
+from penstock.cli.checkpoint_path import promote_batches, rewind_batches
 from penstock.cli.checkpoint_text import plan_lines
 from penstock.cli.output import print_json, print_line
 
@@ -76,6 +78,16 @@ def rewind(
     as_json: _Json = False,
 ) -> None:
     """Go back: what came after a point is read again, by new batch ids."""
+    if is_checkpoint_path(location):
+        rewind_batches(
+            location,
+            to_batch=to_batch,
+            offsets=None if to_offsets is None else _parse_offsets(to_offsets),
+            shift_by=shift_by,
+            apply=apply,
+            as_json=as_json,
+        )
+        return
     plan = plan_rewind(
         location,
         to_batch=to_batch,
@@ -100,6 +112,9 @@ def promote(
     as_json: _Json = False,
 ) -> None:
     """Make an old entry the one that the query uses, with the settings in it."""
+    if is_checkpoint_path(location):
+        promote_batches(location, batch, apply=apply, as_json=as_json)
+        return
     plan = plan_promote(location, batch, sink=sink)
     show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
 

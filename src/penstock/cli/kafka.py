@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from penstock.checkpoint.tools import plan_rewind
 from penstock.cli.checkpoint_changes import parse_time, show_or_apply
-from penstock.cli.kafka_conf import parse_conf
-from penstock.cli.kafka_readers import Reader, find_readers, one_reader
+from penstock.cli.kafka_conf import client_settings
+from penstock.cli.kafka_readers import find_readers, one_reader
 from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
-from penstock.kafka.client_conf import ClientConf
+from penstock.journal import JournalStream
+from penstock.kafka.records import YEARS_MS
 from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
+from penstock.kafka.reset_program import plan_reset
 from penstock.model import Offsets
-from penstock.receivers.kafka.options import require_client
 
 __all__ = ["app"]
 
@@ -64,7 +64,7 @@ def topics(
     """Show where the records of topics begin and end."""
     from penstock.kafka.brokers import partition_facts
 
-    facts = partition_facts(_settings(brokers, conf), names or ())
+    facts = partition_facts(client_settings(brokers, conf), names or ())
     rows = [
         {"topic": t, "partition": p, "begin": f.begin, "end": f.end, "records": f.end - f.begin}
         for (t, p), f in _by_place(facts)
@@ -105,13 +105,13 @@ def lag(
 
     if (location is None) == (group is None):
         raise typer.BadParameter("give a location, or --group")
-    settings = _settings(brokers, conf)
+    settings = client_settings(brokers, conf)
     if location is not None:
         ends = {reader.name: reader.ends for reader in find_readers(location)}
     else:
         ends = {str(group): group_offsets(settings, str(group))}
     names = [part.rpartition("/")[0] for parts in ends.values() for part in parts]
-    facts = partition_facts(settings, names) if names else {}
+    facts = partition_facts(settings, names, may_be_gone=True) if names else {}
     rows = [
         _lag_row(name, topic, partition, end, facts.get(f"{topic}/{partition}"))
         for name, parts in ends.items()
@@ -153,12 +153,11 @@ def reset(
     ] = False,
 ) -> None:
     """Let a query, program or receiver go on from other offsets."""
-    from penstock.kafka.brokers import partition_facts
+    from penstock.kafka.brokers import topic_ids
 
-    settings = _settings(brokers, conf)
+    settings = client_settings(brokers, conf)
     reader = one_reader(location, source)
     parts = select(reader.ends, topic)
-    facts = partition_facts(settings, [part.rpartition("/")[0] for part in parts])
     given = {
         "--to-earliest": to_earliest or None,
         "--to-latest": to_latest or None,
@@ -168,56 +167,83 @@ def reset(
         "--from-file": from_file,
     }
     _check_one(given)
-    target = Target(
-        to_earliest=to_earliest,
-        to_latest=to_latest,
-        to_offset=to_offset,
-        shift_by=shift_by,
-        at_time=None if to_datetime is None else _at(settings, parts, to_datetime),
-        from_file=None if from_file is None else _read_offsets(from_file),
-    )
-    moves = plan_moves({part: reader.ends[part] for part in parts}, facts, target)
+
+    def plan(ends: Offsets) -> list[Move]:
+        # The brokers are asked each time: what is read may be past what they said before.
+        return _plan_moves(settings, ends, given)
+
+    moves = plan({part: reader.ends[part] for part in parts})
     if not moves:
         print_line(f"{location}: {reader.name} stands there already: there is nothing to change")
-        return
-    for move in moves:
-        print_line(f"  {move}")
-    _move(location, reader, moves, apply=apply, stopped=stopped)
+    elif reader.held is not None:
+        _print_moves(moves)
+        ids = topic_ids(settings, [move.partition.rpartition("/")[0] for move in moves])
+        program_plan = plan_reset(location, reader.held, moves, ids)
+        show_or_apply(program_plan, apply=apply, stopped=stopped, as_json=False)
+    elif apply:
+        assert reader.stream is not None
+        _move_receivers(reader.stream, parts, plan)
+    else:
+        _print_receiver_moves(moves)
+        print_line("nothing is changed yet: add --apply to do it")
 
 
-def _move(location: str, reader: Reader, moves: list[Move], *, apply: bool, stopped: bool) -> None:
-    ends = {move.partition: move.end for move in moves}
-    if reader.held is not None:
-        wanted = {reader.held.source: reader.held.moved_to(ends)}
-        plan = plan_rewind(location, to_offsets=wanted, may_skip=True)
-        show_or_apply(plan, apply=apply, stopped=stopped, as_json=False)
-        return
+def _plan_moves(settings: Mapping[str, str], ends: Offsets, given: Mapping[str, Any]) -> list[Move]:
+    from penstock.kafka.brokers import partition_facts
+
+    topics = [part.rpartition("/")[0] for part in ends]
+    facts = partition_facts(settings, topics, may_be_gone=True)
+    to_datetime, from_file = given["--to-datetime"], given["--from-file"]
+    target = Target(
+        to_earliest=bool(given["--to-earliest"]),
+        to_latest=bool(given["--to-latest"]),
+        to_offset=given["--to-offset"],
+        shift_by=given["--shift-by"],
+        at_time=None if to_datetime is None else _at(settings, ends, to_datetime),
+        from_file=None if from_file is None else _read_offsets(from_file),
+    )
+    return plan_moves(ends, facts, target)
+
+
+def _move_receivers(
+    stream: JournalStream, parts: Iterable[str], plan: Callable[[Offsets], list[Move]]
+) -> None:
+    """Move parts from where their receivers are when they can store no more."""
     from penstock.receivers.ownership import move_parts
 
-    assert reader.stream is not None
-    before = json.dumps(_nested({move.partition: move.start for move in moves}))
-    print_line("- receivers that run are fenced, start again, and go on from there")
-    print_line(f"- to take it back: --from-file with {before}")
-    if not apply:
-        print_line("nothing is changed yet: add --apply to do it")
-        return
-    move_parts(reader.stream, ends)
+    def choose(ends: Offsets) -> dict[str, int]:
+        moves = plan(ends)
+        _print_receiver_moves(moves)
+        return _ends(moves)
+
+    move_parts(stream, parts, choose)
     print_line("done")
 
 
-def _settings(brokers: str | None, conf: Iterable[str]) -> dict[str, str]:
-    require_client()
-    given = parse_conf(conf)
-    if brokers is not None:
-        given["bootstrap.servers"] = brokers
-    return ClientConf(given).settings()
+def _print_receiver_moves(moves: list[Move]) -> None:
+    _print_moves(moves)
+    before = json.dumps(_nested({move.partition: move.start for move in moves}))
+    print_line("- receivers that run are fenced, start again, and go on from there")
+    print_line(f"- to take it back: --from-file with {before}")
+
+
+def _print_moves(moves: list[Move]) -> None:
+    for move in moves:
+        print_line(f"  {move}")
+
+
+def _ends(moves: list[Move]) -> dict[str, int]:
+    return {move.partition: move.end for move in moves}
 
 
 def _at(settings: Mapping[str, str], parts: Iterable[str], text: str) -> Offsets:
     from penstock.kafka.brokers import offsets_at_time
 
     names = [part.rpartition("/")[0] for part in parts]
-    return offsets_at_time(settings, names, parse_time(text, "--to-datetime"))
+    time_ms = parse_time(text, "--to-datetime")
+    if time_ms not in YEARS_MS:
+        raise typer.BadParameter("it is not within the years 1 to 9999", param_hint="--to-datetime")
+    return offsets_at_time(settings, names, time_ms)
 
 
 def _read_offsets(path: str) -> dict[str, int]:

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from penstock.errors import ConfigError
-from penstock.kafka.client_conf import is_secret
+from penstock.kafka.client_conf import ClientConf, is_secret
+from penstock.receivers.kafka.options import require_client
 
-__all__ = ["ConfOption", "parse_conf"]
+__all__ = ["ConfOption", "client_settings", "parse_conf"]
 
 ConfOption = Annotated[
     list[str],
@@ -21,6 +22,23 @@ ConfOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+def client_settings(brokers: str | None, conf: Iterable[str]) -> dict[str, str]:
+    """Return the settings of a command's clients.
+
+    Raises:
+        ConfigError: as ``parse_conf``; the client is not installed, or does not take them.
+    """
+    require_client()
+    from penstock.kafka.reader import check_settings
+
+    given = parse_conf(conf)
+    if brokers is not None:
+        given["bootstrap.servers"] = brokers
+    settings = ClientConf(given).settings()
+    check_settings(settings)
+    return settings
 
 
 def parse_conf(given: Iterable[str]) -> dict[str, str]:

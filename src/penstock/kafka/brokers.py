@@ -15,7 +15,7 @@ from penstock.kafka.reset import PartitionFacts
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 
-__all__ = ["group_offsets", "offsets_at_time", "partition_facts"]
+__all__ = ["group_offsets", "offsets_at_time", "partition_facts", "topic_ids"]
 
 _TIMEOUT_S = 10.0
 _ALL = re.compile("(?!__).*")
@@ -23,15 +23,25 @@ _ALL = re.compile("(?!__).*")
 
 
 def partition_facts(
-    settings: Mapping[str, Any], topics: Sequence[str] = ()
+    settings: Mapping[str, Any], topics: Sequence[str] = (), *, may_be_gone: bool = False
 ) -> dict[str, PartitionFacts]:
     """Return what the brokers have of topics, of all without names.
+
+    Args:
+        settings: of the clients.
+        topics: their names.
+        may_be_gone: leave out those that do not exist.
 
     Raises:
         KafkaError: they do not answer, or refuse; a topic is unknown.
     """
-    facts = Topics(settings, sorted({*topics}) or _ALL).scan()
+    facts = Topics(settings, sorted({*topics}) or _ALL).scan(topics if may_be_gone else ())
     return {part: PartitionFacts(facts.begins[part], end) for part, end in facts.ends.items()}
+
+
+def topic_ids(settings: Mapping[str, Any], topics: Sequence[str]) -> Mapping[str, str | None]:
+    """Return the topics' ids, None from brokers that have none; raises as ``partition_facts``."""
+    return Topics(settings, sorted({*topics})).scan().ids
 
 
 def offsets_at_time(settings: Mapping[str, Any], topics: Sequence[str], time_ms: int) -> Offsets:

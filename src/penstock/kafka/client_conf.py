@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigError
 
-__all__ = ["ClientConf", "check_kafka_client", "is_secret", "resolve"]
+__all__ = ["ClientConf", "check_kafka_client", "is_secret", "resolve", "without_secrets"]
 
 _FILE = ".file"
-_SECRET = re.compile(r"password|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config|token")
+_SECRET = re.compile(
+    r"password|passphrase|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config|token"
+)
+_WORD = 4
+"""The length from which on a word of a secret is masked, too."""
 _OURS = {
     "auto.offset.reset": "starting=",
     "enable.auto.offset.store": None,
@@ -110,6 +115,22 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"the file that {name} names cannot be read", "put it on each host", value
             ) from error
     return resolved
+
+
+def without_secrets(text: str, settings: Mapping[str, Any]) -> str:
+    """Return what a client tells, with ``***`` for secrets of its settings, and for words of them.
+
+    librdkafka quotes values that it refuses, or what is left of them.
+    """
+    held: dict[str, Any] = {}
+    for name, value in settings.items():
+        with suppress(ConfigError):  # a file that cannot be read holds nothing that was told
+            held |= resolve({name: value})
+    secrets = [str(value) for name, value in held.items() if is_secret(name)]
+    words = [word for secret in secrets for word in secret.split() if len(word) >= _WORD]
+    for secret in sorted({*secrets, *words} - {""}, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
 
 
 def _check(name: str, value: Any) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
-from penstock.errors import KafkaError
+from penstock.errors import ConfigError, KafkaError
+from penstock.kafka.client_conf import without_secrets
 
-__all__ = ["FINAL", "OUT_OF_RANGE", "error_of", "kafka_error"]
+__all__ = ["FINAL", "OUT_OF_RANGE", "error_of", "kafka_error", "settings_error"]
 
 OUT_OF_RANGE = (ClientError.OFFSET_OUT_OF_RANGE, ClientError._AUTO_OFFSET_RESET)
 FINAL = (
@@ -43,12 +44,24 @@ def error_of(error: KafkaException) -> ClientError:
 def kafka_error(
     error: ClientError, operation: str, settings: Mapping[str, Any], **ids: Any
 ) -> KafkaError:
-    """Return penstock's error for a client's."""
+    """Return penstock's error for a client's; it has no secret of the settings."""
     brokers = settings.get("bootstrap.servers") or settings.get("metadata.broker.list")
     return KafkaError(
-        f"Kafka: {error.str()} ({error.name()})",
+        f"Kafka: {without_secrets(error.str(), settings)} ({error.name()})",
         operation=operation,
         path=str(brokers),
         ids=ids,
         hint=_HINTS.get(error.code(), _UNREACHABLE),
+    )
+
+
+def settings_error(
+    error: KafkaException, operation: str, settings: Mapping[str, Any]
+) -> ConfigError:
+    """Return the error of a client that does not take its settings, without their secrets."""
+    return ConfigError(
+        "the Kafka client refuses its settings: "
+        f"{without_secrets(error_of(error).str(), settings)}",
+        operation=operation,
+        hint="use librdkafka's settings (its CONFIGURATION.md), which differ from Java's",
     )

@@ -10,6 +10,7 @@ Invariants (those of ``penstock.journal.losses.loss_log`` hold, but for its seco
    or by another task, is not noted twice.
 3. A batch that runs again leaves out what is in the log, also with ``on_data_loss="latest"``, which
    passes over records that could be read.
+4. Only a reset by an operator removes an entry: its records are read then (``reset_program``).
 
 An entry without records (``start`` is ``end``) says that what followed is lost, and not how much
 that was: the topic was created anew, or its log was cut off.

@@ -23,8 +23,9 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 from confluent_kafka import KafkaError as ClientError
 
 from penstock.kafka import librdkafka as c
+from penstock.kafka.records import YEARS_MS
 
-__all__ = ["Headers", "Messages"]
+__all__ = ["Headers", "Messages", "read_headers"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 _Ints: TypeAlias = npt.NDArray[np.intp]
@@ -89,18 +90,31 @@ class Messages:
 
     def timestamps_ms(self) -> pa.Array:
         """Return the timestamps, as int64."""
+        return _int64(*self._times_ms())
+
+    def timestamps(self) -> pa.Array:
+        """Return the timestamps of years that Python has, as timestamp; null for others."""
+        times_ms, missing = self._times_ms()
+        missing |= (times_ms < YEARS_MS.start) | (times_ms >= YEARS_MS.stop)
+        return _int64(times_ms, missing).cast(pa.timestamp("ms", "UTC"))
+
+    def _times_ms(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Return the timestamps, and which of them are missing."""
         kinds = np.empty(len(self), np.int32)
         into = count(kinds.ctypes.data, kinds.itemsize)
         found = map(c.message_timestamp, self._addresses.tolist(), into)
         times_ms = np.fromiter(found, np.int64, len(self))
-        return _int64(times_ms, kinds == TIMESTAMP_NOT_AVAILABLE)
+        return times_ms, kinds == TIMESTAMP_NOT_AVAILABLE
 
     def headers(self) -> list[Headers]:
-        """Return the headers of each."""
+        """Return the headers of each.
+
+        Bytes of a name that are not UTF-8 become U+FFFD, as in Java: any producer can write them.
+        """
         of_one = c_void_p()
         into = ctypes.addressof(of_one)
         return [
-            () if missing else tuple(_headers(of_one))
+            () if missing else tuple(read_headers(of_one))
             for missing in map(c.message_headers, self._addresses.tolist(), repeat(into))
         ]
 
@@ -108,13 +122,14 @@ class Messages:
         return self if wanted.all() else Messages(self._addresses[wanted], self._structs[wanted])
 
 
-def _headers(of_one: c_void_p) -> Iterator[tuple[str, bytes | None]]:
+def read_headers(of_one: c_void_p) -> Iterator[tuple[str, bytes | None]]:
+    """Return the headers at an address, as ``Messages.headers``."""
     name, value, size = c_char_p(), c_void_p(), c_size_t()
     for number in count():
         if c.header_get(of_one, number, byref(name), byref(value), byref(size)):
             return
         held = None if value.value is None else ctypes.string_at(value.value, size.value)
-        yield (name.value or b"").decode(), held
+        yield (name.value or b"").decode(errors="replace"), held
 
 
 def _view(first: int, last: int, dtype: Any) -> npt.NDArray[Any]:

@@ -11,6 +11,7 @@ here: its *generation* follows its name, ``{"clicks@1": {"0": 12}}``, as in no t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -32,6 +33,9 @@ __all__ = [
 ]
 
 TopicOffsets = dict[str, dict[str, int]]
+_EARLIEST, _LATEST = -2, -1
+_KEY = re.compile(r"[^@]+(@[0-9]{1,9})?")
+_PARTITION = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -116,12 +120,14 @@ def from_json(value: Any) -> dict[str, int]:
 
 
 def at_given(
-    given: Mapping[str, Mapping[int, int]], begins: Offsets, operation: str
+    given: Mapping[str, Mapping[int, int]], begins: Offsets, ends: Offsets, operation: str
 ) -> dict[str, int]:
     """Return the offsets that are given, by topic and partition; of other partitions ``begins``.
 
+    As in Kafka and Spark, -2 is where a partition begins, and -1 where it ends.
+
     Raises:
-        ConfigError: a partition does not exist.
+        ConfigError: a partition does not exist, or does not hold what comes from its offset on.
     """
     places = {partition_name(*split_name(name)): name for name in begins}
     wanted = {
@@ -135,7 +141,18 @@ def at_given(
             operation=operation,
             hint=f"the partitions are {', '.join(sorted(places))}",
         )
-    return {**begins, **{places[name]: offset for name, offset in wanted.items()}}
+    found = dict(begins)
+    for part, offset in wanted.items():
+        name = places[part]
+        begin, end = begins[name], ends[name]
+        found[name] = {_EARLIEST: begin, _LATEST: end}.get(offset, offset)
+        if not begin <= found[name] <= end:
+            raise ConfigError(
+                f"starting= gives offset {offset} of {part}, which holds [{begin}, {end})",
+                operation=operation,
+                hint=f"give {begin} to {end}, -2 for where it begins, or -1 for where it ends",
+            )
+    return found
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:
@@ -151,10 +168,9 @@ def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:
 
 
 def _is_topic(key: Any, ends: Any) -> bool:
-    topic, _, generation = str(key).partition("@")
-    if not topic or not (generation or "0").isdecimal():
+    if not _KEY.fullmatch(str(key)) or not isinstance(ends, Mapping):
         return False
-    return isinstance(ends, Mapping) and all(
-        isinstance(p, str) and p.isdecimal() and type(end) is int and end >= 0
+    return all(
+        isinstance(p, str) and _PARTITION.fullmatch(p) and type(end) is int and end >= 0
         for p, end in ends.items()
     )

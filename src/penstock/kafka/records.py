@@ -6,7 +6,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-__all__ = ["COLUMNS", "KafkaRecord"]
+__all__ = ["COLUMNS", "YEARS_MS", "KafkaRecord"]
+
+YEARS_MS = range(-62_135_596_800_000, 253_402_300_800_000)
+"""The years 1 to 9999, which Python has. Producers can write any timestamp; others are null."""
 
 
 class KafkaRecord(NamedTuple):

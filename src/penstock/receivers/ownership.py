@@ -26,6 +26,9 @@ Invariants:
    one (``move_parts``).
 4. Old entries are deleted, so their names become available again. Whoever has created an entry
    lists the log again: if there is a later entry, that one is read and decides.
+5. The position of a block tells of each part that the writer owns by the log. A start that failed
+   leaves parts which the next start of the same writer does not know; its first claim, before any
+   block, releases them where the last position has them.
 
 So the ranges of a part that owners publish, one after the other, meet: each record is in the
 journal exactly once. No clock, lease or coordinator of a group has a part in this. They choose who
@@ -90,8 +93,9 @@ class Ownership:
     ) -> dict[str, int]:
         """Become the owner of parts; return where each of them begins.
 
-        All that this writer stored of them before must be durable. Where it begins is durable when
-        this returns.
+        All that this writer stored before must be durable. Where it begins is durable when this
+        returns. What an earlier start of this writer left without a release, because it failed, is
+        released with it (invariant 5).
 
         Args:
             parts: their names.
@@ -115,11 +119,15 @@ class Ownership:
                 }
                 _check_begun(wanted, {*known, *begun})
                 known = {**known, **begun}
-            ends = self._ends({part: known[part] for part in wanted})
-            mine = {p: Share(self._id, end, number + 1) for p, end in ends.items()}
-            if _append(self._stream, number + 1, {**known, **mine}):
+            left = {part: share for part, share in known.items() if self._is_left(part, share)}
+            ends = self._ends({**left, **{part: known[part] for part in wanted}})
+            shares = {
+                part: Share(self._id if part in wanted else None, end, number + 1)
+                for part, end in ends.items()
+            }
+            if _append(self._stream, number + 1, {**known, **shares}):
                 self._since |= dict.fromkeys(wanted, number + 1)
-                return ends
+                return {part: ends[part] for part in wanted}
 
     def release(self, parts: Iterable[str]) -> None:
         """Give parts back; all that was stored of them must be durable, and nothing may follow.
@@ -144,6 +152,10 @@ class Ownership:
         parts = {part: [self._since[part], end] for part, end in ends.items()}
         return {"version": _VERSION, "parts": parts}
 
+    def _is_left(self, part: str, share: Share) -> bool:
+        """Whether this writer owns a part, and its positions do not tell of it any more."""
+        return share.writer == self._id and share.since != self._since.get(part)
+
     @property
     def _id(self) -> str:
         return str(self._writer)
@@ -164,19 +176,33 @@ class Ownership:
         return seal_writer(self._stream, _writer_id(self._stream, writer))
 
 
-def move_parts(stream: JournalStream, starts: Mapping[str, int]) -> None:
+def move_parts(
+    stream: JournalStream,
+    parts: Iterable[str],
+    choose: Callable[[dict[str, int]], Mapping[str, int]],
+) -> None:
     """Let parts begin elsewhere, for an operator: their owners are sealed, and have to claim anew.
+
+    Args:
+        stream: the stream of the journal.
+        parts: their names.
+        choose: given where the records of each end for good, returns where those begin that move.
+            It may be called again.
 
     Raises as ``Ownership.claim``, and:
         ReceiverError: the log does not have one of the parts.
     """
+    wanted = list(parts)
     while True:
         number, known = read_log(stream)
-        _check_begun(starts, known)
-        for owner in {known[part].writer for part in starts} - {None}:
-            seal_writer(stream, _writer_id(stream, str(owner)))
+        _check_begun(wanted, known)
+        owners = {str(known[part].writer) for part in wanted if known[part].writer is not None}
+        final = {owner: seal_writer(stream, _writer_id(stream, owner)) for owner in owners}
+        starts = choose(
+            {part: end_of(part, known[part], final.get(str(known[part].writer))) for part in wanted}
+        )
         moved = {part: Share(None, start, number + 1) for part, start in starts.items()}
-        if _append(stream, number + 1, {**known, **moved}):
+        if not moved or _append(stream, number + 1, {**known, **moved}):
             return
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "create_loss",
     "end_after_losses",
     "loss_now",
+    "loss_path",
     "lost_ranges",
     "read_losses",
     "say_left_out",
@@ -104,7 +105,7 @@ def create_loss(storage: Storage, stream: str, loss: Loss) -> None:
         "host": loss.host,
         "when": loss.when,
     }
-    path = _path(stream, loss.records)
+    path = loss_path(stream, loss.records)
     storage.create(path, json.dumps(entry, indent=2, ensure_ascii=False).encode())
 
 
@@ -122,7 +123,9 @@ def read_losses(storage: Storage, stream: str) -> list[Loss]:
     Raises:
         LogFormatError: an entry cannot be read; readers leave its range out nevertheless.
     """
-    return [_read(storage, _path(stream, records), records) for records in _listed(storage, stream)]
+    return [
+        _read(storage, loss_path(stream, records), records) for records in _listed(storage, stream)
+    ]
 
 
 def without_lost(ranges: Iterable[OffsetRange], lost: Lost) -> list[OffsetRange]:
@@ -203,6 +206,7 @@ def _read(storage: Storage, path: str, records: OffsetRange) -> Loss:
         ) from e
 
 
-def _path(stream: str, records: OffsetRange) -> str:
+def loss_path(stream: str, records: OffsetRange) -> str:
+    """Return the path of the entry that holds a range."""
     span = f"{records.start_offset:020d}-{records.end_offset:020d}"
     return f"{stream}/{LOSSES_FOLDER}/{records.partition}.{span}.json"

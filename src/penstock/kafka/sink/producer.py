@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Message, Producer
 
 from penstock.errors import ConfigError, KafkaError
-from penstock.kafka.client_conf import is_secret, resolve
-from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.client_conf import resolve
+from penstock.kafka.failures import error_of, kafka_error, settings_error
 from penstock.kafka.sink.records import Outgoing
 
 __all__ = ["RETRIES", "Sender", "check_sink_settings", "sender_conf"]
@@ -56,15 +56,7 @@ def check_sink_settings(settings: Mapping[str, Any], *, exactly_once: bool) -> N
     try:
         Producer(sender_conf(settings, **own))
     except KafkaException as error:
-        what = error_of(error).str()
-        for name, value in resolve(settings).items():
-            if is_secret(name):
-                what = what.replace(str(value), "***")
-        raise ConfigError(
-            f"the Kafka client refuses its settings: {what}",
-            operation="configure Kafka sink",
-            hint="use librdkafka's settings (its CONFIGURATION.md), which differ from Java's",
-        ) from None
+        raise settings_error(error, "configure Kafka sink", settings) from None
 
 
 class Sender:

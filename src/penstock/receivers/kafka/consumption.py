@@ -190,8 +190,8 @@ class Consumption:
             consumer.incremental_assign(places)
         else:
             consumer.assign(places)
-        if self._is_paused:
-            consumer.pause(places)
+        # The client keeps a pause of a partition that was taken away, and is given back now.
+        (consumer.pause if self._is_paused else consumer.resume)(places)
         _log.info("Stream %s reads %s", self._receiver.identity().stream, begins or "no partition")
 
     def _on_revoke(self, _: Consumer, places: list[TopicPartition]) -> None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from penstock.journal import RecordFormat
 from penstock.kafka import COLUMNS
+from penstock.kafka.records import YEARS_MS
+from penstock.receivers.kafka.headers import headers_of
 
 __all__ = ["to_batch"]
 
 _VALUES = RecordFormat("binary").arrow
-_YEARS_MS = range(-62_135_596_800_000, 253_402_300_800_000)
-"""The years 1 to 9999, which Python has."""
 
 
 def to_batch(messages: Sequence[Message], columns: Sequence[str] | None) -> pa.RecordBatch:
@@ -29,12 +29,11 @@ def to_batch(messages: Sequence[Message], columns: Sequence[str] | None) -> pa.R
 def _timestamp_us(message: Message) -> int | None:
     """Return a time that Python has; None for others, and for none."""
     kind, time_ms = message.timestamp()
-    return None if kind == TIMESTAMP_NOT_AVAILABLE or time_ms not in _YEARS_MS else 1000 * time_ms
+    return None if kind == TIMESTAMP_NOT_AVAILABLE or time_ms not in YEARS_MS else 1000 * time_ms
 
 
 def _headers(message: Message) -> list[dict[str, Any]]:
-    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-    return [{"key": key, "value": value} for key, value in headers]
+    return [{"key": key, "value": value} for key, value in headers_of(message)]
 
 
 _CELLS: dict[str, Callable[[Message], Any]] = {

@@ -45,7 +45,7 @@ def starts(
     if isinstance(starting, datetime):
         return topics.at_time(round(starting.timestamp() * 1000), facts)
     if isinstance(starting, Mapping):
-        return at_given(starting, begins, "start Kafka receiver")
+        return at_given(starting, begins, ends, "start Kafka receiver")
     chosen = begins if starting == "earliest" else ends
     return {**chosen, **_committed(consumer, settings, chosen)}
 

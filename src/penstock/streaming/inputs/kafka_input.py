@@ -122,7 +122,7 @@ class KafkaInputDStream(InputDStream):
             return to_json(facts.begins)
         if self.starting == "latest":
             return to_json(facts.ends)
-        return to_json(at_given(self.starting, facts.begins, "kafkaStream"))
+        return to_json(at_given(self.starting, facts.begins, facts.ends, "kafkaStream"))
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of the topics' partitions.

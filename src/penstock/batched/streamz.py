@@ -1,0 +1,366 @@
+"""The same functions on ``streamz.Stream``; importing this module registers them.
+
+    import penstock.batched.streamz
+    from streamz import Stream
+
+    Stream.from_kafka_batched(["in"], conf, checkpoint_path=folder).flatten().to_kafka("out", conf)
+
+streamz counts for each element who still has it. A range is done when nothing has its element any
+more, nor what was made of it: then the callback of its counter tells ``Checkpoints``, which knows
+when a batch is. That holds for its Dask backend too: ``gather`` keeps the count until a result is
+there.
+
+Without ``checkpoint_path`` these are streamz's own functions.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+import streamz
+import streamz.sinks
+import streamz.sources
+from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import Message, Producer
+from streamz.core import RefCounter, convert_interval
+
+from penstock.batched.checkpoints import Checkpoints
+from penstock.batched.messages import get_message_batch
+from penstock.batched.sources import Position, Source
+from penstock.errors import ConfigError, KafkaDataLossError, KafkaError, StreamingError
+from penstock.kafka import ClientConf, KafkaRange
+from penstock.storage import open_storage
+from penstock.storage.patience import Patience
+
+__all__ = ["AddCheckpoint", "FromKafkaBatched", "ToKafka", "from_kafka_batched"]
+
+_log = logging.getLogger(__name__)
+_POLL_S = 0.02
+_checkpoints: WeakValueDictionary[str, Checkpoints] = WeakValueDictionary()
+_streamz_from_kafka_batched = streamz.Stream.from_kafka_batched
+_streamz_to_kafka = streamz.Stream.to_kafka
+
+
+class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
+    """Emits what ``get_message_batch`` takes: one element for each range of a batch."""
+
+    stopped: bool
+
+    def __init__(self, source: Source, checkpoints: Checkpoints, **kwargs: Any) -> None:
+        self._source = source
+        self._checkpoints = checkpoints
+        self._position: Position | None = None
+        self._patience = Patience("No batch is planned until the brokers answer")
+        self.makes_checkpoints = False
+        self._pending: set[KafkaRange] = set()
+        self._is_open = False
+        self.error: BaseException | None = None
+        """What stopped it."""
+        super().__init__(**kwargs)
+
+    def start(self) -> None:
+        """Become the program of the checkpoint path, and begin to poll.
+
+        Raises as ``penstock.batched.Stream.start``.
+        """
+        if not self.stopped:
+            return
+        self.error = None
+        ends = self._checkpoints.open(self._source.topics)
+        self._is_open = True
+        try:
+            self._position = Position(self._source, ends)
+            for topic, begins in self._position.new_topics.items():
+                self._checkpoints.begin_topic(topic, begins)
+        except BaseException:
+            self._close()
+            raise
+        self.stopped, self.started = False, False
+        self.loop.add_callback(self._poll)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop, because of an error: what is in flight gets into no checkpoint."""
+        _log.error("The stream ends: %s", error)
+        self.error = self.error or error
+        self.stop()
+        self._close()
+
+    async def _poll(self) -> None:
+        try:
+            while not self.stopped:
+                if not await self._batch():
+                    await _sleep(self._source.poll_interval_s)
+        except BaseException as error:
+            self.fail(error)
+        self._close_if_idle()
+
+    async def _batch(self) -> bool:
+        """Plan and emit a batch; return whether more records are waiting."""
+        assert self._position is not None
+        try:
+            plan = self.loop.run_in_executor(None, self._position.plan)
+            planned: tuple[list[KafkaRange], bool] = await plan
+        except KafkaDataLossError:
+            raise
+        except KafkaError as error:
+            self._patience.bear(error)
+            return False
+        self._patience.recovered()
+        self.started = True
+        ranges, has_more = planned
+        if self.makes_checkpoints:
+            self._checkpoints.begin(ranges)
+            self._pending.update(ranges)
+        for each in ranges:
+            ref = RefCounter(cb=partial(self._done, each), loop=self.loop)
+            wanted = (
+                self._source.settings,
+                each.topic,
+                each.partition,
+                each.start_offset,
+                each.end_offset - 1,
+                self._checkpoints.url,
+            )
+            for result in self._emit(wanted, metadata=[{"ref": ref}]):
+                await result
+        return has_more
+
+    def _done(self, each: KafkaRange) -> None:
+        """Take in that nothing has a range's element any more; may be called again."""
+        if each not in self._pending or not self._is_open:
+            return
+        self._pending.remove(each)
+        try:
+            self._checkpoints.finish([each])
+        except BaseException as error:
+            self.fail(error)
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        if self.stopped and not self._pending:
+            self._close()
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._pending.clear()
+            self._checkpoints.close()
+
+
+def from_kafka_batched(
+    topics: str | Sequence[str],
+    consumer_conf: Mapping[str, Any],
+    checkpoint_path: str | os.PathLike[str] | None = None,
+    poll_interval: str | float = "1s",
+    npartitions: int | None = None,
+    refresh_partitions: bool = False,
+    start: bool = False,
+    dask: bool = False,
+    max_batch_size: int = 10_000,
+    keys: bool = False,
+    checkpoints_to_keep: int = 100,
+    **kwargs: Any,
+) -> streamz.Stream:
+    """Return a stream of lists; see ``penstock.batched.from_kafka_batched``, and streamz's own.
+
+    With ``dask`` ranges are read, and what follows runs, on the workers, up to ``gather()``. With a
+    path new partitions are always read. Streams of one process that have the same path share it, so
+    that they can be joined.
+    """
+    if checkpoint_path is None:
+        return _streamz_from_kafka_batched(
+            topics if isinstance(topics, str) else _only(topics),
+            dict(consumer_conf),
+            poll_interval=poll_interval,
+            npartitions=npartitions,
+            refresh_partitions=refresh_partitions,
+            start=start,
+            dask=dask,
+            max_batch_size=max_batch_size,
+            keys=keys,
+            **kwargs,
+        )
+    source = Source.of(
+        [topics] if isinstance(topics, str) else topics,
+        consumer_conf,
+        poll_interval_s=convert_interval(poll_interval),
+        max_batch_size=max_batch_size,
+        npartitions=npartitions,
+        keys=keys,
+    )
+    if dask:
+        from distributed.client import default_client
+
+        kwargs["loop"] = default_client().loop  # type: ignore[no-untyped-call]
+    checkpoints = _shared(checkpoint_path, checkpoints_to_keep)
+    stream = FromKafkaBatched(source, checkpoints, **kwargs)
+    if dask:
+        stream = stream.scatter()
+    stream = stream.starmap(get_message_batch, keys=keys)
+    if start:
+        stream.start()
+    return stream
+
+
+class AddCheckpoint(streamz.sinks.Sink):  # type: ignore[misc]
+    """Passes elements on; what comes before it is a sink that checkpoints are made for.
+
+    As streamz's sinks it keeps itself alive, and so what feeds it: a stream knows those that follow
+    it by weak references, and a sink that is gone would count as one that is done.
+    """
+
+    def __init__(self, upstream: streamz.Stream, **kwargs: Any) -> None:
+        super().__init__(upstream, **kwargs)
+        for source in _sources(self):
+            source.makes_checkpoints = True
+
+    def update(self, x: Any, who: Any = None, metadata: Any = None) -> Any:
+        """See streamz."""
+        return self._emit(x, metadata=metadata)
+
+
+class ToKafka(streamz.Stream):  # type: ignore[misc]
+    """Writes elements to a topic, and passes them on when they are delivered.
+
+    An element is held until it and all before it are delivered: ``flatten`` has the count of a list
+    go with its last item alone.
+    """
+
+    def __init__(
+        self, upstream: streamz.Stream, topic: str, producer_conf: Mapping[str, Any], **kwargs: Any
+    ) -> None:
+        super().__init__(upstream, ensure_io_loop=True, **kwargs)
+        settings = ClientConf(producer_conf).settings()
+        self._topic = topic
+        self._producer = Producer(
+            {"enable.idempotence": True, "linger.ms": 5, **settings, "log_level": 0}
+        )
+        self._waiting: deque[_Written] = deque()
+        self._is_polling = False
+
+    def update(self, x: Any, who: Any = None, metadata: Any = None) -> None:
+        """Queue an element; see streamz."""
+        self._retain_refs(metadata)
+        written = _Written(x, metadata)
+        self._waiting.append(written)
+        while True:
+            try:
+                self._producer.produce(self._topic, x, on_delivery=written.note)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        if not self._is_polling:
+            self._is_polling = True
+            self.loop.add_callback(self._poll)
+
+    def flush(self, timeout_s: float = -1) -> None:
+        """Wait until all that is queued is delivered."""
+        self._producer.flush(timeout_s)
+
+    async def _poll(self) -> None:
+        while self._waiting:
+            self._producer.poll(0)
+            while self._waiting and self._waiting[0].is_delivered:
+                written = self._waiting.popleft()
+                for result in self._emit(written.value, metadata=written.metadata):
+                    await result
+                self._release_refs(written.metadata)
+            if self._waiting and (error := self._waiting[0].error) is not None:
+                failed = KafkaError(
+                    f"Kafka: {error.str()} ({error.name()})",
+                    operation="write to Kafka",
+                    ids={"topic": self._topic},
+                    hint="the records are written again after a restart",
+                )
+                for source in _sources(self):
+                    source.fail(failed)
+                break
+            await _sleep(_POLL_S)
+        self._is_polling = False
+
+
+class _Written:
+    """An element that is on its way."""
+
+    def __init__(self, value: Any, metadata: Any) -> None:
+        self.value = value
+        self.metadata = metadata
+        self.is_delivered = False
+        self.error: ClientError | None = None
+
+    def note(self, error: ClientError | None, _: Message) -> None:
+        """Take in the broker's answer."""
+        self.is_delivered, self.error = error is None, error
+
+
+def _to_kafka(
+    self: streamz.Stream,
+    topic: str,
+    producer_conf: Mapping[str, Any],
+    checkpoint_path: str | os.PathLike[str] | None = None,
+    **kwargs: Any,
+) -> streamz.Stream:
+    """Write elements to a topic, and make a checkpoint of each batch, if the source has a path."""
+    sources = _sources(self)
+    urls = {source._checkpoints.url for source in sources}
+    if checkpoint_path is not None and {open_storage(checkpoint_path).url} != urls:
+        raise ConfigError(
+            f"to_kafka(checkpoint_path={os.fspath(checkpoint_path)!r}) where the source has "
+            f"{', '.join(sorted(urls)) or 'none'}",
+            operation="build stream",
+            hint="leave it out: the path travels with the stream",
+        )
+    if not sources:
+        return _streamz_to_kafka(self, topic, producer_conf, **kwargs)
+    return AddCheckpoint(ToKafka(self, topic, producer_conf, **kwargs))
+
+
+def _add_checkpoint(self: streamz.Stream, **kwargs: Any) -> streamz.Stream:
+    """Make a checkpoint of each batch when all sinks have taken it in; follows a sink."""
+    return AddCheckpoint(self, **kwargs)
+
+
+def _shared(path: str | os.PathLike[str], keep: int) -> Checkpoints:
+    """Return the checkpoints of a path: the same for all streams that have it."""
+    url = open_storage(path).url
+    if (found := _checkpoints.get(url)) is None:
+        found = _checkpoints[url] = Checkpoints(path, keep)
+    return found
+
+
+def _sources(stream: streamz.Stream) -> list[FromKafkaBatched]:
+    found: dict[FromKafkaBatched, None] = {}
+    waiting = [stream]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, FromKafkaBatched):
+            found[each] = None
+        waiting += each.upstreams
+    return list(found)
+
+
+def _only(topics: Sequence[str]) -> str:
+    if len(topics) != 1:
+        raise StreamingError(
+            "streamz's own from_kafka_batched reads one topic",
+            operation="from_kafka_batched",
+            hint="give a checkpoint_path, or use a source for each topic",
+        )
+    return topics[0]
+
+
+async def _sleep(seconds: float) -> None:
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
+streamz.Stream.from_kafka_batched = staticmethod(from_kafka_batched)
+streamz.Stream.to_kafka = _to_kafka
+streamz.Stream.add_checkpoint = _add_checkpoint

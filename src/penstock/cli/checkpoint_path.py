@@ -1,0 +1,145 @@
+"""``penstock checkpoint`` for the checkpoint paths of ``penstock.batched``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from penstock.batched.tools import (
+    PathInspection,
+    PathValidation,
+    Rewind,
+    TopicFacts,
+    apply_rewind,
+    inspect_path,
+    plan_promote,
+    plan_rewind,
+    validate_path,
+)
+from penstock.cli.output import print_json, print_line
+from penstock.cli.tables import table_lines
+from penstock.errors import ConfigError
+
+__all__ = ["inspect_batches", "promote_batches", "rewind_batches", "validate_batches"]
+
+_TITLES = ("topic", "checkpoint", "kept", "partition", "done", "read")
+_NOT_YET = "nothing is changed yet: add --apply to do it"
+_EXIT_STATUS = {"warning": 1, "error": 2}
+
+
+def inspect_batches(location: str, *, as_json: bool) -> None:
+    """Show how far each topic is done."""
+    found = inspect_path(location)
+    _show(found, _inspection_lines(found), as_json=as_json)
+
+
+def validate_batches(location: str, *, as_json: bool) -> None:
+    """Show what is damaged; exit status 1 with warnings, 2 with errors."""
+    found = validate_path(location)
+    _show(found, _validation_lines(found), as_json=as_json)
+    if status := _EXIT_STATUS.get(found.severity or "note"):
+        raise typer.Exit(status)
+
+
+def rewind_batches(
+    location: str,
+    *,
+    to_batch: int | None,
+    offsets: Any,
+    shift_by: int | None,
+    apply: bool,
+    as_json: bool,
+) -> None:
+    """Go back to a checkpoint by its number, by so many checkpoints, or to offsets."""
+    if to_batch is not None and offsets is None and shift_by is None:
+        plan = plan_promote(location, to_batch)
+    elif to_batch is None:
+        parsed = None if offsets is None else _offsets(location, offsets)
+        plan = plan_rewind(location, shift_by=shift_by, offsets=parsed)
+    else:
+        raise _wrong(location, "there are two ways back", "give one of them")
+    _show_or_apply(plan, apply=apply, as_json=as_json)
+
+
+def promote_batches(location: str, number: int, *, apply: bool, as_json: bool) -> None:
+    """Make an old checkpoint the newest one."""
+    _show_or_apply(plan_promote(location, number), apply=apply, as_json=as_json)
+
+
+def _show_or_apply(plan: Rewind, *, apply: bool, as_json: bool) -> None:
+    made = apply_rewind(plan) if apply else []
+    if as_json:
+        print_json({"plan": plan, "made": made})
+        return
+    for line in _plan_lines(plan):
+        print_line(line)
+    if plan.after:
+        print_line(f"made {', '.join(made)}" if apply else _NOT_YET)
+
+
+def _inspection_lines(found: PathInspection) -> Iterator[str]:
+    yield found.location
+    read = "records were read that no checkpoint has" if found.is_dirty else "none was read beyond"
+    yield f"batches of Kafka topics; {read}"
+    if found.planned_batch is not None:
+        yield f"exactly-once sinks began batch {found.planned_batch} last"
+    yield ""
+    rows = [row for each in found.topics for row in _topic_rows(each)]
+    yield from table_lines(_TITLES, rows, right=_TITLES[1:])
+
+
+def _topic_rows(facts: TopicFacts) -> Iterator[tuple[object, ...]]:
+    newest = "none" if facts.newest is None else facts.newest
+    for partition in sorted({*facts.done, *facts.read}):
+        done, read = facts.done.get(partition, "-"), facts.read.get(partition, "-")
+        yield facts.topic, newest, facts.kept, partition, done, read
+    if not facts.done and not facts.read:
+        yield facts.topic, newest, facts.kept, "-", "-", "-"
+
+
+def _validation_lines(found: PathValidation) -> Iterator[str]:
+    for each in found.findings:
+        yield f"{each.severity.upper()} {each.path}"
+        yield f"  {each.what}"
+        yield f"  this means: {each.meaning}"
+        yield f"  to fix: {each.fix}"
+    count = len(found.findings)
+    what = f"{count} finding{'s' if count > 1 else ''}" if count else "sound"
+    yield f"{found.location}: {found.files} files, {what}"
+
+
+def _plan_lines(plan: Rewind) -> Iterator[str]:
+    yield plan.location
+    for topic, ends in plan.after.items():
+        number, before = plan.before[topic]
+        yield f"create {topic}/{number + 1}.txt"
+        for partition in sorted({*before, *ends}):
+            was, now = before.get(partition, 0), ends.get(partition, 0)
+            if now < was:
+                yield f"  partition {partition}: offsets {now} to {was - 1} are processed again"
+            elif now > was:
+                yield f"  partition {partition}: offsets {was} to {now - 1} are not processed"
+    if not plan.after:
+        yield "that is where it stands: nothing is to be done"
+
+
+def _offsets(location: str, given: Any) -> dict[str, dict[int, int]]:
+    try:
+        return {t: {int(p): last + 0 for p, last in each.items()} for t, each in given.items()}
+    except (AttributeError, TypeError, ValueError):
+        hint = 'give the last offsets that count as done: {"topic": {"0": 5}}'
+        raise _wrong(location, f"{given!r} are no offsets of topics", hint) from None
+
+
+def _show(found: Any, lines: Iterator[str], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    for line in lines:
+        print_line(line)
+
+
+def _wrong(location: str, what: str, hint: str) -> ConfigError:
+    return ConfigError(what, operation="rewind", path=location, hint=hint)

@@ -1,0 +1,31 @@
+"""The program that test_random_kills.py kills: numbered records of a topic to another one.
+
+python batched_program.py BROKERS TOPIC OUT CHECKPOINTS DELIVERY
+"""
+
+from __future__ import annotations
+
+import sys
+
+from penstock.batched import from_kafka_batched
+from tests.driver_program import new_spark
+
+MOST = 1000
+"""So many records of a partition are in a batch."""
+
+
+def main(brokers: str, topic: str, at_least: str, exactly: str, path: str) -> None:
+    new_spark("local[2,20]")  # a worker that is killed fails its task, which is tried again
+    conf = {"bootstrap.servers": brokers, "auto.offset.reset": "earliest"}
+    stream = from_kafka_batched(
+        [topic], conf, checkpoint_path=path, poll_interval=0.05, max_batch_size=MOST
+    )
+    records, to = stream.flatten(), {"bootstrap.servers": brokers}
+    records.to_kafka(at_least, to)
+    records.to_kafka(exactly, to, delivery="exactly_once")
+    stream.start()
+    stream.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,87 @@
+"""kill -9 of a program and of its Python workers, while records come and are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.faults.driver import Driver
+from tests.kafka.broker import Broker
+from tests.kafka.test_kills import PARTITIONS, Sender
+from tests.waiting import eventually
+
+from .batched_program import MOST
+from .reading import read_topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+PROGRAM = Path(__file__).with_name("batched_program.py")
+FAULTS = [*["worker"] * 4, "program", *["worker"] * 5] * 2
+
+
+def newest(path: Path, topic: str) -> int:
+    return max([int(each.stem) for each in (path / topic).glob("*.txt")], default=0)
+
+
+def done(path: Path, topic: str) -> int:
+    """How many records the newest checkpoint has."""
+    text = (path / topic / f"{newest(path, topic)}.txt").read_text()
+    return sum(last + 1 for last in json.loads(text).values())
+
+
+def workers_of(driver: Driver) -> list[int]:
+    """The Python workers of a program, by process id: what its daemon has forked."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with suppress(OSError):
+                status = (folder / "stat").read_text().rpartition(")")[2].split()
+                program, *arguments = (folder / "cmdline").read_bytes().split(b"\0")
+                is_worker = b"python" in program and any(b"daemon" in each for each in arguments)
+                if is_worker and int(status[3]) == driver.process.pid:  # its session
+                    found.append(int(folder.name))
+    return found
+
+
+def kill_worker(driver: Driver, moments: random.Random) -> None:
+    assert eventually(lambda: bool(workers_of(driver)))
+    with suppress(ProcessLookupError, IndexError):
+        os.kill(moments.choice(workers_of(driver)), signal.SIGKILL)
+
+
+def test_twenty_kills(broker: Broker, tmp_path: Path) -> None:
+    topic, path = broker.create_topic("killed", PARTITIONS), tmp_path / "path"
+    outs = [broker.create_topic(name) for name in ("at-least-once", "exactly-once")]
+    args = [broker.address, topic, *outs, str(path)]
+    seed = random.randrange(10**6)
+    moments = random.Random(seed)
+    with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
+
+        def progress(beyond: int) -> bool:
+            assert driver.process.poll() is None, driver.log()[-3000:]
+            return newest(path, topic) > beyond
+
+        sender = Sender(broker, topic)
+        with sender.running():
+            for fault in FAULTS:
+                before = newest(path, topic)
+                assert eventually(lambda before=before: progress(before)), driver.log()[-3000:]
+                time.sleep(0.3 * moments.random())
+                if fault == "worker":
+                    kill_worker(driver, moments)
+                else:
+                    driver.restart()
+        sent = {f"line {n}".encode() for n in range(sender.sent)}
+        assert eventually(lambda: progress(0) and done(path, topic) == sender.sent)
+    at_least, exactly = (Counter(read_topic(broker, out)) for out in outs)
+    assert at_least.keys() == sent, f"seed {seed}"
+    again = sum(at_least.values()) - len(sent)
+    assert again <= len(FAULTS) * PARTITIONS * MOST, f"seed {seed}"
+    assert exactly == Counter(sent), f"seed {seed}"
