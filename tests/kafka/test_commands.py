@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from confluent_kafka import Consumer, TopicPartition
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.tools import apply_plan, plan_undo
+from penstock.cli.kafka import _at
 from penstock.errors import CheckpointError, ConfigError, KafkaDataLossError
 from penstock.kafka import brokers
 from penstock.kafka.brokers import partition_facts
@@ -280,3 +282,14 @@ def test_settings_that_the_client_refuses(setting: str, message: str) -> None:
         error = KAFKA.fail(command, *more, *wanted)
         assert isinstance(error, ConfigError)
         assert message in str(error)
+
+
+@pytest.mark.parametrize("offset", [{"a@x": {"0": 5}}, {"a": {"9" * 5000: 5}}])
+def test_offsets_of_no_topics(tmp_path: Path, offset: dict[str, Any]) -> None:
+    error = KAFKA.fail("offsets", str(spark_query(tmp_path / "query", offset)))
+    assert "there are no Kafka offsets" in str(error)
+
+
+def test_a_time_that_no_record_has(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match="years 1 to 9999"):
+        _at({}, ["a/0"], "9" * 22)

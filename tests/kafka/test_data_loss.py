@@ -183,6 +183,31 @@ def test_a_location_without_ids_takes_those_of_today(program: Program, topic: st
     assert program.seen == [values(0, 4), values(4, 6)]
 
 
+def test_a_named_topic_that_is_deleted_leaves_the_others(
+    program: Program, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = program.broker.create_topic(f"{topic}-other")
+    program.broker.produce(topic, values(0, 2))
+    program.broker.produce(other, values(10, 12))
+    stepper = program.start([topic, other])
+    stepper.step()
+    program.broker.delete_topic(other)
+    assert eventually(lambda: not program.broker.has_topic(other))
+    program.broker.produce(topic, values(2, 3))
+    stepper.step()
+    program.stop()
+    program.broker.produce(topic, values(3, 4))
+    program.start([topic, other]).step()  # it is known after a restart
+    assert program.seen[1:] == [values(2, 3), values(3, 4)]
+    assert program.offsets(2) == [{topic: {"0": 4}, other: {"0": 2}}]
+    assert caplog.text.count(f"Topic {other} does not exist any more") == 2  # once in each run
+    shown = CliRunner().invoke(
+        app, ["kafka", "lag", str(program.location), "--brokers", program.broker.address]
+    )
+    assert "not in Kafka" in shown.output
+    assert "lag in all: 0" in shown.output
+
+
 def reset(program: Program, *options: str) -> Result:
     command = ["kafka", "reset", str(program.location), "--brokers", program.broker.address]
     return CliRunner().invoke(app, [*command, *options, "--apply", "--stopped"])

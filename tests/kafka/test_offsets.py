@@ -24,7 +24,17 @@ def test_the_form_of_offset_logs() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [7, {"a@b": {"0": 1}}, {"lines": {"r0-00000001": 4}}, {"t": 1}, {"t": {"0": -1}}]
+    "value",
+    [
+        7,
+        {"a@b": {"0": 1}},
+        {"lines": {"r0-00000001": 4}},
+        {"t": 1},
+        {"t": {"0": -1}},
+        {"t": {"9" * 5000: 1}},
+        {f"t@{'9' * 5000}": {"0": 1}},
+    ],
+    ids=map(str, range(7)),
 )
 def test_offsets_of_other_inputs_are_refused(value: Any) -> None:
     with pytest.raises(RecoveryMismatchError, match="in the place of the offsets of Kafka topics"):

@@ -110,6 +110,22 @@ def test_a_range_that_ends_in_marks_and_aborted_records(broker: Broker, topic: s
     assert every == [b"a", b"lost", b"b", b"lost, too"]
 
 
+def test_aborted_records_are_passed_over_for_as_long_as_it_takes(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Producer({**broker.conf, "transactional.id": topic})
+    producer.init_transactions()
+    for value in [b"x" * 2000] * 5 + [b"a"]:
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush()
+        producer.commit_transaction() if value == b"a" else producer.abort_transaction()
+    monkeypatch.setattr(reader, "PATIENCE_S", 0.6)
+    # Each fetch takes so long, and brings one record.
+    slow = {"fetch.min.bytes": "100000", "fetch.wait.max.ms": "400", "fetch.message.max.bytes": "9"}
+    assert values(broker, KafkaRange(topic, 0, 0, 12), **slow) == [b"a"]
+
+
 def test_records_of_an_open_transaction_are_not_planned(broker: Broker, topic: str) -> None:
     producer = Producer({**broker.conf, "transactional.id": topic})
     producer.init_transactions()

@@ -250,7 +250,9 @@ class Checkpoints:
             name: end for name, end in self._in_flight.done().items() if end > self._end_of(name)
         }
         topics: dict[str, dict[int, int]] = {}
-        for name, end in _in_parallel(self._as_read, done.items()):
+        # A local log is read in less time than a thread starts; a request takes many times that.
+        read = map if self._lock is not None else _in_parallel
+        for name, end in read(self._as_read, done.items()):
             topic, partition = split_name(name)
             if end > self._end_of(name):
                 topics.setdefault(topic, {})[partition] = end
@@ -317,7 +319,8 @@ class Checkpoints:
     def _set_aside(self) -> None:
         """Remove the dirty bit and the logs of an earlier run, and say what they held."""
         paths = self._storage.find(LOGS)
-        for folder in {"", LOGS, *(path.rpartition("/")[0] for path in paths)}:
+        topics = (entry.name for entry in self._storage.list(LOGS) if entry.is_folder)
+        for folder in ("", LOGS, *(f"{LOGS}/{topic}" for topic in topics)):
             self._storage.sweep(folder)
         self._volatile.delete(DIRTY_BIT)
         if read := ", ".join(filter(None, map(self._only_read, paths))):

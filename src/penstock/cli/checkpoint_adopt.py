@@ -142,7 +142,8 @@ def _of_checkpoint(storage: Storage, source: str | None) -> tuple[str, Offsets]:
 def _check_all_held(ends: Offsets, settings: dict[str, str]) -> None:
     from penstock.kafka.brokers import partition_facts
 
-    facts = partition_facts(settings, [part.rpartition("/")[0] for part in ends])
+    topics = [part.rpartition("/")[0] for part in ends]
+    facts = partition_facts(settings, topics, may_be_gone=True)
     for part, end in ends.items():
         if part not in facts:
             raise ConfigError(

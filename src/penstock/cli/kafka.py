@@ -15,6 +15,7 @@ from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream
+from penstock.kafka.records import YEARS_MS
 from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
 from penstock.kafka.reset_program import plan_reset
 from penstock.model import Offsets
@@ -110,7 +111,7 @@ def lag(
     else:
         ends = {str(group): group_offsets(settings, str(group))}
     names = [part.rpartition("/")[0] for parts in ends.values() for part in parts]
-    facts = partition_facts(settings, names) if names else {}
+    facts = partition_facts(settings, names, may_be_gone=True) if names else {}
     rows = [
         _lag_row(name, topic, partition, end, facts.get(f"{topic}/{partition}"))
         for name, parts in ends.items()
@@ -132,7 +133,7 @@ def reset(
         str | None, typer.Option(help="Records from this time on: ISO 8601 (UTC), or ms.")
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option(help="So many offsets on from here; negative: back.")
+        int | None, typer.Option(help="So many offsets on in each partition; negative: back.")
     ] = None,
     from_file: Annotated[
         str | None, typer.Option(help='A file of JSON such as {"clicks":{"0":5}}.')
@@ -190,7 +191,8 @@ def reset(
 def _plan_moves(settings: Mapping[str, str], ends: Offsets, given: Mapping[str, Any]) -> list[Move]:
     from penstock.kafka.brokers import partition_facts
 
-    facts = partition_facts(settings, [part.rpartition("/")[0] for part in ends])
+    topics = [part.rpartition("/")[0] for part in ends]
+    facts = partition_facts(settings, topics, may_be_gone=True)
     to_datetime, from_file = given["--to-datetime"], given["--from-file"]
     target = Target(
         to_earliest=bool(given["--to-earliest"]),
@@ -238,7 +240,10 @@ def _at(settings: Mapping[str, str], parts: Iterable[str], text: str) -> Offsets
     from penstock.kafka.brokers import offsets_at_time
 
     names = [part.rpartition("/")[0] for part in parts]
-    return offsets_at_time(settings, names, parse_time(text, "--to-datetime"))
+    time_ms = parse_time(text, "--to-datetime")
+    if time_ms not in YEARS_MS:
+        raise typer.BadParameter("it is not within the years 1 to 9999", param_hint="--to-datetime")
+    return offsets_at_time(settings, names, time_ms)
 
 
 def _read_offsets(path: str) -> dict[str, int]:

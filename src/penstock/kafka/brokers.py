@@ -23,14 +23,19 @@ _ALL = re.compile("(?!__).*")
 
 
 def partition_facts(
-    settings: Mapping[str, Any], topics: Sequence[str] = ()
+    settings: Mapping[str, Any], topics: Sequence[str] = (), *, may_be_gone: bool = False
 ) -> dict[str, PartitionFacts]:
     """Return what the brokers have of topics, of all without names.
+
+    Args:
+        settings: of the clients.
+        topics: their names.
+        may_be_gone: leave out those that do not exist.
 
     Raises:
         KafkaError: they do not answer, or refuse; a topic is unknown.
     """
-    facts = Topics(settings, sorted({*topics}) or _ALL).scan()
+    facts = Topics(settings, sorted({*topics}) or _ALL).scan(topics if may_be_gone else ())
     return {part: PartitionFacts(facts.begins[part], end) for part, end in facts.ends.items()}
 
 

@@ -59,6 +59,13 @@ class ConsumerHandle:
         """Fetch nothing more."""
         _check(c.assign(self._handle, None))
 
+    def query_end(self, topic: str, partition: int, wait_s: float) -> int | None:
+        """Return where a partition ends, as its leader says; None if it does not in time."""
+        begin, end = ctypes.c_int64(), ctypes.c_int64()
+        found = (ctypes.byref(begin), ctypes.byref(end), round(1000 * wait_s))
+        error = c.query_watermark_offsets(self._handle, topic.encode(), partition, *found)
+        return None if error else end.value
+
     @contextmanager
     def messages(self, wait_s: float) -> Iterator[Messages]:
         """Lend what has come, or comes within a time, until the end of the block."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from penstock.errors import AlreadyExistsError, ConcurrentDriverError, LogFormatError
 from penstock.storage import Storage
@@ -67,6 +67,11 @@ class Generations:
         if new:
             self._append({**self._ids, **new})
         return {topic: max(0, len(self._ids.get(topic, ())) - 1) for topic in ids}
+
+    @property
+    def topics(self) -> Collection[str]:
+        """The topics that were seen."""
+        return self._ids.keys()
 
     def created_anew(self, ids: Mapping[str, str | None]) -> list[str]:
         """Return the topics that were seen before with other ids than these."""

@@ -38,6 +38,7 @@ __all__ = [
     "partitions_new",
     "partitions_set_offset",
     "poll_set_consumer",
+    "query_watermark_offsets",
     "queue_destroy",
     "queue_get_consumer",
 ]
@@ -91,6 +92,11 @@ partitions_set_offset = _function(
     _prompt, "topic_partition_list_set_offset", c_int, c_void_p, c_char_p, c_int32, c_int64
 )
 partitions_destroy = _function(_prompt, "topic_partition_list_destroy", None, c_void_p)
+query_watermark_offsets = _function(
+    _waiting,
+    "query_watermark_offsets",
+    *(c_int, c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_int64), c_int),
+)
 assign = _function(_waiting, "assign", c_int, c_void_p, c_void_p)
 
 consume_batch_queue = _function(

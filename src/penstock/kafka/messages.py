@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError as ClientError
 from penstock.kafka import librdkafka as c
 from penstock.kafka.records import YEARS_MS
 
-__all__ = ["Headers", "Messages"]
+__all__ = ["Headers", "Messages", "read_headers"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 _Ints: TypeAlias = npt.NDArray[np.intp]
@@ -114,7 +114,7 @@ class Messages:
         of_one = c_void_p()
         into = ctypes.addressof(of_one)
         return [
-            () if missing else tuple(_headers(of_one))
+            () if missing else tuple(read_headers(of_one))
             for missing in map(c.message_headers, self._addresses.tolist(), repeat(into))
         ]
 
@@ -122,7 +122,8 @@ class Messages:
         return self if wanted.all() else Messages(self._addresses[wanted], self._structs[wanted])
 
 
-def _headers(of_one: c_void_p) -> Iterator[tuple[str, bytes | None]]:
+def read_headers(of_one: c_void_p) -> Iterator[tuple[str, bytes | None]]:
+    """Return the headers at an address, as ``Messages.headers``."""
     name, value, size = c_char_p(), c_void_p(), c_size_t()
     for number in count():
         if c.header_get(of_one, number, byref(name), byref(value), byref(size)):

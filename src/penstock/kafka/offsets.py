@@ -11,6 +11,7 @@ here: its *generation* follows its name, ``{"clicks@1": {"0": 12}}``, as in no t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -33,6 +34,8 @@ __all__ = [
 
 TopicOffsets = dict[str, dict[str, int]]
 _EARLIEST, _LATEST = -2, -1
+_KEY = re.compile(r"[^@]+(@[0-9]{1,9})?")
+_PARTITION = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -165,10 +168,9 @@ def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:
 
 
 def _is_topic(key: Any, ends: Any) -> bool:
-    topic, _, generation = str(key).partition("@")
-    if not topic or not (generation or "0").isdecimal():
+    if not _KEY.fullmatch(str(key)) or not isinstance(ends, Mapping):
         return False
-    return isinstance(ends, Mapping) and all(
-        isinstance(p, str) and p.isdecimal() and type(end) is int and end >= 0
+    return all(
+        isinstance(p, str) and _PARTITION.fullmatch(p) and type(end) is int and end >= 0
         for p, end in ends.items()
     )

@@ -6,6 +6,7 @@ durable (``losses``, ``generations``) before it returns, and so before ``offsets
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from penstock.kafka.advance import OnDataLoss, advance, data_loss_error
@@ -18,6 +19,8 @@ from penstock.model import Offsets
 from penstock.storage import Storage
 
 __all__ = ["Planner"]
+
+_log = logging.getLogger(__name__)
 
 
 class Planner:
@@ -39,6 +42,7 @@ class Planner:
         self._topics = topics
         self._generations = Generations(storage, stream)
         self._current: dict[str, int] = {}
+        self._gone: set[str] = set()
         self._losses = LossLog(storage, stream)
         self._lost = self._losses.read()
         self._on_data_loss = on_data_loss
@@ -51,9 +55,20 @@ class Planner:
             KafkaError: the brokers do not answer, or refuse.
             StorageError, ConcurrentDriverError: ids cannot be made durable.
         """
-        facts = self._topics.scan()
+        known = {*self._generations.topics, *self._current}
+        facts = self._topics.scan(may_be_gone=known)
         self._current |= self._generations.observe(facts.ids)
+        self._say_gone(known.intersection(self._topics.named).difference(facts.ids))
         return replace(facts, begins=self._named(facts.begins), ends=self._named(facts.ends))
+
+    def _say_gone(self, topics: set[str]) -> None:
+        for topic in sorted(topics - self._gone):
+            _log.warning(
+                "Topic %s does not exist any more: it stays where it is, and is read on when it is "
+                "back",
+                topic,
+            )
+        self._gone = topics
 
     def at_time(self, time_ms: int, facts: TopicFacts) -> Offsets:
         """Return each partition's first offset at or after a time, its end without one.

@@ -9,6 +9,7 @@ A consumer is kept for the next task of the process: it has its connections and 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,7 +41,12 @@ Decode = Callable[[bytes], Any] | None
 _Copy = TypeVar("_Copy")
 _POLL_S = 0.5
 PATIENCE_S = 120.0
-"""Without anything from the brokers for this long the read fails, as in Spark's source."""
+"""Without anything from the brokers for this long the read fails, as in Spark's source.
+
+Of aborted records the client tells nothing. So the leader is asked whether there is more to read.
+"""
+_ANSWER_S = 5.0
+_log = logging.getLogger(__name__)
 _idle: dict[str, list[_Client]] = {}
 _lock = threading.Lock()
 
@@ -197,7 +203,7 @@ def _read(
                 records = records.before(wanted.end_offset)
                 copied = copy(records) if len(records) else None
             if copied is None:
-                _check_patience(settings, wanted, position, client, heard_s)
+                heard_s = _check_patience(settings, wanted, position, client, heard_s)
             else:
                 heard_s = time.monotonic()
                 yield copied
@@ -222,11 +228,26 @@ def _raise_unless_passing(
 
 def _check_patience(
     settings: Mapping[str, Any], wanted: KafkaRange, position: int, client: _Client, since_s: float
-) -> None:
+) -> float:
+    """Return when something was last heard of the brokers.
+
+    Raises:
+        KafkaError: they refuse, or that was too long ago.
+    """
     if client.error is not None and client.error.code() in FINAL:
         raise kafka_error(client.error, "read topic", settings, **_ids(wanted, position))
     if time.monotonic() - since_s < PATIENCE_S:
-        return
+        return since_s
+    end = client.consumer.query_end(wanted.topic, wanted.partition, _ANSWER_S)
+    if end is not None and end > position:
+        _log.info(
+            "%s sent no record for %.0f s from %d on, and its leader answers: aborted records are "
+            "passed over",
+            wanted.name,
+            PATIENCE_S,
+            position,
+        )
+        return time.monotonic()
     error = client.error or ClientError(ClientError._TIMED_OUT, "the brokers sent nothing")
     raise kafka_error(error, "read topic", settings, **_ids(wanted, position))
 

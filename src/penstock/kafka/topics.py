@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -78,26 +78,43 @@ class Topics:
         conf: dict[str, Any] = {**admin, "error_cb": self._note, "log_level": 0}
         self._admin = AdminClient(conf)
 
-    def scan(self) -> TopicFacts:
+    @property
+    def named(self) -> Collection[str]:
+        """The topics that the subscription names; none for a pattern."""
+        return () if isinstance(self._subscription, re.Pattern) else self._subscription
+
+    def scan(self, may_be_gone: Container[str] = ()) -> TopicFacts:
         """Return the topics that exist, with where each partition begins and ends now.
 
+        Args:
+            may_be_gone: named topics that are left out if they do not exist.
+
         Raises:
-            KafkaError: the brokers do not answer, or refuse.
+            KafkaError: the brokers do not answer, or refuse; another topic does not exist.
         """
-        ids, partitions = self._describe(self._names())
+        ids, partitions = self._describe(self._names(), may_be_gone)
         self._failed_last = False
         asked = [self._ask(partitions, spec) for spec in (_EARLIEST, _LATEST)]
         begins, ends = map(self._answers, asked)
         return TopicFacts(ids, begins, ends)
 
+    def ids(self) -> Mapping[str, str | None]:
+        """Return the ids of the topics, as ``TopicFacts.ids``, in one request.
+
+        Raises as ``scan``.
+        """
+        return self._describe(self._names(), ())[0]
+
     def at_time(self, time_ms: int, facts: TopicFacts) -> Offsets:
         """Return each partition's first offset at or after a time, its end without one.
+
+        A time before 1970 is that of no record; to the brokers, it would be another question.
 
         Raises:
             KafkaError: the brokers do not answer, or refuse.
         """
         partitions = [TopicPartition(*split_name(name)) for name in facts.ends]
-        found = self._answers(self._ask(partitions, OffsetSpec.for_timestamp(time_ms)))
+        found = self._answers(self._ask(partitions, OffsetSpec.for_timestamp(max(0, time_ms))))
         return {name: found[name] if found[name] >= 0 else end for name, end in facts.ends.items()}
 
     def _names(self) -> list[str]:
@@ -114,7 +131,9 @@ class Topics:
             return sorted(topic for topic in found if subscription.fullmatch(topic))
         return sorted(set(subscription))
 
-    def _describe(self, topics: list[str]) -> tuple[dict[str, str | None], list[TopicPartition]]:
+    def _describe(
+        self, topics: list[str], may_be_gone: Container[str]
+    ) -> tuple[dict[str, str | None], list[TopicPartition]]:
         """Return the topics' ids, and their partitions."""
         ids: dict[str, str | None] = {}
         partitions: list[TopicPartition] = []
@@ -125,6 +144,9 @@ class Topics:
             try:
                 facts = asked[topic].result()
             except KafkaException as error:
+                is_gone = error_of(error).code() == ClientError.UNKNOWN_TOPIC_OR_PART
+                if is_gone and topic in may_be_gone:
+                    continue
                 raise self._failed(error, "list topics", topic=topic) from None
             topic_id = str(facts.topic_id)
             ids[topic] = None if topic_id == _NO_ID else topic_id

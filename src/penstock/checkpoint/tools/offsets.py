@@ -8,6 +8,7 @@ anything else                   one part, which is no number
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 __all__ = [
@@ -20,6 +21,10 @@ __all__ = [
     "offset_parts",
     "streams_of",
 ]
+
+_TOPIC = re.compile(r"[^@]+(@[0-9]{1,9})?")
+"""With how often it was created anew before."""
+_PARTITION = re.compile(r"[0-9]{1,10}")
 
 
 def number_of(value: object) -> int | None:
@@ -54,7 +59,9 @@ def streams_of(offset: object) -> dict[str, dict[str, int]] | None:
 def is_of_topics(offset: object) -> bool:
     """Whether an offset is one of Kafka topics: partitions are numbers, writers of journals not."""
     streams = streams_of(offset)
-    return streams is not None and all(p.isdecimal() for ends in streams.values() for p in ends)
+    if streams is None or not all(map(_TOPIC.fullmatch, streams)):
+        return False
+    return all(_PARTITION.fullmatch(each) for ends in streams.values() for each in ends)
 
 
 def offset_parts(offset: object) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class KafkaReceiver(ThreadedReceiver):
             ``{topic: {partition: offset}}``, other partitions beginning at their earliest offset.
         columns: of the records, among ``key``, ``value``, ``topic``, ``partition``, ``offset``,
             ``timestamp`` and ``headers``, with the types of Spark's Kafka source. A timestamp that
-            Python does not have is null.
+            Python does not have is null; bytes of a header's name that are not UTF-8 become U+FFFD.
 
     Raises:
         ConfigError: an argument cannot work, or confluent-kafka is missing.

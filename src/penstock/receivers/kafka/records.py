@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
@@ -11,6 +11,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 from penstock.journal import RecordFormat
 from penstock.kafka import COLUMNS
 from penstock.kafka.records import YEARS_MS
+from penstock.receivers.kafka.headers import headers_of
 
 __all__ = ["to_batch"]
 
@@ -32,8 +33,7 @@ def _timestamp_us(message: Message) -> int | None:
 
 
 def _headers(message: Message) -> list[dict[str, Any]]:
-    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-    return [{"key": key, "value": value} for key, value in headers]
+    return [{"key": key, "value": value} for key, value in headers_of(message)]
 
 
 _CELLS: dict[str, Callable[[Message], Any]] = {
