@@ -109,9 +109,7 @@ def query(tmp_path: Path) -> Path:
     return write_stateless(tmp_path / "query", batches=5)
 
 
-def write_sink(
-    query: Path, interval: int = 10, batches: int = 5, first_ms: int = FIRST_MS
-) -> Path:
+def write_sink(query: Path, interval: int = 10, batches: int = 5, first_ms: int = FIRST_MS) -> Path:
     """Write the output of such a query, beside it."""
     output = query.with_name("out")
     for batch_id in range(batches):
