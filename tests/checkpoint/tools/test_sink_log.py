@@ -21,6 +21,7 @@ from penstock.checkpoint.tools import (
     plan_rewind,
     plan_undo,
 )
+from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
 from penstock.checkpoint.tools.changes.sink_log import SinkLog
 from penstock.errors import CheckpointError, ConfigError
 from tests.cli.commands import Commands
@@ -303,6 +304,57 @@ def test_an_undo_file_changes_nothing_else_outside(query: Path) -> None:
     undo.write_text(json.dumps(fields))
     with pytest.raises(ConfigError, match="no undo file"):
         plan_undo(undo)
+
+
+PLANTED: dict[str, Callable[[Path, Path], dict[str, object]]] = {
+    "through a linked folder": lambda query, victim: {
+        "path": link(query / "sources/link", victim) + "/keys"
+    },
+    "a linked file": lambda query, victim: {"path": link(query / "sources/file", victim / "keys")},
+    "another folder of Spark's": lambda _, victim: {
+        "path": "_spark_metadata/5",
+        "root": str(victim / "new"),
+    },
+    "a folder of the user's": lambda _, __: {"path": "journal/keys"},
+    "a copy of a linked file": lambda query, victim: {
+        "path": "state/0/0/9.delta",
+        "after": {"copyOf": link(query / "sources/s", victim / "secret")},
+    },
+    "a copy of a file outside": lambda _, victim: {
+        "path": "state/0/0/9.delta",
+        "after": {"copyOf": f"../{victim.name}/secret"},
+    },
+}
+
+
+def link(path: Path, target: Path) -> str:
+    path.symlink_to(target)
+    return f"sources/{path.name}"
+
+
+@pytest.mark.parametrize("way", ["rewind", "undo"])
+@pytest.mark.parametrize("case", PLANTED)
+def test_a_planted_change_reaches_nothing_outside(query: Path, case: str, way: str) -> None:
+    """Whoever can write to a location can put a barrier and an undo file there."""
+    victim = query.with_name("victim")
+    victim.mkdir()
+    (victim / "secret").write_bytes(b"secret")
+    change = {"before": None, "after": {"text": "planted"}, "why": "an entry"}
+    change |= PLANTED[case](query, victim)
+    if way == "undo":
+        change |= {"before": change["after"], "after": None}
+    fields = {"version": 1, "command": "rewind --to-batch 1", "newest": [4, 4], "meaning": []}
+    undo = query / "undo/1-rewind.json"
+    undo.parent.mkdir()
+    undo.write_text(json.dumps(fields | {"changes": [change]}))
+    (query / BARRIER).write_bytes(barrier_entry("token", undo="undo/1-rewind.json"))
+    before = files_of(query), files_of(victim), sorted(query.parent.iterdir())
+
+    with pytest.raises((CheckpointError, ConfigError)):
+        apply_plan(
+            plan_rewind(query, to_batch=1) if way == "rewind" else plan_undo(undo), stopped=True
+        )
+    assert (files_of(query), files_of(victim), sorted(query.parent.iterdir())) == before
 
 
 def test_a_fork_begins_in_a_new_folder(query: Path) -> None:
