@@ -16,6 +16,7 @@ from penstock.kafka.failures import kafka_error
 from penstock.kafka.losses import LossLog
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.reader import check_settings
+from penstock.kafka.sink import sink_conf
 from penstock.kafka.tasks import ReadColumns, ReadRecords
 from penstock.storage import open_storage
 
@@ -26,6 +27,9 @@ BROKERS = {"bootstrap.servers": "a:9092"}
     ("settings", "message"),
     [
         ({}, "bootstrap.servers is missing"),
+        ({"bootstrap.server": "a:1"}, "bootstrap.servers is missing; there is 'bootstrap.server'"),
+        ("a:9092", r"conf='a:9092' is not possible.*\{'bootstrap.servers': 'a:9092'\}"),
+        ([("bootstrap.servers", "a:1")], "conf=a list is not possible"),
         (
             {**BROKERS, "auto.offset.reset": "latest"},
             "auto.offset.reset is set by penstock.*starting=",
@@ -34,9 +38,16 @@ BROKERS = {"bootstrap.servers": "a:9092"}
         ({**BROKERS, "sasl.username": None}, "'sasl.username': None is no setting"),
     ],
 )
-def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
+def test_wrong_settings(settings: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ClientConf(settings)
+
+
+def test_a_sink_takes_the_conf_of_a_reader() -> None:
+    reader = {"auto.offset.reset": "earliest", "enable.auto.commit": True, "group.id": "g"}
+    assert sink_conf({**BROKERS, **reader}).settings() == BROKERS
+    with pytest.raises(ConfigError, match="conf='a:9092' is not possible"):
+        sink_conf("a:9092")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
