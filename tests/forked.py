@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import cast
 
 FORKS = multiprocessing.get_context("forkserver")
 # One list for all modules of a run: the server starts once, with what the first of them asks for.
@@ -25,6 +27,7 @@ FORKS.set_forkserver_preload(
         "penstock.checkpoint",
         "penstock.cli.ingest",
         "penstock.journal",
+        "penstock.kafka.sink",
         "penstock.receivers.http",
         "penstock.receivers.kafka.consumption",
         "penstock.state",
@@ -35,11 +38,17 @@ FORKS.set_forkserver_preload(
 
 def run_forked(step: Callable[..., object], *args: object) -> int:
     """Take a step, a function of a module, in a new process; return the process's exit code."""
-    process: BaseProcess = FORKS.Process(target=step, args=args)
-    process.start()
-    process.join()
-    assert process.exitcode is not None
-    return process.exitcode
+    return run_all_forked([partial(step, *args)]).pop()
+
+
+def run_all_forked(steps: Iterable[Callable[[], object]]) -> set[int]:
+    """Take steps at the same time, each in a new process; return the processes' exit codes."""
+    processes: list[BaseProcess] = [FORKS.Process(target=step) for step in steps]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return {cast("int", process.exitcode) for process in processes}
 
 
 @contextmanager

@@ -126,3 +126,17 @@ def test_a_refused_secret_is_not_in_what_the_brokers_connection_tells(
 
 def test_an_empty_secret_masks_nothing() -> None:
     assert without_secrets("refused", {"sasl.password": ""}) == "refused"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.oauthbearer.assertion.file", "/run/assertion"),
+        ("sasl.oauthbearer.assertion.private.key.file", "/run/key"),
+        ("sasl.oauthbearer.assertion.jwt.template.file", "/run/template"),
+        ("sasl.oauthbearer.token.endpoint.url", "https://host/token"),
+    ],
+)
+def test_paths_and_addresses_of_the_client_are_no_secrets(name: str, value: str) -> None:
+    conf = ClientConf({**BROKERS, name: value})
+    assert conf.public == resolve(conf.settings()) == {**BROKERS, name: value}

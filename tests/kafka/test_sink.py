@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import count, repeat
 from pathlib import Path
 from secrets import token_hex
+from threading import Event
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ from penstock.kafka.sink import (
     write_partition,
 )
 from penstock.kafka.sink.tokens import Done, partition_name
-from tests.forked import run_forked
+from tests.forked import run_all_forked
 from tests.kafka import sink_driver
 from tests.kafka.broker import Broker
 from tests.kafka.sink_driver import (
@@ -39,6 +41,7 @@ from tests.kafka.sink_driver import (
 
 pytestmark = pytest.mark.slow
 _number = count()
+LOCATIONS = 6
 
 
 @pytest.fixture
@@ -71,18 +74,29 @@ def begun(first: SinkDriver, tasks: int) -> int:
     return attempt
 
 
-def test_killed_before_each_request(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """Each driver is killed at one step more than the one before it, in one life of a location."""
-    kills, location = 0, str(tmp_path / "location")
-    while True:
-        arguments = (broker.conf, topic, location, 2, 2 * kills + 2, kills + 1)
-        code = run_forked(run_killed, *arguments)
-        if code == 0:
+def test_killed_before_each_request(broker: Broker, tmp_path: Path) -> None:
+    """In locations at the same time: drivers mostly wait for what a kill left open to be aborted.
+
+    Each driver of a location is killed some steps later than the one before it.
+    """
+    topics = [broker.create_topic(f"sink-{next(_number)}", partitions=2) for _ in range(LOCATIONS)]
+
+    def run(until: int, requests: Iterable[int]) -> set[int]:
+        """Run a driver in each location, killed before its nth request; return the exit codes."""
+        return run_all_forked(
+            partial(run_killed, broker.conf, topic, str(tmp_path / topic), 2, until, request)
+            for topic, request in zip(topics, requests, strict=False)
+        )
+
+    for first in count(1, LOCATIONS):
+        until = 2 * first // LOCATIONS + 2
+        codes = run(until, count(first))
+        if codes != {-signal.SIGKILL}:
             break
-        assert code == -signal.SIGKILL
-        kills += 1
-    assert kills > 20
-    assert committed(broker, topic) == expected(2 * kills + 2)
+    assert codes <= {-signal.SIGKILL, 0}
+    assert first > 20
+    assert run(until, repeat(0)) == {0}
+    assert all(committed(broker, topic) == expected(until) for topic in topics)
 
 
 def test_what_is_written_is_proved_and_the_rest_is_written(
@@ -275,6 +289,45 @@ def test_a_batch_after_one_that_was_proved(broker: Broker, topic: str, driver: M
     again.write(0, again=True)
     again.write(1, again=False)
     assert committed(broker, topic) == expected(2)
+
+
+class Stuck:
+    """A client of which one request does not return, as after some restarts of a broker."""
+
+    def __init__(self, client: Any, ends: Event) -> None:
+        self._client = client
+        self._ends = ends
+
+    def send_offsets_to_transaction(self, *args: Any) -> None:
+        self._ends.wait()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+@pytest.mark.parametrize("stuck", [0, 1], ids=["driver", "task"])
+def test_a_client_that_does_not_return(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch, stuck: int
+) -> None:
+    made, ends, turns = transactions.Sender, Event(), count()
+
+    def make(*args: Any, **own: Any) -> producer.Sender:
+        sender = made(*args, **own)
+        if next(turns) == stuck:
+            sender.client = Stuck(sender.client, ends)  # type: ignore[assignment]
+        return sender
+
+    monkeypatch.setattr(transactions, "Sender", make)
+    monkeypatch.setattr(transactions, "_STUCK_S", 1.0)
+    one = driver()
+    attempt = begun(one, tasks=0)
+    if stuck == 1:
+        with pytest.raises(KafkaError, match=r"did not return within 1 s.*is tried again"):
+            one.task(0, attempt, 0)
+    for index in (0, 1):
+        one.task(0, attempt, index)
+    ends.set()
+    assert committed(broker, topic) == expected(1)
 
 
 def no_fencing(patch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """A storm over a program that copies topics exactly once: nothing lost, nothing doubled.
 
-Driver, executors, their Python workers and the broker are killed at random moments, while topics
+Driver, executors, their Python workers and the broker are killed or paused at random, while topics
 grow and are compacted and other producers abort their transactions. A plain read_committed consumer
 counts.
 """
@@ -21,17 +21,16 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from tests.faults.driver import Driver
-from tests.faults.pids import descends_from
 from tests.kafka.broker import LIBRARIES, Broker
 from tests.kafka.sink_driver import committed
 from tests.kafka.test_kills import Sender
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("sink_program.py")
-FAULTS = {"driver": 2, "broker": 2, "executor": 6, "worker": 10}
-"""How many of each in 20."""
+FAULTS = {"driver": 1, "broker": 2, "executor": 2, "pause of broker": 3, "pause": 4, "worker": 8}
+"""How many of each in 20: kills, but for the pauses of a broker or worker."""
 
 
 class Site:
@@ -107,10 +106,20 @@ class Site:
             self.broker.start()
         elif kind == "driver":
             self.driver.end()
+        elif kind == "pause of broker":
+            self.broker.pause()
+            time.sleep(self._moments.uniform(0, 2))
+            self.broker.resume()
         else:
-            assert eventually(lambda: bool(self._processes(kind))), self.driver.log()[-3000:]
-            with suppress(ProcessLookupError, IndexError):
-                os.kill(self._moments.choice(self._processes(kind)), signal.SIGKILL)
+            found = list[int]()
+            name = "executor" if kind == "executor" else "worker"
+            assert eventually(lambda: bool(found.extend(self._processes(name)) or found))
+            with suppress(ProcessLookupError):
+                chosen = self._moments.choice(found)
+                os.kill(chosen, signal.SIGSTOP if kind == "pause" else signal.SIGKILL)
+                if kind == "pause":
+                    time.sleep(self._moments.uniform(0, 2))
+                    os.kill(chosen, signal.SIGCONT)
         self.struck[kind] += 1
 
     def settle(self, sender: Sender) -> None:
@@ -131,7 +140,8 @@ class Site:
             with suppress(OSError):
                 pid = int(folder.name)
                 is_one = name in (folder / "cmdline").read_bytes()
-                if is_one and descends_from(pid, self.driver.process.pid):
+                # Not by descent: workers outlive their daemon.
+                if is_one and os.getsid(pid) == self.driver.process.pid:
                     found.append(pid)
         return found
 
@@ -150,7 +160,13 @@ class Site:
                     producer.commit_transaction(5) if is_junk else producer.abort_transaction(5)
 
 
-@pytest.mark.parametrize("faults", [20, 200], ids=["twenty", "two-hundred"])
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(20, id="twenty"),
+        pytest.param(200, id="two-hundred", marks=pytest.mark.soak),
+    ],
+)
 def test_nothing_is_lost_or_doubled(tmp_path: Path, faults: int) -> None:
     if LIBRARIES is None:
         pytest.skip("NOT PROVED: there are no libraries of a Kafka broker (scripts/kafka.sh)")
@@ -175,5 +191,5 @@ def test_nothing_is_lost_or_doubled(tmp_path: Path, faults: int) -> None:
     print(told)
     assert not lost, f"{told}, {len(lost)} lost: {sorted(lost)[:5]}"
     assert not doubled, f"{told}, {len(doubled)} doubled: {sorted(doubled)[:5]}"
-    assert site.struck.total() >= faults * 0.9, told
+    assert site.struck.total() == faults, told
     assert "aborted" not in site.result

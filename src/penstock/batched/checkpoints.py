@@ -319,7 +319,8 @@ class Checkpoints:
     def _set_aside(self) -> None:
         """Remove the dirty bit and the logs of an earlier run, and say what they held."""
         paths = self._storage.find(LOGS)
-        for folder in {"", LOGS, *(path.rpartition("/")[0] for path in paths)}:
+        topics = (entry.name for entry in self._storage.list(LOGS) if entry.is_folder)
+        for folder in ("", LOGS, *(f"{LOGS}/{topic}" for topic in topics)):
             self._storage.sweep(folder)
         self._volatile.delete(DIRTY_BIT)
         if read := ", ".join(filter(None, map(self._only_read, paths))):

@@ -133,7 +133,7 @@ def reset(
         str | None, typer.Option(help="Records from this time on: ISO 8601 (UTC), or ms.")
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option(help="So many offsets on from here; negative: back.")
+        int | None, typer.Option(help="So many offsets on in each partition; negative: back.")
     ] = None,
     from_file: Annotated[
         str | None, typer.Option(help='A file of JSON such as {"clicks":{"0":5}}.')

@@ -27,6 +27,10 @@ __all__ = [
 ]
 
 _FILE = ".file"
+_OWN_FILES = frozenset(
+    f"sasl.oauthbearer.assertion{part}{_FILE}" for part in ("", ".private.key", ".jwt.template")
+)
+"""Settings of librdkafka's that are paths themselves."""
 _SECRET = re.compile(
     r"password|passphrase|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config|token"
 )
@@ -123,7 +127,7 @@ def settings_of(conf: Any) -> dict[str, Any]:
 
 def is_secret(name: str) -> bool:
     """Whether a setting holds a secret itself, and not the path of a file with it."""
-    return bool(_SECRET.search(name)) and not name.endswith((_FILE, ".location"))
+    return bool(_SECRET.search(name)) and not name.endswith((_FILE, ".location", ".url"))
 
 
 def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +138,7 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     resolved = {}
     for name, value in settings.items():
-        if not name.endswith(_FILE):
+        if not name.endswith(_FILE) or name in _OWN_FILES:
             resolved[name] = value
             continue
         try:

@@ -8,13 +8,12 @@ import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from penstock.errors import ConcurrentDriverError, KafkaError, KafkaFencedError
 from penstock.kafka.sink.partition import Destination
 from penstock.kafka.sink.tokens import Begun, Done, batch_name, partition_name
-from penstock.kafka.sink.transactions import TransactionalSender
+from penstock.kafka.sink.transactions import KafkaStuckError, TransactionalSender
 
 __all__ = ["Attempt", "SinkBatches"]
 
@@ -109,10 +108,10 @@ class SinkBatches:
                 self._sender.close()
                 self._sender = None
 
-    def _take_over(self) -> None:
+    def _take_over(self, *, anew: bool = False) -> None:
         """Have the newest producer of the name; raise if another driver wrote meanwhile."""
         idle_s = time.monotonic() - self._used_s
-        if self._sender is not None and idle_s < _IDLE_S:
+        if self._sender is not None and idle_s < _IDLE_S and not anew:
             return
         known, first = self._last, self._sender is None
         if self._sender is not None:
@@ -127,18 +126,31 @@ class SinkBatches:
             raise self._fenced()
 
     def _record(self, begun: Begun) -> None:
+        try:
+            self._commit(begun)
+        except KafkaStuckError:
+            self._take_over(anew=True)
+            self._commit(begun)
+        self._last = begun
+        self._used_s = time.monotonic()
+
+    def _commit(self, begun: Begun) -> None:
         assert self._sender is not None
         try:
             self._sender.begin()
             self._sender.commit(begun)
         except KafkaFencedError as error:
             raise self._fenced() from error
-        self._last = begun
-        self._used_s = time.monotonic()
 
     def _claim(self, batch_id: int, attempt: int, partitions: int) -> frozenset[int]:
         """Take all partitions over from earlier attempts at a batch; return which are done."""
-        claim = partial(self._claim_one, batch_id, attempt)
+
+        def claim(index: int) -> bool:
+            try:
+                return self._claim_one(batch_id, attempt, index)
+            except KafkaStuckError:
+                return self._claim_one(batch_id, attempt, index)
+
         with ThreadPoolExecutor(_CLAIMS_AT_ONCE) as threads:
             done = list(threads.map(claim, range(partitions)))
         return frozenset(index for index, is_done in enumerate(done) if is_done)

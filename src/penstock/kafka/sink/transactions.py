@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -25,11 +26,13 @@ from penstock.kafka.sink.producer import RETRIES, Sender
 from penstock.kafka.sink.records import Outgoing
 from penstock.kafka.sink.tokens import Token, from_metadata, to_metadata
 
-__all__ = ["PATIENCE_S", "Tokens", "TransactionalSender", "lend_sender"]
+__all__ = ["PATIENCE_S", "KafkaStuckError", "Tokens", "TransactionalSender", "lend_sender"]
 
 PATIENCE_S = 60.0
 """For so long a request is repeated while the brokers do not answer, or their log is being read."""
 _TIMEOUT_S = 10.0
+_STUCK_S = 12.0
+"""After so long a request that should have ended after ``_TIMEOUT_S`` is given up."""
 _PAUSE_S = 0.2
 _DEFAULT_LIMIT_MS = 60_000
 _CHECK_EVERY = 1000
@@ -59,6 +62,10 @@ _PASSING = (
     ClientError.REQUEST_TIMED_OUT,
 )
 _Result = TypeVar("_Result")
+
+
+class KafkaStuckError(KafkaError):
+    """The client did not return: its producer is lost, and what it did not commit is aborted."""
 
 
 class Tokens(Generic[Token]):
@@ -124,6 +131,7 @@ class TransactionalSender(Generic[Token]):
         self._limit_s = float(limit) / 1000
         self._begun_s: float | None = None
         self._unchecked = 0
+        self._is_stuck = False
         self.tokens: Tokens[Token] = Tokens(settings, topic, name, kind)
         own = {"transactional.id": name, "transaction.timeout.ms": limit}
         self._sender = Sender(settings, self._explain, **own)
@@ -157,20 +165,52 @@ class TransactionalSender(Generic[Token]):
         client = self._sender.client
         group = self.tokens.consumer.consumer_group_metadata()
         place = TopicPartition(self._topic, 0, token.next_id, to_metadata(token))
-        self._call(lambda: client.send_offsets_to_transaction([place], group, _TIMEOUT_S))
+        send = partial(client.send_offsets_to_transaction, [place], group, _TIMEOUT_S)
+        self._call(lambda: self._in_time(send))
         self._call(lambda: client.commit_transaction(_TIMEOUT_S))
         self._begun_s = None
 
     def close(self) -> None:
-        """End; a transaction that is open is aborted."""
+        """End; a transaction that is open is aborted: if the client is stuck, by the next one."""
+        self.tokens.close()
+        if self._is_stuck:  # it is in use until its request returns
+            return
         if self._begun_s is not None:
             with suppress(KafkaException):
                 self._sender.client.abort_transaction(_TIMEOUT_S)
         self._sender.close()
-        self.tokens.close()
 
     def _call(self, request: Callable[[], _Result]) -> _Result:
         return _patiently(request, lambda e: self._sender.error(e, transaction=self.name))
+
+    def _in_time(self, request: Callable[[], object]) -> None:
+        """Make a request whose own time limit does not hold.
+
+        librdkafka forgets it if the group's coordinator leaves the metadata for a moment, as one
+        does that starts: https://github.com/confluentinc/librdkafka/issues/5456 and 5511.
+        """
+        raised: list[KafkaException] = []
+
+        def run() -> None:
+            try:
+                request()
+            except KafkaException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(_STUCK_S)
+        if thread.is_alive():
+            self._is_stuck = True
+            raise KafkaStuckError(
+                f"the Kafka client did not return within {_STUCK_S:g} s, though its own time limit "
+                "is shorter",
+                operation="write to Kafka",
+                ids={"transaction": self.name},
+                hint="nothing was committed; the task is tried again, with a new producer",
+            )
+        if raised:
+            raise raised[0]
 
     def _check_time(self) -> None:
         if (error := self._too_long()) is not None:
