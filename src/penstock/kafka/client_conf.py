@@ -117,10 +117,11 @@ def settings_of(conf: Any) -> dict[str, Any]:
         ConfigError: it is no mapping.
     """
     if not isinstance(conf, Mapping):
-        shown = repr(conf) if isinstance(conf, str) else f"a {type(conf).__name__}"
-        given = conf if isinstance(conf, str) else "host:9092"
+        is_brokers = isinstance(conf, str) and not is_secret(conf)
+        shown = repr(conf) if is_brokers else f"a {type(conf).__name__}"
+        brokers = conf if is_brokers else "host:9092"
         raise _wrong(
-            f"conf={shown} is not possible", f"give a dict: {{'bootstrap.servers': {given!r}}}"
+            f"conf={shown} is not possible", f"give a dict: {{'bootstrap.servers': {brokers!r}}}"
         )
     return dict(conf)
 
