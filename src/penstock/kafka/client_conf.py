@@ -27,9 +27,11 @@ _SECRET = re.compile(
     r"password|passphrase|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config"
     r"|token(?!\.endpoint\.url$)"
 )
-_PATHS = tuple(
-    f"sasl.oauthbearer.assertion.{each}.file" for each in ("private.key", "jwt.template")
-) + ("sasl.oauthbearer.assertion.file",)
+_PATHS = (
+    "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.jwt.template.file",
+    "sasl.oauthbearer.assertion.private.key.file",
+)
 """Settings of librdkafka's own that name files, which it reads itself."""
 _WORD = 4
 """The length from which on a word of a secret is masked, too."""
