@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError as ClientError
 
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf
-from penstock.kafka.client_conf import resolve, without_secrets
+from penstock.kafka.client_conf import is_secret, resolve, without_secrets
 from penstock.kafka.failures import kafka_error
 from penstock.kafka.losses import LossLog
 from penstock.kafka.pass_over import PassOver
@@ -69,6 +69,17 @@ def test_secrets_are_in_no_pickle_and_no_text(name: str) -> None:
     restored = pickle.loads(pickle.dumps(pickle.loads(pickled)))
     with pytest.raises(ConfigError, match=rf"{name} is not in the graph.*{name}\.file="):
         restored.settings()
+
+
+def test_files_that_the_client_reads_itself_are_left_to_it() -> None:
+    """They end as those of secrets do; and where a token comes from is no secret."""
+    settings = {
+        "sasl.oauthbearer.assertion.file": "/not/here",
+        "sasl.oauthbearer.assertion.private.key.file": "/not/here",
+        "sasl.oauthbearer.token.endpoint.url": "https://host/token",
+    }
+    assert resolve(settings) == settings
+    assert not any(map(is_secret, settings))
 
 
 def test_a_secret_in_a_file_is_read_where_it_is_used(tmp_path: Path) -> None:

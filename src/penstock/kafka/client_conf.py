@@ -32,7 +32,8 @@ _OWN_FILES = frozenset(
 )
 """Settings of librdkafka's that are paths themselves."""
 _SECRET = re.compile(
-    r"password|passphrase|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config|token"
+    r"password|passphrase|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config"
+    r"|token(?!\.endpoint\.url$)"
 )
 _BROKERS = ("bootstrap.servers", "metadata.broker.list")
 _WORD = 4
