@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError as ClientError
 
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf
-from penstock.kafka.client_conf import resolve, without_secrets
+from penstock.kafka.client_conf import is_secret, resolve, without_secrets
 from penstock.kafka.failures import kafka_error
 from penstock.kafka.losses import LossLog
 from penstock.kafka.pass_over import PassOver
@@ -58,6 +58,17 @@ def test_secrets_are_in_no_pickle_and_no_text(name: str) -> None:
     restored = pickle.loads(pickle.dumps(pickle.loads(pickled)))
     with pytest.raises(ConfigError, match=rf"{name} is not in the graph.*{name}\.file="):
         restored.settings()
+
+
+def test_files_that_the_client_reads_itself_are_left_to_it() -> None:
+    """They end as those of secrets do; and where a token comes from is no secret."""
+    settings = {
+        "sasl.oauthbearer.assertion.file": "/not/here",
+        "sasl.oauthbearer.assertion.private.key.file": "/not/here",
+        "sasl.oauthbearer.token.endpoint.url": "https://host/token",
+    }
+    assert resolve(settings) == settings
+    assert not any(map(is_secret, settings))
 
 
 def test_a_secret_in_a_file_is_read_where_it_is_used(tmp_path: Path) -> None:
@@ -115,3 +126,17 @@ def test_a_refused_secret_is_not_in_what_the_brokers_connection_tells(
 
 def test_an_empty_secret_masks_nothing() -> None:
     assert without_secrets("refused", {"sasl.password": ""}) == "refused"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.oauthbearer.assertion.file", "/run/assertion"),
+        ("sasl.oauthbearer.assertion.private.key.file", "/run/key"),
+        ("sasl.oauthbearer.assertion.jwt.template.file", "/run/template"),
+        ("sasl.oauthbearer.token.endpoint.url", "https://host/token"),
+    ],
+)
+def test_paths_and_addresses_of_the_client_are_no_secrets(name: str, value: str) -> None:
+    conf = ClientConf({**BROKERS, name: value})
+    assert conf.public == resolve(conf.settings()) == {**BROKERS, name: value}

@@ -19,9 +19,20 @@ from penstock.errors import ConfigError
 __all__ = ["ClientConf", "check_kafka_client", "is_secret", "resolve", "without_secrets"]
 
 _FILE = ".file"
-_SECRET = re.compile(
-    r"password|passphrase|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config|token"
+_OWN_FILES = frozenset(
+    f"sasl.oauthbearer.assertion{part}{_FILE}" for part in ("", ".private.key", ".jwt.template")
 )
+"""Settings of librdkafka's that are paths themselves."""
+_SECRET = re.compile(
+    r"password|passphrase|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config"
+    r"|token(?!\.endpoint\.url$)"
+)
+_PATHS = (
+    "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.jwt.template.file",
+    "sasl.oauthbearer.assertion.private.key.file",
+)
+"""Settings of librdkafka's own that name files, which it reads itself."""
 _WORD = 4
 """The length from which on a word of a secret is masked, too."""
 _OURS = {
@@ -94,7 +105,7 @@ def check_kafka_client(operation: str) -> None:
 
 def is_secret(name: str) -> bool:
     """Whether a setting holds a secret itself, and not the path of a file with it."""
-    return bool(_SECRET.search(name)) and not name.endswith((_FILE, ".location"))
+    return bool(_SECRET.search(name)) and not name.endswith((_FILE, ".location", ".url"))
 
 
 def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +116,7 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     resolved = {}
     for name, value in settings.items():
-        if not name.endswith(_FILE):
+        if not name.endswith(_FILE) or name in _OWN_FILES:
             resolved[name] = value
             continue
         try:
