@@ -13,13 +13,14 @@ from confluent_kafka.cimpl import Producer
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.receivers import Command, KafkaReceiver, read_status
+from penstock.receivers.kafka.progress import read_progress
 from penstock.receivers.ownership import read_shares
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.ingest_process import records
 from tests.kafka.broker import Broker
 from tests.kafka.raw_headers import produce_with_header
-from tests.kafka.receiving import HASTY
+from tests.kafka.receiving import HASTY, Receiving
 from tests.receivers.supervised import commanded, override
 from tests.waiting import eventually
 
@@ -145,19 +146,85 @@ def test_latest_is_the_end_at_the_first_start(broker: Broker, tmp_path: Path) ->
     assert sorted(receive(tmp_path, receiver, 2)) == [b"between", b"new"]
 
 
+def test_a_pattern_means_what_the_client_takes_it_for(broker: Broker, tmp_path: Path) -> None:
+    """Else it is never known where a topic begins that only the client finds."""
+    for topic in ("pat-a", "my-pat-b"):
+        broker.create_topic(topic)
+        broker.produce(topic, [topic.encode()])
+    receiver = KafkaReceiver("^pat-|pat-b$", conf(broker, "pat"), "earliest")
+    assert sorted(receive(tmp_path, receiver, 2)) == [b"my-pat-b", b"pat-a"]
+
+
 def test_records_that_are_gone_are_an_error(broker: Broker, tmp_path: Path) -> None:
     broker.create_topic("gone")
-    broker.produce("gone", [b"1", b"2", b"3"])
-    receiver = KafkaReceiver("gone", conf(broker, "gone"), {"gone": {0: 0}})
-    broker.delete_records("gone", 2)
-    # The beginning is recorded, and then found to be gone.
+    broker.produce("gone", [b"1"])
+    receiver = KafkaReceiver("gone", conf(broker, "gone"), "earliest")
+    assert receive(tmp_path, receiver, 1) == [b"1"]
+    broker.produce("gone", [b"2", b"3", b"4"])
+    broker.delete_records("gone", 3)
     stream = stream_of(tmp_path, receiver)
     with commanded(stream, receiver):
-        assert eventually(lambda: "offset 0 of gone/0" in _last_error(stream))
-    assert records(tmp_path) == []
+        assert eventually(lambda: "offset 1 of gone/0" in _last_error(stream))
+    assert records(tmp_path) == [b"1"]
     reset = ("reset", str(tmp_path), "--brokers", broker.address, "--to-earliest", "--apply")
-    assert "gone/0: from 2: 2 offsets are not read" in Commands("kafka").succeed(*reset)
-    assert receive(tmp_path, receiver, 1) == [b"3"]
+    assert "gone/0: from 3: 2 offsets are not read" in Commands("kafka").succeed(*reset)
+    assert receive(tmp_path, receiver, 2) == [b"1", b"4"]
+
+
+def test_a_topic_that_was_created_anew_is_an_error(broker: Broker, tmp_path: Path) -> None:
+    """Its first records would be skipped, if it is longer than what was read of the old one."""
+    broker.create_topic("anew")
+    broker.produce("anew", [b"old"])
+    receiver = KafkaReceiver("anew", conf(broker, "anew"), "earliest")
+    assert receive(tmp_path, receiver, 1) == [b"old"]
+    broker.delete_topic("anew")
+    assert eventually(lambda: not broker.has_topic("anew"))
+    broker.create_topic("anew")
+    broker.produce("anew", [b"0", b"1", b"2"])
+    stream = stream_of(tmp_path, receiver)
+    with commanded(stream, receiver):
+        assert eventually(lambda: "created anew" in _last_error(stream))
+    assert records(tmp_path) == [b"old"]
+    reset = ("reset", str(tmp_path), "--brokers", broker.address, "--to-earliest", "--apply")
+    Commands("kafka").succeed(*reset)
+    assert receive(tmp_path, receiver, 4) == [b"old", b"0", b"1", b"2"]
+
+
+def test_the_mark_of_a_transaction_is_read_too(broker: Broker, tmp_path: Path) -> None:
+    """Else retention, which deletes what was read and the mark, would look like a loss."""
+    broker.create_topic("marks")
+    receiver = KafkaReceiver("marks", conf(broker, "marks"), "earliest")
+    stream = stream_of(tmp_path, receiver)
+    with commanded(stream, receiver):
+        write_transaction(broker, "marks", [b"1", b"2"])
+        assert eventually(lambda: read_progress(stream).get("marks/0", (0,))[0] == 3)
+    broker.delete_records("marks", 3)
+    write_transaction(broker, "marks", [b"3"])
+    assert receive(tmp_path, receiver, 3) == [b"1", b"2", b"3"]
+
+
+def write_transaction(broker: Broker, topic: str, values: list[bytes]) -> None:
+    producer = Producer({**broker.conf, "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value)
+    producer.commit_transaction(60)
+
+
+def test_a_receiver_ends_though_no_broker_answers(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("mute")
+    receiving = Receiving(tmp_path, "a", ["mute"], conf(broker, "mute"))
+    stream = JournalStream.create(
+        open_storage(str(tmp_path / "journal")), "s", RecordFormat("binary")
+    )
+    assert eventually(lambda: bool(read_shares(stream)))
+    broker.pause()
+    try:
+        assert receiving.drain() == 0
+    finally:
+        broker.resume()
+    assert "did not end" not in receiving.log.read_text()
 
 
 def test_an_unknown_topic_is_an_error(broker: Broker, tmp_path: Path) -> None:
@@ -217,6 +284,8 @@ def _last_error(stream: JournalStream) -> str:
         ([], {}, {}, "no topic"),
         ("a b", {}, {}, "no topic"),
         ("^(", {}, {}, "no pattern"),
+        (r"^n-\d+", {}, {}, "POSIX"),
+        ("^(?:a|b)", {}, {}, "POSIX"),
         ("a", {"group.id": ""}, {}, "group.id is missing"),
         ("a", {"sasl.password": "x"}, {}, "sasl.password holds a secret"),
         ("a", {"auto.offset.reset": "latest"}, {}, "starting="),

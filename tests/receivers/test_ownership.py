@@ -24,7 +24,14 @@ from penstock.journal import (
     ranges_between,
     read_records,
 )
-from penstock.receivers.ownership import Ownership, Share, end_of, read_shares
+from penstock.receivers.ownership import (
+    Ownership,
+    ReplacedSourceError,
+    Share,
+    end_of,
+    move_parts,
+    read_shares,
+)
 from penstock.testing import FaultyStorage
 from penstock.testing.faulty_storage import OperationKind
 from tests.journal.helpers import clear_memory, memory_stream
@@ -144,6 +151,45 @@ def test_a_start_after_an_error_settles_what_the_failed_one_owned(stream: Journa
     assert stored(stream) == each_once(p0=3, p1=4)
     a.die()
     b.die()
+
+
+def test_an_end_without_a_record_is_settled_or_released(stream: JournalStream) -> None:
+    """The marks of transactions: after them comes no record to be stored with their end."""
+    a, b = Member(stream, "a"), Member(stream, "b")
+    a.claim("clicks/0", "clicks/1")
+    a.store("clicks/0", 2)
+    a.ownership.settle({"clicks/0": 3})
+    assert read_shares(stream)["clicks/0"] == Share(str(a.writer.id), 3, 1)
+    a.ends["clicks/0"] = 3
+    a.store("clicks/0", 1)
+    a.ownership.release(["clicks/0"], {"clicks/0": 5})
+    b.claim("clicks/0", "clicks/1")  # which seals a
+    assert b.ends == {"clicks/0": 5, "clicks/1": 0}
+    a.ownership.settle({"clicks/1": 7})
+    assert read_shares(stream)["clicks/1"].start == 0, "it is b's"
+    a.die()
+    b.die()
+
+
+def test_a_source_that_was_replaced_is_not_read_on(stream: JournalStream) -> None:
+    a = Member(stream, "a")
+
+    def claim(origin: str | None) -> dict[str, int]:
+        return a.ownership.claim(PARTS[:1], lambda _: dict.fromkeys(PARTS, 4), lambda _: origin)
+
+    claim("x")
+    a.ownership.settle({PARTS[0]: 5})
+    for same in (None, "x"):
+        assert claim(same) == {PARTS[0]: 5}
+        a.release(PARTS[0])
+    for _ in range(2):
+        with pytest.raises(ReplacedSourceError, match="replaced"):
+            claim("y")
+    move_parts(stream, PARTS[:1], lambda ends: {PARTS[0]: ends[PARTS[0]] - 5})
+    assert claim("y") == {PARTS[0]: 0}
+    with pytest.raises(ReplacedSourceError, match="replaced"):
+        claim("x")
+    a.die()
 
 
 def test_all_parts_begin_with_the_first_claim(stream: JournalStream) -> None:

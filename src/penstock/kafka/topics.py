@@ -98,6 +98,13 @@ class Topics:
         begins, ends = map(self._answers, asked)
         return TopicFacts(ids, begins, ends)
 
+    def ids(self) -> Mapping[str, str | None]:
+        """Return the ids of the topics, as ``TopicFacts.ids``, in one request.
+
+        Raises as ``scan``.
+        """
+        return self._describe(self._names(), ())[0]
+
     def at_time(self, time_ms: int, facts: TopicFacts) -> Offsets:
         """Return each partition's first offset at or after a time, its end without one.
 

@@ -5,10 +5,13 @@ between them while all of them run, and none of them knows for certain which oth
 
     <stream>/receivers/_parts/<number>.json
 
-    {"version": 1, "parts": {"clicks/0": {"writer": "r0-00000003", "start": 246189, "since": 4}}}
+    {"version": 1, "parts": {"clicks/0":
+        {"writer": "r0-00000003", "start": 246189, "since": 4, "origin": "kGl1ZW50LWNsaWNrcy0wMQ"}}}
 
-An entry tells each part's owner (null for none), where its records begin in the source, and the
-number of the entry that gave it to this owner. A block's position tells how far its writer is:
+An entry tells each part's owner (null for none), where its records begin in the source, the number
+of the entry that gave it to this owner, and of what the part is (null if that is not known): a
+source that was replaced under its name has other records in the same places. A block's position
+tells how far its writer is:
 
     {"version": 1, "parts": {"clicks/0": [4, 246201]}}
 
@@ -23,7 +26,7 @@ Invariants:
 3. A part is given to another writer only when the owner can publish no more of it: the owner is
    sealed (penstock.journal.epochs), or it released the part itself, after a flush. So the end is
    final when the new entry is created, and is its ``start``; only an operator may choose another
-   one (``move_parts``).
+   one (``move_parts``), and only after that a part may be of another origin.
 4. Old entries are deleted, so their names become available again. Whoever has created an entry
    lists the log again: if there is a later entry, that one is read and decides.
 5. The position of a block tells of each part that the writer owns by the log. A start that failed
@@ -48,7 +51,7 @@ from penstock.journal import JournalStream
 from penstock.journal.epochs import seal_writer
 from penstock.journal.layout import WriterId, parse_writer
 
-__all__ = ["Ownership", "Share", "end_of", "move_parts", "read_shares"]
+__all__ = ["Ownership", "ReplacedSourceError", "Share", "end_of", "move_parts", "read_shares"]
 
 _VERSION = 1
 _KEPT = 8
@@ -66,6 +69,12 @@ class Share:
     """Where the owner began, or the next one begins."""
     since: int
     """The entry that gave it to this owner."""
+    origin: str | None = None
+    """Of what it is a part: a source that replaces it has another one; None if not known."""
+
+
+class ReplacedSourceError(ReceiverError):
+    """A part is of another source than the one that the log tells of."""
 
 
 Shares = Mapping[str, Share]
@@ -89,7 +98,10 @@ class Ownership:
         self._since: dict[str, int] = {}
 
     def claim(
-        self, parts: Iterable[str], starts: Callable[[bool], Mapping[str, int]]
+        self,
+        parts: Iterable[str],
+        starts: Callable[[bool], Mapping[str, int]],
+        origin: Callable[[str], str | None] = lambda _: None,
     ) -> dict[str, int]:
         """Become the owner of parts; return where each of them begins.
 
@@ -102,8 +114,10 @@ class Ownership:
             starts: returns where parts begin that the log does not know; asked only if needed. It
                 is given whether there is no log yet: then all parts that exist begin now, those of
                 other receivers too, and all that come later are new.
+            origin: returns of what a part is now; None if that is not known.
 
         Raises:
+            ReplacedSourceError: a part is of another origin than by the log.
             StorageError: a step failed; the call can be repeated.
             DamagedBlockError: the newest block of an owner is damaged, so its end is unknown.
             LogFormatError: an entry is damaged, or of a newer version.
@@ -113,39 +127,64 @@ class Ownership:
             number, known = read_log(self._stream)
             if number < 0 or not known.keys() >= set(wanted):
                 begun = {
-                    part: Share(None, start, number + 1)
+                    part: Share(None, start, number + 1, origin(part))
                     for part, start in starts(number < 0).items()
                     if part not in known
                 }
                 _check_begun(wanted, {*known, *begun})
                 known = {**known, **begun}
+            origins = {part: origin(part) or known[part].origin for part in wanted}
+            _check_origins(known, origins)
             left = {part: share for part, share in known.items() if self._is_left(part, share)}
             ends = self._ends({**left, **{part: known[part] for part in wanted}})
             shares = {
-                part: Share(self._id if part in wanted else None, end, number + 1)
-                for part, end in ends.items()
+                part: Share(None, end, number + 1, known[part].origin) for part, end in ends.items()
             }
+            for part, of_it in origins.items():
+                shares[part] = Share(self._id, ends[part], number + 1, of_it)
             if _append(self._stream, number + 1, {**known, **shares}):
                 self._since |= dict.fromkeys(wanted, number + 1)
                 return {part: ends[part] for part in wanted}
 
-    def release(self, parts: Iterable[str]) -> None:
+    def release(self, parts: Iterable[str], ends: Mapping[str, int] | None = None) -> None:
         """Give parts back; all that was stored of them must be durable, and nothing may follow.
 
         Parts that another writer owns by now are left alone. Raises as ``claim``.
+
+        Args:
+            parts: their names.
+            ends: where to begin next, of parts that have no records between the last one that was
+                stored and there.
         """
-        wanted = {part: self._since.pop(part) for part in parts if part in self._since}
+        sinces = {part: self._since.pop(part) for part in parts if part in self._since}
+        self._settle(sinces, ends or {}, None)
+
+    def settle(self, ends: Mapping[str, int]) -> None:
+        """Make durable that owned parts have no records between the last one stored and these ends.
+
+        All that was stored of them must be durable. After an error the receiver has to start again.
+        Raises as ``claim``.
+        """
+        sinces = {part: self._since[part] for part in ends}
+        self._since |= self._settle(sinces, ends, self._id)
+
+    def _settle(
+        self, sinces: Mapping[str, int], ends: Mapping[str, int], owner: str | None
+    ) -> dict[str, int]:
+        """Begin an ownership of parts that are still owned since then; return since when it is."""
         while True:
             number, known = read_log(self._stream)
             held = {
                 part: known[part]
-                for part, since in wanted.items()
+                for part, since in sinces.items()
                 if part in known and (known[part].writer, known[part].since) == (self._id, since)
             }
-            ends = self._ends(held)
-            shares = {part: Share(None, end, number + 1) for part, end in ends.items()}
+            shares = {
+                part: Share(owner, ends.get(part, end), number + 1, held[part].origin)
+                for part, end in self._ends(held).items()
+            }
             if not shares or _append(self._stream, number + 1, {**known, **shares}):
-                return
+                return dict.fromkeys(shares, number + 1)
 
     def position(self, ends: Mapping[str, int]) -> dict[str, Any]:
         """Return the position of a store, given the end of each owned part."""
@@ -297,9 +336,8 @@ def _decode(data: bytes, uri: str) -> dict[str, Share]:
 
 def _share(fields: Mapping[str, Any]) -> Share:
     writer = fields["writer"]
-    return Share(
-        None if writer is None else str(writer), int(fields["start"]), int(fields["since"])
-    )
+    owner, origin = (None if name is None else str(name) for name in (writer, fields.get("origin")))
+    return Share(owner, int(fields["start"]), int(fields["since"]), origin)
 
 
 def _writer_id(stream: JournalStream, name: str) -> WriterId:
@@ -320,4 +358,15 @@ def _check_begun(wanted: Iterable[str], known: Iterable[str]) -> None:
             f"it is not known where {', '.join(missing)} begins: the source does not list it yet",
             operation="claim parts of source",
             hint="nothing to do: the receiver starts again",
+        )
+
+
+def _check_origins(known: Shares, origins: Mapping[str, str | None]) -> None:
+    replaced = [part for part, now in origins.items() if known[part].origin not in (None, now)]
+    if replaced:
+        raise ReplacedSourceError(
+            "the source was replaced by another one of its name",
+            operation="claim parts of source",
+            ids={"parts": ", ".join(sorted(replaced))},
+            hint="have an operator choose where to begin in the new one",
         )

@@ -31,9 +31,10 @@ from penstock.kafka.client_conf import resolve
 from penstock.kafka.failures import FINAL, OUT_OF_RANGE, error_of, kafka_error
 from penstock.model import Offsets
 from penstock.receivers.kafka.options import KafkaOptions
-from penstock.receivers.kafka.parts import part_of, part_of_place, place_of
+from penstock.receivers.kafka.parts import part_of, part_of_place, place_of, topic_of
 from penstock.receivers.kafka.records import to_batch
-from penstock.receivers.kafka.starts import starts
+from penstock.receivers.kafka.starts import starts, topic_ids
+from penstock.receivers.ownership import ReplacedSourceError
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = ["Consumption"]
@@ -45,10 +46,18 @@ _STORE_BYTES = 8 << 20
 _UNPOLLED_S = 1.0
 """The longest time without a poll, by which the group's rebalances are delayed."""
 _COMMIT_S = 1.0
+_SETTLE_S = 5.0
+"""An idle member notes this often, at most, that it is at the end of partitions."""
+_LEAVE_S = 5.0
 _EVEN_MS = range(250, 500)
 """Stores that wait for the rate are sized to wait for about this long."""
 _DEFAULTS = {"isolation.level": "read_committed", "check.crcs": True}
 _DEFAULTS |= {"queued.max.messages.kbytes": 16_384}  # it is fetched again after each pause
+
+_RESET = (
+    "to go on: penstock kafka reset JOURNAL --brokers HOST:PORT --source STREAM --to-earliest "
+    "--apply"
+)
 
 
 class Consumption:
@@ -76,11 +85,13 @@ class Consumption:
         self._is_paused = False
         self._durable = _Durable()
         self._committed_s = 0.0
+        self._settled_s = 0.0
         self._error: ClientError | None = None
         self._is_unreachable = False
         conf = {**_DEFAULTS, **resolve(self._settings)}
         conf |= {"enable.auto.commit": False, "enable.auto.offset.store": False}
         conf |= {"auto.offset.reset": "error", "log_level": 0}
+        conf |= {"enable.partition.eof": True}  # it tells how far partitions end without a record
         self._consumer = Consumer(
             {**conf, "error_cb": self._note_error, "on_commit": self._note_commit}
         )
@@ -107,7 +118,13 @@ class Consumption:
             raise self._failure(error_of(error), "read topics") from None
         finally:
             self._read.clear()  # nothing is left to be released when the client says what it leaves
-            self._consumer.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        """Leave the group; brokers that do not answer are told by the session's timeout."""
+        leaving = threading.Thread(target=self._consumer.close, name="penstock-leave", daemon=True)
+        leaving.start()
+        leaving.join(_LEAVE_S)
 
     def _step(self) -> None:
         if self._error is not None:
@@ -116,7 +133,10 @@ class Consumption:
         if not self._pending:
             self._set_paused(False)
             if (first := self._poll(_POLL_S)) is not None:
-                self._take([first, *self._consumer.consume(_MOST, 0)])
+                self._take([first])  # before the group can take its partition back
+                self._take(self._consumer.consume(_MOST, 0))
+            else:
+                self._settle()
         elif (wait_s := self._retry_s - time.monotonic()) > 0:
             self._wait(min(wait_s, _POLL_S))
         else:
@@ -144,10 +164,13 @@ class Consumption:
     def _take(self, messages: Iterable[Message]) -> None:
         self._is_unreachable = False
         for message in messages:
-            if (error := message.error()) is not None:
-                self._check(error, message)
-                continue
             part, offset = part_of(message), int(message.offset() or 0)
+            if (error := message.error()) is not None:
+                if error.code() != ClientError._PARTITION_EOF:
+                    self._check(error, message)
+                elif part in self._read:
+                    self._read[part] = max(self._read[part], offset)
+                continue
             if offset >= self._read.get(part, offset + 1):  # else of an assignment that has ended
                 self._read[part] = offset + 1
                 self._pending.append(message)
@@ -159,7 +182,11 @@ class Consumption:
         if batch.nbytes > _STORE_BYTES and len(part) > 1:
             self._most = len(part) // 2
             return
-        ends = {**self._stored, **{part_of(each): int(each.offset() or 0) + 1 for each in part}}
+        if len(part) == len(self._pending):
+            ends = dict(self._read)
+        else:
+            last = {part_of(each): int(each.offset() or 0) + 1 for each in part}
+            ends = {**self._stored, **last}
         wait_ms = self._receiver.tryStore(
             batch,
             self._ownership.position(ends),
@@ -174,6 +201,20 @@ class Consumption:
             self._stored = ends
             del self._pending[: len(part)]
 
+    def _settle(self) -> None:
+        """Make durable how far this member is in partitions that end without a record.
+
+        Transactions end with marks. While the journal is behind these, records that retention
+        deletes seem to be lost, and tools see a lag.
+        """
+        ends = {part: end for part, end in self._read.items() if end > self._stored[part]}
+        if ends and time.monotonic() - self._settled_s >= _SETTLE_S:
+            self._settled_s = time.monotonic()
+            self._receiver.store([])
+            self._ownership.settle(ends)
+            self._stored |= ends
+            self._durable.put(ends)
+
     # -- the group --
 
     def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -181,7 +222,7 @@ class Consumption:
         self._receiver.store([])  # all that was stored is durable
         begins: Offsets = {}
         if places:
-            begins = self._ownership.claim(map(part_of_place, places), self._starts)
+            begins = self._claim([*map(part_of_place, places)])
         for place in places:
             place.offset = begins[part_of_place(place)]
         self._read |= begins
@@ -194,6 +235,18 @@ class Consumption:
         (consumer.pause if self._is_paused else consumer.resume)(places)
         _log.info("Stream %s reads %s", self._receiver.identity().stream, begins or "no partition")
 
+    def _claim(self, parts: list[str]) -> Offsets:
+        ids = topic_ids(self._settings, parts)
+        try:
+            return self._ownership.claim(parts, self._starts, lambda part: ids.get(topic_of(part)))
+        except ReplacedSourceError as error:
+            raise KafkaDataLossError(
+                "a topic was deleted and created anew since it was read",
+                operation="read topic",
+                ids={"stream": self._receiver.identity().stream, **error.ids},
+                hint=_RESET,
+            ) from error
+
     def _on_revoke(self, _: Consumer, places: list[TopicPartition]) -> None:
         self._release([part for place in places if (part := part_of_place(place)) in self._read])
 
@@ -201,13 +254,13 @@ class Consumption:
         """Let others have partitions, after all that was stored of them is durable."""
         if not parts:
             return
-        self._pending = [each for each in self._pending if part_of(each) not in parts]
-        ends = {part: self._stored.pop(part) for part in parts}
-        for part in parts:
-            del self._read[part]
+        stored = {part: self._stored.pop(part) for part in parts}
+        ends = {part: self._read.pop(part) for part in parts}
+        ends |= {part: stored[part] for each in self._pending if (part := part_of(each)) in ends}
+        self._pending = [each for each in self._pending if part_of(each) not in ends]
         self._receiver.store([])
         self._commit_offsets(ends)
-        self._ownership.release(parts)
+        self._ownership.release(parts, ends)
 
     def _starts(self, is_first: bool) -> Offsets:
         return starts(self._options, self._settings, self._consumer, is_first=is_first)
@@ -250,8 +303,7 @@ class Consumption:
                 f"offset {self._read.get(part)} of {part} is not in the topic",
                 operation="read topic",
                 ids={"stream": self._receiver.identity().stream, "partition": part},
-                hint="records were deleted before they were read, or the topic was created anew; "
-                "to go on: penstock kafka reset JOURNAL --source STREAM --to-earliest",
+                hint=f"records were deleted before they were read; {_RESET}",
             )
         if error.code() == ClientError._MAX_POLL_EXCEEDED or error.retriable():
             _log.warning("Kafka: %s", error.str())

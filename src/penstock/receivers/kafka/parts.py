@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Message, TopicPartition
 
-__all__ = ["part_of", "part_of_place", "place_of"]
+__all__ = ["part_of", "part_of_place", "place_of", "topic_of"]
 
 
 def part_of(message: Message) -> str:
@@ -15,6 +15,11 @@ def part_of(message: Message) -> str:
 def part_of_place(place: TopicPartition) -> str:
     """Return the part that a partition is."""
     return f"{place.topic}/{place.partition}"
+
+
+def topic_of(part: str) -> str:
+    """Return the topic that a part is of."""
+    return part.rpartition("/")[0]
 
 
 def place_of(part: str, offset: int | None = None) -> TopicPartition:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,9 +13,9 @@ from penstock.kafka.offsets import at_given
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 from penstock.receivers.kafka.options import KafkaOptions
-from penstock.receivers.kafka.parts import part_of_place, place_of
+from penstock.receivers.kafka.parts import part_of_place, place_of, topic_of
 
-__all__ = ["starts"]
+__all__ = ["starts", "topic_ids"]
 
 _TIMEOUT_S = 10.0
 
@@ -60,3 +60,12 @@ def _committed(consumer: Consumer, settings: Mapping[str, Any], parts: Offsets) 
         group = settings["group.id"]
         raise kafka_error(error_of(error), "read group offsets", settings, group=group) from None
     return {part_of_place(p): p.offset for p in found if p.offset >= 0}
+
+
+def topic_ids(settings: Mapping[str, Any], parts: Iterable[str]) -> Mapping[str, str | None]:
+    """Return the ids of the topics that parts are of: one that is created anew has another id.
+
+    Raises:
+        KafkaError: the brokers do not answer, or refuse.
+    """
+    return Topics(settings, sorted({*map(topic_of, parts)})).ids()
