@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.batched import from_kafka_batched, get_message_batch
+from penstock.batched import Stream, from_kafka_batched, get_message_batch
 from penstock.errors import (
     BatchFailedError,
     ConcurrentDriverError,
@@ -34,11 +34,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 def test_the_program_of_the_proposal(site: Site) -> None:
     conf = {**site.broker.conf, "auto.offset.reset": "earliest"}
-    folder, producer_conf = site.path, site.broker.conf
-    stream = from_kafka_batched([site.topic], conf, checkpoint_path=folder, poll_interval="0.3s")
-    stream.map(lambda values: [bytes(v) for v in values]).flatten().to_kafka(
-        site.out, producer_conf
-    )
+    stream = from_kafka_batched([site.topic], conf, checkpoint_path=site.path, poll_interval="0.3s")
+    stream.map(lambda values: [bytes(v) for v in values]).flatten().to_kafka(site.out, conf)
     site.broker.produce(site.topic, [b"a", b"b"])
     site.broker.produce(site.topic, [b"c"], partition=1)
     site.start(stream)
@@ -305,13 +302,24 @@ def test_automatic_commits_are_switched_off() -> None:
         ({"max_batch_size": 0}, "max_batch_size=0"),
         ({"npartitions": 0}, "npartitions=0"),
         ({"consumer_conf": {**CONF, "auto.offset.reset": "error"}}, "auto.offset.reset='error'"),
+        ({"npartitions": "2"}, "npartitions='2'"),
         ({"consumer_conf": {}}, "bootstrap.servers is missing"),
+        ({"consumer_conf": "host:1"}, "conf='host:1' is not possible"),
         ({"consumer_conf": {**CONF, "no.such": 1}}, "no.such"),
     ],
 )
 def test_wrong_arguments(options: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(what)):
         from_kafka_batched(**{"topics": ["t"], "consumer_conf": CONF, **options})
+
+
+def test_the_program_of_the_docs_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("start", "awaitTermination"):
+        monkeypatch.setattr(Stream, name, lambda self, name=name: calls.append(name))
+    docs = Path(__file__).parents[2] / "docs" / "batched.md"
+    exec(docs.read_text().split("```python\n")[1].split("```")[0], {})
+    assert calls == ["start", "awaitTermination"]
 
 
 def test_another_checkpoint_path_is_refused(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from confluent_kafka import KafkaError as ClientError
 
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf
-from penstock.kafka.client_conf import resolve, without_secrets
+from penstock.kafka.client_conf import is_secret, resolve, without_secrets
 from penstock.kafka.failures import kafka_error
 from penstock.kafka.losses import LossLog
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.reader import check_settings
+from penstock.kafka.sink import sink_conf
 from penstock.kafka.tasks import ReadColumns, ReadRecords
 from penstock.storage import open_storage
 
@@ -26,6 +27,9 @@ BROKERS = {"bootstrap.servers": "a:9092"}
     ("settings", "message"),
     [
         ({}, "bootstrap.servers is missing"),
+        ({"bootstrap.server": "a:1"}, "bootstrap.servers is missing; there is 'bootstrap.server'"),
+        ("a:9092", r"conf='a:9092' is not possible.*\{'bootstrap.servers': 'a:9092'\}"),
+        ([("bootstrap.servers", "a:1")], "conf=a list is not possible"),
         (
             {**BROKERS, "auto.offset.reset": "latest"},
             "auto.offset.reset is set by penstock.*starting=",
@@ -34,9 +38,16 @@ BROKERS = {"bootstrap.servers": "a:9092"}
         ({**BROKERS, "sasl.username": None}, "'sasl.username': None is no setting"),
     ],
 )
-def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
+def test_wrong_settings(settings: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ClientConf(settings)
+
+
+def test_a_sink_takes_the_conf_of_a_reader() -> None:
+    reader = {"auto.offset.reset": "earliest", "enable.auto.commit": True, "group.id": "g"}
+    assert sink_conf({**BROKERS, **reader}).settings() == BROKERS
+    with pytest.raises(ConfigError, match="conf='a:9092' is not possible"):
+        sink_conf("a:9092")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -58,6 +69,17 @@ def test_secrets_are_in_no_pickle_and_no_text(name: str) -> None:
     restored = pickle.loads(pickle.dumps(pickle.loads(pickled)))
     with pytest.raises(ConfigError, match=rf"{name} is not in the graph.*{name}\.file="):
         restored.settings()
+
+
+def test_files_that_the_client_reads_itself_are_left_to_it() -> None:
+    """They end as those of secrets do; and where a token comes from is no secret."""
+    settings = {
+        "sasl.oauthbearer.assertion.file": "/not/here",
+        "sasl.oauthbearer.assertion.private.key.file": "/not/here",
+        "sasl.oauthbearer.token.endpoint.url": "https://host/token",
+    }
+    assert resolve(settings) == settings
+    assert not any(map(is_secret, settings))
 
 
 def test_a_secret_in_a_file_is_read_where_it_is_used(tmp_path: Path) -> None:

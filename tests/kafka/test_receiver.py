@@ -146,6 +146,15 @@ def test_latest_is_the_end_at_the_first_start(broker: Broker, tmp_path: Path) ->
     assert sorted(receive(tmp_path, receiver, 2)) == [b"between", b"new"]
 
 
+def test_a_pattern_means_what_the_client_takes_it_for(broker: Broker, tmp_path: Path) -> None:
+    """Else it is never known where a topic begins that only the client finds."""
+    for topic in ("pat-a", "my-pat-b"):
+        broker.create_topic(topic)
+        broker.produce(topic, [topic.encode()])
+    receiver = KafkaReceiver("^pat-|pat-b$", conf(broker, "pat"), "earliest")
+    assert sorted(receive(tmp_path, receiver, 2)) == [b"my-pat-b", b"pat-a"]
+
+
 def test_records_that_are_gone_are_an_error(broker: Broker, tmp_path: Path) -> None:
     broker.create_topic("gone")
     broker.produce("gone", [b"1"])
@@ -275,6 +284,8 @@ def _last_error(stream: JournalStream) -> str:
         ([], {}, {}, "no topic"),
         ("a b", {}, {}, "no topic"),
         ("^(", {}, {}, "no pattern"),
+        (r"^n-\d+", {}, {}, "POSIX"),
+        ("^(?:a|b)", {}, {}, "POSIX"),
         ("a", {"group.id": ""}, {}, "group.id is missing"),
         ("a", {"sasl.password": "x"}, {}, "sasl.password holds a secret"),
         ("a", {"auto.offset.reset": "latest"}, {}, "starting="),

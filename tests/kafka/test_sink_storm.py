@@ -26,7 +26,7 @@ from tests.kafka.sink_driver import committed
 from tests.kafka.test_kills import Sender
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak]
 
 PROGRAM = Path(__file__).with_name("sink_program.py")
 FAULTS = {"driver": 1, "broker": 2, "executor": 2, "pause of broker": 3, "pause": 4, "worker": 8}
@@ -160,13 +160,7 @@ class Site:
                     producer.commit_transaction(5) if is_junk else producer.abort_transaction(5)
 
 
-@pytest.mark.parametrize(
-    "faults",
-    [
-        pytest.param(20, id="twenty"),
-        pytest.param(200, id="two-hundred", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.parametrize("faults", [20, 200], ids=["twenty", "two-hundred"])
 def test_nothing_is_lost_or_doubled(tmp_path: Path, faults: int) -> None:
     if LIBRARIES is None:
         pytest.skip("NOT PROVED: there are no libraries of a Kafka broker (scripts/kafka.sh)")

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf, KafkaRange
 from penstock.kafka.advance import advance
+from penstock.kafka.client_conf import settings_of
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reader import check_settings
 from penstock.kafka.topics import Topics
@@ -53,11 +54,13 @@ class Source:
         """
         if not topics or len(set(topics)) < len(topics):
             raise _wrong(f"topics {list(topics)!r}", "name each topic once")
-        if max_batch_size < 1:
-            raise _wrong(f"max_batch_size={max_batch_size}", "take 1 record or more a batch")
-        if npartitions is not None and npartitions < 1:
-            raise _wrong(f"npartitions={npartitions}", "read 1 partition or more, or leave it out")
-        settings = dict(consumer_conf)
+        if not isinstance(max_batch_size, int) or max_batch_size < 1:
+            raise _wrong(f"max_batch_size={max_batch_size!r}", "take 1 record or more a batch")
+        if npartitions is not None and (not isinstance(npartitions, int) or npartitions < 1):
+            raise _wrong(
+                f"npartitions={npartitions!r}", "read 1 partition or more, or leave it out"
+            )
+        settings = settings_of(consumer_conf)
         if str(settings.pop(_COMMIT, False)).lower() != "false":
             warnings.warn(
                 f"{_COMMIT} was on and is now False: offsets of records that are not processed yet "

@@ -34,7 +34,8 @@ from penstock.batched.checkpoints import Checkpoints
 from penstock.batched.messages import get_message_batch
 from penstock.batched.sources import Position, Source
 from penstock.errors import ConfigError, KafkaDataLossError, KafkaError, StreamingError
-from penstock.kafka import ClientConf, KafkaRange
+from penstock.kafka import KafkaRange
+from penstock.kafka.sink import sink_conf
 from penstock.storage import open_storage
 from penstock.storage.patience import Patience
 
@@ -236,7 +237,7 @@ class ToKafka(streamz.Stream):  # type: ignore[misc]
         self, upstream: streamz.Stream, topic: str, producer_conf: Mapping[str, Any], **kwargs: Any
     ) -> None:
         super().__init__(upstream, ensure_io_loop=True, **kwargs)
-        settings = ClientConf(producer_conf).settings()
+        settings = sink_conf(producer_conf).settings()
         self._topic = topic
         self._producer = Producer(
             {"enable.idempotence": True, "linger.ms": 5, **settings, "log_level": 0}

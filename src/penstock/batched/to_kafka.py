@@ -7,8 +7,13 @@ from typing import Any, Literal
 
 from penstock.batched.exactly_once import Output
 from penstock.batched.operations import Element, Operation
-from penstock.kafka import ClientConf
-from penstock.kafka.sink import Encoder, check_sink_settings, send_partition, write_partition
+from penstock.kafka.sink import (
+    Encoder,
+    check_sink_settings,
+    send_partition,
+    sink_conf,
+    write_partition,
+)
 
 __all__ = ["Delivery", "ToKafka"]
 
@@ -26,7 +31,7 @@ class ToKafka(Operation):
         self, topic: str, producer_conf: Mapping[str, Any], delivery: Delivery, name: str
     ) -> None:
         self.is_exactly_once = delivery == "exactly_once"
-        self.output = Output(topic, ClientConf(producer_conf).settings(), name)
+        self.output = Output(topic, sink_conf(producer_conf).settings(), name)
         check_sink_settings(self.output.settings, exactly_once=self.is_exactly_once)
 
     def new_state(self) -> Any:

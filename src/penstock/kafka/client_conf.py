@@ -10,13 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigError
 
-__all__ = ["ClientConf", "check_kafka_client", "is_secret", "resolve", "without_secrets"]
+__all__ = [
+    "ClientConf",
+    "check_kafka_client",
+    "is_secret",
+    "resolve",
+    "settings_of",
+    "without_secrets",
+]
 
 _FILE = ".file"
 _OWN_FILES = frozenset(
@@ -24,8 +32,10 @@ _OWN_FILES = frozenset(
 )
 """Settings of librdkafka's that are paths themselves."""
 _SECRET = re.compile(
-    r"password|passphrase|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config|token"
+    r"password|passphrase|secret|\.key\.pem$|\.certificate\.pem$|oauthbearer\.config"
+    r"|token(?!\.endpoint\.url$)"
 )
+_BROKERS = ("bootstrap.servers", "metadata.broker.list")
 _WORD = 4
 """The length from which on a word of a secret is masked, too."""
 _OURS = {
@@ -50,10 +60,15 @@ class ClientConf:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        settings = settings_of(settings)
         for name, value in settings.items():
             _check(name, value)
-        if not any(settings.get(name) for name in ("bootstrap.servers", "metadata.broker.list")):
-            raise _wrong("bootstrap.servers is missing", "name the brokers: 'host:9092,host2:9092'")
+        if not any(settings.get(name) for name in _BROKERS):
+            alike = get_close_matches(_BROKERS[0], settings, 1, 0.8)
+            there = f"; there is {alike[0]!r}" if alike else ""
+            raise _wrong(
+                f"bootstrap.servers is missing{there}", "name the brokers: 'host:9092,host2:9092'"
+            )
         if settings.get("enable.auto.commit") not in (None, False, "false"):
             raise _wrong(
                 "enable.auto.commit is on, and would commit records that no batch has processed",
@@ -94,6 +109,22 @@ def check_kafka_client(operation: str) -> None:
             operation=operation,
             hint="pip install 'penstock[kafka]', also where the executors run",
         )
+
+
+def settings_of(conf: Any) -> dict[str, Any]:
+    """Return a copy of a conf that a program gives.
+
+    Raises:
+        ConfigError: it is no mapping.
+    """
+    if not isinstance(conf, Mapping):
+        is_brokers = isinstance(conf, str) and not is_secret(conf)
+        shown = repr(conf) if is_brokers else f"a {type(conf).__name__}"
+        brokers = conf if is_brokers else "host:9092"
+        raise _wrong(
+            f"conf={shown} is not possible", f"give a dict: {{'bootstrap.servers': {brokers!r}}}"
+        )
+    return dict(conf)
 
 
 def is_secret(name: str) -> bool:

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 
 from penstock.errors import ConfigError
-from penstock.kafka.client_conf import ClientConf
 from penstock.kafka.sink import (
     Destination,
     Encoder,
@@ -19,6 +18,7 @@ from penstock.kafka.sink import (
     SinkBatches,
     check_sink_settings,
     send_partition,
+    sink_conf,
     write_partition,
 )
 from penstock.model import OutputBatch
@@ -62,7 +62,7 @@ def write(
         KafkaError: the brokers refuse or do not answer.
         ConcurrentDriverError: another driver has taken over.
     """
-    settings = ClientConf(conf).settings()
+    settings = sink_conf(conf).settings()
     check_delivery(delivery)
     rows = _columns(df, topic)
     if delivery == "at_least_once":

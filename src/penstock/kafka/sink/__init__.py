@@ -13,7 +13,7 @@ does.
 
 from penstock.kafka.sink.batches import Attempt, SinkBatches
 from penstock.kafka.sink.partition import Destination, send_partition, write_partition
-from penstock.kafka.sink.producer import check_sink_settings
+from penstock.kafka.sink.producer import check_sink_settings, sink_conf
 from penstock.kafka.sink.records import Encoder, Outgoing
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "SinkBatches",
     "check_sink_settings",
     "send_partition",
+    "sink_conf",
     "write_partition",
 ]

@@ -10,15 +10,16 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Message, Producer
 
 from penstock.errors import ConfigError, KafkaError
-from penstock.kafka.client_conf import resolve
+from penstock.kafka.client_conf import ClientConf, resolve, settings_of
 from penstock.kafka.failures import error_of, kafka_error, settings_error
 from penstock.kafka.sink.records import Outgoing
 
-__all__ = ["RETRIES", "Sender", "check_sink_settings", "sender_conf"]
+__all__ = ["RETRIES", "Sender", "check_sink_settings", "sender_conf", "sink_conf"]
 
 _CONSUMERS = (
-    "auto.offset.reset", "enable.auto.commit", "enable.partition.eof", "group.id",
-    "isolation.level", "session.timeout.ms",
+    "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof",
+    "group.id", "group.instance.id", "isolation.level", "partition.assignment.strategy",
+    "session.timeout.ms",
 )  # fmt: skip
 """Settings of the same mapping that readers use; producers have no such thing."""
 _POLL_EVERY = 1000
@@ -33,9 +34,18 @@ _CONSEQUENCES = (
 """Failures of records because the producer failed, or another record."""
 
 
+def sink_conf(conf: Mapping[str, Any]) -> ClientConf:
+    """Return the conf of a sink: programs may use one for readers and sinks.
+
+    Raises:
+        ConfigError: as ``ClientConf``.
+    """
+    return ClientConf({k: v for k, v in settings_of(conf).items() if k not in _CONSUMERS})
+
+
 def sender_conf(settings: Mapping[str, Any], **own: Any) -> dict[str, Any]:
     """Return a producer's configuration: idempotent, with reports of failures only."""
-    given = {k: v for k, v in resolve(settings).items() if k not in _CONSUMERS}
+    given = resolve(settings)
     usual = {"enable.idempotence": True, "linger.ms": 5, "log_level": 0, **RETRIES}
     return {**usual, **given, **own, "delivery.report.only.error": True}
 

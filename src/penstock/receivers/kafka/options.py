@@ -20,6 +20,7 @@ Starting = _Ends | datetime | Mapping[str, Mapping[int, int]]
 """Where a stream begins: at the topics' end or beginning, at a time, or at these offsets."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}][?+]")
 _OF_MEMBERS = ("partition.assignment.strategy", "group.instance.id")
 """Settings of a group's members, which a reader that joins no group must not have."""
 _FILE = ".file"
@@ -72,10 +73,13 @@ class KafkaOptions:
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
-        """What the topics' whole names match; None if all topics are named."""
+        """What the topics' whole names match; None if all topics are named.
+
+        The client searches names for its patterns, so ``^clicks|orders$`` finds ``my-orders``.
+        """
         if not any(topic.startswith("^") for topic in self.topics):
             return None
-        each = (f"(?:{t[1:]}).*" if t.startswith("^") else re.escape(t) for t in self.topics)
+        each = (f".*(?:{t}).*" if t.startswith("^") else re.escape(t) for t in self.topics)
         return re.compile("|".join(each))
 
     @property
@@ -115,6 +119,11 @@ def _check_topic(topic: str) -> None:
     if not topic.startswith("^"):
         _check(_TOPIC.fullmatch(topic), f"{topic!r} is no topic", hint)
         return
+    _check(
+        not _NOT_POSIX.search(topic),
+        f"{topic!r} has more than the client's patterns can have",
+        "they are POSIX extended regular expressions: for example [0-9] for \\d, (a|b) for (?:a|b)",
+    )
     try:
         re.compile(topic)
     except re.error as error:

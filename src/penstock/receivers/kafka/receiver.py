@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.kafka import COLUMNS
+from penstock.kafka.client_conf import settings_of
 from penstock.receivers.kafka.options import KafkaOptions, Starting, require_client
 from penstock.receivers.threaded import ThreadedReceiver
 
@@ -57,7 +58,7 @@ class KafkaReceiver(ThreadedReceiver):
         require_client()
         self._options = KafkaOptions(
             topics=(topics,) if isinstance(topics, str) else tuple(topics),
-            conf=dict(conf),
+            conf=settings_of(conf),
             starting=starting,
             columns=None if columns is None else tuple(columns),
         )

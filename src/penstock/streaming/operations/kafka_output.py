@@ -9,8 +9,7 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.errors import ConfigError
-from penstock.kafka.client_conf import ClientConf
-from penstock.kafka.sink import Encoder, SinkBatches, check_sink_settings
+from penstock.kafka.sink import Encoder, SinkBatches, check_sink_settings, sink_conf
 from penstock.kafka.spark import Delivery, check_delivery, write_rdd
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, OutputBatch
@@ -41,7 +40,7 @@ class KafkaOutput(OutputOperation):
         if not isinstance(topic, str) or not topic:
             raise _wrong(f"topic {topic!r}", "give a topic's name")
         self.exactly_once = delivery == "exactly_once"
-        self._conf = ClientConf(conf)
+        self._conf = sink_conf(conf)
         check_sink_settings(self._conf.settings(), exactly_once=self.exactly_once)
         self._encoder = Encoder(topic, key, value, headers)
         self._sink: SinkBatches | None = None
