@@ -25,6 +25,7 @@ from penstock.checkpoint.tools import (
     plan_import,
     validate,
 )
+from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 
@@ -423,7 +424,19 @@ def test_a_folder_in_the_place_of_an_entry_is_an_error(query: Path, folder: str)
 
     assert found(query) == [("error", folder)]
     if folder in ("offsets/5", "commits/5"):
-        assert inspect(query).next.problem == f"{folder} is a folder, in the place of an entry"
+        assert inspect(query).next.problem == f"{folder} is no file, in the place of an entry"
+
+
+def test_a_fifo_or_device_in_the_place_of_an_entry_is_an_error(query: Path) -> None:
+    os.mkfifo(query / "offsets/5")
+    (query / "commits/5").symlink_to("/dev/zero")
+    assert found(query) == [("error", "offsets/5"), ("error", "commits/5")]
+
+
+@pytest.mark.parametrize("undo", ["../x", "", "undo/../../x", "/etc/passwd"])
+def test_a_barrier_that_names_no_undo_file_is_a_finding(query: Path, undo: str) -> None:
+    (query / BARRIER).write_bytes(barrier_entry("token", undo=undo))
+    assert found(query) == [("error", BARRIER)]
 
 
 def test_folders_of_other_names_are_not_in_the_way(query: Path) -> None:
