@@ -207,8 +207,8 @@ def test_receivers_that_run_are_moved_from_where_they_end(
     receive(tmp_path, receiver, 3)
     asked: list[Any] = []
 
-    def ask(*args: Any) -> dict[str, PartitionFacts]:
-        facts = partition_facts(*args)
+    def ask(*args: Any, **more: Any) -> dict[str, PartitionFacts]:
+        facts = partition_facts(*args, **more)
         if not asked:
             broker.produce("again3", [b"4", b"5"])
             receive(tmp_path, receiver, 5)

@@ -21,6 +21,7 @@ from penstock.checkpoint.tools import (
     plan_rewind,
     plan_undo,
 )
+from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
 from penstock.checkpoint.tools.changes.sink_log import SinkLog
 from penstock.errors import CheckpointError, ConfigError
 from tests.cli.commands import Commands
@@ -33,13 +34,23 @@ from .test_validate import remove
 CHECKPOINT = Commands("checkpoint", columns=200)
 
 
+FIRST_MS = 1_700_000_000_000
+"""When batch 0 was planned, as ``write_stateless`` says; the others follow at each second."""
+
+
+def sink_line(path: str, written_ms: int) -> str:
+    fields = {"path": path, "size": 1, "isDir": False, "modificationTime": written_ms}
+    return json.dumps(fields | {"blockReplication": 1, "blockSize": 1, "action": "add"})
+
+
 class Sink:
     """Spark's file sink, as far as its log: each batch adds one file of its name."""
 
-    def __init__(self, output: Path, interval: int) -> None:
+    def __init__(self, output: Path, interval: int, first_ms: int = FIRST_MS) -> None:
         self._log = output / "_spark_metadata"
         self._log.mkdir(parents=True, exist_ok=True)
         self._setting = interval
+        self._first_ms = first_ms
 
     def newest(self) -> int:
         return max(self._ids(""), default=-1)
@@ -49,7 +60,7 @@ class Sink:
         if batch_id <= self.newest():
             return
         interval = self._interval()
-        files = [f"batch {batch_id}"]
+        files = [sink_line(f"batch {batch_id}", self._first_ms + 1000 * batch_id)]
         if (batch_id + 1) % interval == 0:
             before = range(max(0, batch_id - interval), batch_id)
             files = [each for n in before for each in self._get(n, interval)] + files
@@ -61,7 +72,8 @@ class Sink:
         """Return the files of the output."""
         newest, interval = self.newest(), self._interval()
         first = max(0, (newest + 1) // interval * interval - 1)
-        return [each for n in range(first, newest + 1) for each in self._get(n, interval)]
+        lines = (each for n in range(first, newest + 1) for each in self._get(n, interval))
+        return [json.loads(line)["path"] for line in lines]
 
     def retire(self, below: int) -> None:
         for path in self._log.iterdir():
@@ -98,11 +110,11 @@ def query(tmp_path: Path) -> Path:
     return write_stateless(tmp_path / "query", batches=5)
 
 
-def write_sink(query: Path, interval: int = 10, batches: int = 5) -> Path:
+def write_sink(query: Path, interval: int = 10, batches: int = 5, first_ms: int = FIRST_MS) -> Path:
     """Write the output of such a query, beside it."""
     output = query.with_name("out")
     for batch_id in range(batches):
-        Sink(output, interval).add(batch_id)
+        Sink(output, interval, first_ms).add(batch_id)
     return output
 
 
@@ -225,6 +237,10 @@ def test_promote_takes_the_output_too(query: Path) -> None:
     assert Sink(output, 10).files() == batches_named(0, 1, 2)
 
 
+def tear(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:60])
+
+
 REFUSED: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     "no sink": (lambda _, out: shutil.rmtree(out / "_spark_metadata"), "no log of Spark's file"),
     "another query's": (
@@ -233,6 +249,7 @@ REFUSED: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     ),
     "an entry is gone": (lambda _, out: (out / "_spark_metadata/1").unlink(), "_spark_metadata/1"),
     "torn": (lambda _, out: (out / "_spark_metadata/1").write_bytes(b""), "it is empty"),
+    "a torn line": (lambda _, out: tear(out / "_spark_metadata/1"), "not JSON"),
 }
 
 
@@ -242,6 +259,36 @@ def test_what_the_log_does_not_tell_is_refused(query: Path, case: str) -> None:
     damage, message = REFUSED[case]
     damage(query, output)
     with pytest.raises((CheckpointError, ConfigError), match=message):
+        plan_rewind(query, to_batch=2, sink=output)
+
+
+@pytest.mark.parametrize("batches", [5, 8])
+def test_the_output_of_another_query_is_left_alone(query: Path, batches: int) -> None:
+    """Its log is as long as the query's, or longer, and its batches ran at another time."""
+    output = write_sink(query, batches=batches, first_ms=FIRST_MS + 60_000)
+    before = files_of(output)
+    args = ("--sink", str(output))
+    for command in (("rewind", str(query), "--to-batch", "2"), ("promote", str(query), "2")):
+        failed = CHECKPOINT.run(*command, *args, "--apply", "--stopped")
+        assert failed.exit_code != 0
+        assert "not the query's output" in str(failed.exception)
+    assert "not the query's output" in CHECKPOINT.run("validate", str(query), *args).output
+    assert files_of(output) == before
+
+
+def test_a_log_far_ahead_is_refused(query: Path) -> None:
+    output = write_sink(query)
+    (output / "_spark_metadata/2000000000").write_bytes(b"v1")
+    with pytest.raises(CheckpointError, match="more than 10000"):
+        plan_rewind(query, to_batch=2, sink=output)
+
+
+@pytest.mark.parametrize("newest", [10**18 + 2, 2**31 - 2])
+def test_a_huge_id_keeps_no_one_waiting(query: Path, newest: int) -> None:
+    output = write_sink(query)
+    (output / f"_spark_metadata/{newest}.compact").write_bytes(b"v1")
+    assert CHECKPOINT.run("validate", str(query), "--sink", str(output)).exit_code == 2
+    with pytest.raises(CheckpointError):
         plan_rewind(query, to_batch=2, sink=output)
 
 
@@ -257,6 +304,57 @@ def test_an_undo_file_changes_nothing_else_outside(query: Path) -> None:
     undo.write_text(json.dumps(fields))
     with pytest.raises(ConfigError, match="no undo file"):
         plan_undo(undo)
+
+
+PLANTED: dict[str, Callable[[Path, Path], dict[str, object]]] = {
+    "through a linked folder": lambda query, victim: {
+        "path": link(query / "sources/link", victim) + "/keys"
+    },
+    "a linked file": lambda query, victim: {"path": link(query / "sources/file", victim / "keys")},
+    "another folder of Spark's": lambda _, victim: {
+        "path": "_spark_metadata/5",
+        "root": str(victim / "new"),
+    },
+    "a folder of the user's": lambda _, __: {"path": "journal/keys"},
+    "a copy of a linked file": lambda query, victim: {
+        "path": "state/0/0/9.delta",
+        "after": {"copyOf": link(query / "sources/s", victim / "secret")},
+    },
+    "a copy of a file outside": lambda _, victim: {
+        "path": "state/0/0/9.delta",
+        "after": {"copyOf": f"../{victim.name}/secret"},
+    },
+}
+
+
+def link(path: Path, target: Path) -> str:
+    path.symlink_to(target)
+    return f"sources/{path.name}"
+
+
+@pytest.mark.parametrize("way", ["rewind", "undo"])
+@pytest.mark.parametrize("case", PLANTED)
+def test_a_planted_change_reaches_nothing_outside(query: Path, case: str, way: str) -> None:
+    """Whoever can write to a location can put a barrier and an undo file there."""
+    victim = query.with_name("victim")
+    victim.mkdir()
+    (victim / "secret").write_bytes(b"secret")
+    change = {"before": None, "after": {"text": "planted"}, "why": "an entry"}
+    change |= PLANTED[case](query, victim)
+    if way == "undo":
+        change |= {"before": change["after"], "after": None}
+    fields = {"version": 1, "command": "rewind --to-batch 1", "newest": [4, 4], "meaning": []}
+    undo = query / "undo/1-rewind.json"
+    undo.parent.mkdir()
+    undo.write_text(json.dumps(fields | {"changes": [change]}))
+    (query / BARRIER).write_bytes(barrier_entry("token", undo="undo/1-rewind.json"))
+    before = files_of(query), files_of(victim), sorted(query.parent.iterdir())
+
+    with pytest.raises((CheckpointError, ConfigError)):
+        apply_plan(
+            plan_rewind(query, to_batch=1) if way == "rewind" else plan_undo(undo), stopped=True
+        )
+    assert (files_of(query), files_of(victim), sorted(query.parent.iterdir())) == before
 
 
 def test_a_fork_begins_in_a_new_folder(query: Path) -> None:
@@ -307,6 +405,7 @@ UNFIT: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     "behind": (lambda _, out: (out / "_spark_metadata/4").unlink(), "BATCH_METADATA_NOT_FOUND"),
     "a gap": (lambda _, out: (out / "_spark_metadata/2").unlink(), "lacks _spark_metadata/2"),
     "torn": (lambda _, out: (out / "_spark_metadata/2").write_bytes(b"x"), "_spark_metadata/2"),
+    "a torn line": (lambda _, out: tear(out / "_spark_metadata/4"), "_spark_metadata/4"),
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.batch_ids import parse_batch_id
@@ -19,6 +20,7 @@ from penstock.checkpoint.rollback import rollback_hint
 from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED, ways_out
 from penstock.checkpoint.tools.batches import Batch, parse_batch
 from penstock.checkpoint.tools.changes.sink_log import SinkLog
+from penstock.checkpoint.tools.changes.sink_owner import find_stranger
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.checks.batches import check_clocks, check_ids, check_sources
 from penstock.checkpoint.tools.checks.checksums import (
@@ -51,7 +53,7 @@ from penstock.checkpoint.tools.next_batch import NextBatch
 from penstock.checkpoint.tools.offsets import entry_of_log, log_offset
 from penstock.checkpoint.tools.operators import newest_infos
 from penstock.checkpoint.tools.reading import Content
-from penstock.errors import StorageError
+from penstock.errors import CheckpointError, StorageError
 
 __all__ = ["Validation", "find_damage", "validate"]
 
@@ -129,7 +131,13 @@ def validate(
 def _check_sink(checkpoint: Checkpoint, sink: str | os.PathLike[str] | None) -> Iterator[Finding]:
     if sink is not None:
         newest = (max(ids, default=-1) for ids in (checkpoint.planned, checkpoint.committed))
-        yield from SinkLog.open(sink).check(*newest)
+        log = SinkLog.open(sink)
+        yield from log.check(*newest)
+        with suppress(CheckpointError):  # a damaged entry, which the check has found
+            if (stranger := find_stranger(checkpoint, log)) is not None:
+                what = "the queries would lose records of each other"
+                fix = "give the folder that the query's writeStream has as its path"
+                yield Finding("error", log.storage.url, stranger, what, fix)
 
 
 def find_damage(checkpoint: Checkpoint) -> list[Finding]:

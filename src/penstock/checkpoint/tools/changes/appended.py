@@ -28,10 +28,13 @@ from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
 from penstock.checkpoint.tools.changes.preview import Preview
 from penstock.checkpoint.tools.changes.rewind_state import StateRewind, plan_state
 from penstock.checkpoint.tools.changes.sink_log import SinkLog
+from penstock.checkpoint.tools.changes.sink_owner import find_stranger
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 
 __all__ = ["Extent", "Target", "plan_appended"]
 
+_MOST = 10_000
+"""So many ids at most are left out: each takes files in the logs, and in the undo file."""
 _TWICE = (
     "a sink that appends gets these records a second time; one that skips the batch ids it has"
     " seen takes them as new"
@@ -84,8 +87,15 @@ def plan_appended(
         position,
         target.batch_id,
         drop=extent.drop_state,
-        next_id=position.next_id if sink is None else _above(sink, position),
+        next_id=position.next_id if sink is None else _above(sink, checkpoint, position),
     )
+    if state.next_id - position.next_id > _MOST:
+        raise refusal(
+            checkpoint,
+            f"the next batch would be {state.next_id}, and each id from {position.next_id} on needs"
+            f" its files: more than {_MOST}",
+            "restore a newer backup of the location, or `fork` it with a new folder for the sink",
+        )
     newest = (checkpoint.planned[-1], checkpoint.committed[-1])
     is_more = command.startswith("promote") or (extent.drop_state and state.changes)
     if _stands_at(position, target, state, sink) and not is_more:
@@ -103,16 +113,19 @@ def plan_appended(
     return Plan(checkpoint.url, command, meaning, tuple(changes), newest)
 
 
-def _above(sink: SinkLog, position: Position) -> int:
+def _above(sink: SinkLog, checkpoint: Checkpoint, position: Position) -> int:
     """Return the first id that may run next: a compacted entry of the sink's log is below it."""
+    hint = "give the folder that the query's writeStream has as its path"
     newest = max(sink.newest, position.next_id - 1)
     if sink.newest < position.newest.batch_id - (not position.newest.committed):
         raise misfit(
             sink.storage.url,
             f"its log ends with batch {sink.newest}, and the query is at batch"
             f" {position.newest.batch_id}: this is not the query's output",
-            "give the folder that the query's writeStream has as its path",
+            hint,
         )
+    if (stranger := find_stranger(checkpoint, sink)) is not None:
+        raise misfit(sink.storage.url, stranger, hint)
     compacted = sink.first_compacted(newest)
     return newest + 2 if compacted is None else compacted + 1
 
@@ -167,6 +180,11 @@ def _sink_meaning(target: Target, sink: SinkLog | None) -> Iterator[str]:
     elif target.batch_id is None:
         yield f"the output in {sink.storage.url} stays as it is, and gets these records a 2nd time"
     else:
+        if target.batch_id < sink.newest:
+            yield (
+                f"the files of the sink's batches {target.batch_id + 1} to {sink.newest} leave the"
+                " output"
+            )
         yield (
             f"the output in {sink.storage.url} goes back, too, for all who read it with Spark: its"
             " log names the files of the batches up to there. Later files stay in the folder"

@@ -18,6 +18,9 @@ Invariants:
    by a lock, everywhere by a token in the barrier, which is checked before each step.
 6. Without its barrier a change is begun, or taken back, only as a whole: all files are as before
    it, or all as after it. A mixture was written by a query.
+7. Nothing outside of the location is read or written but the log of a sink, which is there before:
+   no step follows a symbolic link, and the change that a barrier names is completed only with the
+   sink that the command names.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ from penstock.checkpoint.tools.changes.hold import (
     not_finished,
     raise_barrier,
 )
+from penstock.checkpoint.tools.changes.links import link_in
 from penstock.checkpoint.tools.changes.plan import (
+    SINK_LOG,
     CopyOf,
     FileChange,
     MalformedPlanError,
@@ -84,6 +89,7 @@ def apply_plan(plan: Plan, *, stopped: bool = False, clock: Clock | None = None)
     with hold_driver_lock(storage) as is_alone, hold_location(storage):
         if not is_alone and not stopped:
             check_quiet(plan, clock.time_ms())
+        _check_reach(storage, plan)
         undo_path = plan.undo_path or _record(storage, plan, clock)
         hold = None
         try:
@@ -114,14 +120,19 @@ def plan_undo(undo_file: str | os.PathLike[str]) -> Plan:
     checkpoint = Checkpoint.open(place)
     undo_path = f"{_UNDO_FOLDER}/{name}"
     plan = inverse(_read_plan(checkpoint.storage, undo_path))
+    _check_reach(checkpoint.storage, plan)
     barrier = read_if_there(checkpoint.storage, BARRIER)
     is_begun = barrier is not None and undo_path_of(barrier) == undo_path
     _check_unmoved(checkpoint.storage, plan, is_begun=is_begun)
     return plan
 
 
-def interrupted_plan(checkpoint: Checkpoint, command: str) -> Plan | None:
+def interrupted_plan(
+    checkpoint: Checkpoint, command: str, sink: str | os.PathLike[str] | None = None
+) -> Plan | None:
     """Return the plan that the same command began and did not finish; None when there is none.
+
+    ``sink`` is the folder that the command names: the plan may change no other one.
 
     Raises:
         CheckpointError: another command did.
@@ -131,7 +142,10 @@ def interrupted_plan(checkpoint: Checkpoint, command: str) -> Plan | None:
     barrier = checkpoint.storage.read(BARRIER)
     undo_path = undo_path_of(barrier)
     plan = None if undo_path is None else _read_plan(checkpoint.storage, undo_path)
-    if plan is not None and plan.command == command:
+    roots = {None, None if sink is None else attach_storage(sink).url}
+    is_same = plan is not None and plan.command == command
+    if plan is not None and is_same and {change.root for change in plan.changes} <= roots:
+        _check_reach(checkpoint.storage, plan)
         return plan
     raise not_finished(checkpoint.storage, barrier)
 
@@ -173,6 +187,30 @@ def _check_unmoved(storage: Storage, plan: Plan, *, is_begun: bool) -> None:
             raise _moved(
                 storage, f"a query has run on it: not all files of the change fit ({change.place})"
             )
+
+
+def _check_reach(storage: Storage, plan: Plan) -> None:
+    """Raise CheckpointError if a step would leave the location, or the log of a sink."""
+    paths = [(storage, path) for path in (_UNDO_FOLDER, BARRIER)]
+    for change in plan.changes:
+        root = storage if change.root is None else attach_storage(change.root)
+        sides = (side.path for side in (change.before, change.after) if isinstance(side, CopyOf))
+        paths += [(root, path) for path in (change.path, *sides)]
+    for root, path in dict.fromkeys(paths):
+        if (link := link_in(root, path)) is not None:
+            raise _out_of_reach(root, f"{link} is a symbolic link, which no query creates")
+    for url in {change.root for change in plan.changes} - {None}:
+        if url is not None and not attach_storage(url).list(SINK_LOG):
+            raise _out_of_reach(storage, f"{url} has no log of Spark's file sink in {SINK_LOG}")
+
+
+def _out_of_reach(storage: Storage, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"the change would leave the checkpoint location: {what}",
+        operation="change checkpoint location",
+        path=storage.url,
+        hint="nothing was changed. If you did not put that there, find out who can write there",
+    )
 
 
 def _take_steps(storage: Storage, plan: Plan, hold: Hold) -> None:

@@ -1,6 +1,6 @@
-"""Symbolic links in a location: Spark and penstock create none, and copies do not follow them.
+"""Symbolic links in a location: Spark and penstock create none, and no change follows them.
 
-Behind a link may be any file of this machine: a copy would disclose it, or overwrite it.
+Behind a link may be any file of this machine: a copy would disclose it, or a change overwrite it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.reading import AT_ROOT, FOLDERS
 from penstock.storage import Storage, local_root
 
-__all__ = ["check_no_link", "find_link"]
+__all__ = ["check_no_link", "find_link", "link_in"]
 
 
 def check_no_link(checkpoint: Checkpoint) -> None:
@@ -39,3 +39,11 @@ def find_link(storage: Storage) -> str | None:
             if os.path.islink(path):
                 return os.path.relpath(path, root)
     return None
+
+
+def link_in(storage: Storage, path: str) -> str | None:
+    """Return the link that a path leads through, or ends with; None without one."""
+    root = local_root(storage.url)
+    parts = path.split("/")
+    prefixes = ("/".join(parts[: n + 1]) for n in range(len(parts)))
+    return next((p for p in prefixes if root and os.path.islink(os.path.join(root, p))), None)

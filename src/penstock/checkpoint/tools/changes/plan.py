@@ -6,6 +6,9 @@ r"""A change of a checkpoint location as plain values, and as the text of its un
 A file's content is ``null`` where there is no file, text, base64, or ``{"copyOf":path}``: that of
 another file of the location, which is too large to be held twice. A file with a ``root`` is in the
 log of the query's sink, below that URL, and not in the location.
+
+Whoever can write to the location can write such a file, and must not reach others by it: paths that
+no plan has are refused, and links when it is applied (penstock.checkpoint.tools.changes.links).
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.rollback import REWOUND
 from penstock.checkpoint.tools.barrier import BARRIER
 from penstock.checkpoint.tools.findings import Finding
+from penstock.checkpoint.tools.reading import FOLDERS
 from penstock.storage import check_path
 from penstock.storage.names import is_temporary
 
@@ -138,11 +143,11 @@ def parse_plan(data: bytes, *, location: str, undo_path: str) -> Plan:
             raise MalformedPlanError(f"it is of version {fields['version']}, not {_VERSION}")
         changes = tuple(
             FileChange(
-                _parse_path(each["path"]),
+                _parse_path(each),
                 _parse_side(each["before"]),
                 _parse_side(each["after"]),
                 str(each["why"]),
-                _parse_root(each),
+                None if each.get("root") is None else str(each["root"]),
             )
             for each in fields["changes"]
         )
@@ -175,25 +180,29 @@ def _dump_side(side: bytes | CopyOf | None) -> dict[str, str] | None:
     return {"copyOf": side.path} if isinstance(side, CopyOf) else dump_content(side)
 
 
-def _parse_path(value: Any) -> str:
-    path = str(value)
+def _parse_path(fields: Any) -> str:
+    """Return the path of a change; outside of the location only an entry of a sink's log."""
+    path = str(fields["path"])
+    if fields.get("root") is None:
+        return _inner_path(path)
+    if not _SINK_ENTRY.fullmatch(path):
+        raise ValueError(f"it changes {path} of {fields['root']}")
+    return path
+
+
+def _inner_path(path: str) -> str:
+    """Return the path of a file that a plan may change: in Spark's folders, or at the root."""
     path.encode()  # a name that is no UTF-8 is a ValueError
-    if check_path(path) == BARRIER:
+    folder, slash, _ = check_path(path).partition("/")
+    is_known = folder in FOLDERS if slash else folder == REWOUND or folder.startswith(".")
+    if path == BARRIER or not is_known:
         raise ValueError(f"it changes {path}")
     return path
 
 
-def _parse_root(fields: Any) -> str | None:
-    """Return where a file is; outside of the location it can only be an entry of a sink's log."""
-    root = fields.get("root")
-    if root is not None and not _SINK_ENTRY.fullmatch(str(fields["path"])):
-        raise ValueError(f"it changes {fields['path']} of {root}")
-    return None if root is None else str(root)
-
-
 def _parse_side(value: Any) -> bytes | CopyOf | None:
     is_copy = value is not None and "copyOf" in value
-    return CopyOf(str(value["copyOf"])) if is_copy else parse_content(value)
+    return CopyOf(_inner_path(str(value["copyOf"]))) if is_copy else parse_content(value)
 
 
 def dump_content(content: bytes | None) -> dict[str, str] | None:

@@ -66,7 +66,7 @@ def plan_repair(
     """
     checkpoint = Checkpoint.open(place)
     command = _COMMAND if sink is None else f"{_COMMAND} --sink {os.fspath(sink)}"
-    if (begun := interrupted_plan(checkpoint, command)) is not None:
+    if (begun := interrupted_plan(checkpoint, command, sink)) is not None:
         return begun
     fixes = _find_fixes(checkpoint, sink)
     after = Preview(checkpoint, fixes.changes)

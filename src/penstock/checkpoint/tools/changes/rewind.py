@@ -81,7 +81,7 @@ def plan_rewind(
     }
     extent = Extent(sink, drop_state)
     checkpoint, command = Checkpoint.open(place), f"rewind {_only(place, point)}{extent}"
-    if (begun := interrupted_plan(checkpoint, command)) is not None:
+    if (begun := interrupted_plan(checkpoint, command, sink)) is not None:
         return begun
     position = find_position(checkpoint)
     time_ms = (clock or SystemClock()).time_ms()
@@ -185,7 +185,7 @@ def plan_promote(
     """
     extent = Extent(sink)
     checkpoint, command = Checkpoint.open(place), f"promote {batch_id}{extent}"
-    if (begun := interrupted_plan(checkpoint, command)) is not None:
+    if (begun := interrupted_plan(checkpoint, command, sink)) is not None:
         return begun
     position = find_position(checkpoint)
     if is_of_penstock(position.newest):

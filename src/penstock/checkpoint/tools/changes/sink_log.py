@@ -20,10 +20,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isqrt
+from typing import Any
 
 from penstock.checkpoint.batch_ids import describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.checksum import checksum_of, sidecar_name
-from penstock.checkpoint.log_format import MalformedLogError, decode_log, encode_log
+from penstock.checkpoint.log_format import MalformedLogError, decode_log, encode_log, parse_fields
 from penstock.checkpoint.tools.changes.files import CHECKSUM
 from penstock.checkpoint.tools.changes.plan import SINK_LOG, FileChange
 from penstock.checkpoint.tools.changes.position import misfit
@@ -40,6 +42,18 @@ _VERSION = 1
 _EMPTY = encode_log(_VERSION, [])
 _FEWEST = 10
 """Spark's own interval; a shorter one would compact more often than it has to."""
+_MAX_ID = 2**31 - 2
+"""The newest batch from which Spark can take an interval, a number of 32 bits."""
+_FIELDS = {
+    "path": str,
+    "size": int,
+    "isDir": bool,
+    "modificationTime": int,
+    "blockReplication": int,
+    "blockSize": int,
+    "action": str,
+}
+"""What a line holds, none of which may be missing (SinkFileStatus)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,16 @@ class SinkLog:
         """
         interval = self._interval()
         return None if interval is None else (above + 1) // interval * interval + interval - 1
+
+    def file_times(self, batch_id: int) -> list[int]:
+        """Return when the files of a batch were written, in ms; none if no entry is its own alone.
+
+        Raises:
+            CheckpointError: its entry is damaged.
+        """
+        path = self.entries.get(batch_id, _COMPACT)
+        lines = [] if path.endswith(_COMPACT) else self._read(path)
+        return [parse_fields(line)["modificationTime"] for line in lines]
 
     def changes(self, batch_id: int | None, next_id: int) -> Iterator[FileChange]:
         """Yield the entries from the newest up to, but not of, ``next_id``.
@@ -136,13 +160,14 @@ class SinkLog:
         if not compacted:
             return None
         last = compacted[-1]
+        if last > _MAX_ID:
+            raise self._refusal(f"{last}{_COMPACT} is above all ids of batches")
         if len(compacted) > 1:
             interval = last - compacted[-2]
             fits = (last + 1) % interval == 0 and self.newest < last + interval
         else:
             least = max(_FEWEST, self.newest - last + 1)
-            divisors = (n for n in range(least, last + 1) if (last + 1) % n == 0)
-            interval = next(divisors, last + 1)
+            interval = min((n for n in _divisors(last + 1) if n >= least), default=last + 1)
             fits = self.newest < last + interval
         if not fits:
             raise self._refusal(f"{last}{_COMPACT} is not where Spark compacts")
@@ -162,7 +187,10 @@ class SinkLog:
         for finding in check_sidecar(path, data, checksum or b"", strict=False):
             raise self._refusal(f"{finding.path}: {finding.what}")
         try:
-            return decode_log(data, _VERSION)
+            lines = decode_log(data, _VERSION)
+            for line in lines:
+                _check_line(line)
+            return lines
         except MalformedLogError as error:
             raise self._refusal(f"{path}: {error}") from error
 
@@ -173,6 +201,19 @@ class SinkLog:
             path=self.storage.url,
             hint="restore the file from a backup; or choose a later point",
         )
+
+
+def _check_line(line: str) -> None:
+    """Raise MalformedLogError unless a line is one that Spark can read."""
+    fields: dict[str, Any] = parse_fields(line)
+    for name, kind in _FIELDS.items():
+        if type(fields.get(name)) is not kind:
+            raise MalformedLogError(f"Log file was malformed: {line} has no {name}")
+
+
+def _divisors(number: int) -> set[int]:
+    low = {n for n in range(1, isqrt(number) + 1) if number % n == 0}
+    return low | {number // n for n in low}
 
 
 def begin_sink_log(output: str | os.PathLike[str], batch_id: int) -> tuple[FileChange, ...]:
