@@ -128,8 +128,8 @@ def _check_temporary_is_enough(
     exactly_once = next((output for output in graph.outputs if output.exactly_once), None)
     if exactly_once is not None:
         raise ConfigError(
-            f"no checkpoint location is set, and output {exactly_once.name!r} is exactly-once: after "
-            "a restart nothing would tell which batches it has",
+            f"no checkpoint location is set, and output {exactly_once.name!r} is exactly-once: "
+            "after a restart nothing would tell which batches it has",
             operation="start",
             ids={"output": exactly_once.name},
             hint="call checkpoint(dir) with a directory that outlives the program",
