@@ -343,6 +343,24 @@ def test_a_program_without_a_sink_is_refused() -> None:
         from_kafka_batched(["t"], CONF).map(len).start()
 
 
+def test_a_checkpoint_needs_a_sink_and_a_path(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"without a checkpoint path.*checkpoint_path"):
+        from_kafka_batched(["t"], CONF).sink(print).add_checkpoint()
+    with pytest.raises(ConfigError, match="without a sink before it"):
+        from_kafka_batched(["t"], CONF, tmp_path).map(len).add_checkpoint()
+    from_kafka_batched(["t"], CONF, tmp_path).sink(print).map(len).add_checkpoint()
+
+
+def test_a_path_without_checkpoints_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("penstock.batched.stream.Program", lambda *arguments: None)
+    from_kafka_batched(["t"], CONF, tmp_path).sink(print).add_checkpoint().start()
+    assert not caplog.text
+    from_kafka_batched(["t"], CONF, tmp_path).sink(print).start()
+    assert f"No sink makes checkpoints in {tmp_path}" in caplog.text
+
+
 # -- the examples
 
 

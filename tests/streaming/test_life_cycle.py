@@ -19,11 +19,13 @@ from penstock.errors import (
     BatchFailedError,
     ConcurrentDriverError,
     ConfigError,
+    KafkaError,
     RecoveryMismatchError,
     StreamingError,
 )
 from penstock.streaming import StreamingContext
 from penstock.streaming.engine.job_scheduler import JobScheduler
+from penstock.streaming.kafka import KafkaUtils
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.waiting import WAIT_S, eventually
@@ -275,6 +277,33 @@ def test_no_checkpoint_location_on_a_cluster(
         ConfigError, match=r"no checkpoint location.*is a cluster.*checkpoint\(dir\)"
     ):
         ssc.start()
+
+
+def test_an_exactly_once_output_needs_a_location(ssc: StreamingContext) -> None:
+    conf = {"bootstrap.servers": "127.0.0.1:1"}
+    ssc.queueStream([[b"1"]]).to_kafka("t", conf, delivery="exactly_once", name="copy")
+    with pytest.raises(ConfigError, match=r"output 'copy' is exactly-once.*outlives the program"):
+        ssc.start()
+
+
+def test_a_kafka_stream_without_a_location_is_told(
+    ssc: StreamingContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    ssc.kafkaStream(["t"], {"bootstrap.servers": "127.0.0.1:1"}, name="in").foreachRDD(ignore)
+    with pytest.raises(KafkaError):
+        ssc.start()
+    assert "each start of input in is a first one" in caplog.text
+
+
+def test_arguments_of_kafka_streams(ssc: StreamingContext) -> None:
+    conf = {"bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(ConfigError, match="valueDecoder='utf-8' is not possible"):
+        ssc.kafkaStream(["t"], conf, valueDecoder="utf-8")  # type: ignore[arg-type]
+    decoded = ssc.kafkaStream(["t"], conf, valueDecoder=bytes.decode, name="in")
+    with pytest.raises(ConfigError, match="stream 'in' has decoders, so it has no DataFrame"):
+        decoded.foreachBatch(ignore)
+    with pytest.raises(ConfigError, match=r"topics should be list, not 't'.*give \['t'\]"):
+        KafkaUtils.createDirectStream(ssc, "t", conf)
 
 
 def test_a_temporary_journal_is_removed_at_stop(

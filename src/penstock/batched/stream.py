@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,7 @@ from penstock.storage import local_root
 
 __all__ = ["Stream", "from_kafka_batched"]
 
+_log = logging.getLogger(__name__)
 _numbers = count()
 
 
@@ -54,7 +56,7 @@ def from_kafka_batched(
     """Return a stream of lists: for each batch one of each partition that has new records.
 
     Args:
-        topics: the topics, by name.
+        topics: the topics, by name; a str is the name of one.
         consumer_conf: librdkafka's settings. ``auto.offset.reset`` ("latest" unless given) says
             where topics without a checkpoint begin; ``enable.auto.commit`` is always False.
         checkpoint_path: a folder or fsspec URL for checkpoints; None for no checkpoints.
@@ -211,15 +213,25 @@ class Stream:
             )
         if delivery not in get_args(Delivery):
             raise _wrong(f"delivery={delivery!r}", f"choose among {', '.join(get_args(Delivery))}")
-        return Stream(
-            ToKafka(topic, producer_conf, delivery, name or topic), [self]
-        ).add_checkpoint()
+        sink = Stream(ToKafka(topic, producer_conf, delivery, name or topic), [self])
+        return sink._with_checkpoints()
 
     def add_checkpoint(self) -> Stream:
         """Make a checkpoint of each batch when all sinks have taken it in; follows a sink.
 
-        Without a checkpoint path it does nothing.
+        Raises:
+            ConfigError: there is no checkpoint path, or no sink before it.
         """
+        if not self._follows_sink():
+            raise _wrong("add_checkpoint() without a sink before it", "sink(f).add_checkpoint()")
+        if self._path()[0] is None:
+            raise _wrong(
+                "add_checkpoint() without a checkpoint path",
+                "give from_kafka_batched a checkpoint_path",
+            )
+        return self._with_checkpoints()
+
+    def _with_checkpoints(self) -> Stream:
         stream = Stream(Pass(), [self])
         stream._makes_checkpoints = True
         return self._started(stream)
@@ -242,6 +254,13 @@ class Stream:
         if not any(isinstance(each._operation, (Sink, ToKafka)) for each in streams):
             raise _wrong("a program without a sink", "attach to_kafka() or sink()")
         path, keep = self._path()
+        makes_checkpoints = any(stream._makes_checkpoints for stream in streams)
+        if path is not None and not makes_checkpoints:
+            _log.warning(
+                "No sink makes checkpoints in %s: a restart reads the same records again. Follow "
+                "one with add_checkpoint()",
+                path,
+            )
         graph, numbers = Graph(), dict[Stream, int]()
         for stream in streams:
             upstreams = tuple(numbers[each] for each in stream._upstreams)
@@ -252,7 +271,7 @@ class Stream:
             graph,
             sources,
             checkpoints,
-            any(stream._makes_checkpoints for stream in streams),
+            makes_checkpoints,
             _exactly_once(graph, checkpoints),
         )
         for stream in streams:
@@ -273,6 +292,10 @@ class Stream:
         if self._program is None:
             raise _misused("the program was not started", "start() it first")
         self._program.await_termination(timeout)
+
+    def _follows_sink(self) -> bool:
+        is_sink = isinstance(self._operation, (Sink, ToKafka))
+        return is_sink or any(each._follows_sink() for each in self._upstreams)
 
     def _started(self, stream: Stream) -> Stream:
         if any(each._starts_with_sink for each in stream._component()):

@@ -133,6 +133,8 @@ class KafkaUtils:
         check_kafka_client("createDirectStream")
         from penstock.streaming.inputs.kafka_input import KafkaInputDStream
 
+        if isinstance(topics, str):
+            raise _wrong(f"topics should be list, not {topics!r}", f"give [{topics!r}]")
         conf, starting = _split_params(kafkaParams)
         if fromOffsets:
             starting = _starting(topics, fromOffsets)

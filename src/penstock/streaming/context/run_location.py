@@ -74,6 +74,12 @@ class RunLocation:
                 )
             return self._directory
         _check_temporary_is_enough(str(sc.master), graph, settings)
+        for stream in (stream for stream in graph.inputs if stream.continues_in_source):
+            _log.warning(
+                "No checkpoint location is set: each start of input %s is a first one, and does "
+                "not continue where the run before it ended. Call checkpoint(dir)",
+                stream.name,
+            )
         self._temporary = make_temporary_location()
         # For a process that ends without stopping the program.
         jvm: Any = sc._jvm
@@ -118,6 +124,15 @@ def _check_temporary_is_enough(
             operation="start",
             ids={"stream": dependent.name},
             hint="call checkpoint(dir)",
+        )
+    exactly_once = next((output for output in graph.outputs if output.exactly_once), None)
+    if exactly_once is not None:
+        raise ConfigError(
+            f"no checkpoint location is set, and output {exactly_once.name!r} is exactly-once: "
+            "after a restart nothing would tell which batches it has",
+            operation="start",
+            ids={"output": exactly_once.name},
+            hint="call checkpoint(dir) with a directory that outlives the program",
         )
     if settings.write_ahead_log:
         raise ConfigError(

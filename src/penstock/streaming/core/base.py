@@ -96,10 +96,15 @@ class BaseDStream(ABC):
 
     def compute_dataframe(self, time_ms: int) -> DataFrame:
         """Return the batch of that time as a DataFrame with native columns."""
-        raise ConfigError(
+        raise self.no_columns()
+
+    def no_columns(self) -> ConfigError:
+        """Return the error of a call that needs columns, where ``has_columns`` is False."""
+        return ConfigError(
             f"{type(self).__name__} has no columns",
             operation="foreachBatch",
-            hint="call foreachBatch on a receiver's stream or a union of such; use foreachRDD here",
+            hint="call foreachBatch on a receiver's or Kafka's stream, or a union of such; use "
+            "foreachRDD on streams of Python objects",
         )
 
     def has_columns(self) -> bool:

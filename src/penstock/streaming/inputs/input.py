@@ -85,6 +85,9 @@ class InputDStream(DStream):
     needs_location = False
     """Whether it takes a checkpoint location that outlives the process to read the source."""
 
+    continues_in_source = False
+    """Whether a restart continues in a source that keeps its data, by what the location holds."""
+
     def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
         super().__init__(ssc)
         self.id = len(ssc.graph.inputs)

@@ -61,6 +61,7 @@ class KafkaInputDStream(InputDStream):
 
     kind = "kafka"
     takes_limits = True
+    continues_in_source = True
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class KafkaInputDStream(InputDStream):
         name: str | None = None,
     ) -> None:
         _check_arguments(topics, starting, columns, on_data_loss)
+        _check_decoders(*decoders)
         self.topics = topics
         self.conf = ClientConf(conf)
         check_settings(self.conf.settings())
@@ -97,6 +99,14 @@ class KafkaInputDStream(InputDStream):
     def has_columns(self) -> bool:
         """Keys and values are bytes, unless Python objects are made of them."""
         return self._decoders == (None, None) and self._convert is None
+
+    def no_columns(self) -> ConfigError:
+        """See BaseDStream."""
+        return ConfigError(
+            f"stream {self.name!r} has decoders, so it has no DataFrame",
+            operation="foreachBatch",
+            hint="leave out keyDecoder and valueDecoder, or use foreachRDD",
+        )
 
     def open(self, context: InputContext) -> None:
         """Connect to the brokers.
@@ -287,6 +297,12 @@ def _check_arguments(
         )
     if isinstance(columns, str) or not columns or not set(columns) <= COLUMNS.keys():
         raise _wrong(f"columns={columns!r}", f"choose among {', '.join(COLUMNS)}")
+
+
+def _check_decoders(key: Decode, value: Decode) -> None:
+    for name, decode in (("keyDecoder", key), ("valueDecoder", value)):
+        if decode is not None and not callable(decode):
+            raise _wrong(f"{name}={decode!r}", f"give a function of bytes: {name}=bytes.decode")
 
 
 def _wrong(what: str, hint: str) -> ConfigError:

@@ -105,12 +105,7 @@ class ForEachBatch(OutputOperation):
     def __init__(self, parent: BaseDStream, func: Callable[..., Any], name: str | None) -> None:
         super().__init__(parent, func, name)
         if not parent.has_columns():
-            raise ConfigError(
-                f"{type(parent).__name__} has no columns",
-                operation="foreachBatch",
-                hint="call foreachBatch on a receiver's stream or a union of such; "
-                "use foreachRDD on streams of Python objects",
-            )
+            raise parent.no_columns()
 
     def job(self, batch: Batch) -> Callable[[], Any] | None:
         """Return the call of the user's function; the DataFrame is created when it runs."""
