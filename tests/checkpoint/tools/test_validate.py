@@ -25,6 +25,7 @@ from penstock.checkpoint.tools import (
     plan_import,
     validate,
 )
+from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 
@@ -423,7 +424,19 @@ def test_a_folder_in_the_place_of_an_entry_is_an_error(query: Path, folder: str)
 
     assert found(query) == [("error", folder)]
     if folder in ("offsets/5", "commits/5"):
-        assert inspect(query).next.problem == f"{folder} is a folder, in the place of an entry"
+        assert inspect(query).next.problem == f"{folder} is no file, in the place of an entry"
+
+
+def test_a_fifo_or_device_in_the_place_of_an_entry_is_an_error(query: Path) -> None:
+    os.mkfifo(query / "offsets/5")
+    (query / "commits/5").symlink_to("/dev/zero")
+    assert found(query) == [("error", "offsets/5"), ("error", "commits/5")]
+
+
+@pytest.mark.parametrize("undo", ["../x", "", "undo/../../x", "/etc/passwd"])
+def test_a_barrier_that_names_no_undo_file_is_a_finding(query: Path, undo: str) -> None:
+    (query / BARRIER).write_bytes(barrier_entry("token", undo=undo))
+    assert found(query) == [("error", BARRIER)]
 
 
 def test_folders_of_other_names_are_not_in_the_way(query: Path) -> None:
@@ -503,8 +516,10 @@ def test_a_fifo_in_place_of_an_entry_keeps_no_command_waiting(query: Path) -> No
     assert found(query) == [
         ("error", "metadata"),
         ("error", "sources/0/4"),
+        ("error", "commits/4"),
     ]
-    assert inspect(query).next == NextBatch(5, (4,))
+    in_the_way = "commits/4 is no file, in the place of an entry"
+    assert inspect(query).next == NextBatch(5, (4,), problem=in_the_way)
 
 
 def test_an_offset_at_the_end_of_64_bits_is_survived(query: Path) -> None:

@@ -11,6 +11,7 @@ ids ("More than Int.MaxValue elements").
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from penstock.checkpoint.batch_ids import MAX_BATCH_ID
@@ -27,6 +28,7 @@ __all__ = ["BARRIER", "INTERRUPTED", "barrier_entry", "origin_of", "undo_path_of
 BARRIER = f"offsets/{MAX_BATCH_ID}"
 INTERRUPTED = "a change of this location by `penstock checkpoint` is not finished"
 _VERSION = 2**31 - 1
+_UNDO_FILE = re.compile(r"undo/[0-9A-Za-z][0-9A-Za-z.-]*")
 
 
 def barrier_entry(attempt: str, *, undo: str | None = None, copy_of: str | None = None) -> bytes:
@@ -49,7 +51,8 @@ def barrier_entry(attempt: str, *, undo: str | None = None, copy_of: str | None 
 
 def undo_path_of(entry: bytes) -> str | None:
     """Return where the undo file of a change is; None when the entry does not tell."""
-    return _field(entry, "undo")
+    path = _field(entry, "undo") or ""
+    return path if _UNDO_FILE.fullmatch(path) else None
 
 
 def origin_of(entry: bytes) -> str | None:

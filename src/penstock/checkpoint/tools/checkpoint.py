@@ -95,7 +95,7 @@ class Checkpoint:
         return any(path.startswith("state/") for path in self.files)
 
     def folders_in(self, *logs: str) -> list[str]:
-        """Return the folders in logs, in which only files belong."""
+        """Return what is no file in logs, in which only files belong (folders, FIFOs)."""
         return [
             path
             for log in logs
@@ -140,7 +140,7 @@ class Checkpoint:
             return replace(following, problem=f"{INTERRUPTED} (docs/checkpoints.md)")
         for path in self.folders_in(*_LOGS):
             if path in (f"offsets/{following.batch_id}", f"commits/{following.first}"):
-                return replace(following, problem=f"{path} is a folder, in the place of an entry")
+                return replace(following, problem=f"{path} is no file, in the place of an entry")
         problems = [*newest.problems] if newest is not None else []
         if before is not None and not is_of_penstock(newest):
             problems += [each for each in before.problems if each.path.startswith("offsets/")]

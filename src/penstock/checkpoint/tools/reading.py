@@ -69,10 +69,13 @@ def list_folders(storage: Storage, folders: Sequence[str]) -> dict[str, FileInfo
 
 
 def inner_folders(storage: Storage, folder: str, files: Iterable[str]) -> list[str]:
-    """Return the folders directly in a folder, as paths; ``files`` are all that are below it."""
+    """Return what is in a folder and no file, as paths; ``files`` are all that are below it.
+
+    On local disks also FIFOs, devices, and links to such or to nothing.
+    """
     if (root := local_root(storage.url)) is not None:
         with suppress(OSError), os.scandir(f"{root}/{folder}") as entries:  # no file's status
-            return sorted(f"{folder}/{each.name}" for each in entries if each.is_dir())
+            return sorted(f"{folder}/{each.name}" for each in entries if not each.is_file())
         return []
     # An object store has no empty folders.
     parts = [path.removeprefix(f"{folder}/").split("/") for path in files]

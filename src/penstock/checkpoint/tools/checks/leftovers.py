@@ -38,7 +38,7 @@ def leftovers_in(paths: Collection[str]) -> set[str]:
 
 
 def check_folders(folders: Collection[str], paths: Collection[str]) -> Iterator[Finding]:
-    """Yield the folders in logs that bear the name of an entry to come, or of its checksum."""
+    """Yield what is no file in logs, and bears the name of an entry to come, or of its checksum."""
     newest = _newest_entries(paths)
     for path in folders:
         log, _, name = path.rpartition("/")
@@ -47,8 +47,8 @@ def check_folders(folders: Collection[str], paths: Collection[str]) -> Iterator[
             yield Finding(
                 "error",
                 path,
-                "it is a folder, in the place of a file of a log",
-                "the query fails when it writes that entry: it takes the folder for another query's"
+                "it is no file, in the place of an entry of a log",
+                "the query fails when it writes that entry: it takes it for another query's"
                 ' entry ("Concurrent update to the log ...")',
                 "move it out of the checkpoint location",
             )
