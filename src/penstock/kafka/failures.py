@@ -32,7 +32,11 @@ _HINTS = {
     ClientError.SASL_AUTHENTICATION_FAILED: "check sasl.mechanism, sasl.username and sasl.password",
     ClientError._SSL: "check security.protocol and the ssl settings",
 }
-_UNREACHABLE = "check bootstrap.servers, and that the brokers run and can be reached from this host"
+_UNREACHABLE = (
+    "check bootstrap.servers, that the brokers run and can be reached from this host, and that "
+    "security.protocol is the one of this port"
+)
+_TIMED_OUT = (ClientError._TIMED_OUT, ClientError._TRANSPORT, ClientError._TIMED_OUT_QUEUE)
 
 
 def error_of(error: KafkaException) -> ClientError:
@@ -42,12 +46,22 @@ def error_of(error: KafkaException) -> ClientError:
 
 
 def kafka_error(
-    error: ClientError, operation: str, settings: Mapping[str, Any], **ids: Any
+    error: ClientError,
+    operation: str,
+    settings: Mapping[str, Any],
+    connection: ClientError | None = None,
+    **ids: Any,
 ) -> KafkaError:
-    """Return penstock's error for a client's; it has no secret of the settings."""
+    """Return penstock's error for a client's; it has no secret of the settings.
+
+    Of a request that timed out, what happened to a ``connection`` meanwhile is the reason.
+    """
+    text = error.str()
+    if connection is not None and error.code() in _TIMED_OUT:
+        text += f"; {connection.str()}"
     brokers = settings.get("bootstrap.servers") or settings.get("metadata.broker.list")
     return KafkaError(
-        f"Kafka: {without_secrets(error.str(), settings)} ({error.name()})",
+        f"Kafka: {without_secrets(text, settings)} ({error.name()})",
         operation=operation,
         path=str(brokers),
         ids=ids,
