@@ -98,12 +98,14 @@ def test_a_secret_in_a_file_is_read_where_it_is_used(tmp_path: Path) -> None:
     [
         ({"fetch.max.byts": "5"}, 'No such configuration property: "fetch.max.byts"'),
         ({"isolation.level": "read_comitted"}, 'Invalid value "read_comitted"'),
+        ({"session.timeout.ms": "soon"}, r".*\(it is 'soon'\).*the values of session\.timeout\.ms"),
+        ({"fetch.min.bytes": 0}, r".*allowed range.*\(it is 0\)"),
     ],
 )
 def test_what_a_client_does_not_take_is_told_before_it_connects(
     setting: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=rf"refuses its settings: {message}.*CONFIGURATION\.md"):
+    with pytest.raises(ConfigError, match=rf"refuses its settings: {message}"):
         check_settings({**BROKERS, **setting})
 
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
 from penstock.errors import ConfigError, KafkaError
-from penstock.kafka.client_conf import without_secrets
+from penstock.kafka.client_conf import is_secret, without_secrets
 
 __all__ = ["FINAL", "OUT_OF_RANGE", "error_of", "kafka_error", "settings_error"]
 
@@ -59,9 +59,15 @@ def settings_error(
     error: KafkaException, operation: str, settings: Mapping[str, Any]
 ) -> ConfigError:
     """Return the error of a client that does not take its settings, without their secrets."""
+    text = error_of(error).str()
+    name = next((name for name in settings if f'"{name}"' in text), None)
+    is_unknown = text.startswith("No such")
+    if name and not is_unknown and not is_secret(name) and f'"{settings[name]}"' not in text:
+        text += f" (it is {settings[name]!r})"
     return ConfigError(
-        "the Kafka client refuses its settings: "
-        f"{without_secrets(error_of(error).str(), settings)}",
+        f"the Kafka client refuses its settings: {without_secrets(text, settings)}",
         operation=operation,
-        hint="use librdkafka's settings (its CONFIGURATION.md), which differ from Java's",
+        hint="use librdkafka's settings (its CONFIGURATION.md), which differ from Java's"
+        if is_unknown or name is None
+        else f"see librdkafka's CONFIGURATION.md for the values of {name}",
     )
