@@ -266,6 +266,9 @@ def test_unknown_topics_and_brokers_that_are_away(site: Site) -> None:
         stream.start()
     with pytest.raises(KafkaError, match="topic=nowhere"):
         stream.start()  # the path is free again
+    stream = site.source().flatten().to_kafka("no-output", site.broker.conf)
+    with pytest.raises(KafkaError, match="topic=no-output"):
+        stream.start()
 
 
 def test_get_message_batch(site: Site) -> None:

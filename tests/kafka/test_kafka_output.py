@@ -218,6 +218,11 @@ def test_wrong_arguments(
         )
 
 
+def test_an_unknown_topic_ends_the_start(copies: Copies) -> None:
+    with pytest.raises(KafkaError, match="nowhere"):
+        copies.write(lambda stream: stream.to_kafka("nowhere", copies.conf))
+
+
 def test_an_exactly_once_output_may_not_go(copies: Copies, topic: str) -> None:
     def define(name: str) -> Callable[[DStream], None]:
         return lambda stream: stream.map(lambda r: r.value).to_kafka(

@@ -267,12 +267,16 @@ class Stream:
             numbers[stream] = graph.add(stream._operation, upstreams)
         sources = {numbers[s]: s._source for s in streams if s._source is not None}
         checkpoints = None if path is None else Checkpoints(path, keep)
+        exactly_once = _exactly_once(graph, checkpoints)
+        for stream in streams:
+            if isinstance(stream._operation, ToKafka):
+                stream._operation.check_topic()
         program = Program(
             graph,
             sources,
             checkpoints,
             makes_checkpoints,
-            _exactly_once(graph, checkpoints),
+            exactly_once,
         )
         for stream in streams:
             stream._program = program

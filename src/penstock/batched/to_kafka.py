@@ -10,6 +10,7 @@ from penstock.batched.operations import Element, Operation
 from penstock.kafka.sink import (
     Encoder,
     check_sink_settings,
+    check_sink_topic,
     send_partition,
     sink_conf,
     write_partition,
@@ -33,6 +34,10 @@ class ToKafka(Operation):
         self.is_exactly_once = delivery == "exactly_once"
         self.output = Output(topic, sink_conf(producer_conf).settings(), name)
         check_sink_settings(self.output.settings, exactly_once=self.is_exactly_once)
+
+    def check_topic(self) -> None:
+        """Raise KafkaError if the topic does not exist."""
+        check_sink_topic(self.output.settings, self.output.topic)
 
     def new_state(self) -> Any:
         """See Operation."""

@@ -253,9 +253,9 @@ def _parse_offsets(text: str) -> dict[str, Any]:
 
 def parse_time(text: str, option: str) -> int:
     """Return the time that an option says, in ms since the epoch."""
-    if text.isdecimal():
-        return int(text)
     try:
+        if text.isdecimal():
+            return int(text)
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from error

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
 from penstock.errors import ConfigError, KafkaError
-from penstock.kafka.client_conf import without_secrets
+from penstock.kafka.client_conf import is_secret, without_secrets
 
 __all__ = ["FINAL", "OUT_OF_RANGE", "error_of", "kafka_error", "settings_error"]
 
@@ -32,7 +32,11 @@ _HINTS = {
     ClientError.SASL_AUTHENTICATION_FAILED: "check sasl.mechanism, sasl.username and sasl.password",
     ClientError._SSL: "check security.protocol and the ssl settings",
 }
-_UNREACHABLE = "check bootstrap.servers, and that the brokers run and can be reached from this host"
+_UNREACHABLE = (
+    "check bootstrap.servers, that the brokers run and can be reached from this host, and that "
+    "security.protocol is the one of this port"
+)
+_TIMED_OUT = (ClientError._TIMED_OUT, ClientError._TRANSPORT, ClientError._TIMED_OUT_QUEUE)
 
 
 def error_of(error: KafkaException) -> ClientError:
@@ -42,12 +46,22 @@ def error_of(error: KafkaException) -> ClientError:
 
 
 def kafka_error(
-    error: ClientError, operation: str, settings: Mapping[str, Any], **ids: Any
+    error: ClientError,
+    operation: str,
+    settings: Mapping[str, Any],
+    connection: ClientError | None = None,
+    **ids: Any,
 ) -> KafkaError:
-    """Return penstock's error for a client's; it has no secret of the settings."""
+    """Return penstock's error for a client's; it has no secret of the settings.
+
+    Of a request that timed out, what happened to a ``connection`` meanwhile is the reason.
+    """
+    text = error.str()
+    if connection is not None and error.code() in _TIMED_OUT:
+        text += f"; {connection.str()}"
     brokers = settings.get("bootstrap.servers") or settings.get("metadata.broker.list")
     return KafkaError(
-        f"Kafka: {without_secrets(error.str(), settings)} ({error.name()})",
+        f"Kafka: {without_secrets(text, settings)} ({error.name()})",
         operation=operation,
         path=str(brokers),
         ids=ids,
@@ -59,9 +73,15 @@ def settings_error(
     error: KafkaException, operation: str, settings: Mapping[str, Any]
 ) -> ConfigError:
     """Return the error of a client that does not take its settings, without their secrets."""
+    text = error_of(error).str()
+    name = next((name for name in settings if f'"{name}"' in text), None)
+    is_unknown = text.startswith("No such")
+    if name and not is_unknown and not is_secret(name) and f'"{settings[name]}"' not in text:
+        text += f" (it is {settings[name]!r})"
     return ConfigError(
-        "the Kafka client refuses its settings: "
-        f"{without_secrets(error_of(error).str(), settings)}",
+        f"the Kafka client refuses its settings: {without_secrets(text, settings)}",
         operation=operation,
-        hint="use librdkafka's settings (its CONFIGURATION.md), which differ from Java's",
+        hint="use librdkafka's settings (its CONFIGURATION.md), which differ from Java's"
+        if is_unknown or name is None
+        else f"see librdkafka's CONFIGURATION.md for the values of {name}",
     )

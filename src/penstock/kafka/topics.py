@@ -74,6 +74,7 @@ class Topics:
             k: v for k, v in resolve(settings).items() if k.startswith(_ADMIN) or k in _ADMIN_TOO
         }
         self._refusal: ClientError | None = None
+        self._connection: ClientError | None = None
         self._failed_last = False
         conf: dict[str, Any] = {**admin, "error_cb": self._note, "log_level": 0}
         self._admin = AdminClient(conf)
@@ -179,13 +180,16 @@ class Topics:
     def _note(self, error: ClientError) -> None:
         if error.code() in FINAL:
             self._refusal = error
+        elif error.code() != ClientError._ALL_BROKERS_DOWN:  # which says nothing of its cause
+            self._connection = error
 
     def _failed(self, error: KafkaException, operation: str, **ids: Any) -> KafkaError:
         """Return the error of a request: why the brokers refuse it, if they do."""
         self._failed_last = True
         self._admin.poll(0)  # hands over what came of connections meanwhile
         cause, self._refusal = self._refusal or error_of(error), None
-        return kafka_error(cause, operation, self.settings, **ids)
+        connection, self._connection = self._connection, None
+        return kafka_error(cause, operation, self.settings, connection, **ids)
 
 
 def check_held(settings: Mapping[str, Any], ranges: Sequence[KafkaRange]) -> None:

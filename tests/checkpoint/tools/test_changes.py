@@ -423,3 +423,9 @@ def test_named_sources_and_newer_versions_keep_their_form(query: Path) -> None:
     (newest,) = inspect(query, last=1).batches
     assert (newest.offset_version, newest.offsets) == (2, {"0": {"logOffset": 2}})
     assert validate(query).findings == ()
+
+
+def test_a_time_of_thousands_of_digits_is_a_usage_error(query: Path) -> None:
+    failed = CHECKPOINT.run("rewind", str(query), "--to-timestamp", "9" * 5000)
+    assert failed.exit_code == 2
+    assert "--to-timestamp" in failed.output

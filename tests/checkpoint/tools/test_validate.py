@@ -516,8 +516,10 @@ def test_a_fifo_in_place_of_an_entry_keeps_no_command_waiting(query: Path) -> No
     assert found(query) == [
         ("error", "metadata"),
         ("error", "sources/0/4"),
+        ("error", "commits/4"),
     ]
-    assert inspect(query).next == NextBatch(5, (4,))
+    in_the_way = "commits/4 is no file, in the place of an entry"
+    assert inspect(query).next == NextBatch(5, (4,), problem=in_the_way)
 
 
 def test_an_offset_at_the_end_of_64_bits_is_survived(query: Path) -> None:

@@ -13,7 +13,7 @@ does.
 
 from penstock.kafka.sink.batches import Attempt, SinkBatches
 from penstock.kafka.sink.partition import Destination, send_partition, write_partition
-from penstock.kafka.sink.producer import check_sink_settings, sink_conf
+from penstock.kafka.sink.producer import check_sink_settings, check_sink_topic, sink_conf
 from penstock.kafka.sink.records import Encoder, Outgoing
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Outgoing",
     "SinkBatches",
     "check_sink_settings",
+    "check_sink_topic",
     "send_partition",
     "sink_conf",
     "write_partition",

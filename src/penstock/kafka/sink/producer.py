@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -14,7 +15,14 @@ from penstock.kafka.client_conf import ClientConf, resolve, settings_of
 from penstock.kafka.failures import error_of, kafka_error, settings_error
 from penstock.kafka.sink.records import Outgoing
 
-__all__ = ["RETRIES", "Sender", "check_sink_settings", "sender_conf", "sink_conf"]
+__all__ = [
+    "RETRIES",
+    "Sender",
+    "check_sink_settings",
+    "check_sink_topic",
+    "sender_conf",
+    "sink_conf",
+]
 
 _CONSUMERS = (
     "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof",
@@ -25,6 +33,9 @@ _CONSUMERS = (
 _POLL_EVERY = 1000
 RETRIES = {"retry.backoff.ms": 10, "reconnect.backoff.max.ms": 1000}
 """Usual settings: a batch waits for each of these, and brokers come back."""
+_CREATED_S = 3.0
+"""The time in which brokers answer, or have created a topic."""
+_NO_TOPIC = (ClientError.UNKNOWN_TOPIC_OR_PART, ClientError.TOPIC_EXCEPTION)
 _CONSEQUENCES = (
     ClientError._PURGE_QUEUE,
     ClientError._PURGE_INFLIGHT,
@@ -67,6 +78,28 @@ def check_sink_settings(settings: Mapping[str, Any], *, exactly_once: bool) -> N
         Producer(sender_conf(settings, **own))
     except KafkaException as error:
         raise settings_error(error, "configure Kafka sink", settings) from None
+
+
+def check_sink_topic(settings: Mapping[str, Any], topic: str) -> None:
+    """Check that a topic exists; brokers that create topics on demand are asked to.
+
+    Brokers that do not answer are left to the first batch, which waits for them.
+
+    Raises:
+        KafkaError: it does not exist, or cannot have that name.
+    """
+    client = Producer(sender_conf(settings))
+    deadline_s = time.monotonic() + _CREATED_S
+    while True:
+        try:
+            error = client.list_topics(topic, _CREATED_S).topics[topic].error
+        except KafkaException:
+            return
+        if error is None or error.code() not in _NO_TOPIC:
+            return
+        if time.monotonic() > deadline_s:
+            raise kafka_error(error, "write to Kafka", settings, topic=topic)
+        time.sleep(0.1)
 
 
 class Sender:

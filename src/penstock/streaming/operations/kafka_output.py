@@ -9,7 +9,13 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.errors import ConfigError
-from penstock.kafka.sink import Encoder, SinkBatches, check_sink_settings, sink_conf
+from penstock.kafka.sink import (
+    Encoder,
+    SinkBatches,
+    check_sink_settings,
+    check_sink_topic,
+    sink_conf,
+)
 from penstock.kafka.spark import Delivery, check_delivery, write_rdd
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, OutputBatch
@@ -47,9 +53,10 @@ class KafkaOutput(OutputOperation):
         super().__init__(parent, self._encoder, name)
 
     def open(self, location_id: str, again: Collection[int]) -> None:
-        """Fence earlier drivers of the sink; see ``SinkBatches.open``."""
+        """Check the topic, and fence earlier drivers of the sink; see ``SinkBatches.open``."""
         super().open(location_id, again)
         settings = self._conf.settings()
+        check_sink_topic(settings, self._encoder.topic)
         if self.exactly_once:
             self._sink = SinkBatches(settings, self._encoder.topic, location_id, self.name)
             self._sink.open(again)

@@ -52,8 +52,9 @@ class PulledStreams(ContextPart):
                 ``read_committed`` unless given. A secret may be given as the path of a file on
                 each host: ``sasl.password.file`` for ``sasl.password``.
             starting: where the first batch in the life of the checkpoint location begins:
-                ``"latest"``, ``"earliest"``, a datetime, or ``{topic: {partition: offset}}``,
-                partitions that are not named beginning at their earliest offset.
+                ``"latest"``, ``"earliest"``, a datetime (without a zone: the driver's local time),
+                or ``{topic: {partition: offset}}``, partitions that are not named beginning at
+                their earliest offset.
             keyDecoder: makes a key of its bytes; keys are bytes without it.
             valueDecoder: makes a value of its bytes; values are bytes without it.
             columns: of ``foreachBatch``'s DataFrame, all without it; few are faster.
