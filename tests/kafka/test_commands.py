@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.checkpoint.tools import apply_plan, plan_undo
+from penstock.checkpoint.tools import apply_plan, plan_rewind, plan_undo
 from penstock.cli.kafka import _at
 from penstock.errors import CheckpointError, ConfigError, KafkaDataLossError
 from penstock.kafka import brokers
@@ -148,6 +148,42 @@ def test_a_program_that_runs_is_not_moved(broker: Broker, tmp_path: Path) -> Non
     error = KAFKA.fail(*command)
     assert isinstance(error, CheckpointError)
     assert "batch 1 is planned and not done" in str(error)
+
+
+def test_a_rewind_asks_whether_topics_have_the_records(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("kept")
+    broker.produce("kept", [b"%d" % n for n in range(8)])
+    offsets = [{"kept": {"0": end}} for end in (2, 5, 8)]
+    places = (
+        spark_query(tmp_path / "query", *offsets),
+        own_program(tmp_path / "program", *offsets),
+    )
+    to, checkpoint = ("--brokers", broker.address), Commands("checkpoint", columns=200)
+    for place in places:
+        plan = checkpoint.succeed("rewind", str(place), "--to-batch", "0")
+        assert "that the topics still have this is not checked (--brokers)" in plan
+        plan = checkpoint.succeed("rewind", str(place), "--to-batch", "0", *to)
+        assert "the topics have this" in plan
+    broker.delete_records("kept", 3)
+    for place in places:
+        error = checkpoint.fail("rewind", str(place), "--to-batch", "0", *to)
+        assert "kept/0 cannot go on from 2: 1 records are gone" in str(error)
+        checkpoint.succeed("rewind", str(place), "--to-batch", "1", *to)
+    assert "1 records are gone" in str(checkpoint.fail("promote", str(places[0]), "0", *to))
+
+
+def test_records_that_a_rewind_has_read_again_are_those_of_each_batch(tmp_path: Path) -> None:
+    """Also where a reset let a batch in between begin further back."""
+    ends = [{"kept": {"0": end}} for end in (1000, 1500, 200, 300)]
+    plan = plan_rewind(own_program(tmp_path / "program", *ends), to_batch=0)
+    assert "source 0: 600 records again; that the topics still" in plan.meaning[1]
+
+
+def test_topics_that_were_created_anew_do_not_have_the_records(tmp_path: Path) -> None:
+    ends = [{"kept": {"0": 1000}}, {"kept@1": {"0": 10}}]
+    place = own_program(tmp_path / "program", *ends)
+    with pytest.raises(CheckpointError, match="deleted or created anew since"):
+        plan_rewind(place, to_batch=0, are_held=lambda begins: None)
 
 
 @pytest.mark.spark

@@ -9,12 +9,12 @@ import typer
 
 from penstock.batched.checkpoints import newest_checkpoint
 from penstock.batched.layout import LOGS
-from penstock.cli.kafka_conf import client_settings
+from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.output import print_json, print_line
 from penstock.errors import ConfigError
 from penstock.kafka.adopt import apply_adopt, plan_adopt
 from penstock.kafka.held import held_offsets
-from penstock.kafka.reset import check_held, select
+from penstock.kafka.reset import select
 from penstock.model import Offsets
 from penstock.storage import Storage, open_existing
 
@@ -57,10 +57,7 @@ def adopt(
         str | None,
         typer.Option(metavar="HOST:PORT,...", help="Check that the topics still have the records."),
     ] = None,
-    conf: Annotated[
-        list[str],
-        typer.Option(metavar="KEY=VALUE|FILE", help="A setting of librdkafka; may be repeated."),
-    ] = [],  # noqa: B006 - typer copies it
+    conf: ConfOption = [],  # noqa: B006 - typer copies it
     apply: Annotated[
         bool, typer.Option("--apply", help="Do it; otherwise only the plan is shown.")
     ] = False,
@@ -79,7 +76,9 @@ def adopt(
     words, ends = _of_group(group, settings) if group else _of_folder(str(origin), source)
     ends = {part: ends[part] for part in select(ends, topic)}
     if settings is not None:
-        _check_all_held(ends, settings)
+        from penstock.kafka.brokers import check_topics_have
+
+        check_topics_have(settings, ends)
     as_engine = cast("Literal['penstock', 'spark']", engine)
     plan = plan_adopt(words, ends, target, engine=as_engine, name=name or "0")
     if not as_json:
@@ -137,18 +136,3 @@ def _of_checkpoint(storage: Storage, source: str | None) -> tuple[str, Offsets]:
             hint=f"give --source with one of: {known}",
         )
     return storage.url, chosen[0].ends
-
-
-def _check_all_held(ends: Offsets, settings: dict[str, str]) -> None:
-    from penstock.kafka.brokers import partition_facts
-
-    topics = [part.rpartition("/")[0] for part in ends]
-    facts = partition_facts(settings, topics, may_be_gone=True)
-    for part, end in ends.items():
-        if part not in facts:
-            raise ConfigError(
-                f"{part} is not in Kafka any more",
-                operation=_OPERATION,
-                hint="name the others (--topic)",
-            )
-        check_held(part, end, facts[part])

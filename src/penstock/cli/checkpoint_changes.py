@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from penstock.batched.tools import is_checkpoint_path
 from penstock.checkpoint.log_format import parse_json
 from penstock.checkpoint.tools import (
     Plan,
+    TopicCheck,
     apply_fork,
     apply_import,
     apply_plan,
@@ -28,6 +30,7 @@ from penstock.checkpoint.tools import (
 )
 from penstock.cli.checkpoint_path import promote_batches, rewind_batches
 from penstock.cli.checkpoint_text import plan_lines
+from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.output import print_json, print_line
 
 __all__ = ["EXIT_STATUS", "app", "parse_time", "show_or_apply"]
@@ -57,6 +60,14 @@ _Sink = Annotated[
 ]
 
 
+_Brokers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT,...", help="Check there that Kafka's topics have what is read again."
+    ),
+]
+
+
 @app.command("rewind")
 def rewind(
     location: _Location,
@@ -73,6 +84,8 @@ def rewind(
     drop_state: Annotated[
         bool, typer.Option("--drop-state", help="Empty the state instead of taking it back.")
     ] = False,
+    brokers: _Brokers = None,
+    conf: ConfOption = [],  # noqa: B006 - typer copies it
     apply: _Apply = False,
     stopped: _Stopped = False,
     as_json: _Json = False,
@@ -98,6 +111,7 @@ def rewind(
         shift_by=shift_by,
         sink=sink,
         drop_state=drop_state,
+        are_held=_topic_check(brokers, conf),
     )
     show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
 
@@ -107,6 +121,8 @@ def promote(
     location: _Location,
     batch: Annotated[int, typer.Argument(metavar="N", min=0, help="A batch that is done.")],
     sink: _Sink = None,
+    brokers: _Brokers = None,
+    conf: ConfOption = [],  # noqa: B006 - typer copies it
     apply: _Apply = False,
     stopped: _Stopped = False,
     as_json: _Json = False,
@@ -115,7 +131,7 @@ def promote(
     if is_checkpoint_path(location):
         promote_batches(location, batch, apply=apply, as_json=as_json)
         return
-    plan = plan_promote(location, batch, sink=sink)
+    plan = plan_promote(location, batch, sink=sink, are_held=_topic_check(brokers, conf))
     show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
 
 
@@ -236,6 +252,15 @@ def show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> N
         print_line("done")
     elif is_done:
         print_line(f"done; to take it back: penstock checkpoint undo {undo_file} --apply")
+
+
+def _topic_check(brokers: str | None, conf: list[str]) -> TopicCheck | None:
+    if brokers is None and not conf:
+        return None
+    settings = client_settings(brokers, conf)
+    from penstock.kafka.brokers import check_topics_have  # needs confluent-kafka
+
+    return partial(check_topics_have, settings)
 
 
 def _parse_offsets(text: str) -> dict[str, Any]:

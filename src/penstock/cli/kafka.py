@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from penstock.cli.checkpoint_changes import parse_time, show_or_apply
-from penstock.cli.kafka_conf import client_settings
+from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.kafka_readers import find_readers, one_reader
 from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
@@ -40,14 +40,6 @@ _Location = Annotated[
 _Brokers = Annotated[
     str | None, typer.Option(metavar="HOST:PORT,...", help="The brokers: bootstrap.servers.")
 ]
-_Conf = Annotated[
-    list[str],
-    typer.Option(
-        metavar="KEY=VALUE|FILE",
-        help="A setting of librdkafka, or a file with one in each line. May be repeated. Secrets"
-        " only in such a file, or as sasl.password.file=PATH.",
-    ),
-]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Source = Annotated[
     str | None, typer.Option(help="Which input, source or stream, where there are several.")
@@ -58,7 +50,7 @@ _Source = Annotated[
 def topics(
     names: Annotated[list[str] | None, typer.Argument(help="Topics; all without any.")] = None,
     brokers: _Brokers = None,
-    conf: _Conf = [],  # noqa: B006 - typer copies it
+    conf: ConfOption = [],  # noqa: B006 - typer copies it
     as_json: _Json = False,
 ) -> None:
     """Show where the records of topics begin and end."""
@@ -97,7 +89,7 @@ def lag(
     ] = None,
     group: Annotated[str | None, typer.Option(help="A consumer group, instead of DIR.")] = None,
     brokers: _Brokers = None,
-    conf: _Conf = [],  # noqa: B006 - typer copies it
+    conf: ConfOption = [],  # noqa: B006 - typer copies it
     as_json: _Json = False,
 ) -> None:
     """Show how far a query, program, receiver or group is behind its topics."""
@@ -144,7 +136,7 @@ def reset(
     ] = [],  # noqa: B006 - typer copies it
     source: _Source = None,
     brokers: _Brokers = None,
-    conf: _Conf = [],  # noqa: B006 - typer copies it
+    conf: ConfOption = [],  # noqa: B006 - typer copies it
     apply: Annotated[
         bool, typer.Option("--apply", help="Do it; otherwise only the plan is shown.")
     ] = False,

@@ -9,13 +9,15 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from penstock.errors import KafkaDataLossError
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.failures import error_of, kafka_error
-from penstock.kafka.reset import PartitionFacts
+from penstock.kafka.offsets import split_name
+from penstock.kafka.reset import PartitionFacts, check_held
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 
-__all__ = ["group_offsets", "offsets_at_time", "partition_facts", "topic_ids"]
+__all__ = ["check_topics_have", "group_offsets", "offsets_at_time", "partition_facts", "topic_ids"]
 
 _TIMEOUT_S = 10.0
 _ALL = re.compile("(?!__).*")
@@ -37,6 +39,26 @@ def partition_facts(
     """
     facts = Topics(settings, sorted({*topics}) or _ALL).scan(topics if may_be_gone else ())
     return {part: PartitionFacts(facts.begins[part], end) for part, end in facts.ends.items()}
+
+
+def check_topics_have(settings: Mapping[str, Any], begins: Offsets) -> None:
+    """Check that topics still have what comes from offsets of ``topic/partition`` on.
+
+    Raises:
+        KafkaDataLossError: they do not.
+        KafkaError: the brokers do not answer, or refuse.
+    """
+    topics = [split_name(part)[0] for part in begins]
+    facts = partition_facts(settings, topics, may_be_gone=True)
+    for part, begin in sorted(begins.items()):
+        if part not in facts:
+            raise KafkaDataLossError(
+                f"{part} is not in Kafka any more",
+                operation="check topics",
+                ids={"partition": part},
+                hint="choose another point, or name the other topics (--topic)",
+            )
+        check_held(part, begin, facts[part])
 
 
 def topic_ids(settings: Mapping[str, Any], topics: Sequence[str]) -> Mapping[str, str | None]:

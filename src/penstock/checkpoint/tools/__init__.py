@@ -13,6 +13,7 @@ from penstock.checkpoint.tools.changes.archive import (
     export_location,
     plan_import,
 )
+from penstock.checkpoint.tools.changes.available import TopicCheck
 from penstock.checkpoint.tools.changes.evidence import describe_evidence
 from penstock.checkpoint.tools.changes.fork import ForkPlan, apply_fork, plan_fork
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan, plan_fields
@@ -57,6 +58,7 @@ __all__ = [
     "Problem",
     "Severity",
     "SourceFacts",
+    "TopicCheck",
     "Validation",
     "apply_fork",
     "apply_import",

@@ -20,6 +20,7 @@ __all__ = [
     "number_of",
     "offset_parts",
     "streams_of",
+    "topic_parts",
 ]
 
 _TOPIC = re.compile(r"[^@]+(@[0-9]{1,9})?")
@@ -62,6 +63,18 @@ def is_of_topics(offset: object) -> bool:
     if streams is None or not all(map(_TOPIC.fullmatch, streams)):
         return False
     return all(_PARTITION.fullmatch(each) for ends in streams.values() for each in ends)
+
+
+def topic_parts(offset: object) -> dict[str, int]:
+    """Return the offset of each partition of topics, as ``topic/partition``.
+
+    An offset that does not tell topics apart by how often they were created anew.
+    """
+    return {
+        f"{topic.partition('@')[0]}/{partition}": value
+        for topic, partitions in (streams_of(offset) or {}).items()
+        for partition, value in partitions.items()
+    }
 
 
 def offset_parts(offset: object) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from penstock.checkpoint.log_files import OffsetFile, SourceLine
 from penstock.checkpoint.tools.batches import batch_paths, parse_offset
-from penstock.checkpoint.tools.changes.available import describe_source
+from penstock.checkpoint.tools.changes.available import TopicCheck, describe_source
 from penstock.checkpoint.tools.changes.files import new_file
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
@@ -71,7 +71,12 @@ class Target:
 
 
 def plan_appended(
-    checkpoint: Checkpoint, position: Position, command: str, target: Target, extent: Extent
+    checkpoint: Checkpoint,
+    position: Position,
+    command: str,
+    target: Target,
+    extent: Extent,
+    are_held: TopicCheck | None,
 ) -> Plan:
     """Plan that a query of Spark continues from a target.
 
@@ -109,8 +114,10 @@ def plan_appended(
     if sink is not None:
         changes += sink.changes(target.batch_id, state.next_id)
     _check_start(checkpoint, changes)
-    meaning = (*_meaning(checkpoint, position, target, state), *_sink_meaning(target, sink))
-    return Plan(checkpoint.url, command, meaning, tuple(changes), newest)
+    meaning = [*_meaning(checkpoint, position, target, state)]
+    meaning += _sources(checkpoint, position, target, are_held)
+    meaning += _sink_meaning(target, sink)
+    return Plan(checkpoint.url, command, tuple(meaning), tuple(changes), newest)
 
 
 def _above(sink: SinkLog, checkpoint: Checkpoint, position: Position) -> int:
@@ -167,10 +174,15 @@ def _meaning(
             f"batch {position.newest.batch_id}, planned and not committed, does not run again under"
             " its id; what it would have read is read by new batches"
         )
+
+
+def _sources(
+    checkpoint: Checkpoint, position: Position, target: Target, are_held: TopicCheck | None
+) -> Iterator[str]:
     ends = position.newest.end_offsets
     for (source, end), line in zip(ends.items(), target.sources, strict=True):
         if (start := parse_offset(line.offset)) != end:
-            yield f"source {source}: {describe_source(checkpoint, source, start, end)}"
+            yield f"source {source}: {describe_source(checkpoint, source, start, end, are_held)}"
 
 
 def _sink_meaning(target: Target, sink: SinkLog | None) -> Iterator[str]:

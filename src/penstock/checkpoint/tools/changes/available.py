@@ -1,14 +1,14 @@
 """Whether a source still has what is to be read again.
 
-A file source's own log names its files, and files on this machine can be tried. What other sources
-keep only they know; a check for another one is a function like ``_check_files``.
+A file source's own log names its files, and files on this machine can be tried. What topics keep
+their brokers tell, if the caller knows them (``TopicCheck``).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import unquote
 
 from penstock.checkpoint.batch_ids import parse_batch_id
@@ -16,19 +16,31 @@ from penstock.checkpoint.log_format import MalformedLogError, parse_log
 from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.checks.source_logs import is_file_log
-from penstock.checkpoint.tools.offsets import is_of_topics, log_offset, moved
+from penstock.checkpoint.tools.offsets import (
+    is_of_topics,
+    log_offset,
+    lost_parts,
+    moved,
+    topic_parts,
+)
 from penstock.storage import local_root
 
-__all__ = ["describe_source"]
+__all__ = ["TopicCheck", "check_topics", "describe_source"]
+
+TopicCheck = Callable[[Mapping[str, int]], None]
+"""Raises KafkaDataLossError if topics lack records from an offset of ``topic/partition`` on."""
 
 _COMPACT = ".compact"
 
 
-def describe_source(checkpoint: Checkpoint, source: str, start: object, end: object) -> str:
+def describe_source(
+    checkpoint: Checkpoint, source: str, start: object, end: object, are_held: TopicCheck | None
+) -> str:
     """Return in words what a source reads again from ``start``, having come to ``end``.
 
     Raises:
         CheckpointError: it is known that some of it is gone.
+        KafkaError: what ``are_held`` raises.
     """
     first, last = log_offset(start), log_offset(end)
     by = moved(start, end)
@@ -39,10 +51,27 @@ def describe_source(checkpoint: Checkpoint, source: str, start: object, end: obj
     if start is None:
         return "from its beginning, as the query's options say (not checked)"
     distance = "" if by is None else f", {by:,} before where it stands"
-    unchecked = "that the source still has this is not checked"
     if is_of_topics(start):
-        unchecked += ": `penstock kafka topics` shows where the records of topics begin"
-    return f"from {json.dumps(start)}{distance}; {unchecked}"
+        has = check_topics(checkpoint, start, end, are_held)
+    else:
+        has = "that the source still has this is not checked"
+    return f"from {json.dumps(start)}{distance}; {has}"
+
+
+def check_topics(
+    checkpoint: Checkpoint, start: object, end: object, are_held: TopicCheck | None
+) -> str:
+    """Return in words whether topics have what is read again from ``start``; raises as above."""
+    if are_held is None:
+        return "that the topics still have this is not checked (--brokers)"
+    if lost_parts(start, end):
+        raise refusal(
+            checkpoint,
+            f"what is read again is of a topic that was deleted or created anew since: {start}",
+            "go back less far",
+        )
+    are_held(topic_parts(start))
+    return "the topics have this"
 
 
 def _check_files(checkpoint: Checkpoint, source: str, first: int, last: int) -> str:

@@ -13,6 +13,7 @@ from penstock.checkpoint.log_files import SourceLine
 from penstock.checkpoint.log_format import dump_json
 from penstock.checkpoint.tools.changes.appended import Extent, Target, plan_appended
 from penstock.checkpoint.tools.changes.apply import interrupted_plan
+from penstock.checkpoint.tools.changes.available import TopicCheck
 from penstock.checkpoint.tools.changes.entries import encode_commit, encode_offsets
 from penstock.checkpoint.tools.changes.offsets_own import plan_own_offsets
 from penstock.checkpoint.tools.changes.plan import Plan
@@ -46,6 +47,7 @@ def plan_rewind(
     may_skip: bool = False,
     sink: str | os.PathLike[str] | None = None,
     drop_state: bool = False,
+    are_held: TopicCheck | None = None,
     clock: Clock | None = None,
 ) -> Plan:
     """Plan that a query reads again what came after a point; give exactly one point.
@@ -66,6 +68,7 @@ def plan_rewind(
         sink: the folder to which the query writes with Spark's own file sink: its output goes back,
             too.
         drop_state: empty the state instead of taking it back.
+        are_held: checks that Kafka's topics still have what is read again.
         clock: for the time of the new entry.
 
     Raises:
@@ -93,16 +96,16 @@ def plan_rewind(
     if to_offsets is not None:
         sources = check_offsets(checkpoint, position, to_offsets, may_skip=may_skip)
         target = _at_offsets(position, sources, time_ms, drop_state=drop_state)
-        return plan_appended(checkpoint, position, command, target, extent)
+        return plan_appended(checkpoint, position, command, target, extent, are_held)
     if to_timestamp_ms is not None:
         to_batch = batch_at(checkpoint, to_timestamp_ms)
     elif shift_by is not None:
         to_batch = batch_before(checkpoint, shift_by, is_own=is_own)
     if is_own:
-        return plan_own_rewind(checkpoint, position, command, to_batch)
+        return plan_own_rewind(checkpoint, position, command, to_batch, are_held)
     assert to_batch is not None
     target = _at_batch(checkpoint, position, last_appended(checkpoint, to_batch), time_ms)
-    return plan_appended(checkpoint, position, command, target, extent)
+    return plan_appended(checkpoint, position, command, target, extent, are_held)
 
 
 def _json(place: str | os.PathLike[str], offsets: Mapping[str, Any]) -> str:
@@ -169,6 +172,7 @@ def plan_promote(
     batch_id: int,
     *,
     sink: str | os.PathLike[str] | None = None,
+    are_held: TopicCheck | None = None,
     clock: Clock | None = None,
 ) -> Plan:
     """Plan that a query uses an old entry: its offsets, and also the settings recorded in it.
@@ -177,6 +181,7 @@ def plan_promote(
         place: path or URL of the checkpoint location.
         batch_id: the batch of that entry.
         sink: as for ``plan_rewind``.
+        are_held: as for ``plan_rewind``.
         clock: for the time of the new entry.
 
     Raises:
@@ -204,4 +209,4 @@ def plan_promote(
         encode_commit(commit, {}),
         offsets.sources,
     )
-    return plan_appended(checkpoint, position, command, target, extent)
+    return plan_appended(checkpoint, position, command, target, extent, are_held)

@@ -15,16 +15,18 @@ Source: penstock.checkpoint.recovery.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from penstock.checkpoint.rollback import REWOUND
 from penstock.checkpoint.tools.batches import batch_paths
+from penstock.checkpoint.tools.changes.available import TopicCheck, check_topics
 from penstock.checkpoint.tools.changes.files import removed_file
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept
 from penstock.checkpoint.tools.lag import JOURNAL
-from penstock.checkpoint.tools.offsets import streams_of
+from penstock.checkpoint.tools.offsets import is_of_topics, streams_of, topic_parts
 from penstock.errors import MissingBlockError, StorageError
 from penstock.journal import JournalStream, ranges_between, stream_names
 from penstock.journal.reader import slice_ranges
@@ -36,13 +38,18 @@ _OPERATORS = "spark.penstock.operators"
 
 
 def plan_own_rewind(
-    checkpoint: Checkpoint, position: Position, command: str, batch_id: int | None
+    checkpoint: Checkpoint,
+    position: Position,
+    command: str,
+    batch_id: int | None,
+    are_held: TopicCheck | None = None,
 ) -> Plan:
     """Plan that the batches after one run again; None stands for any offsets, which are refused.
 
     Raises:
         ConfigError: the location does not keep the batch.
         CheckpointError: the program keeps state, or some of the records are gone.
+        KafkaError: what ``are_held`` raises.
     """
     if batch_id is None:
         raise refusal(
@@ -73,27 +80,43 @@ def plan_own_rewind(
         raise mark
     why = "the next start of the program removes it: from then on there is no undo"
     changes.append(FileChange(REWOUND, mark, b"", why))
-    meaning = tuple(_meaning(checkpoint, planned, committed, batch_id))
+    meaning = tuple(_meaning(checkpoint, planned, committed, batch_id, are_held))
     return Plan(checkpoint.url, command, meaning, tuple(changes), newest)
 
 
 def _meaning(
-    checkpoint: Checkpoint, planned: list[int], committed: list[int], batch_id: int
+    checkpoint: Checkpoint,
+    planned: list[int],
+    committed: list[int],
+    batch_id: int,
+    are_held: TopicCheck | None,
 ) -> Iterator[str]:
     rerun = [each for each in planned if each > batch_id or each not in committed]
     yield (
         f"batches {', '.join(map(str, rerun))} run again, under their ids and with the same"
         " records; new ones follow"
     )
-    start, end = checkpoint.batches([batch_id, planned[-1]])
-    for source, place in end.end_offsets.items():
+    start, *batches = checkpoint.batches([batch_id, *(each for each in planned if each > batch_id)])
+    for source, place in batches[-1].end_offsets.items():
+        begin = start.end_offsets.get(source)
+        if is_of_topics(place):
+            ends = [begin, *(each.end_offsets.get(source) for each in batches)]
+            has = check_topics(checkpoint, begin, place, are_held)
+            yield f"source {source}: {_read_again(ends):,} records again; {has}"
+            continue
         for stream, offsets in (streams_of(place) or {}).items():
-            begin = (streams_of(start.end_offsets.get(source)) or {}).get(stream, {})
-            yield f"{stream}: {_check_journal(checkpoint, stream, begin, offsets)}"
+            first = (streams_of(begin) or {}).get(stream, {})
+            yield f"{stream}: {_check_journal(checkpoint, stream, first, offsets)}"
     yield (
         "an output that replaces what it has of a batch id is right again; from one that appends,"
         " delete these batches first; one that skips ids that it has seen has to be set back"
     )
+
+
+def _read_again(ends: Sequence[object]) -> int:
+    """Return how many offsets of topics batches have that end so: one may begin further back."""
+    steps = pairwise(map(topic_parts, ends))
+    return sum(max(0, to - before.get(p, to)) for before, after in steps for p, to in after.items())
 
 
 def _check_journal(
