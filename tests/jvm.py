@@ -93,15 +93,19 @@ def _make(archive: Path) -> bool:
 
 
 def _fingerprint() -> str:
-    """Name the Java that Spark starts, and the Spark: an archive is of use to these alone."""
+    """Name the Java that Spark starts, and Spark's jars: an archive is of use to these alone.
+
+    A JVM leaves an archive aside whose jars have other times, as those of an environment made anew.
+    """
     import pyspark
 
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else "java"
     version = subprocess.run([java, "-version"], capture_output=True, check=False).stderr
     # The version stands behind what Java says of its options, where this run's folder is.
-    parts = (version[version.find(b" version ") :], pyspark.__file__.encode())
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+    jars = sorted(Path(pyspark.__file__).with_name("jars").glob("*.jar"))
+    parts = (version[version.find(b" version ") :], *(f"{j} {j.stat().st_mtime_ns}" for j in jars))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def _load_classes(archive: str) -> None:
