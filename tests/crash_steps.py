@@ -5,7 +5,6 @@ From then on no such step succeeds, so what the location holds is what a kill wo
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections import Counter
@@ -72,7 +71,12 @@ def killed_at(
     """
     parsed = Moment.parse(moment) if moment else None
     wakes = ending is signal.SIGSTOP
-    with Steps(parsed, lambda: os.kill(os.getpid(), ending), steps, wakes=wakes).watched():
+
+    # To this thread: a stop that another thread takes up would let this one take more steps first.
+    def end() -> None:
+        signal.pthread_kill(threading.get_ident(), ending)
+
+    with Steps(parsed, end, steps, wakes=wakes).watched():
         yield
 
 
