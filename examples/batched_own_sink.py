@@ -3,8 +3,8 @@
     python batched_own_sink.py BROKERS TOPIC DATABASE CHECKPOINTS
 
 ``add_checkpoint()`` says that the function before it is a sink: when it has taken in a whole batch,
-the batch is done. After a kill the records of the running batch come again, which does no harm
-here: a row that is written twice is written once.
+the batch is done. After a kill the records of the running batch are processed again, which does no
+harm here: a row that is written twice is written once.
 """
 
 from __future__ import annotations

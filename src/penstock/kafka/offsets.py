@@ -21,6 +21,7 @@ from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.model import Offsets
 
 __all__ = [
+    "TOPIC_NAME",
     "KafkaRange",
     "TopicOffsets",
     "at_given",
@@ -32,6 +33,7 @@ __all__ = [
     "to_json",
 ]
 
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TopicOffsets = dict[str, dict[str, int]]
 _EARLIEST, _LATEST = -2, -1
 _KEY = re.compile(r"[^@]+(@[0-9]{1,9})?")

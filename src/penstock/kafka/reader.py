@@ -222,7 +222,7 @@ def _raise_unless_passing(
             ids=_ids(wanted, position),
             hint=LOSS_HINT,
         )
-    if error.code() in FINAL or error.fatal():
+    if error.code() in FINAL:
         raise kafka_error(error, "read topic", settings, **_ids(wanted, position))
 
 

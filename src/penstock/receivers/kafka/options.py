@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from penstock.errors import ConfigError
 from penstock.kafka import COLUMNS, ClientConf
 from penstock.kafka.client_conf import is_secret
+from penstock.kafka.offsets import TOPIC_NAME
 
 __all__ = ["KafkaOptions", "Starting", "require_client"]
 
@@ -19,7 +20,6 @@ _Ends = Literal["latest", "earliest"]
 Starting = _Ends | datetime | Mapping[str, Mapping[int, int]]
 """Where a stream begins: at the topics' end or beginning, at a time, or at these offsets."""
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}][?+]")
 _OF_MEMBERS = ("partition.assignment.strategy", "group.instance.id")
 """Settings of a group's members, which a reader that joins no group must not have."""
@@ -117,7 +117,7 @@ def _check_topic(topic: str) -> None:
     hint = "names have letters, digits, '.', '_' and '-'; a pattern begins with ^: '^clicks-.*'"
     _check(isinstance(topic, str), f"{topic!r} is no topic", hint)
     if not topic.startswith("^"):
-        _check(_TOPIC.fullmatch(topic), f"{topic!r} is no topic", hint)
+        _check(TOPIC_NAME.fullmatch(topic), f"{topic!r} is no topic", hint)
         return
     _check(
         not _NOT_POSIX.search(topic),

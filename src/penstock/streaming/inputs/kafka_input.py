@@ -26,7 +26,14 @@ from penstock.kafka.advance import OnDataLoss
 from penstock.kafka.decoding import Decoding, OnRefusedRecords, fail
 from penstock.kafka.group import Group
 from penstock.kafka.losses import loss_partition
-from penstock.kafka.offsets import at_given, from_json, ranges_between, split_name, to_json
+from penstock.kafka.offsets import (
+    TOPIC_NAME,
+    at_given,
+    from_json,
+    ranges_between,
+    split_name,
+    to_json,
+)
 from penstock.kafka.planner import Planner
 from penstock.kafka.pyspark2 import OffsetRange
 from penstock.kafka.reader import Decode, check_settings
@@ -48,7 +55,6 @@ Starting = Literal["latest", "earliest"] | datetime | Mapping[str, Mapping[int, 
 """Where the first batch begins: at the topics' end or beginning, at a time, or at these offsets."""
 
 _log = logging.getLogger(__name__)
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class KafkaInputDStream(InputDStream):
@@ -284,7 +290,7 @@ def _check_arguments(
         raise _wrong(
             f"topics {topics!r}", "give a list of names, or a pattern: re.compile('logs-.*')"
         )
-    if not isinstance(topics, re.Pattern) and not all(map(_TOPIC.fullmatch, topics)):
+    if not isinstance(topics, re.Pattern) and not all(map(TOPIC_NAME.fullmatch, topics)):
         raise _wrong(
             f"topics {list(topics)!r}",
             "names have letters, digits, '.', '_' and '-'; a pattern is re.compile('logs-.*')",

@@ -103,7 +103,7 @@ def check_clocks(batches: Sequence[Batch]) -> Iterator[Finding]:
                     path,
                     what,
                     "Spark's watermarks only grow: an entry was altered, or the query went back;"
-                    " windows that were closed may come again",
+                    " windows that were closed may be written again",
                     "compare with a backup; after going back on purpose, nothing",
                 )
 
