@@ -6,7 +6,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 export PYTHON ?= python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check bench soak lock clean
+.PHONY: help setup demo docs test quick check bench soak lock clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -18,19 +18,24 @@ demo: setup ## count words through kill -9, and compare with a direct count
 	@$(BIN)/penstock demo $(ARGS)
 
 test: check ## all checks, and all tests but the soak
-	@scripts/tools.sh mosquitto strace
+	@scripts/tools.sh mosquitto strace postgresql:pg_ctlcluster chromium prometheus:promtool
 	@scripts/kafka.sh
-	@$(PYTEST) -m "not soak" $(ARGS)
+	@$(PYTEST) -m "not soak" --durations=20 $(ARGS)
 
 quick: setup ## the tests that need neither Spark nor kills, in seconds
 	@$(PYTEST) -q -m "not spark and not slow and not soak" $(ARGS)
 
-check: setup ## format, lint, types, import direction
+check: setup ## format, lint, types, import direction, links and public names of the documentation
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
+	@$(BIN)/python -m scripts.site.check
 	@echo "check: passed"
+
+docs: setup ## build the documentation's site into build/site, strictly
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "docs: build/site/index.html, or $(BIN)/python -m http.server --bind 127.0.0.1 -d build/site"
 
 bench: setup ## run every benchmark beside its peer
 	@scripts/tools.sh mosquitto wrk

@@ -24,9 +24,9 @@ from harness import spark_context
 from penstock.rate import RateDecision
 
 INTERVAL_MS = 1000
-_FIXED_S = 0.05
-_RECORD_S = 0.00004
-_SLOWDOWN = 4
+FIXED_S = 0.05
+RECORD_S = 0.00004
+SLOWDOWN = 4
 Ended = Callable[[], list[RateDecision]]
 """Tells what came of each batch, in the order of their ends."""
 
@@ -50,7 +50,7 @@ class _Work:
 
     def run(self, rdd: Any) -> None:
         slow = 0 < self._slow_from_s <= time.monotonic() - self._begin_s
-        work = _paced(_SLOWDOWN if slow else 1)
+        work = _paced(SLOWDOWN if slow else 1)
         for first, last, count in rdd.coalesce(1).mapPartitions(work).collect():
             self.lost += (last + 1 - first - count) + abs(first - self._next)
             self._next = last + 1
@@ -62,7 +62,7 @@ def _paced(factor: int) -> Callable[[Iterable[str]], Iterator[tuple[int, int, in
     def work(lines: Iterable[str]) -> Iterator[tuple[int, int, int]]:
         begin_s = time.monotonic()
         numbers = list(map(int, lines))
-        cost_s = factor * (_FIXED_S + _RECORD_S * len(numbers))
+        cost_s = factor * (FIXED_S + RECORD_S * len(numbers))
         time.sleep(max(0.0, begin_s + cost_s - time.monotonic()))
         return iter([(min(numbers), max(numbers), len(numbers))] if numbers else [])
 

@@ -166,7 +166,8 @@ class _Produce:
             if error is not None:
                 failed.append(error)
 
-        producer = Producer({"bootstrap.servers": self._address, "on_delivery": note})
+        same = {"enable.idempotence": True, "linger.ms": 5}  # as the sink's
+        producer = Producer({"bootstrap.servers": self._address, "on_delivery": note, **same})
         for value in values:
             while True:
                 try:

@@ -1,9 +1,11 @@
 """Copies the records of a topic to another one, in upper case, and survives kill -9.
 
-    python batched_copy.py BROKERS FROM TO CHECKPOINTS
+    pip install 'penstock[kafka]'                # kafka_exactly_once.py says how to start a broker
+    python examples/batched_copy.py localhost:9092 lines upper /tmp/copy
 
-Stop it as you like, and start it again: it goes on after its newest checkpoint. No record is
-skipped; those of the batch that was running are written again.
+Stop it in any way, and start it again: it continues after its newest checkpoint. No record is
+skipped; those of the batch that was running are written again, unless `to_kafka` is called with
+`delivery="exactly_once"`.
 """
 
 from __future__ import annotations

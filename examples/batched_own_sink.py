@@ -1,10 +1,12 @@
-"""Keeps the newest record of each key in an SQLite table: a sink of one's own.
+"""Keeps the newest record of each key in an SQLite table, with a sink of your own.
 
-    python batched_own_sink.py BROKERS TOPIC DATABASE CHECKPOINTS
+    pip install 'penstock[kafka]'                # kafka_exactly_once.py says how to start a broker
+    python examples/batched_own_sink.py localhost:9092 prices /tmp/prices.db /tmp/prices
+    sqlite3 /tmp/prices.db 'select * from newest'
 
-``add_checkpoint()`` says that the function before it is a sink: when it has taken in a whole batch,
-the batch is done. After a kill the records of the running batch are processed again, which does no
-harm here: a row that is written twice is written once.
+``add_checkpoint()`` says that the function before it is a sink: when it has processed all of a
+batch, the batch is done. After a kill the records of the running batch are processed again. That
+changes nothing here, because a row replaces the one that its key has.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """Counts the words of a topic in windows, and writes each count exactly once to another topic.
 
-    spark-submit examples/kafka_windows.py BROKERS SOURCE TARGET CHECKPOINT
+    pip install 'penstock[kafka]'                # kafka_exactly_once.py says how to start a broker
+    python examples/kafka_windows.py localhost:9092 lines counts /tmp/counts
 
-Every 2 s: the words of the last 10 s, as key and count. Killed and started again, it goes on where
-it was; a consumer with isolation.level=read_committed sees the counts of each window once.
+Every 2 s: the words of the last 10 s, as key and count. Killed and started again, it continues
+where it was. A consumer with isolation.level=read_committed sees the counts of each window once.
 """
 
 from __future__ import annotations
 
 import sys
 
-from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from penstock.streaming import StreamingContext
 
@@ -36,7 +37,13 @@ def main(brokers: str, source: str, target: str, checkpoint: str) -> None:
     """Run it until it is stopped."""
 
     def create() -> StreamingContext:
-        return StreamingContext(SparkContext(appName="kafka windows"), 1)
+        spark = (
+            SparkSession.builder.appName("kafka windows")
+            # Spark's progress bar would break the lines that the program logs.
+            .config("spark.ui.showConsoleProgress", "false")
+            .getOrCreate()
+        )
+        return StreamingContext(spark.sparkContext, 1)
 
     ssc = StreamingContext.getOrCreate(checkpoint, create, recover="program")
     define(ssc, brokers, source, target)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs the named programs that are missing, where that can be done: as root on Debian or Ubuntu,
-# whose packages have the same names. Elsewhere it says what is missing and goes on: a test or a
-# benchmark that needs it then says loudly what was not tried.
+# whose packages have the same names; `package:program` where they differ. Elsewhere it says what is
+# missing and goes on: a test or a benchmark that needs it then says loudly what was not tried.
 set -euo pipefail
 
 missing=()
 for tool in "$@"; do
     # Debian's daemons are in /usr/sbin, which is not on every user's PATH.
-    PATH="$PATH:/usr/sbin" command -v "$tool" >/dev/null || missing+=("$tool")
+    PATH="$PATH:/usr/sbin" command -v "${tool#*:}" >/dev/null || missing+=("${tool%%:*}")
 done
 [ ${#missing[@]} != 0 ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

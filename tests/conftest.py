@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -143,16 +145,10 @@ def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker that the tests of a worker share; each makes topics of its own."""
-    from tests.kafka.broker import LIBRARIES, Broker
+    from tests.kafka.broker import Broker
 
-    if LIBRARIES is None:
-        pytest.skip("NOT PROVED: there are no libraries of a Kafka broker (scripts/kafka.sh)")
-    broker = Broker(tmp_path_factory.mktemp("kafka") / "broker")
-    try:
-        broker.start()
+    with Broker(tmp_path_factory.mktemp("kafka") / "broker").running() as broker:
         yield broker
-    finally:
-        broker.remove()
 
 
 @pytest.fixture(scope="session")
@@ -160,6 +156,19 @@ def s3_bucket() -> Iterator[str]:
     """The URL of a bucket on an S3 server in this process, reached through the real driver."""
     boto3 = importlib.import_module("boto3")
     moto = importlib.import_module("moto.server")
+    writes = importlib.import_module("moto.s3.responses").S3Response
+    one_at_a_time = threading.Lock()
+
+    def atomic(write: Callable[..., Any]) -> Callable[..., Any]:
+        """moto sees that a name is free and takes it in two steps; S3 does both in one."""
+
+        @functools.wraps(write)
+        def locked(*args: Any, **kwargs: Any) -> Any:
+            with one_at_a_time:
+                return write(*args, **kwargs)
+
+        return locked
+
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -168,6 +177,8 @@ def s3_bucket() -> Iterator[str]:
         patch.setenv("AWS_ACCESS_KEY_ID", "test")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        for name in ("_key_response_put", "_key_response_post"):
+            patch.setattr(writes, name, atomic(getattr(writes, name)))
         boto3.client("s3").create_bucket(Bucket="bucket")
         yield "s3://bucket"
     server.stop()

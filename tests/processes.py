@@ -34,8 +34,13 @@ def _started_by_this_run() -> list[str]:
         # A forked child has its parent's environment from before the mark; a process whose parent
         # died has no way back to us but the mark.
         if _descends_from(os.getpid(), pid, parents) or marker in _read(pid, "environ").split(b"\0")
-        if not any(name in (command := _command(pid)) for name in _ENDS_WITH_INTERPRETER)
+        if not _ends_with_interpreter(command := _command(pid), _command(parents[pid]))
     ]
+
+
+def _ends_with_interpreter(command: str, parent: str) -> bool:
+    """Whether it is a server of the interpreter's, and not a process that such a one forked."""
+    return any(name in command and name not in parent for name in _ENDS_WITH_INTERPRETER)
 
 
 def _living_processes() -> dict[int, int]:

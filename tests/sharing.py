@@ -2,14 +2,17 @@
 
 Each worker has one Spark for all of its tests that use ``sc``. Those of a file stay together, as
 they share what its fixtures make. Whoever has nothing left takes the next unit: such a file, or a
-test of another kind. What takes long comes first, tests in the worker's Spark and programs in
-processes of their own by turns, as the ones compute where the others wait; the quick ones fill the
-end. Needs ``--dist loadgroup --no-loadscope-reorder``, as in the Makefile.
+test of another kind. What takes long comes first, each kind spread over the whole time: tests in
+the worker's Spark, programs in processes of their own, and kills and models, which wait for disks
+and clocks while the others compute. The quick ones fill the end.
+
+Needs ``--dist loadgroup --no-loadscope-reorder``, as in the Makefile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from contextlib import suppress
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling
@@ -31,6 +34,11 @@ class Scheduler(LoadGroupScheduling):
         super().remove_node(node)
         return crashed
 
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        # A worker that cannot be sent to has crashed; ``remove_node`` gives the unit to another.
+        with suppress(OSError):
+            super()._assign_work_unit(node)
+
     def _reschedule(self, node: WorkerController) -> None:
         """Leave out a worker that has not said yet which tests it has found."""
         if node in self.registered_collections:
@@ -45,26 +53,24 @@ class Scheduler(LoadGroupScheduling):
 
 def share(items: list[pytest.Item]) -> None:
     """Order the items, and mark those that have to stay together."""
+    units: dict[str | None, dict[str, None]] = defaultdict(dict)
     for item in items:
         if _uses_sc(item):
             item.add_marker(pytest.mark.xdist_group(_unit(item)))
-    long = [item for item in items if _turn(item) == 0]
-    in_worker = _positions(_unit(item) for item in long if _uses_sc(item))
-    of_own = _positions(_unit(item) for item in long if not _uses_sc(item))
-    position = in_worker | of_own
-    items.sort(key=lambda item: (_turn(item), position.get(_unit(item), 0.0)))
+        units[_kind(item)][_unit(item)] = None
+    quick = units.pop(None, {})
+    position = {unit: i / len(of) for of in units.values() for i, unit in enumerate(of)}
+    position.update(dict.fromkeys(quick, 1.0))
+    items.sort(key=lambda item: position[_unit(item)])
 
 
-def _positions(units: Iterable[str]) -> dict[str, float]:
-    """Return where each unit stands among those of its kind, between 0 and 1."""
-    distinct = list(dict.fromkeys(units))
-    return {unit: index / len(distinct) for index, unit in enumerate(distinct)}
-
-
-def _turn(item: pytest.Item) -> int:
-    if _uses_sc(item) or item.get_closest_marker("spark"):
-        return 0
-    return 1 if any(map(item.get_closest_marker, ("slow", "soak"))) else 2
+def _kind(item: pytest.Item) -> str | None:
+    """Return what a test that takes long mostly does; None of a quick one."""
+    if _uses_sc(item):
+        return "computes in the worker's Spark"
+    if item.get_closest_marker("spark"):
+        return "computes in processes of its own"
+    return "waits" if any(map(item.get_closest_marker, ("slow", "soak"))) else None
 
 
 def _unit(item: pytest.Item) -> str:

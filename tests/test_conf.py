@@ -22,7 +22,14 @@ def test_defaults_are_sparks() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected_ms"),
-    [("50", 50), ("50ms", 50), ("2s", 2000), ("1m", 60_000), ("1h", 3_600_000)],
+    [
+        ("50", 50),
+        ("50ms", 50),
+        ("2s", 2000),
+        ("1m", 60_000),
+        ("1h", 3_600_000),
+        ("7d", 604_800_000),
+    ],
 )
 def test_durations(text: str, expected_ms: int) -> None:
     settings = StreamingSettings.from_conf({"spark.streaming.blockInterval": text})

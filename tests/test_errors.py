@@ -19,8 +19,8 @@ def test_one_line_holds_everything() -> None:
     )
     error.__cause__ = StorageError("no such disk", path="/dev/null", hint="buy one")
     assert str(error) == (
-        "block is damaged [operation=read path=/j/1.parquet stream=s]"
-        " Cause: StorageError: no such disk. Hint: fix"
+        "block is damaged. Cause: StorageError: no such disk. Hint: fix"
+        " [operation=read path=/j/1.parquet stream=s]"
     )
 
 
@@ -48,7 +48,7 @@ def test_the_message_shows_the_root_cause_and_repeats_nothing() -> None:
     top = ConfigError("the URL cannot be written", hint="check the name")
     top.__cause__, lower.__cause__, middle.__cause__ = lower, middle, root
     assert str(top) == (
-        "the URL cannot be written Cause: StorageError: cannot create. "
+        "the URL cannot be written. Cause: StorageError: cannot create. "
         "Cause: RuntimeError: request failed: the bucket does not exist. Hint: check the name"
     )
 
@@ -57,4 +57,4 @@ def test_a_trace_below_the_first_cause_is_left_out() -> None:
     error, reason = PenstockError("the batch failed"), PenstockError("record 1 is bad")
     reason.__cause__ = RuntimeError("An error occurred\n\tat org.apache.spark\n\tat java.lang")
     error.__cause__ = reason
-    assert str(error) == "the batch failed Cause: PenstockError: record 1 is bad."
+    assert str(error) == "the batch failed. Cause: PenstockError: record 1 is bad."

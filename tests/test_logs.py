@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from penstock.clock import iso_time
+from penstock.logs import Event, JsonFormatter
 
 PROGRAM = """
 import logging
@@ -17,6 +21,7 @@ import penstock
 logging.getLogger("penstock.some.module").info("not told")
 logging.getLogger("penstock.some.module").warning("told")
 """
+COMMAND = "from penstock.cli.main import main; main()"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}"
 
 
@@ -62,6 +67,54 @@ def test_commands_log_with_time_and_level() -> None:
     assert re.fullmatch(rf"{TIME} WARNING penstock\.some: told\n", done.stderr)
 
 
+def test_an_event_is_pairs_that_a_program_parses() -> None:
+    event = Event(
+        "batch", {"query": 'a "b"=c\n\x9b', "records": 3, "took": None, "at": "2026-1:0Z"}
+    )
+    assert str(event) == r'batch query="a \"b\"=c\n\u009b" records=3 at=2026-1:0Z'
+
+
+def formatted(message: object, *arguments: object, error: BaseException | None = None) -> object:
+    info = (type(error), error, None) if error else None
+    record = logging.LogRecord("penstock.x", logging.INFO, "", 0, message, arguments, info)  # type: ignore[arg-type]
+    line = JsonFormatter().format(record)
+    assert "\n" not in line
+    return json.loads(line)
+
+
+def test_json_has_the_fields_of_an_event_as_they_are() -> None:
+    line = formatted(Event("batch", {"records": 3, "query": "a\nb", "took": None}))
+    assert isinstance(line, dict)
+    assert iso_time(0)[-1] == line.pop("time")[-1] == "Z"
+    fields = {"message": "batch", "records": 3, "query": "a\nb"}
+    assert line == {"level": "INFO", "logger": "penstock.x", **fields}
+
+
+def test_json_has_other_messages_as_text_and_errors_with_them() -> None:
+    line = formatted("%d of %s", 2, "three", error=ValueError("no\nway"))
+    assert isinstance(line, dict)
+    assert line["message"] == "2 of three"
+    assert line["exception"].endswith("ValueError: no\nway")
+
+
+@pytest.mark.parametrize("how", ["option", "environment"])
+def test_commands_log_as_json_also_the_error_that_ends_them(tmp_path: Path, how: str) -> None:
+    given = ["--log-format", "json"] if how == "option" else []
+    environment = {"PENSTOCK_LOG_FORMAT": "json"} if how == "environment" else {}
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *given, "journal", "ls", str(tmp_path / "none")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 1
+    line = json.loads(done.stderr)
+    assert (line["level"], line["logger"]) == ("ERROR", "penstock")
+    assert "none" in line["message"]
+
+
 def test_times_are_iso_8601() -> None:
     assert iso_time(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
     assert iso_time(0) == "1970-01-01T00:00:00.000Z"
+    assert iso_time(10**18) == f"{10**18} ms"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import Forked
 from tests.processes import processes_left
 from tests.waiting import eventually
 
@@ -58,3 +59,13 @@ def test_a_forked_child_is_found() -> None:
         os.waitpid(child, 0)
 
     assert is_in(left, child)
+
+
+def test_a_child_of_the_fork_server_is_found() -> None:
+    child = Forked(time.sleep, 60)
+    left = processes_left(patience_s=0)
+    child.kill()
+
+    assert is_in(left, child.pid)
+    assert child.wait() == -signal.SIGKILL
+    assert not is_in(processes_left(patience_s=0), child.pid)

@@ -27,7 +27,9 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted(ROOT.glob("src/**/*.py"))
 DOCS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 FULL_NAME = re.compile(r"(?<![\w.])penstock(?:\.\w+)+")
-SHORT_NAME = re.compile(r"`((?:checkpoint|journal|rate|receivers|state|streaming)(?:\.\w+)+)`")
+SHORT_NAME = re.compile(
+    r"`((?:checkpoint|driver|journal|rate|receivers|state|streaming)(?:\.\w+)+)`"
+)
 """What docs/architecture.md calls modules: their path within the package."""
 KEYS = {"penstock.crc", "penstock.position"}
 """In the footer of a block, so no names."""

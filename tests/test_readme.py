@@ -1,4 +1,4 @@
-"""The README's program runs as it stands, but for its paths."""
+"""The README's programs run as they stand, but for their paths."""
 
 from __future__ import annotations
 
@@ -15,19 +15,47 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
+from penstock.journal import JournalStream, RecordFormat
+from penstock.storage import open_storage
+from penstock.streaming import StreamingContext
 from tests.waiting import WAIT_S, eventually
 
 README = Path(__file__).parent.parent / "README.md"
 
 
+def programs() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
 def program() -> str:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    return str(code)
+    return programs()[0]
 
 
 def test_the_program_is_short() -> None:
     assert len([line for line in program().splitlines() if line.strip()]) <= 15
+
+
+@pytest.mark.spark
+def test_the_other_two_make_the_streams_that_they_show(sc: SparkContext, tmp_path: Path) -> None:
+    _, http, structured = programs()
+    ssc = StreamingContext(sc, 1)
+    exec(http, {"ssc": ssc, "write": print})
+    (clicks,) = ssc.graph.inputs
+    assert clicks.name == "clicks"
+    assert clicks.format.arrow.names == ["page", "ms"]
+
+    format_ = RecordFormat("string")
+    JournalStream.create(open_storage(tmp_path), "clicks", format_)
+    lines = structured.replace("/data/journal", str(tmp_path))
+    *before, last = lines.strip().splitlines()
+    names = {"spark": SparkSession.builder.getOrCreate()}
+    exec("\n".join(before), names)
+    counts = eval(last, names)
+    assert counts.isStreaming
+    assert counts.columns == ["value", "count"]
 
 
 @pytest.mark.spark

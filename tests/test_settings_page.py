@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from penstock.conf import RateSettings, StreamingSettings
+from penstock.conf import MetricsSettings, RateSettings, StreamingSettings, UiSettings
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "penstock"
@@ -23,8 +23,10 @@ _NO_READERS = {
     "cli/demo/driver.py",
     "streaming/core/recorded_conf.py",
     "streaming/recovery/saved_conf.py",
+    "structured/sinks/batch.py",
 }
-"""Modules with names of settings that they set, record, leave out or find in checkpoints."""
+"""Modules with names of settings that they set, record, leave out or find in checkpoints, or of
+properties that Spark sets in a thread."""
 
 
 class Row(NamedTuple):
@@ -43,7 +45,7 @@ def page_rows() -> dict[str, Row]:
 
 
 def declared() -> Iterator[tuple[str, Field[Any]]]:
-    for kind in (RateSettings, StreamingSettings):
+    for kind in (RateSettings, MetricsSettings, StreamingSettings, UiSettings):
         for each in fields(kind):
             for name in each.metadata.get("names", ()):
                 yield name, each

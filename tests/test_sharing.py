@@ -15,6 +15,19 @@ from tests.sharing import Scheduler
 def pytest_xdist_make_scheduler(config, log):
     return Scheduler(config, log)
 """
+NOTICED_LATE = """
+import time
+from xdist.workermanage import WorkerController
+
+WorkerController.shutting_down = property(lambda node: node._shutdown_sent)
+mark = Scheduler.mark_test_complete
+
+def mark_late(*args):
+    time.sleep(0.1)
+    mark(*args)
+
+Scheduler.mark_test_complete = mark_late
+"""
 TESTS = """
 import os, pytest
 
@@ -28,8 +41,9 @@ def test_each(number):
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_fails_one_test(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST)
+@pytest.mark.parametrize("more", ["", NOTICED_LATE], ids=["noticed", "noticed late"])
+def test_a_worker_that_dies_fails_one_test(tmp_path: Path, more: str) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST + more)
     (tmp_path / "test_dies.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     workers = ["-n2", "--dist=loadgroup", "--no-loadscope-reorder"]

@@ -30,13 +30,11 @@ def kafka_broker() -> Iterator[Broker | None]:
     if LIBRARIES is None:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        broker = Broker(Path(folder, "broker"))
-        try:
-            broker.start()
-            yield broker
-        finally:
-            broker.remove()
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder,
+        Broker(Path(folder, "broker")).running() as broker,
+    ):
+        yield broker
 
 
 def connector_jars() -> list[Path]:

@@ -41,15 +41,15 @@ def main() -> None:
 def _send(client: socket.socket, backlog: int, steps: list[tuple[float, float]]) -> None:
     begin_s, sent = time.monotonic(), 0
     while True:
-        arrived = backlog + int(_arrived(steps, time.monotonic() - begin_s))
-        while sent < arrived:
-            end = min(sent + _PIECE_LINES, arrived)
+        to_send = backlog + int(arrived(steps, time.monotonic() - begin_s))
+        while sent < to_send:
+            end = min(sent + _PIECE_LINES, to_send)
             client.sendall(b"".join(b"%0*d\n" % (_DIGITS, number) for number in range(sent, end)))
             sent = end
         time.sleep(_LOOK_S)
 
 
-def _arrived(steps: list[tuple[float, float]], now_s: float) -> float:
+def arrived(steps: list[tuple[float, float]], now_s: float) -> float:
     """Return how many lines have arrived by a time since the connection."""
     passed = bisect.bisect_right([at_s for at_s, _ in steps], now_s)
     ends_s = [at_s for at_s, _ in steps[1:passed]] + [now_s]

@@ -15,8 +15,14 @@ __all__ = ["Clock", "SteadyClock", "SystemClock", "iso_time"]
 
 
 def iso_time(time_ms: int) -> str:
-    """Return a time, milliseconds since the Unix epoch, as people read it: ISO 8601, in UTC."""
-    time = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+    """Return a time, milliseconds since the Unix epoch, as people read it: ISO 8601, in UTC.
+
+    A number that no calendar has, as damaged files may hold, is returned as it is.
+    """
+    try:
+        time = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -21,8 +21,13 @@ __all__ = [
     "DEFAULT_INITIAL_RATE",
     "WRITE_AHEAD_LOG",
     "Conf",
+    "MetricsSettings",
     "RateSettings",
     "StreamingSettings",
+    "UiSettings",
+    "check_exactly_once",
+    "parse_duration_ms",
+    "parse_positive",
     "session_setting_names",
     "settings_of",
     "settings_without_effect",
@@ -30,7 +35,15 @@ __all__ = [
 
 _T = TypeVar("_T")
 _Choice = TypeVar("_Choice", bound=str)
-_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+_UNITS_MS = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
 
 DEFAULT_INITIAL_RATE = 1000.0
 """Records/s of the first batch when back pressure is on and no setting bounds it.
@@ -75,7 +88,7 @@ def settings_without_effect(conf: Mapping[str, str]) -> dict[str, str | None]:
     """
     known = {
         name
-        for kind in (RateSettings, StreamingSettings)
+        for kind in (RateSettings, MetricsSettings, StreamingSettings, UiSettings)
         for each in fields(kind)
         for name in each.metadata.get("names", ())
     }
@@ -112,7 +125,8 @@ def _values(kind: type, conf: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _duration_ms(name: str, text: str) -> int:
+def parse_duration_ms(name: str, text: str) -> int:
+    """Return a duration in milliseconds; raises ConfigError with the setting's name."""
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if not match or match[2] not in _UNITS_MS or int(match[1]) == 0:
         raise _refused(name, text, "a positive duration such as 200ms, 5s or 1m")
@@ -120,17 +134,24 @@ def _duration_ms(name: str, text: str) -> int:
 
 
 def _duration_or_zero_ms(name: str, text: str) -> int:
-    return 0 if re.fullmatch(r"\s*0+\s*[a-z]*\s*", text.lower()) else _duration_ms(name, text)
+    return 0 if re.fullmatch(r"\s*0+\s*[a-z]*\s*", text.lower()) else parse_duration_ms(name, text)
 
 
 def _seconds_ms(name: str, text: str) -> int:
     """Return a duration that Spark reads in seconds when it has no unit, in milliseconds."""
-    return _duration_ms(name, text) * (1000 if text.strip().isdigit() else 1)
+    return parse_duration_ms(name, text) * (1000 if text.strip().isdigit() else 1)
 
 
-def _positive(name: str, text: str) -> int:
+def parse_positive(name: str, text: str) -> int:
+    """Return a whole number above 0; raises ConfigError with the setting's name."""
     if not re.fullmatch(r"\s*[0-9]+\s*", text) or int(text) < 1:
         raise _refused(name, text, "a whole number of 1 or more")
+    return int(text)
+
+
+def _port(name: str, text: str) -> int:
+    if not re.fullmatch(r"\s*[0-9]+\s*", text) or int(text) > 65_535:
+        raise _refused(name, text, "a TCP port, 0 for any free one")
     return int(text)
 
 
@@ -227,7 +248,7 @@ class RateSettings:
         "spark.streaming.kafka.maxRatePerPartition", _rate_or_zero, None
     )
     min_records_per_partition: int = _setting(
-        "spark.streaming.kafka.minRatePerPartition", _positive, 1
+        "spark.streaming.kafka.minRatePerPartition", parse_positive, 1
     )
 
     @property
@@ -250,27 +271,62 @@ class RateSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Settings of /metrics. Without a port it is not served."""
+
+    port: int | None = _setting("spark.penstock.metrics.port", _port, None)
+    host: str = _setting("spark.penstock.metrics.host", _path, "127.0.0.1")
+    token_file: str | None = _setting("spark.penstock.metrics.tokenFile", _path, None)
+
+    @staticmethod
+    def from_conf(conf: Conf) -> MetricsSettings:
+        """Read the settings from Spark's configuration.
+
+        Raises:
+            ConfigError: the port is none; names the setting.
+        """
+        return MetricsSettings(**_values(MetricsSettings, settings_of(conf)))
+
+
+@dataclass(frozen=True, slots=True)
+class UiSettings:
+    """Settings of the dashboard that a driver serves."""
+
+    enabled: bool = _setting("spark.penstock.ui.enabled", _flag, True, "spark.ui.enabled")
+    host: str = _setting("spark.penstock.ui.host", _path, "127.0.0.1")
+    port: int = _setting("spark.penstock.ui.port", _port, 4141)
+    token_file: str | None = _setting("spark.penstock.ui.tokenFile", _path, None)
+
+    @staticmethod
+    def from_conf(conf: Conf) -> UiSettings:
+        """Read the settings from Spark's configuration; raises ConfigError as RateSettings does."""
+        return UiSettings(**_values(UiSettings, settings_of(conf)))
+
+
+@dataclass(frozen=True, slots=True)
 class StreamingSettings:
     """Settings of a streaming program.
 
     ``write_ahead_log`` is None where it is not set: on with a checkpoint location, off without.
-    ``rate`` holds those of back pressure.
+    ``rate`` holds those of back pressure, ``metrics`` those of /metrics.
     """
 
-    block_interval_ms: int = _setting("spark.streaming.blockInterval", _duration_ms, 200)
+    block_interval_ms: int = _setting("spark.streaming.blockInterval", parse_duration_ms, 200)
     checkpoint_directory: str | None = _setting("spark.streaming.checkpoint.directory", _path, None)
     checkpoint_file_manager: str | None = _setting(CHECKPOINT_FILE_MANAGER, _class_path, None)
     checkpoint_location: str | None = _setting(
         "spark.sql.streaming.checkpointLocation", _path, None
     )
-    concurrent_jobs: int = _setting("spark.streaming.concurrentJobs", _positive, 1)
+    concurrent_jobs: int = _setting("spark.streaming.concurrentJobs", parse_positive, 1)
     graceful_stop_timeout_ms: int | None = _setting(
-        "spark.streaming.gracefulStopTimeout", _duration_ms, None
+        "spark.streaming.gracefulStopTimeout", parse_duration_ms, None
     )
     receiver_restart_delay_ms: int = _setting(
-        "spark.streaming.receiverRestartDelay", _duration_ms, 2000
+        "spark.streaming.receiverRestartDelay", parse_duration_ms, 2000
     )
-    min_batches_to_retain: int = _setting("spark.sql.streaming.minBatchesToRetain", _positive, 100)
+    min_batches_to_retain: int = _setting(
+        "spark.sql.streaming.minBatchesToRetain", parse_positive, 100
+    )
     graph_checkpoint_interval_ms: int = _setting(
         "spark.penstock.graphCheckpointInterval", _duration_or_zero_ms, 60_000
     )
@@ -289,7 +345,7 @@ class StreamingSettings:
     unpersist: bool = _setting("spark.streaming.unpersist", _flag, True)
     ignore_missing_files: bool = _setting("spark.files.ignoreMissingFiles", _flag, False)
     journal_max_bytes: int | None = _setting("spark.penstock.journal.maxBytes", _size, None)
-    journal_max_lag: int | None = _setting("spark.penstock.journal.maxLag", _positive, None)
+    journal_max_lag: int | None = _setting("spark.penstock.journal.maxLag", parse_positive, None)
     journal_when_full: WhenFull = _setting(  # noqa: RUF009 (it makes a field)
         "spark.penstock.journal.whenFull", _one_of(WHEN_FULL), "block"
     )
@@ -298,6 +354,8 @@ class StreamingSettings:
     )
     write_ahead_log: bool | None = _setting(WRITE_AHEAD_LOG, _flag, None)
     rate: RateSettings = field(default_factory=RateSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    ui: UiSettings = field(default_factory=UiSettings)
 
     @staticmethod
     def from_conf(conf: Conf) -> StreamingSettings:
@@ -307,4 +365,29 @@ class StreamingSettings:
             ConfigError: a value cannot be parsed or is out of range; names the setting.
         """
         settings = StreamingSettings(**_values(StreamingSettings, settings_of(conf)))
-        return replace(settings, rate=RateSettings.from_conf(conf))
+        return replace(
+            settings,
+            rate=RateSettings.from_conf(conf),
+            metrics=MetricsSettings.from_conf(conf),
+            ui=UiSettings.from_conf(conf),
+        )
+
+
+def check_exactly_once(output: str, settings: StreamingSettings) -> None:
+    """Refuse settings with which an exactly-once output would never write a batch that failed.
+
+    Raises:
+        ConfigError: later batches may overtake it.
+    """
+    if settings.on_batch_failure == "continue":
+        hint = "set spark.penstock.onBatchFailure to stop"
+    elif settings.concurrent_jobs > 1:
+        hint = "set spark.streaming.concurrentJobs to 1"
+    else:
+        return
+    raise ConfigError(
+        f"output {output!r} writes each batch exactly once by the newest batch id that its sink "
+        "holds, so a failed batch would never be written once a later one is written",
+        operation="start",
+        hint=hint,
+    )

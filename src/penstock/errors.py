@@ -14,6 +14,7 @@
     │   ├── DamagedBlockError       a block fails its checksum or cannot be parsed
     │   │   └── NewerBlockError     a block is sound, and of a format newer than this penstock
     │   ├── MissingBlockError       a range asked for that the journal no longer (or not yet) holds
+    │   ├── ConsumerExpiredError    a consumer did not commit for long, and holds nothing back
     │   └── UnreadableRecordError   a sound record that cannot be made a Python value
     ├── CheckpointError
     │   ├── LogFormatError          a log file is torn, altered, or of a newer version
@@ -23,6 +24,7 @@
     ├── KafkaError                  a broker refused, failed or did not answer
     │   ├── KafkaDataLossError      records that a batch takes are no longer in their topic
     │   └── KafkaFencedError        another producer took over a partition of an exactly-once sink
+    ├── SinkError                   a sink of batches holds other than it was to write
     ├── ReceiverError               a receiver failed or cannot be placed
     ├── StateError                  keyed state was used against its rules, or cannot be kept
     │   ├── StateKeyError           a key without an identity that lasts (also a TypeError)
@@ -36,8 +38,8 @@
 
 Each error says what failed, where, and how to fix it: ``operation`` (a verb), ``path``, ``ids``
 (stream, writer, batch id, ...), ``cause`` (the exception behind it) and ``hint`` (what to do next,
-a command where there is one). ``str(error)`` holds all of them on one line, and the causes of the
-cause down to the root.
+a command where there is one). ``str(error)`` holds all of them on one line: the message, the causes
+down to the root, the hint, and then the facts for those who search logs.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ __all__ = [
     "CheckpointError",
     "ConcurrentDriverError",
     "ConfigError",
+    "ConsumerExpiredError",
     "DamagedBlockError",
     "DamagedStateError",
     "FencedError",
@@ -70,6 +73,7 @@ __all__ = [
     "PenstockError",
     "ReceiverError",
     "RecoveryMismatchError",
+    "SinkError",
     "SourceChangedError",
     "StateError",
     "StateKeyError",
@@ -115,11 +119,10 @@ class PenstockError(Exception):
     def __str__(self) -> str:
         where = {"operation": self.operation, "path": self.path, **self.ids}
         facts = " ".join(f"{key}={value}" for key, value in where.items() if value is not None)
-        parts = [self.message, f"[{facts}]" if facts else ""]
-        parts.extend(self._causes())
-        if self.hint:
-            parts.append(f"Hint: {self.hint}")
-        return " ".join(part for part in parts if part)
+        more = [*self._causes(), *([f"Hint: {self.hint}"] if self.hint else [])]
+        is_ended = not more or self.message.endswith((".", "!", "?"))
+        message = self.message if is_ended else f"{self.message}."
+        return " ".join([message, *more, *([f"[{facts}]"] if facts else [])])
 
     def _causes(self) -> list[str]:
         """Return the chain of causes to its root, without those that say nothing new.
@@ -230,6 +233,10 @@ class MissingBlockError(JournalError):
     """A range was asked for that the journal no longer, or not yet, holds."""
 
 
+class ConsumerExpiredError(JournalError):
+    """A consumer did not commit for long and was expired: what it had to read may be gone."""
+
+
 class UnreadableRecordError(JournalError):
     """A sound record that cannot be made a Python value: its date is after the year 9999, say."""
 
@@ -264,6 +271,10 @@ class KafkaDataLossError(KafkaError):
 
 class KafkaFencedError(KafkaError):
     """Another producer took over a partition of an exactly-once sink: this one writes no more."""
+
+
+class SinkError(PenstockError):
+    """A sink cannot write a batch: it holds a later one, or lost what was to become this one."""
 
 
 class ReceiverError(PenstockError):

@@ -4,18 +4,74 @@ Handlers and levels are the program's to choose, so none but this file's is adde
 root logger. For a program that configures nothing Python prints warnings on standard error as bare
 messages (``logging.lastResort``). Here they have time, level and logger, too; as soon as a program
 adds a handler of its own that would take them, this one is silent.
+
+What programs parse, such as the line of a batch, is an ``Event``: ``key=value`` pairs as text, and
+fields of their own with the ``JsonFormatter``. docs/logs.md lists them.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import sys
+from collections.abc import Mapping
 
-__all__ = ["FORMAT", "TIME_FORMAT", "add_last_resort"]
+__all__ = ["FORMAT", "TIME_FORMAT", "Event", "JsonFormatter", "add_last_resort"]
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+"""Of text lines: time, level, logger, message."""
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S%z"
 """ISO 8601, local time with its offset."""
+
+
+_BARE = re.compile(r"[\w.:/+@%,-]+")
+
+
+class Event:
+    """A message with named values: ``batch batch_id=12 result=committed``. Pass it as the message.
+
+    Values of None are left out; text with blanks or signs such as quotes is written as in JSON.
+    """
+
+    def __init__(self, name: str, fields: Mapping[str, str | int | float | None]) -> None:
+        self.name = name
+        self.fields = fields
+
+    def __str__(self) -> str:
+        known = ((key, value) for key, value in self.fields.items() if value is not None)
+        return " ".join((self.name, *(f"{key}={_quoted(str(value))}" for key, value in known)))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and the fields of an ``Event``.
+
+    The time is ISO 8601 in UTC. An exception's traceback is in ``exception``. For any handler:
+    ``handler.setFormatter(JsonFormatter())``.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line."""
+        from penstock.clock import iso_time  # `import penstock` imports this module, and is fast
+
+        line: dict[str, object] = {
+            "time": iso_time(round(record.created * 1000)),
+            "level": record.levelname,
+            "logger": record.name,
+        }
+        event = record.msg
+        if isinstance(event, Event):
+            line["message"] = event.name
+            line.update((key, value) for key, value in event.fields.items() if value is not None)
+        else:
+            line["message"] = record.getMessage()
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _quoted(text: str) -> str:
+    return text if _BARE.fullmatch(text) else json.dumps(text)
 
 
 class _LastResort(logging.Handler):

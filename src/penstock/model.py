@@ -17,6 +17,7 @@ __all__ = [
     "OutputBatch",
     "WhenFull",
     "check_name",
+    "check_output",
     "parse_size",
 ]
 
@@ -73,6 +74,22 @@ class OutputBatch:
     batch_id: int
     may_be_written: bool = field(default=False, compare=False)
     """Whether an earlier run with this output planned the batch, and may have written it."""
+    run: str = field(default="", compare=False)
+    """The run that writes it: a run writes a batch of an output once. Empty if it is not known."""
+    plan: str = field(default="", compare=False)
+    """What tells the batch from one that is planned anew under its id, in an older copy of the
+    checkpoint location. Empty if it is not known."""
+
+
+def check_output(output: object) -> None:
+    """Raise ConfigError unless ``output`` is what a sink knows a batch by."""
+    if not isinstance(output, OutputBatch):
+        raise ConfigError(
+            f"the batch is given as {output!r}, by which no sink can know it again",
+            operation="write batch",
+            hint="give an OutputBatch: query_batch(df, batch_id) in a Structured query, the third "
+            "argument of foreachBatch's function in a DStream program",
+        )
 
 
 def check_name(kind: str, name: str) -> str:

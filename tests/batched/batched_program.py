@@ -1,6 +1,8 @@
 """The program that test_random_kills.py kills: numbered records of a topic to another one.
 
 python batched_program.py BROKERS TOPIC OUT CHECKPOINTS DELIVERY
+
+Begins when it is told to, by a line.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ MOST = 1000
 
 
 def main(brokers: str, topic: str, at_least: str, exactly: str, path: str) -> None:
-    new_spark("local[2,20]")  # a worker that is killed fails its task, which is tried again
+    sc = new_spark("local[2,20]")  # a worker that is killed fails its task, which is tried again
+    sc.range(2, numSlices=2).count()  # its workers have started
+    sys.stdin.readline()
     conf = {"bootstrap.servers": brokers, "auto.offset.reset": "earliest"}
     stream = from_kafka_batched(
         [topic], conf, checkpoint_path=path, poll_interval=0.05, max_batch_size=MOST

@@ -49,7 +49,8 @@ class Site:
         numbers = [int(each.stem) for each in (self.path / (topic or self.topic)).glob("*.txt")]
         if not numbers or max(numbers) == 0:
             return None
-        return json.loads((self.path / (topic or self.topic) / f"{max(numbers)}.txt").read_text())
+        text = (self.path / (topic or self.topic) / f"{max(numbers)}.txt").read_text()
+        return {partition: last for partition, last in json.loads(text).items() if last >= 0}
 
     def wait(self, checkpoint: Any, topic: str | None = None) -> None:
         """Wait until that is the newest checkpoint."""

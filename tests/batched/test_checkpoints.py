@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 from penstock.batched.checkpoints import Checkpoints, note_read
-from penstock.errors import ConcurrentDriverError, ConfigError, LogFormatError, StorageError
+from penstock.errors import (
+    ConcurrentDriverError,
+    ConfigError,
+    LogFormatError,
+    StorageError,
+    UnsharedPathError,
+)
 from penstock.kafka import KafkaRange
 from penstock.storage import Storage, open_storage
 
@@ -119,7 +125,12 @@ def test_without_a_dirty_bit_there_is_no_checkpoint(tmp_path: Path) -> None:
     with opened(tmp_path, "a") as checkpoints:
         checkpoints.begin([a(0, 2)])
         checkpoints.finish([a(0, 2)])  # nobody has read it
-    assert names(tmp_path) == {"a/0.txt"}
+        with pytest.raises(UnsharedPathError):
+            checkpoints.check_noted()
+        checkpoints.begin([a(2, 4)])
+        read(tmp_path, a(2, 4))
+        checkpoints.check_noted()
+    assert "a/1.txt" not in names(tmp_path)
 
 
 def test_what_no_log_says_was_read_is_in_no_checkpoint(tmp_path: Path) -> None:
@@ -163,16 +174,67 @@ def test_the_newest_hundred_are_kept(tmp_path: Path) -> None:
         }
 
 
+def test_the_only_sound_checkpoint_is_kept(tmp_path: Path) -> None:
+    with opened(tmp_path, "a") as checkpoints:
+        run(checkpoints, a(0, 2))
+    (tmp_path / "a/2.txt").touch()
+    (tmp_path / "a/3.txt").mkdir()
+    for _ in range(2):
+        with opened(tmp_path, "a", keep=1) as checkpoints:
+            assert checkpoints.ends() == {"a": {0: 2}}
+    with opened(tmp_path, "a", keep=1) as checkpoints:
+        run(checkpoints, a(2, 4))
+    assert (tmp_path / "a/4.txt").exists()
+
+
 def test_where_the_first_batch_begins_is_kept_until_it_is_done(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     assert checkpoints.open(["a"]) == {}
     checkpoints.begin_topic("a", {0: 7, 1: 0})  # "latest", say
     checkpoints.close()  # before any batch
     with opened(tmp_path, "a"):
-        assert newest(tmp_path, "a") == {"0": 6}
+        assert newest(tmp_path, "a") == {"0": 6, "1": -1}
     checkpoints = Checkpoints(tmp_path)
-    assert checkpoints.open(["a"]) == {"a": {0: 7}}
+    assert checkpoints.open(["a"]) == {"a": {0: 7, 1: 0}}
     checkpoints.close()
+
+
+def test_topics_ids_are_kept(tmp_path: Path) -> None:
+    with opened(tmp_path, "a") as checkpoints:
+        checkpoints.note_topic_ids({"a": "1"})
+        checkpoints.note_topic_ids({"b": "2"})
+        assert checkpoints.topic_ids() == {"a": "1", "b": "2"}
+        (tmp_path / "topics").write_text("[")
+        with pytest.raises(LogFormatError, match="the file of topics' ids is damaged"):
+            checkpoints.topic_ids()
+
+
+def test_a_partition_that_came_while_it_ran_is_in_the_next_checkpoint(tmp_path: Path) -> None:
+    with opened(tmp_path, "a", "b") as checkpoints:
+        checkpoints.begin([a(0, 2)], {"a": {1: 0, 2: 7}, "b": {1: 0}})
+        read(tmp_path, a(0, 2))
+        checkpoints.finish([a(0, 2)])
+        assert newest(tmp_path, "a") == {"0": 1, "1": -1, "2": 6}
+        run(checkpoints, a(7, 9, 2))
+        assert newest(tmp_path, "a") == {"0": 1, "1": -1, "2": 8}
+        run(checkpoints, b(0, 1))
+        assert newest(tmp_path, "b") == {"0": 0, "1": -1}
+
+
+def test_what_stands_in_the_place_of_files(tmp_path: Path) -> None:
+    """Neither folders with the names of checkpoints nor links wedge a program."""
+    logs = tmp_path / "logs-of-others"
+    logs.mkdir()
+    (tmp_path / "path/a").mkdir(parents=True)
+    (tmp_path / "path/write-ahead-logs").symlink_to(logs)
+    with opened(tmp_path / "path", "a") as checkpoints:
+        run(checkpoints, a(0, 2))
+        (tmp_path / "path/a/7.txt").mkdir()
+    for end in (3, 4):
+        with opened(tmp_path / "path", "a") as checkpoints:
+            assert checkpoints.ends() == {"a": {0: end - 1}}
+            run(checkpoints, a(end - 1, end))
+    assert (tmp_path / "path/a/9.txt").read_text() == '{"0": 3}'
 
 
 # -- an earlier run
@@ -362,7 +424,11 @@ def test_sources_that_are_joined_share_a_path(tmp_path: Path) -> None:
         checkpoints.open(["a"])
     run(checkpoints, a(0, 2))
     run(checkpoints, b(0, 3))
-    checkpoints.close()
+    checkpoints.begin([a(2, 4)])
+    checkpoints.close(["a"])  # it failed in a batch, and starts again
+    assert checkpoints.open(["a"]) == {"a": {0: 2}}
+    checkpoints.begin([a(2, 4)])
+    checkpoints.close(["a"])
     with pytest.raises(ConcurrentDriverError):
         Checkpoints(tmp_path).open(["c"])
     checkpoints.close()

@@ -21,8 +21,9 @@ def test_offsets_in_files_are_the_last_ones_included() -> None:
     assert (dump_log(6), parse_log(b"5"), parse_log(b"5\n")) == (b"5", 6, 6)
 
 
-def test_a_partition_of_which_nothing_is_done_is_not_in_it() -> None:
-    assert dump_checkpoint({0: 0, 1: 1}) == b'{"1": 0}'
+def test_a_partition_of_which_nothing_is_done() -> None:
+    assert dump_checkpoint({0: 0, 1: 1}) == b'{"0": -1, "1": 0}'
+    assert parse_checkpoint(b'{"0": -1, "1": 0}') == {0: 0, 1: 1}
     assert parse_checkpoint(b"{}") == {}
 
 
@@ -44,12 +45,13 @@ def test_the_form_of_the_proposal_is_read() -> None:
         b'{"0": "5"}',
         b'{"0": true}',
         b'{"0": 5.0}',
-        b'{"0": -1}',
+        b'{"0": -2}',
         b'{"0": 9223372036854775807}',
         b'{"0": 5, "0": 6}',
         b'{"version": 2, "offsets": {"0": 5}}',
         b"\xff",
         b"\0" * 16,
+        b"[" * 100_000,
     ],
 )
 def test_what_is_no_checkpoint(text: bytes) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.driver import Driver
+from tests.faults.driver import Driver, Relay
 from tests.kafka.broker import Broker
 from tests.kafka.test_kills import PARTITIONS, Sender
 from tests.waiting import eventually
@@ -62,7 +62,7 @@ def test_twenty_kills(broker: Broker, tmp_path: Path) -> None:
     args = [broker.address, topic, *outs, str(path)]
     seed = random.randrange(10**6)
     moments = random.Random(seed)
-    with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
+    with Relay(PROGRAM, args, tmp_path / "stderr.txt") as relay:
 
         def progress(beyond: int) -> bool:
             assert driver.process.poll() is None, driver.log()[-3000:]
@@ -70,14 +70,17 @@ def test_twenty_kills(broker: Broker, tmp_path: Path) -> None:
 
         sender = Sender(broker, topic)
         with sender.running():
-            for fault in FAULTS:
-                before = newest(path, topic)
+            for number, fault in enumerate(FAULTS):
+                driver, before = relay.driver, newest(path, topic)
+                if "program" in FAULTS[number:]:
+                    relay.prepare()
                 assert eventually(lambda before=before: progress(before)), driver.log()[-3000:]
                 time.sleep(0.3 * moments.random())
                 if fault == "worker":
                     kill_worker(driver, moments)
                 else:
-                    driver.restart()
+                    driver.end()
+            driver = relay.driver
         sent = {f"line {n}".encode() for n in range(sender.sent)}
         assert eventually(lambda: progress(0) and done(path, topic) == sender.sent)
     at_least, exactly = (Counter(read_topic(broker, out)) for out in outs)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
+import signal
 import sqlite3
 import warnings
 from collections.abc import Callable
@@ -15,6 +17,8 @@ from typing import Any
 import pytest
 
 from penstock.batched import Stream, from_kafka_batched, get_message_batch
+from penstock.batched.rewind import apply_rewind, plan_rewind
+from penstock.batched.sources import Position
 from penstock.errors import (
     BatchFailedError,
     ConcurrentDriverError,
@@ -23,10 +27,13 @@ from penstock.errors import (
     KafkaError,
     StreamingError,
 )
+from penstock.storage import patience
 from tests.faults.driver import Driver
-from tests.waiting import eventually
+from tests.kafka.broker import Broker
+from tests.waiting import WAIT_S, eventually
 
 from .functions import add, as_bytes, as_ints, fail, is_even, note
+from .reading import read_topic
 from .site import Site
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -260,6 +267,83 @@ def test_a_topic_that_is_shorter_than_its_checkpoint(site: Site) -> None:
         stream.awaitTermination()
 
 
+def test_a_topic_that_was_created_anew_and_is_longer(site: Site) -> None:
+    stream = site.source().flatten().to_kafka(site.out, site.broker.conf)
+    site.broker.produce(site.topic, [b"old"])
+    site.start(stream)
+    site.wait({"0": 0})
+    stream.stop()
+    site.broker.delete_topic(site.topic)
+    assert eventually(lambda: not site.broker.has_topic(site.topic))
+    site.broker.create_topic(site.topic)
+    site.broker.produce(site.topic, [b"new 0", b"new 1"])
+    with pytest.raises(KafkaDataLossError, match=r"created anew.*rewind --to-offsets"):
+        stream.start()
+    apply_rewind(site.path, plan_rewind(site.path, offsets={site.topic: {0: -1}}))
+    site.start(stream)
+    site.wait({"0": 1})
+    assert site.written() == [b"old", b"new 0", b"new 1"]
+
+
+def test_records_that_were_deleted_before_any_of_their_partition_was_read(site: Site) -> None:
+    stream = site.source().flatten().to_kafka(site.out, site.broker.conf)
+    site.broker.produce(site.topic, [b"0"])
+    site.start(stream)
+    site.wait({"0": 0})
+    stream.stop()
+    site.broker.produce(site.topic, [b"lost", b"lost", b"kept"], partition=1)
+    site.broker.delete_records(site.topic, 2, partition=1)
+    stream.start()
+    with pytest.raises(KafkaDataLossError, match=r"\[0, 2\) of .*/1 were deleted before"):
+        stream.awaitTermination()
+    apply_rewind(site.path, plan_rewind(site.path, offsets={site.topic: {1: 1}}))
+    site.start(stream)
+    site.wait({"0": 0, "1": 2})
+    assert site.written() == [b"0", b"kept"]
+
+
+def test_records_that_were_deleted_of_a_partition_that_came_while_it_ran(site: Site) -> None:
+    stream = site.source().flatten().to_kafka(site.out, site.broker.conf)
+    site.start(stream)
+    site.broker.add_partitions(site.topic, 3)
+
+    def knows_it() -> bool:
+        assert stream._program is not None
+        (position,) = stream._program._positions.values()
+        return bool(position.new_partitions)
+
+    assert eventually(knows_it)
+    site.broker.produce(site.topic, [b"0"])
+    site.wait({"0": 0})
+    stream.stop()
+    site.broker.produce(site.topic, [b"lost", b"kept"], partition=2)
+    site.broker.delete_records(site.topic, 1, partition=2)
+    stream.start()
+    with pytest.raises(KafkaDataLossError, match=r"\[0, 1\) of .*/2 were deleted before"):
+        stream.awaitTermination()
+
+
+def test_brokers_of_one_of_two_sources_are_away(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = site.broker.create_topic(f"{site.topic}-other")
+    joined = site.source().union(site.source(other)).flatten()
+    stream = joined.to_kafka(site.out, site.broker.conf)
+    plan, failed = Position.plan, KafkaError("the brokers do not answer")
+
+    def refuse(self: Position) -> Any:
+        if other in self._source.topics:
+            raise failed
+        return plan(self)
+
+    monkeypatch.setattr(Position, "plan", refuse)
+    monkeypatch.setattr(patience, "STORAGE_PATIENCE_S", 0.5)
+    stream.start()
+    with pytest.raises(KafkaError) as raised:
+        stream.awaitTermination(WAIT_S)
+    assert raised.value is failed
+
+
 def test_unknown_topics_and_brokers_that_are_away(site: Site) -> None:
     stream = site.source("nowhere").flatten().to_kafka(site.out, site.broker.conf)
     with pytest.raises(KafkaError, match="topic=nowhere"):
@@ -364,7 +448,41 @@ def test_a_path_without_checkpoints_is_told(
     assert f"No sink makes checkpoints in {tmp_path}" in caplog.text
 
 
-# -- the examples
+# -- as programs
+
+
+PROGRAM = """
+from penstock.batched import from_kafka_batched
+
+conf = {conf!r}
+producer_conf, folder = {{"bootstrap.servers": conf["bootstrap.servers"]}}, {folder!r}
+
+stream = from_kafka_batched(["in"], conf, checkpoint_path=folder, poll_interval="0.3s")
+stream.map(lambda values: [bytes(v) for v in values]).flatten().to_kafka("out", producer_conf)
+stream.start(); stream.awaitTermination()
+"""
+
+
+def test_the_program_as_it_stands_until_ctrl_c(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    broker.create_topic("in"), broker.create_topic("out")
+    broker.produce("in", [b"a", b"b"])
+    folder, program = tmp_path / "folder", tmp_path / "program.py"
+    conf = {**broker.conf, "auto.offset.reset": "earliest"}
+    program.write_text(PROGRAM.format(conf=conf, folder=str(folder)))
+    with Driver(program, [], tmp_path / "stderr.txt") as driver:
+        done = folder / "in/1.txt"
+        assert eventually(done.exists), driver.log()[-3000:]
+        assert done.read_text() == '{"0": 1}'
+        begun = len(driver.log())
+        os.killpg(driver.process.pid, signal.SIGINT)  # as a terminal does
+        assert driver.process.wait(WAIT_S) == 130
+        (told,) = driver.log()[begun:].splitlines()
+        assert "SIGINT: stopping after the batch that runs" in told
+    assert read_topic(broker, "out") == [b"a", b"b"]
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

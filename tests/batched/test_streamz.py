@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -17,7 +20,8 @@ import pytest
 from streamz import Stream
 
 import penstock.batched.streamz as on_streamz
-from penstock.errors import ConcurrentDriverError, ConfigError
+from penstock.errors import ConcurrentDriverError, ConfigError, StreamingError
+from penstock.storage import open_storage
 from tests.forked import forked
 from tests.kafka.broker import Broker
 from tests.kafka.test_kills import PARTITIONS, Sender
@@ -38,6 +42,7 @@ class Site:
         self.topic = broker.create_topic(f"streamz-{next(_number)}", partitions=2)
         self.out = broker.create_topic(f"{self.topic}-out")
         self.started: list[Stream] = []
+        self.most = 0
 
     def source(self, **options: Any) -> Stream:
         conf = {**self.broker.conf, "auto.offset.reset": "earliest"}
@@ -56,7 +61,8 @@ class Site:
     def checkpoint(self) -> Any:
         files = {int(each.stem): each for each in (self.path / self.topic).glob("*.txt")}
         number = max(files, default=0)
-        return json.loads(files[number].read_text()) if number else None
+        found = json.loads(files[number].read_text()) if number else {}
+        return {partition: last for partition, last in found.items() if last >= 0} or None
 
     def written(self) -> list[bytes]:
         return sorted(filter(None, read_topic(self.broker, self.out)))
@@ -87,6 +93,21 @@ def test_the_program_of_the_proposal(site: Site) -> None:
     site.start(again)
     assert eventually(lambda: site.checkpoint() == {"0": 2, "1": 0})
     assert site.written() == [b"a", b"b", b"c", b"d"]
+
+
+def test_checkpoints_on_an_object_store(site: Site, s3_bucket: str) -> None:
+    url = f"{s3_bucket}/{site.topic}"
+    for values in ([b"a", b"b"], [b"c"]):
+        site.broker.produce(site.topic, values)
+        stream = site.source(checkpoint_path=url)
+        stream.flatten().to_kafka(site.out, site.broker.conf, checkpoint_path=url)
+        site.start(stream)
+        assert eventually(lambda last=values[-1]: last in site.written())
+        assert eventually(lambda: not open_storage(url).exists("dirty_bit"))
+        stream.stop()
+        assert eventually(lambda s=stream: not on_streamz._sources(s)[0]._checkpoints.is_open)
+    assert site.written() == [b"a", b"b", b"c"]
+    assert open_storage(url).read(f"{site.topic}/2.txt") == b'{"0": 2, "1": -1}'
 
 
 def test_a_sink_of_ones_own_and_add_checkpoint(site: Site) -> None:
@@ -127,6 +148,72 @@ def test_a_function_that_fails_gets_into_no_checkpoint(site: Site) -> None:
     assert isinstance(source.error, ValueError)
     assert site.checkpoint() in (None, {"0": 0})
     assert b"3" not in site.written()
+
+
+def test_what_a_filter_drops_does_not_end_its_range(site: Site) -> None:
+    slow = {**site.broker.conf, "linger.ms": 1500}
+    stream = site.source()
+    stream.flatten().filter(lambda value: value != b"drop").to_kafka(site.out, slow)
+    site.broker.produce(site.topic, [b"1", b"2", b"drop"])
+    site.start(stream)
+    assert eventually(lambda: site.checkpoint() is not None)
+    assert site.written() == [b"1", b"2"]
+
+
+def test_a_function_that_fails_behind_a_buffer(site: Site) -> None:
+    stream = site.source(max_batch_size=1).buffer(2).flatten().map(int)
+    stream.map(str).to_kafka(site.out, site.broker.conf)
+    site.broker.produce(site.topic, [b"1", b"x", *[b"3"] * 10])
+    site.start(stream)
+    (source,) = on_streamz._sources(stream)
+    assert eventually(lambda: source.error is not None)
+    assert isinstance(source.error, ValueError)
+    assert b"3" not in site.written()
+    with pytest.raises(StreamingError, match=r"buffer hands nothing on any more.*'x'"):
+        stream.start()
+    again = site.source().buffer(2).flatten()  # the path is free
+    again.to_kafka(site.out, site.broker.conf)
+    site.start(again)
+    assert eventually(lambda: site.checkpoint() == {"0": 11})
+
+
+def test_a_function_that_fails_behind_a_buffer_of_two_sources(site: Site) -> None:
+    other = site.broker.create_topic(f"{site.topic}-other")
+    conf = {**site.broker.conf, "auto.offset.reset": "earliest"}
+    right = Stream.from_kafka_batched([other], conf, site.path, poll_interval=0.05)
+    joined = site.source().union(right).buffer(1).flatten().map(int)
+    joined.map(str).to_kafka(site.out, site.broker.conf)
+    site.start(joined)
+    site.broker.produce(other, [b"x"])
+    sources = on_streamz._sources(joined)
+    assert eventually(lambda: all(isinstance(each.error, ValueError) for each in sources))
+    assert not sources[0]._checkpoints.is_open
+
+
+def test_a_function_that_fails_behind_to_kafka(site: Site) -> None:
+    stream = site.source(max_batch_size=1)
+    written = stream.flatten().to_kafka(site.out, site.broker.conf)
+    written.map(int).sink(print)
+    site.broker.produce(site.topic, [b"x", b"1"])
+    site.start(stream)
+    (source,) = on_streamz._sources(stream)
+    assert eventually(lambda: isinstance(source.error, ValueError))
+    assert eventually(lambda: not source._checkpoints.is_open)
+
+
+def test_a_start_after_a_delivery_that_failed(site: Site) -> None:
+    small = site.broker.create_topic(f"{site.out}-small", max_message_bytes="1000")
+    stream = site.source()
+    stream.flatten().map(lambda value: value[: site.most]).to_kafka(small, site.broker.conf)
+    site.most = 5000
+    site.broker.produce(site.topic, [b"x" * 5000])
+    site.start(stream)
+    (source,) = on_streamz._sources(stream)
+    assert eventually(lambda: source.error is not None)
+    site.most = 10
+    stream.start()
+    assert eventually(lambda: site.checkpoint() == {"0": 0})
+    assert source.error is None
 
 
 def test_two_streams_on_one_path(site: Site) -> None:
@@ -198,31 +285,109 @@ KILLS = 8
 
 
 def run_program(brokers: str, topic: str, out: str, path: str) -> None:
+    run(brokers, topic, out, path, lambda stream: stream.map(as_ints))
+
+
+def run_on_dask(brokers: str, topic: str, out: str, path: str, processes: bool = False) -> None:
+    from distributed import Client, LocalCluster
+
+    cluster = LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=processes, dashboard_address=None
+    )
+    with Client(cluster):
+        run(brokers, topic, out, path, lambda s: s.map(as_ints).buffer(4).gather(), dask=True)
+
+
+def run(
+    brokers: str, topic: str, out: str, path: str, process: Callable[[Stream], Stream], **more: Any
+) -> None:
     conf = {"bootstrap.servers": brokers, "auto.offset.reset": "earliest"}
     stream = Stream.from_kafka_batched(
-        [topic], conf, checkpoint_path=path, poll_interval=0.01, max_batch_size=MOST
+        [topic], conf, checkpoint_path=path, poll_interval=0.01, max_batch_size=MOST, **more
     )
-    stream.flatten().to_kafka(out, {"bootstrap.servers": brokers})
+    process(stream).flatten().map(str).to_kafka(out, {"bootstrap.servers": brokers})
     stream.start()
     Event().wait()
 
 
-def test_kills_at_random(broker: Broker, tmp_path: Path) -> None:
-    topic, out = (broker.create_topic(f"streamz-{n}", PARTITIONS) for n in ("killed", "copy"))
-    path, errors = tmp_path / "path", tmp_path / "errors"
-    program = (run_program, broker.address, topic, out, str(path))
-    seed = random.randrange(10**6)
-    moments = random.Random(seed)
-    sender = Sender(broker, topic)
-    with sender.running():
-        for _ in range(KILLS):
-            before = newest(path, topic)
-            with forked(*program, errors=errors):
-                moved = eventually(lambda before=before: newest(path, topic) > before)
-                assert moved, errors.read_text()[-3000:]
-                time.sleep(0.2 * moments.random())
-    with forked(*program, errors=errors):
-        assert eventually(lambda: done(path, topic) == sender.sent), errors.read_text()[-3000:]
-    times = Counter(value for p in range(PARTITIONS) for value in read_topic(broker, out, p))
-    assert times.keys() == {f"line {n}".encode() for n in range(sender.sent)}, f"seed {seed}"
-    assert sum(times.values()) - len(times) <= KILLS * PARTITIONS * MOST, f"seed {seed}"
+class Numbers:
+    """A topic that numbers are sent to, its copy, and the path of the program between the two."""
+
+    def __init__(self, broker: Broker, folder: Path) -> None:
+        number = next(_number)
+        self._topics = [broker.create_topic(f"killed-{number}-{n}", PARTITIONS) for n in (1, 2)]
+        self._broker = broker
+        self._path, self.errors = folder / "path", folder / "errors"
+        self.sender = Sender(broker, self._topics[0], "%d")
+        seed = random.randrange(10**6)
+        self.moments, self.told = random.Random(seed), f"seed {seed}"
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """Of the program."""
+        return (self._broker.address, *self._topics, str(self._path))
+
+    def wait_checkpoint(self) -> None:
+        """Wait until there is one more, and some time longer."""
+        topic, before = self._topics[0], newest(self._path, self._topics[0])
+        assert eventually(lambda: newest(self._path, topic) > before), self._log()
+        time.sleep(0.2 * self.moments.random())
+
+    def wait_all(self) -> None:
+        """Wait until all that was sent is done."""
+        topic, path = self._topics[0], self._path
+        assert eventually(lambda: done(path, topic) == self.sender.sent), self._log()
+
+    def check(self, most_twice: int) -> None:
+        times = Counter(
+            value
+            for p in range(PARTITIONS)
+            for value in read_topic(self._broker, self._topics[1], p)
+        )
+        assert times.keys() == {b"%d" % n for n in range(self.sender.sent)}, self.told
+        assert times.total() - len(times) <= most_twice, self.told
+
+    def _log(self) -> str:
+        return f"{self.told}: {self.errors.read_text()[-3000:]}"
+
+
+@pytest.mark.parametrize(
+    ("program", "kills"), [(run_program, KILLS), (run_on_dask, KILLS // 2)], ids=["streamz", "dask"]
+)
+def test_kills_at_random(
+    broker: Broker, tmp_path: Path, program: Callable[..., None], kills: int
+) -> None:
+    numbers = Numbers(broker, tmp_path)
+    with numbers.sender.running():
+        for _ in range(kills):
+            with forked(program, *numbers.args, errors=numbers.errors):
+                numbers.wait_checkpoint()
+    with forked(program, *numbers.args, errors=numbers.errors):
+        numbers.wait_all()
+    numbers.check(kills * PARTITIONS * MOST)
+
+
+def test_workers_of_dask_are_killed(broker: Broker, tmp_path: Path) -> None:
+    """What they had read is read again by others: the program goes on."""
+    numbers = Numbers(broker, tmp_path)
+    with (
+        numbers.sender.running(),
+        forked(run_on_dask, *numbers.args, True, errors=numbers.errors) as program,
+    ):
+        for _ in range(KILLS // 2):
+            numbers.wait_checkpoint()
+            os.kill(numbers.moments.choice(workers_of_dask(program)), signal.SIGKILL)
+        numbers.wait_checkpoint()
+    with forked(run_on_dask, *numbers.args, errors=numbers.errors):
+        numbers.wait_all()
+    numbers.check(KILLS * PARTITIONS * MOST)
+
+
+def workers_of_dask(program: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == program and b"spawn_main" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found

@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 from penstock.batched.checkpoints import Checkpoints
-from penstock.batched.tools import (
+from penstock.batched.inspection import (
     TopicFacts,
-    apply_rewind,
     inspect_path,
     is_checkpoint_path,
-    plan_promote,
-    plan_rewind,
     validate_path,
 )
+from penstock.batched.rewind import apply_rewind, plan_promote, plan_rewind
 from penstock.errors import ConcurrentDriverError, ConfigError
+from penstock.kafka import KafkaRange
 
 from .test_checkpoints import a, b, newest, opened, read, run
 
@@ -51,6 +50,16 @@ def test_which_folders_are_checkpoint_paths(path: Path, tmp_path: Path) -> None:
     assert not is_checkpoint_path(tmp_path / "query")
     assert not is_checkpoint_path(tmp_path / "other")
     assert not is_checkpoint_path(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("topic", ["offsets", "commits", "metadata", "sources"])
+def test_topics_with_the_names_of_queries_files(tmp_path: Path, topic: str) -> None:
+    with opened(tmp_path, topic) as checkpoints:
+        run(checkpoints, KafkaRange(topic, 0, 0, 4))
+        run(checkpoints, KafkaRange(topic, 0, 4, 6))
+    assert is_checkpoint_path(tmp_path)
+    apply_rewind(tmp_path, plan_rewind(tmp_path, shift_by=1))
+    assert newest(tmp_path, topic) == {"0": 3}
 
 
 def test_where_a_program_stands(path: Path) -> None:
@@ -92,7 +101,7 @@ def test_going_back_by_checkpoints(path: Path) -> None:
         run(checkpoints, b(4, 5))
     plan = plan_rewind(path, shift_by=1)
     assert ends(path) == {"a": {0: 12, 1: 2}, "b": {0: 5}}  # it is only a plan
-    assert apply_rewind(plan) == ["a/4.txt", "b/3.txt"]
+    assert apply_rewind(path, plan) == ["a/4.txt", "b/3.txt"]
     assert ends(path) == {"a": {0: 9, 1: 2}, "b": {0: 4}}
     assert not (path / "planned").exists()
     with opened(path, "a", "b") as checkpoints:
@@ -102,21 +111,21 @@ def test_going_back_by_checkpoints(path: Path) -> None:
 
 
 def test_going_back_to_offsets(path: Path) -> None:
-    apply_rewind(plan_rewind(path, offsets={"a": {0: 7}}))
+    apply_rewind(path, plan_rewind(path, offsets={"a": {0: 7}}))
     assert ends(path) == {"a": {0: 8, 1: 2}, "b": {0: 4}}
-    apply_rewind(plan_rewind(path, offsets={"b": {0: -1}}))
-    assert json.loads((path / "b/2.txt").read_text()) == {}
-    for wrong in ({"a": {0: 8}}, {"a": {7: 0}}):
-        with pytest.raises(ConfigError, match="is not done as far as that"):
+    apply_rewind(path, plan_rewind(path, offsets={"b": {0: -1}}))
+    assert json.loads((path / "b/2.txt").read_text()) == {"0": -1}
+    for wrong in ({"a": {0: -2}}, {"a": {-1: 0}}):
+        with pytest.raises(ConfigError, match="cannot be at"):
             plan_rewind(path, offsets=wrong)
     with pytest.raises(ConfigError, match="topic c has no sound checkpoint"):
         plan_rewind(path, offsets={"c": {0: 0}})
 
 
 def test_promoting_a_checkpoint(path: Path) -> None:
-    apply_rewind(plan_promote(path, 1))
+    apply_rewind(path, plan_promote(path, 1))
     assert ends(path) == {"a": {0: 6, 1: 2}, "b": {0: 4}}
-    apply_rewind(plan_promote(path, 1))
+    apply_rewind(path, plan_promote(path, 1))
     assert not (path / "a/5.txt").exists()  # it is the newest already
     with pytest.raises(ConfigError, match=r"there is no b/3\.txt"):
         plan_promote(path, 3)
@@ -125,11 +134,11 @@ def test_promoting_a_checkpoint(path: Path) -> None:
 def test_a_program_that_runs_is_not_moved(path: Path) -> None:
     plan = plan_promote(path, 1)
     with opened(path, "a", "b"), pytest.raises(ConcurrentDriverError):
-        apply_rewind(plan)
+        apply_rewind(path, plan)
     with opened(path, "a", "b") as checkpoints:
         run(checkpoints, a(12, 13))
     with pytest.raises(ConcurrentDriverError, match=r"a/4\.txt was made since"):
-        apply_rewind(plan)
+        apply_rewind(path, plan)
 
 
 def test_one_way_back_is_needed(path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -24,7 +27,8 @@ class Commands:
     def succeed(self, *arguments: str) -> str:
         """Run it; return what it printed."""
         done = self.run(*arguments)
-        assert done.exception is None, done.exception
+        if done.exception is not None:
+            raise done.exception
         return done.output
 
     def fail(self, *arguments: str) -> PenstockError:
@@ -32,3 +36,12 @@ class Commands:
         done = self.run(*arguments)
         assert isinstance(done.exception, PenstockError), done.output
         return done.exception
+
+
+def leaf_commands(command: Any, *before: str) -> Iterator[tuple[str, Any]]:
+    """Yield all commands that do something, with their names."""
+    inner_commands = getattr(command, "commands", {})
+    if before and (not inner_commands or command.invoke_without_command):
+        yield " ".join(before), command
+    for name, inner in inner_commands.items():
+        yield from leaf_commands(inner, *before, name)

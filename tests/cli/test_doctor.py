@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from typer.testing import CliRunner
 from penstock.cli import main as cli
 from penstock.cli.disk import check_shared, find_master
 from penstock.cli.machine import PACKAGES, java_major_version, satisfies
+from penstock.errors import KafkaError
+from penstock.storage import open_storage
+from penstock.storage.remote import FsspecStorage
 
 ROOT = Path(__file__).parents[2]
 
@@ -249,3 +254,72 @@ def test_table_shows_what_is_missing_and_the_fix(tmp_path: Path) -> None:
     assert "MISSING" in done.stdout
     assert "Java: install Java 17 or later" in done.stdout
     assert "local[2]" in done.stdout
+
+
+def doctor(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    done = CliRunner().invoke(cli.app, ["doctor", "--json", *arguments], catch_exceptions=False)
+    report = json.loads(done.stdout.splitlines()[-1])
+    return done.exit_code, {finding["name"]: finding for finding in report["findings"]}
+
+
+def test_an_object_store_is_tried_as_a_program_uses_it_and_left_as_it_was(s3_bucket: str) -> None:
+    url = f"{s3_bucket}/{uuid.uuid4().hex}"
+    _, findings = doctor("--path", url)
+    for name in ("store", "exclusive create", "read and list"):
+        assert findings[name]["ok"], findings[name]
+    assert float(findings["small file"]["found"].removesuffix(" ms")) > 0
+    assert open_storage(url).find("penstock-doctor") == []
+
+
+def test_a_store_that_replaces_files_is_an_error(
+    s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = FsspecStorage.create
+
+    def replacing(self: FsspecStorage, path: str, data: Any, *, overwrite: bool = False) -> None:
+        create(self, path, data, overwrite=True)
+
+    monkeypatch.setattr(FsspecStorage, "create", replacing)
+    status, findings = doctor("--path", f"{s3_bucket}/{uuid.uuid4().hex}")
+    assert status == 1
+    assert findings["exclusive create"]["found"] == "no: a file was replaced"
+
+
+def test_a_bucket_that_is_not_there_is_named(s3_bucket: str) -> None:
+    status, findings = doctor("--path", "s3://no-such-bucket/journal")
+    assert status == 1
+    assert "no-such-bucket" in findings["store"]["found"]
+
+
+def test_brokers_that_do_not_answer_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = pytest.importorskip("penstock.kafka.brokers")
+    monkeypatch.setattr(
+        brokers, "partition_facts", lambda settings: {"a/0": None, "a/1": None, "b/0": None}
+    )
+    _, findings = doctor("--path", str(tmp_path), "--brokers", "127.0.0.1:1")
+    assert findings["Kafka"]["found"] == "2 topics, 3 partitions"
+
+    def silent(settings: object) -> None:
+        raise KafkaError("the brokers do not answer", hint="are they up?")
+
+    monkeypatch.setattr(brokers, "partition_facts", silent)
+    status, findings = doctor("--path", str(tmp_path), "--brokers", "127.0.0.1:1")
+    assert status == 1
+    assert findings["Kafka"]["found"].startswith("the brokers do not answer")
+    assert findings["Kafka"]["hint"] == "are they up?"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_executors_are_tried_by_a_job() -> None:
+    """Memory is no executor's but one's own."""
+    command = [str(Path(sys.executable).with_name("penstock")), "doctor", "--json"]
+    path, master = f"memory://{uuid.uuid4().hex}", "local-cluster[1,1,1024]"
+    given = ["--path", path, "--master", master, "--try-executors"]
+    done = subprocess.run([*command, *given], capture_output=True, text=True, check=False)
+    report = json.loads(done.stdout.splitlines()[-1])
+    (found,) = (each for each in report["findings"] if each["name"] == "shared path")
+    assert not found["ok"]
+    assert found["found"].startswith("executors do not share"), found

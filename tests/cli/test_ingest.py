@@ -378,7 +378,7 @@ def _free(disk: Path) -> int:
         (["custom", "tests.ingest_process:Counting", "--arg", "x"], "not of the form name=value"),
         (["custom", "tests.ingest_process:Counting", "--arg", "wrong=1"], "does not accept"),
         (["socket", "--host", "h", "--port", "99999"], "not a TCP port"),
-        (["http", "--schema", "id integer"], "is not a schema"),
+        (["http", "--schema", "id integer"], "is not a record schema"),
         (
             ["http", "--host", "0.0.0.0"],
             "give --token-file FILE, a file with a bearer token, or --ho",

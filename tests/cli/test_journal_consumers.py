@@ -83,6 +83,22 @@ def test_files_that_tell_no_program_are_listed(
     assert "clicks  old                    2  -            -        -" in ls(tmp_path)
 
 
+def test_expire_shows_what_it_would_do_and_does_it(stream: JournalStream, tmp_path: Path) -> None:
+    register_consumer(stream, "old", "me", location="file:///data/report").commit({})
+    path = "clicks/consumers/old.json"
+    fields = json.loads(stream.storage.read(path))
+    fields["program"]["committed_ms"] -= 8 * 86_400_000 + 5000
+    stream.storage.create(path, json.dumps(fields).encode(), overwrite=True)
+    told = "old of clicks, whose last commit was 8 days ago"
+    shown = run("expire", str(tmp_path), "--after", "7d").output.splitlines()
+    assert shown == [f"would expire {told}", "nothing is changed yet: add --apply to do it"]
+    assert run("expire", str(tmp_path), "--after", "9d").output == "no consumer is that old\n"
+    assert run("expire", str(tmp_path), "--after", "7d", "--apply").output == f"expired {told}\n"
+    assert ls(tmp_path)[-1] == "EXPIRED: old of clicks; `rm` lets it begin again"
+    assert "removed old" in run("rm", str(tmp_path), "clicks", "old").output
+    assert "EXPIRED" not in run("ls", str(tmp_path)).output
+
+
 def test_ls_of_none(tmp_path: Path) -> None:
     assert run("ls", str(tmp_path)).output == "no consumers\n"
 

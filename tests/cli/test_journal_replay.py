@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -68,6 +69,14 @@ def test_letters_go_back_and_ls_tells_of_them(tmp_path: Path, stream: JournalStr
     assert "and 1 sealed, with no records left" in listed
     assert "consumer replay is 0 records behind" in listed
     assert run("verify", str(tmp_path)).exit_code == 0
+
+
+def test_json_says_what_waits_and_what_was_fed(tmp_path: Path) -> None:
+    where = {"stream": "lines-dead", "to": "lines"}
+    waiting = json.loads(run("replay", str(tmp_path), "lines-dead", "--dry-run", "--json").output)
+    assert waiting == {**where, "waiting": {"ValueError": 2, "KeyError": 1}}
+    fed = json.loads(run("replay", str(tmp_path), "lines-dead", "--json").output)
+    assert fed == {**where, "fed": 3}
 
 
 def test_into_another_stream(tmp_path: Path, stream: JournalStream) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from penstock.rate import (
     RATES_KEY,
     EndedBatch,
     KeptRates,
+    PIDRateEstimator,
     RateDecision,
     RateOverride,
     RateOverrides,
@@ -53,6 +55,18 @@ def location(tmp_path: Path) -> str:
     return folder
 
 
+def query_location(tmp_path: Path, batch: EndedBatch) -> str:
+    """Return a checkpoint location as a query leaves it after a batch."""
+    folder = tmp_path / "checkpoint"
+    with CheckpointLocation(str(folder)) as place:
+        place.plan(0, OffsetSeq(1_000_000, sources=('{"clicks":{"r0-00000000":5}}',)))
+        place.commit(0)
+    (folder / "penstock").mkdir()
+    kept = {"clicks": KeptRates(None, (batch,))}
+    (folder / "penstock" / "rates.json").write_text(encode_rates(kept))
+    return str(folder)
+
+
 def overrides(location: str) -> RateOverrides:
     return RateOverrides(open_storage(location))
 
@@ -64,6 +78,27 @@ def test_the_last_batches_of_each_input_are_shown(location: str) -> None:
     assert "target 27" not in shown
     assert "and 28 before" in shown
     assert "views (highest rate of the program's settings)\nno batch had a limit" in shown
+
+
+def test_reasons_are_shown_without_their_terms(tmp_path: Path) -> None:
+    estimator = PIDRateEstimator(1000)
+    for number, took_ms in enumerate((500, 500, 900)):
+        estimator.compute(1000 + 1000 * number, 1000, took_ms, 0)
+    decision = replace(ended(0).decision, why=estimator.explain())
+    location = query_location(tmp_path, EndedBatch(0, 900.25, decision))
+    shown = Commands("rate", columns=80).succeed("--checkpoint", location)
+    assert "target" in shown
+    assert "latestRate" not in shown
+    assert "latestRate = " in succeed("--checkpoint", location, "--json")
+
+
+@pytest.mark.parametrize(("took_ms", "is_said"), [(2500, True), (900, False)])
+def test_batches_of_the_minimum_rate_that_take_too_long_are_pointed_out(
+    tmp_path: Path, took_ms: int, *, is_said: bool
+) -> None:
+    decision = RateDecision(1_000_000, 100, took_ms, 0, 100, 100, "minimum rate: latestRate = 1")
+    location = query_location(tmp_path, EndedBatch(0, 100, decision))
+    assert ("a longer interval" in succeed("--checkpoint", location)) == is_said
 
 
 def test_json_has_every_batch(location: str) -> None:
@@ -105,6 +140,22 @@ def test_overrides_are_for_all_inputs_or_for_one(location: str) -> None:
     assert overrides(location).get("views") == RateOverride(0.5)
     succeed("set", "--checkpoint", location, "default")
     assert overrides(location).get("views") == RateOverride()
+
+
+def test_before_the_first_batch_ends_that_is_said_and_overrides_are_kept(tmp_path: Path) -> None:
+    folder = str(tmp_path / "checkpoint")
+    with CheckpointLocation(folder) as place:
+        assert "has not planned a batch yet" in str(fail("pause", "--checkpoint", folder))
+        place.plan(0, OffsetSeq(1_000_000, sources=('{"clicks":{"r0-00000000":5}}',)))
+        assert "no batch has ended yet" in succeed("--checkpoint", folder)
+        succeed("pause", "--checkpoint", folder)
+        place.commit(0)
+    rates = Path(folder, "penstock", "rates.json")  # as a query keeps them
+    rates.parent.mkdir()
+    rates.write_text(encode_rates({"clicks": KeptRates(None, (ended(0),))}))
+    shown = succeed("--checkpoint", folder)
+    assert "clicks (paused" in shown
+    assert "target 0" in shown
 
 
 @pytest.mark.parametrize("rate", ["0", "nan", "inf", "fast"])

@@ -57,9 +57,22 @@ def fail(place: Path, *arguments: str) -> PenstockError:
     return STATE.fail(*arguments, "--checkpoint", str(place))
 
 
-def test_ls(place: Path) -> None:
+def test_ls_prints_a_table(place: Path) -> None:
     publish(place, "other", {5000: [("a", 1)]})
-    other, sums = lines(place, "ls")
+    titles, *rows = (
+        line.split() for line in STATE.succeed("ls", "--checkpoint", str(place)).splitlines()
+    )
+    assert titles[:4] == ["operator", "partitions", "keys", "files"]
+    newest = [[*row[:3], row[-3], *row[-2:]] for row in rows]
+    assert newest == [
+        ["other", "3", "1", "1", "5000", "1970-01-01T00:00:05.000Z"],
+        ["sums", "3", "5", "2", "2000", "1970-01-01T00:00:02.000Z"],
+    ]
+
+
+def test_ls_as_json(place: Path) -> None:
+    publish(place, "other", {5000: [("a", 1)]})
+    other, sums = lines(place, "ls", "--json")
     assert (other["operator"], other["versions"], other["keys"]) == ("other", [5000], 1)
     assert (sums["operator"], sums["versions"], sums["keys"]) == ("sums", [1000, 2000], 5)
     files = list((place / "state" / "sums").glob("0*/*"))
@@ -127,7 +140,7 @@ def test_pickles_of_a_folder_that_others_can_write_are_not_read(place: Path) -> 
     (place / "state").chmod(0o777)
     assert isinstance(fail(place, "dump"), ConfigError)
     assert isinstance(fail(place, "get", "a"), ConfigError)
-    assert lines(place, "ls")
+    assert lines(place, "ls", "--json")
 
 
 def test_a_place_without_state(tmp_path: Path) -> None:

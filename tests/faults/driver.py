@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import os
 import queue
+import runpy
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pyspark
 
+from tests.forked import Forked
 from tests.waiting import WAIT_S
 
 
-def spark_environment() -> dict[str, str]:
-    """Return the environment of a driver: local-cluster starts executors from SPARK_HOME."""
-    return {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
-
-
 class Driver:
-    """One driver process. Its standard output's lines are what it reports."""
+    """One driver process. Its standard output's lines are what it reports.
+
+    It runs a program, which is a file, as Python does; but the process has imported already what
+    programs need, and the file's folder is not on ``sys.path``.
+    """
 
     def __init__(self, program: Path, args: Sequence[str], errors: Path) -> None:
-        self._command = [sys.executable, str(program), *args]
+        self._command = [str(program), *args]
         self._errors = errors
         self._start()
 
@@ -41,6 +43,10 @@ class Driver:
         """SIGKILL all of its session, and start it again."""
         self.end()
         self._start()
+
+    def begin(self) -> None:
+        """Tell a program to begin that has started, and waits for a line."""
+        self.tell("")
 
     def wait_line(self, prefix: str, timeout_s: float = WAIT_S) -> str:
         """Wait for a reported line that begins so; raise when the driver ends before it."""
@@ -77,10 +83,14 @@ class Driver:
         self.process.kill()
         self.process.wait()
 
-    def finish(self, timeout_s: float = WAIT_S) -> None:
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input."""
+        print(line, file=self._input, flush=True)
+
+    def finish(self) -> None:
         """End its standard input, and wait until it ends by itself."""
-        self._end_input()
-        assert self.process.wait(timeout_s) == 0, self._tail()
+        self._input.close()
+        assert self.process.wait() == 0, self._tail()
 
     def log(self) -> str:
         """Return what it wrote to its standard error, and what others did that share the file."""
@@ -89,7 +99,8 @@ class Driver:
     def end(self) -> None:
         """Make sure that nothing of its session is left."""
         self.kill()
-        self._end_input()
+        with suppress(BrokenPipeError):  # of a line that it did not read
+            self._input.close()
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -100,31 +111,77 @@ class Driver:
             if line is None:
                 self._lines.put(None)
 
-    def _end_input(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-
     def _start(self) -> None:
-        with self._errors.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=spark_environment(),
-                start_new_session=True,
-            )
+        (its_input, ours), (output, its_output) = os.pipe(), os.pipe()
+        self._input = os.fdopen(ours, "w")
+        with (
+            Connection(its_input, writable=False) as a,
+            Connection(its_output, readable=False) as b,
+        ):
+            self.process = Forked(_run, a, b, str(self._errors), dict(os.environ), self._command)
         self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=_read, args=(self.process, self._lines), daemon=True).start()
+        threading.Thread(target=_read, args=(output, self._lines), daemon=True).start()
 
     def _tail(self) -> str:
         return self.log()[-3000:]
 
 
-def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-    assert process.stdout is not None
-    with process.stdout as output:
-        for line in output:
+class Relay:
+    """One driver process after the other: the next one can start before the last one has ended.
+
+    Most of a start is that of Spark; the program waits for a line then (``Driver.begin``).
+    """
+
+    def __init__(self, program: Path, args: Sequence[str], errors: Path) -> None:
+        self._make = partial(Driver, program, args, errors)
+        self._driver: Driver | None = None
+        self._next: Driver | None = None
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        for driver in (self._driver, self._next):
+            if driver is not None:
+                driver.end()
+
+    @property
+    def driver(self) -> Driver:
+        """The program; when it has ended, the next one."""
+        if self._driver is None or self._driver.process.poll() is not None:
+            if self._driver is not None:
+                self._driver.end()
+            self._driver, self._next = self._next or self._make(), None
+            self._driver.begin()
+        return self._driver
+
+    def prepare(self) -> None:
+        """Start the next program, which waits."""
+        self._next = self._next or self._make()
+
+
+def _read(output: int, lines: queue.Queue[str | None]) -> None:
+    with os.fdopen(output) as file:
+        for line in file:
             lines.put(line)
     lines.put(None)
+
+
+def _run(
+    standard_input: Connection,
+    output: Connection,
+    errors: str,
+    environment: dict[str, str],
+    command: list[str],
+) -> None:
+    """Be the driver: the leader of a session, which runs the program as Python would."""
+    os.setsid()
+    with standard_input, output, open(errors, "ab") as log:
+        for number, file in enumerate((standard_input, output, log)):
+            os.dup2(file.fileno(), number)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.argv = command
+    os.environ.clear()  # the server's, which may be older
+    os.environ.update(environment)
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # of local-cluster's executors
+    runpy.run_path(command[0], run_name="__main__")

@@ -61,6 +61,11 @@ def orphan_and_stop(receiver: int) -> None:
         os.kill(executor, signal.SIGKILL)
 
 
+def sleeps(pid: int) -> bool:
+    """Whether the process's main thread is blocked in a call."""
+    return _stat(pid)[0] == "S"
+
+
 def _daemon_and_executor(receiver: int) -> tuple[int, int]:
     daemon = parent(receiver)
     executor = parent(daemon)

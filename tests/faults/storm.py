@@ -11,7 +11,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -30,6 +29,7 @@ from tests.background import background
 from tests.faults.driver import Driver
 from tests.faults.pids import descends_from, executor_of, is_alive, orphan_and_stop
 from tests.faults.sources.source import PLACES, Balance, Source
+from tests.forked import Forked
 from tests.waiting import WAIT_S, eventually
 
 _PROGRAM = Path(__file__).with_name("source_program.py")
@@ -201,7 +201,7 @@ class _Kept:
                 driver.end()
 
     @property
-    def process(self) -> subprocess.Popen[str]:
+    def process(self) -> Forked:
         return self._all[-1].process
 
     def kill(self) -> None:

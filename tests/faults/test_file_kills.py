@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.faults.ledger import judge
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PROGRAM = Path(__file__).with_name("files_program.py")
+PROGRAM = Path(__file__).with_name("program.py")
 KILLS = 2
 LINES_A_FILE = 20
 
@@ -39,7 +40,8 @@ class Mover:
 def test_driver_killed_while_files_come(tmp_path: Path) -> None:
     inbox, sink = tmp_path / "in", tmp_path / "sink"
     inbox.mkdir()
-    args = [str(tmp_path / "checkpoint"), str(inbox), str(sink)]
+    stream = json.dumps(["textFileStream", {"directory": str(inbox), "name": "files"}])
+    args = ["local[2]", str(tmp_path / "checkpoint"), str(sink), stream]
     seed = random.randrange(10**6)
     moments = random.Random(seed)
     with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:

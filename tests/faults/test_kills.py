@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -20,7 +21,7 @@ from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.ledger import LogWriter, Verdict, judge
 from tests.faults.pids import executor_of, is_alive, is_stopped, orphan_and_stop
-from tests.waiting import WAIT_S, eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -62,8 +63,8 @@ class Site:
         self.writer = LogWriter(self.logs)
 
     def driver(self, master: str = "local[2]", *moment: str) -> Driver:
-        logs = self.logs / "app.log*"
-        args = [master, str(self.checkpoint), str(logs), str(self.sink), *moment]
+        stream = json.dumps(["tailStream", {"path": f"{self.logs}/app.log*", "name": "lines"}])
+        args = [master, str(self.checkpoint), str(self.sink), stream, *moment]
         return Driver(PROGRAM, args, self._root / f"stderr-{next(self._drivers)}.txt")
 
     def receiver_pid(self) -> int | None:
@@ -90,7 +91,7 @@ def test_driver_killed_at_each_step(site: Site) -> None:
     with site.writer.running(lines_a_burst=20, pause_s=0.05):
         for moment in MOMENTS:
             with site.driver("local[2]", moment) as driver:
-                assert driver.process.wait(WAIT_S) == -signal.SIGKILL, moment
+                assert driver.process.wait() == -signal.SIGKILL, moment
     with site.driver() as driver:
         verdict = site.settle(driver)
     assert verdict.ok, verdict
@@ -130,7 +131,7 @@ def test_driver_that_wakes_beside_its_successor(site: Site) -> None:
             second.wait_line("committed")
             receiver = _wait_receiver(site, other_than=before)
             os.kill(first.process.pid, signal.SIGCONT)
-            assert first.process.wait(WAIT_S) != 0
+            assert first.process.wait() != 0
         verdict = site.settle(second)
         assert site.receiver_pid() == receiver
     assert verdict.ok, verdict
@@ -153,7 +154,7 @@ def test_drivers_that_sleep_through_a_purge(site: Site) -> None:
             assert _planned(site)[0] > newest + 1, "what the sleepers plan next was not purged"
             for sleeper in sleepers:  # by turns, as both may write the same batch's files
                 os.kill(sleeper.process.pid, signal.SIGCONT)
-                assert sleeper.process.wait(WAIT_S) == 1
+                assert sleeper.process.wait() == 1
                 assert any(told in sleeper.log() for told in TAKEN_OVER), sleeper.log()
             second.wait_batches(5)
             assert site.receiver_pid() == receiver

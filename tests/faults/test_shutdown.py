@@ -7,6 +7,7 @@ graceful and makes a batch of it.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -20,7 +21,8 @@ from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PROGRAM = Path(__file__).with_name("shutdown_program.py")
+PROGRAM = "tests.faults.shutdown_program"
+TRACEBACK = re.compile(r"^Traceback .*\n\s*(File .*)", re.MULTILINE)
 LINES = [f"line {number}" for number in range(2000)]
 
 
@@ -29,7 +31,7 @@ def test_all_that_was_received_is_processed(how: str, tmp_path: Path) -> None:
     sink, checkpoint = tmp_path / "sink", tmp_path / "checkpoint"
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        args = [sys.executable, str(PROGRAM), how, str(checkpoint), str(port), str(sink)]
+        args = [sys.executable, "-m", PROGRAM, how, str(checkpoint), str(port), str(sink)]
         with (tmp_path / "errors").open("wb") as errors:
             process = subprocess.Popen(
                 args,
@@ -57,7 +59,8 @@ def test_all_that_was_received_is_processed(how: str, tmp_path: Path) -> None:
     log = (tmp_path / "errors").read_text()
     assert process.returncode == (0 if how == "exit" else 143), log
     assert printed.decode().split() == ["started", "finally"]
-    assert "Traceback" not in log
+    # pyspark's idle workers may complain that the JVM, which ended first, is gone
+    assert [file for file in TRACEBACK.findall(log) if "/pyspark/daemon.py" not in file] == [], log
     assert sink.read_text().splitlines() == LINES
     taken = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[-1])
     assert sum(taken["lines"].values()) == len(LINES)

@@ -13,7 +13,6 @@ import pytest
 from tests.background import background
 from tests.faults.driver import Driver
 from tests.faults.state_program import WINDOW_S
-from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -64,7 +63,7 @@ def test_state_through_kills(tmp_path: Path) -> None:
     with background(site.feed):
         for moment in KILLS:
             with site.driver(moment) as driver:
-                assert driver.process.wait(WAIT_S) == -9, "the driver was not killed at its moment"
+                assert driver.process.wait() == -9, "the driver was not killed at its moment"
         with site.driver() as driver:
             driver.wait_line("committed")
             driver.kill()  # and at some moment

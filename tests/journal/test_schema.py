@@ -57,6 +57,15 @@ TYPES: dict[str, tuple[pa.DataType, Any]] = {
 }
 
 
+def test_columns_may_be_text() -> None:
+    columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ms")), ("name", pa.string())])
+    assert RecordFormat("id int64, at timestamp[ms], name string") == RecordFormat(columns)
+    with pytest.raises(
+        ConfigError, match=r"'id integer' is not a record schema.*'id int64, name string'"
+    ):
+        RecordFormat("id integer")
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_every_type_comes_back_as_it_went_in(name: str) -> None:
     column, value = TYPES[name]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from penstock.journal.layout import WriterId
 from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
 from penstock.model import OffsetRange
 from penstock.storage import Storage
+from penstock.workers import freeze_imports
 from tests.journal.helpers import path_of, rewrite, whole_range, write_blocks
 from tests.journal.test_schema import TYPES
 
@@ -324,3 +327,15 @@ def test_a_batch_reads_while_the_writer_goes_on(spark: SparkSession, stream: Jou
     writer.append_all(["c"])
     writer.close()
     assert values(frame) == Counter(["a", "b"])
+
+
+def test_a_worker_collects_no_imports(sc: SparkContext, stream: JournalStream) -> None:
+    def frozen(records: Iterable[Any]) -> Iterator[int]:
+        list(records)
+        yield gc.get_freeze_count()
+
+    writer = write_blocks(stream, lines([3]))
+    rdd = journal_rdd(sc, stream, [whole_range(stream, writer)])
+    assert min(rdd.mapPartitions(frozen).collect()) > 10_000
+    freeze_imports()
+    assert gc.get_freeze_count() == 0  # this is the driver

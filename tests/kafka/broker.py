@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trustme
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from cryptography.hazmat.primitives import serialization
 
 from tests.free_port import free_port
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 LIBRARIES = next(
     (done.parent for done in sorted(Path(__file__).parents[2].glob(".tools/kafka/*/complete"))),
@@ -46,24 +49,40 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=500
+group.consumer.min.session.timeout.ms=500
+group.consumer.session.timeout.ms=1500
+group.consumer.min.heartbeat.interval.ms=100
+group.consumer.heartbeat.interval.ms=300
 log.retention.ms=-1
 log.cleaner.backoff.ms=200
 auto.create.topics.enable=false
+"""
+_IS_KILLED = """
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=300
 """
 _JAVA = ["-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC"]
 USER, PASSWORD = "ann", "tell-nobody-7"
 
 
 class Broker:
-    """One broker, with a folder for its logs; a second one ``joins`` the first."""
+    """One broker, with a folder for its logs; a second one ``joins`` the first.
 
-    def __init__(self, folder: Path, joins: Broker | None = None) -> None:
-        assert LIBRARIES is not None
+    One that ``is_killed`` is back after 3 s: until the session of a broker that was killed is over,
+    9 s by default, the next one is refused. A test is skipped where there are no libraries of one.
+    """
+
+    def __init__(
+        self, folder: Path, joins: Broker | None = None, *, is_killed: bool = False
+    ) -> None:
+        if LIBRARIES is None:
+            pytest.skip("NOT PROVED: there are no libraries of a Kafka broker (scripts/kafka.sh)")
         self.folder = folder
         self.address = f"127.0.0.1:{free_port()}"
         self._java = ["java", *_JAVA, "-cp", f"{LIBRARIES}/*"]
         self._process: subprocess.Popen[bytes] | None = None
-        self._admin = AdminClient({**self.conf, "log_level": 0})
+        # A broker that comes back is found at once: a client would wait for up to 10 s.
+        self._admin = AdminClient({**self.conf, "log_level": 0, "reconnect.backoff.max.ms": 100})
         folder.mkdir(parents=True)
         port = self.address.partition(":")[2]
         secure = free_port()
@@ -81,7 +100,7 @@ class Broker:
             folder=folder,
             logs=folder / "logs",
         )
-        (folder / "server.properties").write_text(text)
+        (folder / "server.properties").write_text(text + (_IS_KILLED if is_killed else ""))
         _write_certificate(folder)
         scram = f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"
         tool = ["kafka.tools.StorageTool", "format", "-t", self.cluster, "-S", scram]
@@ -104,6 +123,16 @@ class Broker:
             "sasl.password": PASSWORD,
         }
 
+    @contextmanager
+    def running(self) -> Iterator[Broker]:
+        """Run it for the length of a block, and delete what it wrote."""
+        try:
+            self.start()
+            yield self
+        finally:
+            self.kill()
+            shutil.rmtree(self.folder)
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         with (self.folder / "broker.log").open("ab") as log:
@@ -114,7 +143,8 @@ class Broker:
                 cwd=self.folder,
                 start_new_session=True,
             )
-        assert eventually(self._answers), (self.folder / "broker.log").read_text()[-4000:]
+        assert eventually(self._listens), self._log()
+        assert self._answers(), self._log()
 
     def kill(self) -> None:
         """End it with SIGKILL."""
@@ -133,11 +163,6 @@ class Broker:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
-    def remove(self) -> None:
-        """End it, and delete what it wrote."""
-        self.kill()
-        shutil.rmtree(self.folder)
-
     # -- what tests do with it --
 
     def create_topic(
@@ -154,7 +179,7 @@ class Broker:
         else:
             new = NewTopic(name, len(replicas), replica_assignment=replicas, config=settings)
         self._admin.create_topics([new])[name].result(60)
-        assert eventually(lambda: self.has_topic(name))
+        self._wait_writable(name, len(replicas or range(partitions)))
         return name
 
     def delete_topic(self, name: str) -> None:
@@ -164,6 +189,14 @@ class Broker:
     def has_topic(self, name: str) -> bool:
         """Return whether a topic exists."""
         return name in self._admin.list_topics(timeout=30).topics
+
+    def _leads(self, places: list[TopicPartition]) -> bool:
+        """Return whether the brokers have learned that they lead the partitions."""
+        asked = self._admin.list_offsets(dict.fromkeys(places, OffsetSpec.latest()))
+        try:
+            return all(answer.result().offset >= 0 for answer in asked.values())
+        except KafkaException:
+            return False
 
     def produce(
         self, topic: str, values: Iterable[bytes | None], partition: int = 0, **more: Any
@@ -181,24 +214,37 @@ class Broker:
         self._admin.delete_records([place])[place].result(60)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Give a topic more partitions."""
+        """Give a topic more partitions, and wait until they can be written."""
         self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(60)
+        self._wait_writable(topic, total)
+
+    def _wait_writable(self, topic: str, partitions: int) -> None:
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        # To ask for the topics has the client forget who led which partitions.
+        assert eventually(lambda: self.has_topic(topic) and self._leads(places))
 
     @property
     def _config(self) -> str:
         return str(self.folder / "server.properties")
 
-    def _answers(self) -> bool:
+    def _listens(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (self.folder / "broker.log").read_text()[-4000:]
-        try:
-            return bool(self._admin.list_topics(timeout=1).brokers)
-        except Exception:
-            return False
+        assert self._process.poll() is None, self._log()
+        host, port = self.address.split(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
+
+    def _answers(self) -> bool:
+        """Wait for its answer: it accepts connections before it is ready."""
+        return bool(self._admin.list_topics(timeout=WAIT_S).brokers)
+
+    def _log(self) -> str:
+        return (self.folder / "broker.log").read_text()[-4000:]
 
     def _run(self, *command: str) -> None:
         environ = {k: v for k, v in os.environ.items() if k != "JAVA_TOOL_OPTIONS"}
-        subprocess.run([*self._java, *command], check=True, stdout=subprocess.DEVNULL, env=environ)
+        java = [*self._java, "-XX:TieredStopAtLevel=1"]
+        subprocess.run([*java, *command], check=True, stdout=subprocess.DEVNULL, env=environ)
 
 
 def _write_certificate(folder: Path) -> None:

@@ -31,9 +31,9 @@ RECORDS = 6
 
 
 def records_of(batch_id: int, partitions: int, index: int, topic: str) -> Iterator[Outgoing]:
-    """Return the records of a partition of a batch."""
-    numbers = range(index, RECORDS, partitions)
-    return Encoder(topic)(f"{batch_id}-{number}" for number in numbers)
+    """Return the records of a partition of a batch, one by one."""
+    for number in range(index, RECORDS, partitions):
+        yield from Encoder(topic)([f"{batch_id}-{number}"])
 
 
 class SinkDriver:
@@ -67,13 +67,13 @@ class SinkDriver:
         attempt = self.sink.begin(batch_id, self.partitions, may_be_written=again)
         others = [index for index in range(self.partitions) if index not in attempt.done]
         for index in [*sorted(attempt.done), *others]:
-            self.task(batch_id, attempt.number, index)
+            self.task(batch_id, attempt.number, index, is_done=index in attempt.done)
 
-    def task(self, batch_id: int, attempt: int, index: int) -> int:
+    def task(self, batch_id: int, attempt: int, index: int, *, is_done: bool = False) -> int:
         """Write a partition of a batch."""
         to: Destination = self.sink.destination(batch_id)
         records = records_of(batch_id, self.partitions, index, self.topic)
-        return write_partition(to, attempt, index, records)
+        return write_partition(to, attempt, index, records, is_done=is_done)
 
     def _next(self) -> int:
         return len(list(self.folder.glob("commit-*")))

@@ -9,6 +9,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark import SparkContext
 
+from penstock.batched.layout import dump_rewind
+from penstock.batched.rewind import plan_rewind
 from penstock.checkpoint import CheckpointLocation
 from penstock.checkpoint.tools import validate
 from penstock.checkpoint.tools.changes import fill
@@ -18,6 +20,7 @@ from penstock.storage import Storage, open_storage
 from penstock.streaming import StreamingContext
 from penstock.testing import FaultyStorage, ManualClock
 from penstock.testing.stepper import Stepper
+from tests.checkpoint.tools.queries import write_stateless
 from tests.checkpoint.tools.test_changes import files_of
 from tests.cli.commands import Commands
 from tests.kafka.broker import Broker
@@ -97,12 +100,31 @@ def test_checkpoints_of_streamz_and_of_penstock_are_taken_over(tmp_path: Path) -
     )
     assert first_offset(tmp_path / "1", "a") == {"clicks": {"0": 6, "1": 5}, "views": {"0": 1}}
 
+    begun = dump_rewind(plan_rewind(streamz, offsets={"clicks": {0: 1}}))
+    (streamz / "rewind").write_bytes(begun)  # and cut off there
+    error = CHECKPOINT.fail("adopt", str(tmp_path / "3"), "--from", str(streamz), "--name", "a")
+    assert "a rewind of it was begun and is not complete" in str(error)
+
     own = own_program(tmp_path / "own", {"clicks": {"0": 7}})
     command = ("adopt", str(tmp_path / "2"), "--from", str(own), "--name", "b", "--apply", "--json")
     plan = json.loads(CHECKPOINT.succeed(*command))
     assert (plan["applied"], plan["plan"]["offset"]) == (True, {"clicks": {"0": 7}})
     assert first_offset(tmp_path / "2", "b") == {"clicks": {"0": 7}}
     assert "is not empty" in str(CHECKPOINT.fail(*command[:1], str(own), *command[2:]))
+
+
+def test_a_topic_named_as_a_log_of_queries(tmp_path: Path) -> None:
+    (tmp_path / "path/offsets").mkdir(parents=True)
+    (tmp_path / "path/offsets/1.txt").write_text('{"0": 5}')
+    origin = ("--from", str(tmp_path / "path"))
+    CHECKPOINT.succeed("adopt", str(tmp_path / "new"), *origin, "--name", "a", "--apply")
+    assert first_offset(tmp_path / "new", "a") == {"offsets": {"0": 6}}
+
+
+def test_a_query_over_files_has_no_offsets_of_topics(tmp_path: Path) -> None:
+    query = write_stateless(tmp_path / "query", batches=2)
+    args = ("adopt", str(tmp_path / "new"), "--from", str(query), "--name", "in")
+    assert "no source reads Kafka topics" in str(CHECKPOINT.fail(*args))
 
 
 def test_a_graph_checkpoint_of_pyspark_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -12,9 +12,15 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.checkpoint.driver_lock import DriverLock
 from penstock.checkpoint.tools import apply_plan, plan_rewind, plan_undo
 from penstock.cli.kafka import _at
-from penstock.errors import CheckpointError, ConfigError, KafkaDataLossError
+from penstock.errors import (
+    CheckpointError,
+    ConcurrentDriverError,
+    ConfigError,
+    KafkaDataLossError,
+)
 from penstock.kafka import brokers
 from penstock.kafka.brokers import partition_facts
 from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
@@ -28,6 +34,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.test_receiver import conf, receive, stream_of
 
 KAFKA = Commands("kafka", columns=200)
+CHECKPOINT = Commands("checkpoint", columns=200)
 _SPARK_CONF = {"spark.sql.shuffle.partitions": "2"}
 
 
@@ -79,7 +86,8 @@ def test_topics_and_the_lag_of_each_kind_of_reader(broker: Broker, tmp_path: Pat
     to = ("--brokers", broker.address)
     assert rows("topics", "lags", *to) == [["lags", 0, 2, 5, 3], ["lags", 1, 0, 0, 0]]
 
-    query = spark_query(tmp_path / "query", {"lags": {"0": 1, "1": 0}})
+    first = {"(first batch)": {}, "lags": {"0": 1, "1": 0}}  # of penstock-kafka
+    query = spark_query(tmp_path / "query", first)
     assert rows("offsets", str(query)) == [
         ["0", "lags", 0, 1, "batch 0"],
         ["0", "lags", 1, 0, "batch 0"],
@@ -101,6 +109,57 @@ def test_topics_and_the_lag_of_each_kind_of_reader(broker: Broker, tmp_path: Pat
         ["lags", *row] for row in expected
     ]
     assert "lag in all: 3" in KAFKA.succeed("lag", str(query), *to)
+    inspected = CHECKPOINT.succeed("inspect", str(query), *to)
+    assert "behind: 3 records of source 0, which" in inspected
+
+
+def checkpoint_path(place: Path, **topics: dict[int, int]) -> Path:
+    """Write what a program of penstock.batched leaves, with the last offsets that are done."""
+    for topic, lasts in topics.items():
+        (place / topic).mkdir(parents=True)
+        (place / topic / "7.txt").write_text(json.dumps(lasts))
+    return place
+
+
+def test_batches_are_shown_and_moved(broker: Broker, tmp_path: Path) -> None:
+    for topic in ("batches-a", "batches-b"):
+        broker.create_topic(topic, 2)
+        broker.produce(topic, [b"%d" % n for n in range(5)])
+    broker.delete_records("batches-a", 2)
+    lasts = {"batches-a": {0: 3, 1: -1}, "batches-b": {0: 4}}
+    place, to = checkpoint_path(tmp_path / "path", **lasts), ("--brokers", broker.address)
+    at = "batches-a/7.txt, batches-b/7.txt"
+    assert rows("offsets", str(place)) == [
+        ["batches", "batches-a", 0, 4, at],
+        ["batches", "batches-a", 1, 0, at],
+        ["batches", "batches-b", 0, 5, at],
+    ]
+    assert rows("lag", str(place), *to)[0] == ["batches", "batches-a", 0, 4, 2, 5, 1, ""]
+
+    command = ("reset", str(place), *to)
+    plan = KAFKA.succeed(*command, "--shift-by", "-2", "--topic", "batches-a:0")
+    assert "create batches-a/8.txt\n  partition 0: offsets 2 to 3 are processed again" in plan
+    assert "nothing is changed yet" in plan
+    assert not (place / "batches-a/8.txt").exists()
+    KAFKA.succeed(*command, "--to-latest", "--apply")
+    assert json.loads((place / "batches-a/8.txt").read_text()) == {"0": 4, "1": -1}
+    assert not (place / "batches-b/8.txt").exists()  # it stood there
+    KAFKA.succeed(*command, "--to-earliest", "--apply")
+    assert json.loads((place / "batches-a/9.txt").read_text()) == {"0": 1, "1": -1}
+    assert json.loads((place / "batches-b/8.txt").read_text()) == {"0": -1}
+    error = KAFKA.fail(*command, "--to-offset", "1", "--topic", "batches-a:0")
+    assert isinstance(error, KafkaDataLossError)
+    program = DriverLock(str(place / "driver.lock"))
+    program.acquire()
+    assert isinstance(KAFKA.fail(*command, "--to-latest", "--apply"), ConcurrentDriverError)
+    program.release()
+
+
+def test_the_lag_of_a_group_that_has_committed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "group_offsets", lambda *_: {})
+    error = KAFKA.fail("lag", "--group", "dash", "--brokers", "127.0.0.1:1")
+    assert "no group 'dash' that has committed" in str(error)
+    assert "<prefix>-<id>" in str(error)
 
 
 def test_a_query_of_spark_is_moved_and_back(broker: Broker, tmp_path: Path) -> None:
@@ -223,6 +282,9 @@ def test_receivers_go_on_from_where_they_were_moved(broker: Broker, tmp_path: Pa
     command = ("reset", str(tmp_path), "--brokers", broker.address, "--source", "s")
     plan = KAFKA.succeed(*command, "--to-offset", "1")
     assert '--from-file with {"again2": {"0": 3}}' in plan
+    found = json.loads(KAFKA.succeed(*command, "--to-offset", "1", "--json"))
+    assert found["moves"] == [{"partition": "again2/0", "start": 3, "end": 1}]
+    assert not found["applied"]
     KAFKA.succeed(*command, "--to-offset", "1", "--apply")
     receive(tmp_path, receiver, 5)
     assert records(tmp_path) == [b"1", b"2", b"3", b"2", b"3"]
@@ -276,6 +338,7 @@ def test_moves(target: Target, moves: dict[str, int]) -> None:
     ends = {"a/0": 7, "a/1": 2}
     found = plan_moves(ends, FACTS, target)
     assert found == [Move(part, ends[part], end) for part, end in moves.items()]
+    assert plan_moves({"a/0": 7}, FACTS, Target(to_offset=6)) == [Move("a/0", 7, 6)]
 
 
 @pytest.mark.parametrize(

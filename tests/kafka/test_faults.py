@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from tests.kafka.broker import LIBRARIES, Broker
+from tests.kafka.broker import Broker
 from tests.kafka.program import Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -40,24 +40,19 @@ def test_a_broker_that_pauses(
 
 @pytest.mark.soak  # two brokers: 40 s on a busy machine
 def test_the_leader_of_a_partition_is_killed(sc: SparkContext, tmp_path: Path) -> None:
-    if LIBRARIES is None:
-        pytest.skip("NOT PROVED: there are no libraries of a Kafka broker (scripts/kafka.sh)")
     first = Broker(tmp_path / "first")
     second = Broker(tmp_path / "second", joins=first)
     program = Program(sc, first, tmp_path / "checkpoint")
     both = {"bootstrap.servers": f"{first.address},{second.address}"}
-    try:
-        first.start()
-        second.start()
-        topic = first.create_topic("led-by-the-second", replicas=[[2, 1]])
-        first.produce(topic, [b"a"])
-        stepper = program.start([topic], conf=both)
-        stepper.step()
-        second.kill()
-        first.produce(topic, [b"b"])  # when the first leads
-        stepper.step(3)  # the first of them may ask the broker that is gone
-        assert [batch for batch in program.seen if batch] == [[b"a"], [b"b"]]
-    finally:
-        program.stop()
-        second.remove()
-        first.remove()
+    with first.running(), second.running():
+        try:
+            topic = first.create_topic("led-by-the-second", replicas=[[2, 1]])
+            first.produce(topic, [b"a"])
+            stepper = program.start([topic], conf=both)
+            stepper.step()
+            second.kill()
+            first.produce(topic, [b"b"])  # when the first leads
+            stepper.step(3)  # the first of them may ask the broker that is gone
+            assert [batch for batch in program.seen if batch] == [[b"a"], [b"b"]]
+        finally:
+            program.stop()

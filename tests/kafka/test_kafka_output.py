@@ -16,9 +16,16 @@ from confluent_kafka.admin import AdminClient
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import BatchFailedError, ConfigError, KafkaError, RecoveryMismatchError
+from penstock.errors import (
+    BatchFailedError,
+    ConcurrentDriverError,
+    ConfigError,
+    KafkaError,
+    RecoveryMismatchError,
+)
 from penstock.kafka import KafkaRange, KafkaRecord
 from penstock.kafka.reader import read_records
+from penstock.kafka.sink import SinkBatches
 from penstock.kafka.spark import write
 from penstock.streaming import DStream, OutputBatch, StreamingContext
 from penstock.testing.stepper import Stepper
@@ -121,7 +128,7 @@ def test_a_record_that_is_no_bytes_is_named(copies: Copies, topic: str) -> None:
         lambda stream: stream.map(lambda r: r.key).map(len).to_kafka(topic, copies.conf)
     )
     with pytest.raises(
-        BatchFailedError, match=r"the value of a record is a int.*record=int 1.*value=lam"
+        BatchFailedError, match=r"the value of a record is a int.*value=lam.*record=int 1"
     ):
         stepper.step()
 
@@ -176,6 +183,65 @@ def test_dataframes(copies: Copies, topic: str) -> None:
     assert committed(copies.broker, topic) == Counter("aabbccdd")  # these at least once
     (found,) = records(copies.broker, other)
     assert (found.key, found.value, found.headers) == (b"k", b"4", (("h", b"1"),))
+
+
+def test_an_output_has_one_write(copies: Copies, topic: str) -> None:
+    def twice(df: DataFrame, batch_id: int, output: OutputBatch) -> None:
+        for _ in range(2):
+            write(df.select("value"), output, topic, copies.conf, delivery="exactly_once")
+
+    copies.send([b"1"])
+    stepper = copies.write(lambda stream: stream.foreachBatch(twice, name="twice"))
+    with pytest.raises(BatchFailedError, match="batch 0 was written by output 'twice' already"):
+        stepper.step()
+
+
+def test_settings_that_let_batches_overtake_a_failed_one(
+    sc: SparkContext, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = SparkSession.builder.getOrCreate().range(1).selectExpr("'v' value")
+    settings = sc.getConf().set("spark.penstock.onBatchFailure", "continue")
+    monkeypatch.setattr(sc, "getConf", lambda: settings)
+    with pytest.raises(ConfigError, match="a failed batch would never be written once a later"):
+        write(frame, OutputBatch("l", "out", 0), topic, broker.conf, delivery="exactly_once")
+
+
+def test_a_program_that_ran_elsewhere_meanwhile(
+    sc: SparkContext, broker: Broker, topic: str
+) -> None:
+    """Of this process it is fenced once, and when it is started again it takes over."""
+    frame = SparkSession.builder.getOrCreate().range(1).selectExpr("'v' value")
+
+    def write_batch(batch_id: int, **conf: str) -> None:
+        output = OutputBatch(f"elsewhere-{topic}", "out", batch_id)
+        write(frame, output, topic, {**broker.conf, **conf}, delivery="exactly_once")
+
+    write_batch(0)
+    elsewhere = SinkBatches(broker.conf, topic, f"elsewhere-{topic}", "out")
+    elsewhere.begin(1, 1, may_be_written=False)
+    elsewhere.close()
+    with pytest.raises(ConcurrentDriverError):
+        write_batch(2)
+    write_batch(2)
+    write_batch(3, **{"client.id": "another"})
+    write_batch(4)
+    assert committed(broker, topic) == Counter({"v": 4})
+
+
+def test_a_batch_that_is_written_and_empty_now_is_refused(copies: Copies, topic: str) -> None:
+    def define(stream: DStream) -> None:
+        stream.map(lambda r: r.value).to_kafka(
+            topic, copies.conf, delivery="exactly_once", name="copy"
+        )
+
+    copies.send([b"1", b"2"])
+    copies.write(define).step()
+    copies.uncommit(0)
+    empty = copies.write(
+        lambda stream: define(stream.transform(lambda rdd: rdd.context.emptyRDD()))
+    )
+    with pytest.raises(BatchFailedError, match="of which 2 are written, and has 0 now"):
+        empty.step()
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_brokers_that_are_away_are_waited_for_a_time(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "PATIENCE_S", 1.0)
-    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1\b.*position=0.*bootstrap\.servers"):
+    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1\b.*bootstrap\.servers.*position=0"):
         list(read_records({"bootstrap.servers": "127.0.0.1:1"}, [KafkaRange(topic, 0, 0, 1)]))
 
 
@@ -198,7 +198,7 @@ def test_topics_by_name_and_by_pattern(broker: Broker) -> None:
     assert (found.begins, found.ends) == (dict.fromkeys(names, 0), dict.fromkeys(names, 0))
     assert list(found.ids) == ["by-name-1", "by-name-2"]
     assert list(Topics(broker.conf, ["by-name-2"]).scan().begins) == names[2:]
-    with pytest.raises(KafkaError, match=r"Unknown topic.*topic=by-name-3.*create the topic"):
+    with pytest.raises(KafkaError, match=r"Unknown topic.*create the topic.*topic=by-name-3"):
         Topics(broker.conf, ["by-name-3"]).scan()
 
 

@@ -17,6 +17,7 @@ from penstock.receivers.kafka.progress import read_progress
 from penstock.receivers.ownership import read_shares
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
+from tests.free_port import free_port
 from tests.ingest_process import records
 from tests.kafka.broker import Broker
 from tests.kafka.raw_headers import produce_with_header
@@ -164,7 +165,7 @@ def test_records_that_are_gone_are_an_error(broker: Broker, tmp_path: Path) -> N
     broker.delete_records("gone", 3)
     stream = stream_of(tmp_path, receiver)
     with commanded(stream, receiver):
-        assert eventually(lambda: "offset 1 of gone/0" in _last_error(stream))
+        assert eventually(lambda: "offset 1 of gone/0" in last_error(stream))
     assert records(tmp_path) == [b"1"]
     reset = ("reset", str(tmp_path), "--brokers", broker.address, "--to-earliest", "--apply")
     assert "gone/0: from 3: 2 offsets are not read" in Commands("kafka").succeed(*reset)
@@ -183,7 +184,7 @@ def test_a_topic_that_was_created_anew_is_an_error(broker: Broker, tmp_path: Pat
     broker.produce("anew", [b"0", b"1", b"2"])
     stream = stream_of(tmp_path, receiver)
     with commanded(stream, receiver):
-        assert eventually(lambda: "created anew" in _last_error(stream))
+        assert eventually(lambda: "created anew" in last_error(stream))
     assert records(tmp_path) == [b"old"]
     reset = ("reset", str(tmp_path), "--brokers", broker.address, "--to-earliest", "--apply")
     Commands("kafka").succeed(*reset)
@@ -199,17 +200,21 @@ def test_the_mark_of_a_transaction_is_read_too(broker: Broker, tmp_path: Path) -
         write_transaction(broker, "marks", [b"1", b"2"])
         assert eventually(lambda: read_progress(stream).get("marks/0", (0,))[0] == 3)
     broker.delete_records("marks", 3)
+    write_transaction(broker, "marks", [b"aborted"], commits=False)
     write_transaction(broker, "marks", [b"3"])
     assert receive(tmp_path, receiver, 3) == [b"1", b"2", b"3"]
 
 
-def write_transaction(broker: Broker, topic: str, values: list[bytes]) -> None:
+def write_transaction(
+    broker: Broker, topic: str, values: list[bytes], *, commits: bool = True
+) -> None:
     producer = Producer({**broker.conf, "transactional.id": topic})
     producer.init_transactions(60)
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value)
-    producer.commit_transaction(60)
+    assert producer.flush(60) == 0
+    producer.commit_transaction(60) if commits else producer.abort_transaction(60)
 
 
 def test_a_receiver_ends_though_no_broker_answers(broker: Broker, tmp_path: Path) -> None:
@@ -227,11 +232,20 @@ def test_a_receiver_ends_though_no_broker_answers(broker: Broker, tmp_path: Path
     assert "did not end" not in receiving.log.read_text()
 
 
+def test_brokers_that_cannot_be_reached_are_reported(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    receiver = KafkaReceiver("mute", {"bootstrap.servers": address, "group.id": "mute"})
+    stream = stream_of(tmp_path, receiver)
+    with commanded(stream, receiver):
+        assert eventually(lambda: f"brokers={address}" in last_error(stream))
+    assert "no broker answers" in last_error(stream)
+
+
 def test_an_unknown_topic_is_an_error(broker: Broker, tmp_path: Path) -> None:
     receiver = KafkaReceiver("unknown", conf(broker, "unknown"))
     stream = stream_of(tmp_path, receiver)
     with commanded(stream, receiver):
-        assert eventually(lambda: "UNKNOWN_TOPIC" in _last_error(stream))
+        assert eventually(lambda: "UNKNOWN_TOPIC" in last_error(stream))
 
 
 def test_a_rate_limit_holds_and_the_member_stays(broker: Broker, tmp_path: Path) -> None:
@@ -273,7 +287,7 @@ def test_partitions_that_left_under_a_pause_are_read_when_they_are_back(
     assert not raised
 
 
-def _last_error(stream: JournalStream) -> str:
+def last_error(stream: JournalStream) -> str:
     status = read_status(stream, "r0")
     return (status.last_error or "") if status else ""
 
@@ -282,6 +296,7 @@ def _last_error(stream: JournalStream) -> str:
     ("topics", "more", "options", "message"),
     [
         ([], {}, {}, "no topic"),
+        (5, {}, {}, "5 is no topic"),
         ("a b", {}, {}, "no topic"),
         ("^(", {}, {}, "no pattern"),
         (r"^n-\d+", {}, {}, "POSIX"),

@@ -1,4 +1,4 @@
-"""confluent-kafka's own deserializers as decoders, as docs/kafka.md shows them.
+"""confluent-kafka's own deserializers as decoders, serializers as encoders, as docs/kafka.md shows.
 
 The schema registry is a DOUBLE: a server of this test that knows two schemas by their ids.
 """
@@ -12,17 +12,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from penstock.journal.bad_records.parsing import Refusal
 from penstock.kafka import KafkaRange, KafkaRecord
 from penstock.kafka.decoding import Decoding
+from penstock.kafka.sink import Encoder
 from penstock.model import OffsetRange
-
-_NEEDED = "NOT PROVED: needs confluent-kafka[avro,json,schemaregistry]"
-schema_registry = pytest.importorskip("confluent_kafka.schema_registry", reason=_NEEDED)
-avro = pytest.importorskip("confluent_kafka.schema_registry.avro", reason=_NEEDED)
-json_schema = pytest.importorskip("confluent_kafka.schema_registry.json_schema", reason=_NEEDED)
 
 CONTEXT = SerializationContext("clicks", MessageField.VALUE)
 FIELDS = [{"name": "page", "type": "string"}]
@@ -42,7 +41,17 @@ SCHEMAS = {"1": {"schema": AVRO}, "2": {"schema": JSON, "schemaType": "JSON"}}
 class Double(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         number = self.path.partition("?")[0].rpartition("/")[2]
-        found = SCHEMAS.get(number)
+        self._answer(SCHEMAS.get(number))
+
+    def do_POST(self) -> None:
+        """Tell which number a schema of a subject has."""
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        numbers = {facts["schema"]: number for number, facts in SCHEMAS.items()}
+        found = numbers.get(asked["schema"])
+        facts = {"subject": "clicks-value", "version": 1, **asked}
+        self._answer({**facts, "id": int(found)} if found else None)
+
+    def _answer(self, found: object) -> None:
         body = json.dumps(found or {"error_code": 40403, "message": "no such schema"}).encode()
         self.send_response(200 if found else 404)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
@@ -60,9 +69,7 @@ def registry() -> Iterator[Any]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Double)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    with schema_registry.SchemaRegistryClient(
-        {"url": f"http://127.0.0.1:{server.server_port}"}
-    ) as client:
+    with SchemaRegistryClient({"url": f"http://127.0.0.1:{server.server_port}"}) as client:
         yield client
     server.shutdown()
     thread.join()
@@ -77,12 +84,12 @@ def framed(schema: int, payload: bytes) -> bytes:
     ("make", "good", "bad"),
     [
         (
-            avro.AvroDeserializer,
+            AvroDeserializer,
             framed(1, b"\x08home"),
             [b"no frame", framed(1, b"\x08ho"), framed(9, b"\x08home")],
         ),
         (
-            lambda client: json_schema.JSONDeserializer(JSON, schema_registry_client=client),
+            lambda client: JSONDeserializer(JSON, schema_registry_client=client),
             framed(2, b'{"page": "home"}'),
             [b"{}", framed(2, b'{"page": 7}'), framed(2, b"{")],
         ),
@@ -106,3 +113,21 @@ def test_deserializers_are_decoders(
     decoded = [r.value for r in decoding(KafkaRange("clicks", 0, 0, len(values)), records)]
     assert decoded == [{"page": "home"}, None]
     assert refused == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("make", "number", "sent"),
+    [(AvroSerializer, 1, b"\x08home"), (JSONSerializer, 2, b'{"page":"home"}')],
+)
+def test_serializers_are_encoders(registry: Any, make: Any, number: int, sent: bytes) -> None:
+    schema = SCHEMAS[str(number)]["schema"]
+    conf = {"auto.register.schemas": False, "use.schema.id": number}
+    if make is AvroSerializer:
+        serializer = make(registry, schema, conf=conf)
+    else:
+        serializer = make(schema, registry, conf=conf)
+    encoder = Encoder("clicks", value=lambda click: serializer(click, CONTEXT))
+    (outgoing,) = encoder([{"page": "home"}])
+    assert [*outgoing.rows()] == [(None, framed(number, sent), None)]
+    with pytest.raises(Exception, match=r"string|page"):
+        list(encoder([{"page": 7}]))

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from penstock.errors import ConcurrentDriverError, KafkaError
+from penstock.errors import ConcurrentDriverError, ConfigError, KafkaError, KafkaFencedError
 from penstock.kafka.sink import (
     Encoder,
     Outgoing,
     SinkBatches,
+    batches,
     partition,
     producer,
     send_partition,
@@ -27,6 +28,7 @@ from penstock.kafka.sink import (
     write_partition,
 )
 from penstock.kafka.sink.tokens import Done, partition_name
+from penstock.kafka.sink.transactions import TransactionalSender
 from tests.forked import run_all_forked
 from tests.kafka import sink_driver
 from tests.kafka.broker import Broker
@@ -148,6 +150,47 @@ def test_other_records_than_before_are_refused(
     assert committed(broker, topic).total() == RECORDS // 2
 
 
+def test_a_written_partition_without_records_is_refused(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(driver(), tasks=1)
+    again = driver()
+    again.start()
+    monkeypatch.setattr(sink_driver, "records_of", lambda *args: iter(()))
+    with pytest.raises(KafkaError, match=r"partition 0 of batch 0 was written with 3 records, and"):
+        again.write(0, again=True)
+
+
+def test_a_driver_that_wakes_in_its_claims_claims_nothing_of_a_later_attempt(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(driver(), tasks=0)
+    asleep, between, last = driver(), driver(), driver()
+    asleep.start()
+    claim = SinkBatches._claim_one
+
+    def claim_late(sink: SinkBatches, batch_id: int, attempt: int, index: int) -> bool:
+        if sink is asleep.sink and index == 1:
+            monkeypatch.undo()
+            for later in (between, last):
+                later.start()
+                later.sink.begin(0, 2, may_be_written=True)
+        return claim(sink, batch_id, attempt, index)
+
+    monkeypatch.setattr(SinkBatches, "_claim_one", claim_late)
+    with pytest.raises(ConcurrentDriverError, match="another driver has taken over this output"):
+        asleep.write(0, again=True)
+    with pytest.raises(KafkaError, match="attempt 2 at batch 0 was superseded"):
+        between.task(0, 2, 1)
+    last.write(0, again=True)
+    assert committed(broker, topic) == expected(1)
+
+
+def test_outputs_share_no_tokens(broker: Broker, topic: str) -> None:
+    with pytest.raises(ConfigError, match="output name 'copy/0' is not possible"):
+        SinkBatches(broker.conf, topic, "location", "copy/0")
+
+
 def test_a_driver_that_wakes_is_fenced(broker: Broker, topic: str, driver: Make) -> None:
     asleep, awake = driver(), driver()
     begun(asleep, tasks=0)
@@ -192,6 +235,38 @@ def test_two_tasks_of_a_partition(broker: Broker, topic: str, driver: Make) -> N
     assert committed(broker, topic) == expected(1)
 
 
+def test_a_producer_that_was_fenced_says_so_whatever_it_is_asked(
+    broker: Broker, topic: str
+) -> None:
+    old, new = (TransactionalSender(broker.conf, topic, f"t/{topic}", Done) for _ in range(2))
+    (record,) = Encoder(topic)(["x"])
+    old.begin_epoch()
+    old.begin()
+    new.begin_epoch()
+    old.send(record)
+    for call in (lambda: old.commit(Done(1, 1)), lambda: old.send(record)):
+        with pytest.raises(KafkaFencedError, match="another producer took over this partition"):
+            call()
+    for each in (old, new):
+        each.close()
+
+
+def test_a_task_waits_for_the_one_that_fenced_it(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    limit_s = 2.0
+    conf = {**broker.conf, "transaction.timeout.ms": round(1000 * limit_s)}
+    one = SinkDriver(conf, topic, tmp_path / "location")
+    attempt = begun(one, tasks=0)
+    other = TransactionalSender(conf, topic, f"penstock/location/{topic}/0", Done)
+    start_s = time.monotonic()
+    slow = while_writing(one, other.begin_epoch)
+    with pytest.raises(KafkaFencedError, match="took this partition over, and did not write it"):
+        write_partition(one.sink.destination(0), attempt, 0, slow)
+    assert time.monotonic() - start_s > limit_s
+    other.close()
+
+
 def test_a_task_that_is_tried_again_after_its_commit(
     broker: Broker, topic: str, driver: Make
 ) -> None:
@@ -219,6 +294,61 @@ def test_the_token_of_a_partition_alone_may_be_lost(
     forget(broker, topic, f"penstock/location/{topic}/0")
     driver().run(2)
     assert committed(broker, topic) == expected(2)
+
+
+def test_a_take_over_that_failed_is_made_again(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = driver()
+    one.start()
+    monkeypatch.setattr(batches, "_IDLE_S", 0)  # so each batch takes over
+    with monkeypatch.context() as away:
+        away.setattr(transactions, "PATIENCE_S", 0)
+        away.setattr(transactions, "_TIMEOUT_S", 0.001)
+        with pytest.raises(KafkaError, match=r"write to Kafka|read token"):
+            one.write(0, again=False)
+    one.write(0, again=True)
+    assert committed(broker, topic) == expected(1)
+
+
+def test_a_program_that_had_nothing_to_write_for_long(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet, group = driver(), f"penstock/location/{topic}"
+    begun(quiet, tasks=2)
+    forget(broker, topic, group)
+    monkeypatch.setattr(batches, "_IDLE_S", 0)
+    quiet.sink.keep(0)  # batch 0 may not be done: nothing is kept of it
+    with pytest.raises(KafkaError, match="do not know any more"):
+        driver().sink.open([0])
+    quiet.write(1, again=False)
+    forget(broker, topic, group)
+    quiet.sink.keep(2)
+    again = driver()
+    again.sink.open([2])
+    again.write(2, again=True)
+    assert committed(broker, topic) == expected(3)
+
+
+def test_a_location_that_was_restored_from_before_a_quiet_week(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its last batch wrote is forgotten, and that it was begun is not."""
+    quiet, group = driver(), f"penstock/location/{topic}"
+    attempt = begun(quiet, tasks=2)
+    monkeypatch.setattr(batches, "_IDLE_S", 0)
+    quiet.sink.keep(1)
+    for index in (0, 1):
+        forget(broker, topic, partition_name(group, index))
+    with pytest.raises(KafkaError, match="superseded"):
+        quiet.task(0, attempt, 0)  # one that slept for a week
+    restored = driver()
+    restored.start()
+    with pytest.raises(
+        KafkaError, match="batch 0 is to be written, but the sink has begun batch 1"
+    ):
+        restored.write(0, again=True)
+    assert committed(broker, topic) == expected(1)
 
 
 def test_a_location_that_was_restored_is_refused(
@@ -298,7 +428,7 @@ class Stuck:
         self._client = client
         self._ends = ends
 
-    def send_offsets_to_transaction(self, *args: Any) -> None:
+    def send_offset(self, *args: Any) -> None:
         self._ends.wait()
 
     def __getattr__(self, name: str) -> Any:

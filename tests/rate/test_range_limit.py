@@ -173,7 +173,7 @@ def check_lanes(
 
 
 def test_an_end_before_the_start_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"end 3 lies before the start 5 .*partition=a"):
+    with pytest.raises(ConfigError, match=r"end 3 lies before the start 5\. .*partition=a"):
         cut_range({"a": 5}, {"a": 3}, RangeLimits(1.0))
 
 

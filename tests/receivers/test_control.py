@@ -132,8 +132,36 @@ def test_keys_of_later_versions_are_ignored() -> None:
 def test_damage_names_the_file(content: bytes) -> None:
     stream = memory_stream()
     stream.storage.create("s/control/r0.status.json", content)
-    with pytest.raises(LogFormatError, match=r"r0.status.json.*delete it"):
+    with pytest.raises(LogFormatError, match=r"delete it.*r0.status.json"):
         read_status(stream, "r0")
+
+
+def test_what_is_measured_is_written_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is no change of the receiver's state."""
+    now_s = 1000.0
+    monkeypatch.setattr("penstock.receivers.supervisor.status.time.monotonic", lambda: now_s)
+    stream = memory_stream()
+    task = ReceiverTask(SocketReceiver("nowhere", 1), stream, "r0", f"{0:020d}-{'a' * 32}", HASTY)
+    report = StatusReport(task)
+
+    def written() -> tuple[int, float | None]:
+        found = read_status(stream, "r0")
+        assert found is not None
+        assert found.changed_ms == said.changed_ms
+        return found.refused, found.publish_ms
+
+    report.say("started", "r0-00000000")
+    found = read_status(stream, "r0")
+    assert found is not None
+    said = found
+    report.measured(7, 2.345)
+    assert written() == (0, None)
+    now_s += 31
+    report.measured(8, 2.345)
+    assert written() == (8, 2.3)
+    now_s += 29
+    report.measured(9, 2.0)
+    assert written() == (8, 2.3)
 
 
 class Watched:

@@ -26,7 +26,7 @@ from penstock.streaming.core.events import (
     StreamingListenerReceiverStarted,
     StreamingListenerReceiverStopped,
 )
-from penstock.streaming.receivers.events import ReceiverProgress
+from penstock.streaming.engine.receiver_events import ReceiverProgress
 from tests.receivers.supervised import HASTY, RUN, command_stop, supervise
 from tests.waiting import WAIT_S, eventually
 

@@ -28,8 +28,10 @@ def test_without_room_a_source_stays_away_for_as_long_as_there_has_been_none() -
     assert wait_ms() == 30_000
     clock.set_wall(-95_000)
     assert wait_ms() == 30_000
+    assert intake.refused == 4
     quota.refresh()
     assert wait_ms() == 0
+    assert intake.refused == 4
     clock.advance(1_000)
     while (wait := wait_ms()) == 0:
         pass

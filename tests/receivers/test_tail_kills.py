@@ -19,7 +19,6 @@ from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 
-HERE = Path(__file__).parent
 NAMES = ["renamed.log", "copied.log", "dated-0.log"]
 
 
@@ -87,7 +86,7 @@ def kill_while_writing(tmp_path: Path, seed: int, kills: int) -> None:
     with receiver(ledger, logs, 1, errors):
         ledger.wait_for(len(NAMES))
 
-    command = [sys.executable, HERE / "log_writer.py", logs, str(seed), str(kills * 25)]
+    command = [sys.executable, "-m", "tests.receivers.log_writer", logs, str(seed), str(kills * 25)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         for _ in range(kills):
             published = ledger.published()

@@ -174,8 +174,8 @@ def test_a_hint_asks_for_no_more_permission_than_is_needed(
 def test_an_error_names_what_failed(tmp_path: Path) -> None:
     for act, name in [
         (lambda storage: storage.list(), "cannot list file://"),
-        (lambda storage: storage.list("folder"), "cannot list folder "),
+        (lambda storage: storage.list("folder"), "cannot list folder. "),
     ]:
-        for _, _, error in fail_everywhere(tmp_path / name[-4:].strip("/ "), errno.EIO, act):
+        for _, _, error in fail_everywhere(tmp_path / name[-4:].strip("/. "), errno.EIO, act):
             assert str(error).startswith(name)
             assert "path= " not in str(error)

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from penstock.driver.executors import live_executors
 from penstock.receivers import Receiver
 from penstock.streaming import StreamingContext
-from penstock.streaming.receivers.placement import live_executors
 from tests.driver_program import new_spark, say
 
 COUNT = 4

@@ -12,6 +12,7 @@ import pytest
 from pyspark import SparkContext
 
 from penstock.clock import SteadyClock
+from penstock.driver.slots import check_slots, task_slots
 from penstock.errors import ConfigError, StorageError
 from penstock.streaming.core.batch import Batch
 from penstock.streaming.core.call_site import CallSite
@@ -20,7 +21,6 @@ from penstock.streaming.core.transforms import batch_time, takes_time
 from penstock.streaming.engine import job_scheduler
 from penstock.streaming.engine.jobs import Job, JobSet
 from penstock.streaming.engine.recurring_timer import RecurringTimer
-from penstock.streaming.receivers.slots import check_slots, task_slots
 from penstock.testing import ManualClock
 from tests.waiting import WAIT_S
 
@@ -197,7 +197,7 @@ def test_a_batch_waits_while_the_storage_cannot_tell_of_other_drivers(
         check_sole=check_sole,
         on_success=lambda job_set: ran.append("committed"),
         on_failure=lambda job_set: ran.append("failed"),
-        on_end=lambda: None,
+        on_end=lambda job_set: None,
         on_batch_error=errors.append,
         on_fenced=errors.append,
         find_damage=lambda batch, error: None,

@@ -132,7 +132,7 @@ def test_what_a_function_raised_is_told_on_one_line_with_its_place(
     assert "\n" not in said
     assert len(said) < 700
     place = f"{__file__}:{line.__code__.co_firstlineno + 1}"
-    assert f"{raised}, at {place} [operation=run batch" in said
+    assert f"{raised}, at {place}. Hint: " in said
     assert said.startswith("job foreachRDD 0 of batch 0 (1970-01-01T00:16:41.000Z), foreachRDD at ")
     assert "second line" in str(failure.value.cause) or output is in_java  # all of it
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-import pyarrow as pa
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
@@ -18,8 +17,6 @@ from tests.streaming.runs import Runs
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
-
-COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
 def listening_at(stream: ReceiverInputDStream) -> str:
@@ -43,7 +40,7 @@ def test_posted_records_are_processed_once_also_over_a_restart(runs: Runs) -> No
         rows.extend(map(tuple, df.collect()))
 
     def define(ssc: StreamingContext) -> None:
-        streams.append(ssc.httpStream(0, schema=COLUMNS, name="events"))
+        streams.append(ssc.httpStream(0, schema="id int64, name string", name="events"))
         streams[-1].foreachBatch(collect)
 
     def post(url: str, key: str) -> Any:

@@ -14,14 +14,14 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PROGRAM = Path(__file__).with_name("interrupted_program.py")
+PROGRAM = "tests.streaming.interrupted_program"
 LINES = [f"line {number}" for number in range(500)]
 
 
 def test_a_job_that_hangs_is_cut_off_and_runs_again(tmp_path: Path) -> None:
     log, sink = tmp_path / "app.log", tmp_path / "sink"
     log.write_text("".join(f"{line}\n" for line in LINES))
-    args = [sys.executable, str(PROGRAM), str(tmp_path / "checkpoint"), str(log), str(sink)]
+    args = [sys.executable, "-m", PROGRAM, str(tmp_path / "checkpoint"), str(log), str(sink)]
     (tmp_path / "hang").touch()
     process = start(args, tmp_path / "first")
     try:

@@ -302,8 +302,14 @@ def test_arguments_of_kafka_streams(ssc: StreamingContext) -> None:
     decoded = ssc.kafkaStream(["t"], conf, valueDecoder=bytes.decode, name="in")
     with pytest.raises(ConfigError, match="stream 'in' has decoders, so it has no DataFrame"):
         decoded.foreachBatch(ignore)
-    with pytest.raises(ConfigError, match=r"topics should be list, not 't'.*give \['t'\]"):
-        KafkaUtils.createDirectStream(ssc, "t", conf)
+
+
+def test_a_str_is_one_topic(ssc: StreamingContext) -> None:
+    conf = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+    direct = (ssc.kafkaStream("clicks", conf), KafkaUtils.createDirectStream(ssc, "clicks", conf))
+    assert [each.topics for each in direct] == [["clicks"], ["clicks"]]
+    (receiver,) = ssc.kafkaReceiverStream("clicks", conf).receivers.values()
+    assert "KafkaReceiver(clicks of" in repr(receiver)
 
 
 def test_a_temporary_journal_is_removed_at_stop(
@@ -426,4 +432,8 @@ def test_each_batch_is_logged(
     stepper = Stepper(ssc, clock)
     ssc.start()
     (done,) = stepper.step()
-    assert f"Batch 0 of {iso_time(done.batch_time_ms)} committed: 0 records in " in caplog.text
+    (line,) = (message for message in caplog.messages if message.startswith("batch "))
+    assert line == (
+        f"batch batch_id=0 batch_time={iso_time(done.batch_time_ms)} result=committed records=0 "
+        "scheduling_delay_ms=0 processing_ms=0 outputs=1"
+    )

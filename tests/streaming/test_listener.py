@@ -13,7 +13,7 @@ from pyspark.streaming import StreamingListener as TheirListener
 
 from penstock.receivers import Receiver, Status
 from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
-from penstock.streaming.receivers.events import ReceiverProgress
+from penstock.streaming.engine.receiver_events import ReceiverProgress
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.streaming.settings import spark_settings

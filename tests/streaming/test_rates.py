@@ -137,6 +137,8 @@ def test_a_batch_never_exceeds_its_limit_with_a_backlog(program: Program) -> Non
         infos = stepper.step(6)
     assert sizes(infos) == [2, 3, 2, 3, 2, 3]  # fractions are carried, and never saved up
     assert {info.limits["numbers"].records for info in infos} == {2.5}
+    left = [info.limits["numbers"].waiting_records for info in infos]
+    assert left == [998, 995, 993, 990, 988, 985]
     assert program.records == written[:15]
 
 

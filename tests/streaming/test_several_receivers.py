@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from pyspark import RDD, SparkContext
 
+from penstock.driver.placement import ReceiverPlacement
 from penstock.errors import ConfigError, FencedError
 from penstock.journal import JournalWriter
 from penstock.journal.layout import WriterId
 from penstock.receivers import Command, Receiver, claim_run, read_status
 from penstock.streaming import StreamingContext, StreamingListener
 from penstock.streaming.core.events import StreamingListenerReceiverStarted
-from penstock.streaming.receivers.placement import ReceiverPlacement
 from penstock.testing.stepper import Stepper
 from tests.faults.driver import Driver
 from tests.receivers.supervised import newest_command

@@ -5,23 +5,18 @@ They ship with pyspark. Each is the main program of a process, against a real so
 
 from __future__ import annotations
 
-import json
 import re
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from tests.faults.driver import Driver
+from tests.examples import Example, Examples, LineServer
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("examples")]
 
-PROGRAM = Path(__file__).with_name("examples_program.py")
 EXAMPLES = Path(pyspark.__file__).parent.joinpath("examples", "src", "main", "python", "streaming")
 TESTED = {
     "hdfs_wordcount",
@@ -35,93 +30,11 @@ TESTED = {
 IMPORT = re.compile(r"^from pyspark\.streaming import", re.MULTILINE)
 
 
-class LineServer:
-    """Sends the same text to everyone who connects, and keeps the connection open."""
-
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = str(self._socket.getsockname()[1])
-        self.text = ""
-        self._clients: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):  # the end of the test
-            while True:
-                client, _ = self._socket.accept()
-                self._clients.append(client)
-                client.sendall(self.text.encode())
-
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        for each in (self._socket, *self._clients):
-            each.close()
-
-
 @pytest.fixture
 def server() -> Iterator[LineServer]:
     server = LineServer()
     yield server
     server.close()
-
-
-class Example:
-    """A running example."""
-
-    def __init__(self, process: Driver, output: Path) -> None:
-        self._process = process
-        self._output = output
-
-    @property
-    def printed(self) -> str:
-        return self._output.read_text(errors="replace") if self._output.exists() else ""
-
-    def wait_for(self, *texts: str) -> None:
-        def is_printed() -> bool:
-            return all(text in self.printed for text in texts)
-
-        eventually(lambda: is_printed() or self._process.process.poll() is not None)
-        assert is_printed(), self.printed[-3000:] + self._process.log()[-3000:]
-
-
-class Examples:
-    """A process that runs one example after the other."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._process = Driver(PROGRAM, [str(folder)], folder / "errors")
-
-    def __enter__(self) -> Examples:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.end()
-
-    def start(self, name: str, *args: str) -> Example:
-        program, output = self.folder / f"{name}.py", self.folder / f"{name}.out"
-        source, changed = IMPORT.subn(
-            "from penstock.streaming import", (EXAMPLES / program.name).read_text()
-        )
-        assert changed == 1
-        program.write_text(source)
-        output.unlink(missing_ok=True)
-        self._tell(json.dumps([str(output), str(program), *args]))
-        return Example(self._process, output)
-
-    def stop(self) -> None:
-        """Stop the example's program, and see the example end by itself."""
-        self._tell("stop")
-        self.wait_ended()
-
-    def wait_ended(self) -> None:
-        """Wait until the example has ended without an error."""
-        self._process.wait_line("ended")
-
-    def _tell(self, line: str) -> None:
-        stdin = self._process.process.stdin
-        assert stdin is not None
-        stdin.write(f"{line}\n")
-        stdin.flush()
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +43,23 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examples]:
         yield examples
 
 
+def start(examples: Examples, name: str, *args: str) -> Example:
+    program = examples.folder / f"{name}.py"
+    source, changed = IMPORT.subn(
+        "from penstock.streaming import", (EXAMPLES / program.name).read_text()
+    )
+    assert changed == 1
+    program.write_text(source)
+    return examples.start(program, *args)
+
+
 def test_no_example_is_left_out() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} - {"__init__"} == TESTED
 
 
 def test_network_wordcount(examples: Examples, server: LineServer) -> None:
     server.text = "to be or\nnot to be\n"
-    example = examples.start("network_wordcount", "127.0.0.1", server.port)
+    example = start(examples, "network_wordcount", "127.0.0.1", server.port)
     example.wait_for("('to', 2)", "('be', 2)", "('or', 1)", "('not', 1)", "Time: ")
     examples.stop()
 
@@ -145,7 +68,7 @@ def test_hdfs_wordcount(examples: Examples, tmp_path: Path) -> None:
     inbox = tmp_path / "in"
     inbox.mkdir()
     (inbox / "before").write_text("no no no")
-    example = examples.start("hdfs_wordcount", str(inbox))
+    example = start(examples, "hdfs_wordcount", str(inbox))
     example.wait_for("Time: ")
     (tmp_path / "coming").write_text("file by file\n")
     (tmp_path / "coming").touch()
@@ -161,13 +84,13 @@ def test_network_wordjoinsentiments(examples: Examples, server: LineServer) -> N
     words.parent.mkdir(parents=True)
     words.write_text("superb 5\nbad -3\n")
     server.text = "superb superb bad words\n"
-    example = examples.start("network_wordjoinsentiments", "127.0.0.1", server.port)
+    example = start(examples, "network_wordjoinsentiments", "127.0.0.1", server.port)
     example.wait_for("(2 total):\nsuperb (10 happiness)\nbad (-3 happiness)")
     examples.stop()
 
 
 def test_queue_stream(examples: Examples) -> None:
-    example = examples.start("queue_stream")
+    example = start(examples, "queue_stream")
     examples.wait_ended()  # it stops by itself
     for digit in range(10):
         assert example.printed.count(f"({digit}, 100)") == 5
@@ -175,14 +98,14 @@ def test_queue_stream(examples: Examples) -> None:
 
 def test_sql_network_wordcount(examples: Examples, server: LineServer) -> None:
     server.text = "sql sql words\n"
-    example = examples.start("sql_network_wordcount", "127.0.0.1", server.port)
+    example = start(examples, "sql_network_wordcount", "127.0.0.1", server.port)
     example.wait_for("=========", "|  sql|    2|", "|words|    1|")
     examples.stop()
 
 
 def test_stateful_network_wordcount(examples: Examples, server: LineServer) -> None:
     server.text = "hello hello you\n"
-    example = examples.start("stateful_network_wordcount", "127.0.0.1", server.port)
+    example = start(examples, "stateful_network_wordcount", "127.0.0.1", server.port)
     example.wait_for("('hello', 3)", "('world', 1)", "('you', 1)")
     examples.stop()
 
@@ -197,7 +120,7 @@ def test_recoverable_network_wordcount(tmp_path: Path, server: LineServer) -> No
     args = ["127.0.0.1", server.port, str(tmp_path / "checkpoint"), str(counts)]
     server.text = "a word a day\n"
     with Examples(tmp_path) as examples:
-        example = examples.start("recoverable_network_wordcount", *args)
+        example = start(examples, "recoverable_network_wordcount", *args)
         example.wait_for("Creating new context", "Dropped 2 word(s) totally")
         assert "('word', 1)" in counts.read_text()
         assert "('a'" not in counts.read_text()
@@ -205,7 +128,7 @@ def test_recoverable_network_wordcount(tmp_path: Path, server: LineServer) -> No
         assert eventually(lambda: committed() > before)  # also the batch of these words
     server.text = "second\n"
     with Examples(tmp_path) as examples:
-        example = examples.start("recoverable_network_wordcount", *args)
+        example = start(examples, "recoverable_network_wordcount", *args)
         example.wait_for("('second', 1)")
         assert "Creating new context" not in example.printed
     assert counts.read_text().count("('word', 1)") == 1

@@ -12,7 +12,6 @@ import pytest
 from tests.faults.driver import Driver
 from tests.state.helpers import Model
 from tests.streaming.state_program import START_MS, TIMEOUT_S, records_of
-from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -36,7 +35,7 @@ def test_killed_is_uninterrupted(tmp_path: Path) -> None:
     for point, batch in KILLS:
         moment = [point, str(START_MS + 1000 * batch)]
         with Driver(PROGRAM, [*common, *moment], tmp_path / "log") as driver:
-            assert driver.process.wait(WAIT_S) == -signal.SIGKILL
+            assert driver.process.wait() == -signal.SIGKILL
     with Driver(PROGRAM, common, tmp_path / "log") as driver:
         driver.wait_line("done")
     model = Model()

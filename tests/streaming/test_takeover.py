@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.driver.takeover import take_over
 from penstock.errors import FencedError, JournalError
 from penstock.journal import (
     Bounds,
@@ -25,7 +26,6 @@ from penstock.journal import (
 from penstock.receivers import Command, ReceiverSettings, ReceiverTask, SocketReceiver
 from penstock.receivers.supervisor.renewable_writer import RenewableWriter
 from penstock.storage import Storage, open_storage
-from penstock.streaming.receivers.takeover import take_over
 from penstock.testing import FaultyStorage, Operation
 from tests.journal.helpers import abandoned_when_stuck, clear_memory, memory_stream
 from tests.strace import kill_points, needs_strace, traced

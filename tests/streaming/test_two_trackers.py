@@ -10,12 +10,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 from pyspark import SparkContext
 
+from penstock.driver.feed import ReceiverFeed
+from penstock.driver.tracker import ReceiverTracker
 from penstock.errors import FencedError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.rate import ReceiveLimit
@@ -30,8 +30,7 @@ from penstock.receivers import (
 )
 from penstock.storage import open_storage
 from penstock.streaming.core.listener import ListenerBus
-from penstock.streaming.inputs.input import ReceiverFeed
-from penstock.streaming.receivers.tracker import ReceiverTracker
+from penstock.streaming.engine.receiver_events import ReceiverEvents
 from tests.journal.helpers import read_all
 from tests.receivers.supervised import HASTY, newest_command, override
 from tests.waiting import WAIT_S, eventually
@@ -61,10 +60,8 @@ class Place:
         errors: list[BaseException] = []
         source = receiver or TailReceiver(str(self.log))
         feed = ReceiverFeed({"r0": source}, self.stream)
-        lines = SimpleNamespace(name="lines", id=0, feed=feed)
-        tracker = ReceiverTracker(
-            self.sc, [cast(Any, lines)], HASTY, ListenerBus(), errors.append, lambda name: LIMIT
-        )
+        events = ReceiverEvents(ListenerBus(), HASTY.poll_ms, {"lines": 0})
+        tracker = ReceiverTracker(self.sc, [feed], HASTY, events, errors.append, lambda name: LIMIT)
         self._stack.callback(tracker.stop, 20.0)
         tracker.start()
         return tracker, errors

@@ -11,7 +11,8 @@ Invariants:
    and did not finish, and they need not survive a power cut.
 3. A checkpoint is one file for each topic, created whole, durable and under the next number. What
    was created before a crash between two topics' files is true: those topics continue after it.
-4. Offsets do not go back, and a partition that a batch did not touch keeps its own.
+4. Offsets do not go back, and a partition that a batch did not touch keeps its own; one that came
+   while the program ran has where it begins, from its topic's next checkpoint on.
 5. Where the first batch of a topic begins is durable before it is read (``0.txt``), so that what
    ``auto.offset.reset`` says is asked once.
 6. One program uses a path. On local file systems the driver's lock ensures this. On object stores
@@ -19,6 +20,8 @@ Invariants:
    and so is one that finds a higher number than it has made.
 7. The dirty bit is removed after the checkpoint, and only when nothing is in flight: so whatever is
    read sets it for a checkpoint to come.
+
+8. A rewind that a command began (penstock.batched.rewind) is completed before anything is read.
 
 A kill leaves the checkpoints of before, or some topics' or all topics' next one, each of them true.
 """
@@ -28,10 +31,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 from penstock.batched.in_flight import InFlight
@@ -39,6 +43,7 @@ from penstock.batched.layout import (
     DIRTY_BIT,
     LOGS,
     PLANNED,
+    TOPICS,
     Planned,
     check_topics,
     checkpoint_number,
@@ -46,11 +51,14 @@ from penstock.batched.layout import (
     dump_checkpoint,
     dump_log,
     dump_planned,
+    dump_topics,
     log_path,
     parse_checkpoint,
     parse_log,
     parse_planned,
+    parse_topics,
 )
+from penstock.batched.rewind import complete_rewind
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.checkpoint.local_files import local_path
 from penstock.errors import (
@@ -59,6 +67,8 @@ from penstock.errors import (
     ConfigError,
     LogFormatError,
     NotFoundError,
+    StorageError,
+    UnsharedPathError,
 )
 from penstock.kafka.offsets import KafkaRange, partition_name, split_name
 from penstock.storage import Storage, open_storage
@@ -106,6 +116,7 @@ class Checkpoints:
         self._mutex = threading.Lock()
         self._in_flight = InFlight()
         self._topics: dict[str, _Topic] = {}
+        self._new: dict[str, Mapping[int, int]] = {}
         self._users = 0
 
     @property
@@ -151,12 +162,16 @@ class Checkpoints:
         """Return the ends by partition of each topic that has checkpoints."""
         return {topic: each.ends for topic, each in self._topics.items()}
 
-    def close(self) -> None:
-        """Take one ``open`` back; with the last one, let other programs use the path.
+    def close(self, topics: Iterable[str] = ()) -> None:
+        """Take the ``open`` of topics back; with the last one, let other programs use the path.
 
         What is in flight then gets into no checkpoint.
         """
         with self._mutex:
+            self._in_flight.forget(topics)
+            for topic in topics:
+                self._topics.pop(topic, None)
+                self._new.pop(topic, None)
             if self._users:
                 self._leave()
 
@@ -164,9 +179,17 @@ class Checkpoints:
         """Make durable where the first batch of a topic without checkpoints begins."""
         self._topics[topic] = self._create(topic, ends, 0)
 
-    def begin(self, ranges: Iterable[KafkaRange]) -> None:
-        """Take in a batch, before anything of it is read."""
+    def begin(
+        self,
+        ranges: Iterable[KafkaRange],
+        new: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
+    ) -> None:
+        """Take in a batch, before anything of it is read.
+
+        ``new`` is where those partitions begin, by topic, that were not there at the start.
+        """
         with self._mutex:
+            self._new.update({topic: dict(begins) for topic, begins in new.items()})
             self._in_flight.begin(list(ranges))
 
     def finish(self, ranges: Iterable[KafkaRange]) -> None:
@@ -180,6 +203,22 @@ class Checkpoints:
             is_done = self.is_open and self._in_flight.finish(ranges)
             if is_done and self._storage.exists(DIRTY_BIT):
                 self._add()
+
+    def check_noted(self) -> None:
+        """Check that whoever read has left the dirty bit where this program sees it.
+
+        Raises:
+            UnsharedPathError: it is not there, so no checkpoint would ever be made.
+        """
+        # Another program may remove it from a store without locks, which all hosts share.
+        if self._lock is not None and not self._storage.exists(DIRTY_BIT):
+            raise UnsharedPathError(
+                "tasks have read records, and their dirty bit is not in the checkpoint path: they "
+                "do not see the driver's files",
+                operation="add checkpoint",
+                path=self.url,
+                hint="give a checkpoint_path that driver and executors share",
+            )
 
     def in_flight(self) -> set[KafkaRange]:
         """Return the ranges that are not done."""
@@ -205,9 +244,50 @@ class Checkpoints:
                 "without the file they are written again",
             ) from error
 
-    def plan(self, planned: Planned) -> None:
-        """Make a batch durable, for exactly-once sinks, before anything of it is written."""
+    def first_planned(self, first: Planned) -> Planned:
+        """Return what ``planned`` does; make ``first`` durable if that is nothing.
+
+        Raises: as ``planned``.
+        """
+        with suppress(AlreadyExistsError):
+            self._storage.create(PLANNED, dump_planned(first))
+            return first
+        return self.planned() or self.first_planned(first)
+
+    def plan(self, planned: Planned, last: Planned) -> None:
+        """Make a batch durable, for exactly-once sinks, before anything of it is written.
+
+        Raises:
+            ConcurrentDriverError: another program has planned since ``last``.
+        """
+        if self._lock is None and self.planned() != last:
+            raise self._concurrent(PLANNED)
         self._storage.create(PLANNED, dump_planned(planned), overwrite=True)
+
+    def topic_ids(self) -> dict[str, str]:
+        """Return the ids of the topics that the checkpoints count in, where they are known.
+
+        Raises:
+            LogFormatError: their file is damaged.
+        """
+        try:
+            return parse_topics(self._storage.read(TOPICS))
+        except NotFoundError:
+            return {}
+        except ValueError as error:
+            raise LogFormatError(
+                f"the file of topics' ids is damaged: {error}",
+                operation="read topics' ids",
+                path=self._storage.uri(TOPICS),
+                hint="if no topic was created anew since the last run, remove it",
+            ) from error
+
+    def note_topic_ids(self, ids: Mapping[str, str]) -> None:
+        """Make topics' ids durable, before anything of them is read."""
+        with self._mutex:
+            known = self.topic_ids()
+            if not ids.items() <= known.items():
+                self._storage.create(TOPICS, dump_topics({**known, **ids}), overwrite=True)
 
     def complete(self, ranges: Iterable[KafkaRange]) -> None:
         """Make the checkpoints of ranges that an earlier run finished."""
@@ -221,6 +301,8 @@ class Checkpoints:
             self._lock.acquire()
         self._in_flight = InFlight()
         try:
+            if made := complete_rewind(self._storage):
+                _log.warning("A rewind of %s was not complete: made %s", self.url, ", ".join(made))
             self._set_aside()
         except BaseException:
             self._unlock()
@@ -229,7 +311,7 @@ class Checkpoints:
     def _leave(self) -> None:
         self._users -= 1
         if not self._users:
-            self._topics = {}
+            self._topics, self._new = {}, {}
             self._unlock()
 
     def _unlock(self) -> None:
@@ -277,12 +359,17 @@ class Checkpoints:
     def _add_topic(self, item: tuple[str, Mapping[int, int]]) -> _Topic:
         topic, ends = item
         before = self._topics[topic]
-        made = self._create(topic, {**before.ends, **ends}, before.number + 1)
+        ends = {**self._new.get(topic, {}), **before.ends, **ends}
+        made = self._create(topic, ends, before.number + 1)
         old = {made.number - self._keep, 0 if made.number == 1 else -1}
-        for number in old:
-            if number >= 0:
-                self._volatile.delete(checkpoint_path(topic, number))
+        self._retire(topic, [number for number in old if number >= 0])
         return made
+
+    def _retire(self, topic: str, numbers: Sequence[int]) -> None:
+        try:
+            self._volatile.delete_all([checkpoint_path(topic, number) for number in numbers])
+        except StorageError as error:  # a folder with such a name, say: it does no harm
+            _log.warning("An old checkpoint of topic %s stays: %s", topic, error)
 
     def _create(self, topic: str, ends: Mapping[int, int], number: int) -> _Topic:
         path = checkpoint_path(topic, number)
@@ -306,15 +393,15 @@ class Checkpoints:
         )
 
     def _newest(self, topic: str) -> _Topic | None:
-        found = newest_checkpoint(self._storage, topic)
+        found = _newest_sound(self._storage, topic)
         if found is None:
             return None
-        names = self._storage.names(topic)
+        # A folder, too, stands in the way of a file.
+        names = (entry.name for entry in self._storage.list(topic))
         numbers = [n for n in map(checkpoint_number, names) if n is not None]
-        self._volatile.delete_all(
-            [checkpoint_path(topic, n) for n in numbers if n <= max(numbers) - self._keep]
-        )
-        return _Topic(found, max(numbers))
+        kept = min(max(numbers) - self._keep + 1, found[0])
+        self._retire(topic, [n for n in numbers if n < kept])
+        return _Topic(found[1], max(numbers))
 
     def _set_aside(self) -> None:
         """Remove the dirty bit and the logs of an earlier run, and say what they held."""
@@ -352,6 +439,20 @@ def newest_checkpoint(storage: Storage, topic: str, tell: bool = True) -> dict[i
     Raises:
         LogFormatError: there are files, and none of them is a sound checkpoint.
     """
+    found = _newest_sound(storage, topic, tell)
+    return None if found is None else found[1]
+
+
+def _newest_sound(
+    storage: Storage, topic: str, tell: bool = True
+) -> tuple[int, dict[int, int]] | None:
+    """Return the number of a topic's newest sound checkpoint, and its ends by partition.
+
+    Files that are not sound, or no checkpoints, are named in a warning, unless not to ``tell``.
+
+    Raises:
+        LogFormatError: there are files, and none of them is a sound checkpoint.
+    """
     names = storage.names(topic)
     numbers = {n: name for name in names if (n := checkpoint_number(name)) is not None}
     wrong = [f"{topic}/{name}: no checkpoint" for name in names if checkpoint_number(name) is None]
@@ -370,7 +471,7 @@ def newest_checkpoint(storage: Storage, topic: str, tell: bool = True) -> dict[i
                 storage.url,
                 "; ".join(wrong),
             )
-        return ends
+        return number, ends
     if not wrong:
         return None
     raise LogFormatError(

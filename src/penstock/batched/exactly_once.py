@@ -5,12 +5,16 @@ same ranges then. Checkpoints alone do not say that: a restart would plan to the
 moment. Invariants:
 
 1. A batch's number and ranges are durable (``planned``) before any of it is written, and stay until
-   the next batch is planned, which is after its checkpoint.
+   the next batch is planned, which is after its checkpoint: a program whose checkpoint stays behind
+   (a log says less than was written) ends.
 2. A restart whose checkpoints are where the planned batch begins runs it again, under its number.
-   If the checkpoints of some topics have it, all of it was written, and the others get theirs.
-   If the checkpoints are anywhere else they were moved: what follows is a batch of its own.
+   If the checkpoint of some partition has it, all of it was written, and the others get theirs.
+   Checkpoints that are anywhere else end the start: what was written cannot be told. A rewind
+   removes ``planned``; after it, what follows is a batch of its own.
 3. Ranges have their places in a batch (the sinks' partitions) by their order.
-4. No operation keeps elements or a state from batch to batch: a restart would not have them.
+4. A path has one id, which was created exclusively: two programs fence each other at the sinks. Who
+   is fenced there plans nothing, nor who finds a plan that is not the last one of its own.
+5. No operation keeps elements or a state from batch to batch: a restart would not have them.
 """
 
 from __future__ import annotations
@@ -18,12 +22,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 
 from penstock.batched.checkpoints import Checkpoints
 from penstock.batched.layout import Planned
-from penstock.errors import RecoveryMismatchError
+from penstock.errors import RecoveryMismatchError, StorageError
 from penstock.kafka import KafkaRange
 from penstock.kafka.sink import Destination, SinkBatches, check_sink_settings
 
@@ -50,6 +52,11 @@ class Writing:
     done: frozenset[int]
     """The places of ranges that a sink has written: they run first, and prove it."""
 
+    def of_task(self, index: int) -> dict[int, tuple[Destination, int, int, bool]]:
+        """Return by node what the range at a place is written with; see ``write_partition``."""
+        is_done = index in self.done
+        return {node: (*sink, index, is_done) for node, sink in self.sinks.items()}
+
 
 class ExactlyOnce:
     """The exactly-once sinks of a program, by node.
@@ -64,8 +71,7 @@ class ExactlyOnce:
         self._outputs = outputs
         self._checkpoints = checkpoints
         self._sinks: dict[int, SinkBatches] = {}
-        self._last: Planned | None = None
-        self._id = ""
+        self._last = Planned("", -1, ())
         self._may_be_written = False
 
     def open(self, ends: Ends) -> list[KafkaRange]:
@@ -73,19 +79,18 @@ class ExactlyOnce:
 
         Raises:
             KafkaError: the brokers do not answer or refuse, or forgot what that batch wrote.
-            RecoveryMismatchError: that batch has topics that the program does not read.
+            RecoveryMismatchError: that batch has topics that the program does not read, or the
+                checkpoints are not at it.
         """
-        self._last = self._checkpoints.planned()
-        if self._last is not None:
-            _check_topics(self._last, ends)
-        self._id = str(uuid.uuid4()) if self._last is None else self._last.id
+        self._last = self._checkpoints.first_planned(Planned(str(uuid.uuid4()), -1, ()))
+        _check_topics(self._last, ends)
         again, missing = resume(self._last, ends)
         self._checkpoints.complete(missing)
         self._may_be_written = bool(again)
         for node, output in self._outputs.items():
-            sink = SinkBatches(dict(output.settings), output.topic, self._id, output.name)
+            sink = SinkBatches(dict(output.settings), output.topic, self._last.id, output.name)
             self._sinks[node] = sink
-            sink.open([self._last.batch] if again and self._last is not None else [])
+            sink.open([self._last.batch] if again and self._last.is_of(output.name) else [])
         return again
 
     def begin(self, ranges: Iterable[KafkaRange]) -> Writing:
@@ -95,19 +100,36 @@ class ExactlyOnce:
             ConcurrentDriverError: another program has taken a sink over.
             KafkaError: the brokers do not answer or refuse.
         """
-        ranges, again = list(ranges), self._may_be_written
-        if not again:
-            batch = 0 if self._last is None else self._last.batch + 1
-            self._last = Planned(self._id, batch, tuple(ranges))
-            self._checkpoints.plan(self._last)
-        assert self._last is not None
-        number, self._may_be_written = self._last.batch, False
+        ranges, again, last = tuple(ranges), self._may_be_written, self._last
+        number, self._may_be_written = last.batch if again else last.batch + 1, False
         sinks, done = {}, set[int]()
         for node, sink in self._sinks.items():
-            attempt = sink.begin(number, len(ranges), may_be_written=again)
+            written = again and last.is_of(self._outputs[node].name)
+            attempt = sink.begin(number, len(ranges), may_be_written=written)
             sinks[node] = (sink.destination(number), attempt.number)
             done |= attempt.done
+        if not again:
+            names = tuple(sorted(output.name for output in self._outputs.values()))
+            self._last = Planned(last.id, number, ranges, names)
+            self._checkpoints.plan(self._last, last)
         return Writing(sinks, frozenset(done))
+
+    def check_done(self) -> None:
+        """Check that the batch that was written is in a checkpoint.
+
+        Raises:
+            StorageError: it is not, so the next batch must not be planned.
+        """
+        ends = self._checkpoints.ends()
+        for each in self._last.ranges:
+            if ends[each.topic].get(each.partition, 0) < each.end_offset:
+                raise StorageError(
+                    f"{each.name} was written up to {each.end_offset}, and no checkpoint has it: "
+                    "its log says that less was read, or is gone",
+                    operation="add checkpoint",
+                    ids={"batch": self._last.batch},
+                    hint="start again: the batch is proved then, and not written twice",
+                )
 
     def close(self) -> None:
         """End."""
@@ -115,21 +137,31 @@ class ExactlyOnce:
             sink.close()
 
 
-def resume(planned: Planned | None, ends: Ends) -> tuple[list[KafkaRange], list[KafkaRange]]:
-    """Return the ranges to run again, and those that only a checkpoint is missing of. Pure."""
-    if planned is None:
-        return [], []
-    waiting, done = list[KafkaRange](), list[KafkaRange]()
-    for _, part in groupby(sorted(planned.ranges), attrgetter("topic")):
-        ranges = list(part)
-        at = [ends.get(each.topic, {}).get(each.partition, 0) for each in ranges]
-        if at == [each.start_offset for each in ranges]:
-            waiting += ranges
-        elif at == [each.end_offset for each in ranges]:
-            done += ranges
+def resume(planned: Planned, ends: Ends) -> tuple[list[KafkaRange], list[KafkaRange]]:
+    """Return the ranges to run again, and those that only a checkpoint is missing of. Pure.
+
+    Raises:
+        RecoveryMismatchError: a checkpoint is neither where the batch begins nor behind it.
+    """
+    waiting, is_written = list[KafkaRange](), False
+    for each in sorted(planned.ranges):
+        # A partition that no checkpoint has yet was new in the batch.
+        at = ends.get(each.topic, {}).get(each.partition, each.start_offset)
+        if at == each.start_offset:
+            waiting.append(each)
+        elif at >= each.end_offset:
+            is_written = True
         else:
-            return [], []
-    return ([], waiting) if done else (waiting, [])
+            raise RecoveryMismatchError(
+                f"{each.name} is done up to {at}, and the batch that was planned last has "
+                f"[{each.start_offset}, {each.end_offset}) of it: what of it was written cannot be "
+                "told",
+                operation="recover",
+                ids={"batch": planned.batch},
+                hint="checkpoints were replaced by hand? `penstock checkpoint rewind` moves them: "
+                "what follows is then written, whether it was before or not",
+            )
+    return ([], waiting) if is_written else (waiting, [])
 
 
 def _check_topics(planned: Planned, ends: Ends) -> None:

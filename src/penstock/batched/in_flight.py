@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from penstock.kafka.offsets import KafkaRange, partition_name
+from penstock.kafka.offsets import KafkaRange, partition_name, split_name
 from penstock.model import Offsets
 
 __all__ = ["InFlight"]
@@ -63,6 +63,14 @@ class InFlight:
                 del self._batches[number]
                 is_done = True
         return is_done
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Leave out all ranges of some topics, of batches that have no others."""
+        gone = {each for each in self._batch_of if each.topic in topics}
+        for each in gone:
+            self._batches.pop(self._batch_of.pop(each), None)
+        for name in [n for n in self._partitions if split_name(n)[0] in topics]:
+            del self._partitions[name]
 
     def done(self) -> Offsets:
         """Return how far each partition is done that a batch has touched."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,9 @@ from penstock.batched.exactly_once import Writing
 from penstock.batched.graph import Arrival, Graph, States, run_place
 from penstock.batched.messages import get_message_batch
 from penstock.batched.operations import Element, Place
+from penstock.journal.spark import empty_partitions
 from penstock.kafka.offsets import KafkaRange
+from penstock.workers import freeze_imports
 
 __all__ = ["Reading", "Work", "run_on_spark"]
 
@@ -51,18 +53,17 @@ def run_on_spark(
         states: those that the last batch returned.
         writing: of the program's exactly-once sinks, if it has any.
     """
-    # The ranges alone are data, which Spark may put into files; settings go with the function.
-    tasks = list(enumerate(works))
-    run = _RunRanges(graph, readings, writing)
-    ranges = sc.parallelize(tasks, len(tasks)).mapPartitions(run)
+    works = tuple(works)
+    run = _RunRanges(graph, readings, works, writing)
+    ranges = empty_partitions(sc, len(works)).mapPartitionsWithIndex(run)
     if writing is not None:
-        others = [index for index, _ in tasks if index not in writing.done]
+        others = [index for index in range(len(works)) if index not in writing.done]
         for indexes in (sorted(writing.done), others):
             if indexes:
                 sc.runJob(ranges, list, indexes)
         return [], {}
     if not graph.at(Place.TASK):
-        return [arrival for _, arrivals in sorted(ranges.collect()) for arrival in arrivals], {}
+        return [arrival for _, arrivals in ranges.collect() for arrival in arrivals], {}
     ((arrivals, states),) = (
         ranges.coalesce(1, shuffle=True).mapPartitions(_RunTask(graph, states)).collect()
     )
@@ -70,30 +71,37 @@ def run_on_spark(
 
 
 class _RunRanges:
-    """Task: ranges to what arrives at later places. A class, so that it pickles by name."""
+    """Task: a range, by its number, to what arrives at later places. A class: pickles by name."""
 
     def __init__(
-        self, graph: Graph, readings: Mapping[int, Reading], writing: Writing | None
+        self,
+        graph: Graph,
+        readings: Mapping[int, Reading],
+        works: Sequence[Work],
+        writing: Writing | None,
     ) -> None:
         self._graph = graph
         self._readings = readings
-        self._sinks = {} if writing is None else writing.sinks
+        self._works = works
+        self._writing = writing
 
-    def __call__(self, tasks: Iterable[tuple[int, Work]]) -> Iterator[tuple[int, list[Arrival]]]:
-        for index, work in tasks:
-            wanted, reading = work.range, self._readings[work.node]
-            values = get_message_batch(
-                reading.settings,
-                wanted.topic,
-                wanted.partition,
-                wanted.start_offset,
-                wanted.end_offset - 1,
-                reading.checkpoint_path,
-                keys=reading.keys,
-            )
-            source = Arrival(work.node, 0, Element(values, frozenset((wanted,))))
-            sinks = {node: (*sink, index) for node, sink in self._sinks.items()}
-            yield index, run_place(self._graph, Place.RANGES, [source], {}, sinks)[0]
+    def __call__(self, index: int, nothing: Iterable[Any]) -> Iterator[tuple[int, list[Arrival]]]:
+        assert not list(nothing)  # a worker whose input was read to its end is used again
+        freeze_imports()
+        node, wanted = self._works[index]
+        reading = self._readings[node]
+        values = get_message_batch(
+            reading.settings,
+            wanted.topic,
+            wanted.partition,
+            wanted.start_offset,
+            wanted.end_offset - 1,
+            reading.checkpoint_path,
+            keys=reading.keys,
+        )
+        source = Arrival(node, 0, Element(values, frozenset((wanted,))))
+        sinks = {} if self._writing is None else self._writing.of_task(index)
+        yield index, run_place(self._graph, Place.RANGES, [source], {}, sinks)[0]
 
 
 class _RunTask:

@@ -7,12 +7,19 @@
                                              by partition, when the N-th checkpoint was made
       driver.lock                            the program that uses the path (local file systems)
       planned                                {"id": "<uuid>", "batch": 7, "ranges": {"<topic>":
-                                             {"0": [6, 9]}}}: the batch that exactly-once sinks
-                                             write, from the first to the last offset
+                                             {"0": [6, 9]}}, "sinks": ["<name>"]}: the batch that
+                                             these exactly-once sinks write, from the first to the
+                                             last offset; -1 before the first one
+      topics                                 {"<topic>": "<id>"}: those that the offsets count in
+      rewind                                 {"topics": {"<topic>": {"number": 8, "before":
+                                             {"0": 9}, "after": {"0": 5}}}, "planned": null,
+                                             "is_anew": false}: a way back to other offsets that was
+                                             begun: its checkpoints
 
 Offsets in files are inclusive, as in the proposal that this layout is from: the last record that
 was read, or processed. Everything else in penstock counts ends, which are exclusive: ``parse_*``
-and ``dump_*`` translate. A partition of which nothing is done is not in a checkpoint.
+and ``dump_*`` translate. -1 says that nothing of a partition is done, and that it was there: what
+is deleted of it before it is read is lost. A partition that is not in a checkpoint is new.
 
 ``0.txt`` is there until a topic has its first checkpoint, and says where its first batch begins.
 
@@ -29,29 +36,39 @@ from dataclasses import dataclass
 
 from penstock.checkpoint.driver_lock import LOCK_NAME
 from penstock.errors import ConfigError
-from penstock.kafka.offsets import KafkaRange
+from penstock.kafka.offsets import TOPIC_NAME, KafkaRange
 
 __all__ = [
     "DIRTY_BIT",
     "LOGS",
     "PLANNED",
+    "REWIND",
+    "TOPICS",
+    "Move",
     "Planned",
+    "Rewind",
     "check_topics",
     "checkpoint_number",
     "checkpoint_path",
     "dump_checkpoint",
     "dump_log",
     "dump_planned",
+    "dump_rewind",
+    "dump_topics",
     "log_path",
     "parse_checkpoint",
     "parse_log",
     "parse_planned",
+    "parse_rewind",
+    "parse_topics",
 ]
 
 DIRTY_BIT = "dirty_bit"
 LOGS = "write-ahead-logs"
 PLANNED = "planned"
-_RESERVED = (DIRTY_BIT, LOGS, LOCK_NAME, PLANNED)
+REWIND = "rewind"
+TOPICS = "topics"
+_RESERVED = (DIRTY_BIT, LOGS, LOCK_NAME, PLANNED, REWIND, TOPICS)
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,18})\.txt")
 _UNQUOTED = re.compile(r"([{,]\s*)([0-9]+)(\s*:)")
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -82,6 +99,34 @@ class Planned:
     id: str
     batch: int
     ranges: tuple[KafkaRange, ...]
+    sinks: tuple[str, ...] | None = ()
+    """The names of its outputs; None in files that were written before these had them."""
+
+    def is_of(self, sink: str) -> bool:
+        """Whether an output of that name may have written it."""
+        return self.sinks is None or sink in self.sinks
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A topic's new checkpoint: its number, and the ends by partition before it and in it."""
+
+    number: int
+    before: Mapping[int, int]
+    after: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """New checkpoints with other offsets, of the topics that move."""
+
+    topics: Mapping[str, Move]
+    planned: str | None
+    """What was in the file ``planned``, which the rewind removes."""
+    is_anew: bool = False
+    """Whether the offsets may be those of a topic that was created anew: they were given."""
+    is_begun: bool = False
+    """Whether a command began it before, and did not complete it."""
 
 
 def checkpoint_path(topic: str, number: int) -> str:
@@ -102,7 +147,7 @@ def log_path(topic: str, partition: int) -> str:
 
 def dump_checkpoint(ends: Mapping[int, int]) -> bytes:
     """Return the text of a checkpoint of ends by partition."""
-    return json.dumps({str(p): end - 1 for p, end in sorted(ends.items()) if end > 0}).encode()
+    return json.dumps({str(p): end - 1 for p, end in sorted(ends.items())}).encode()
 
 
 def parse_checkpoint(data: bytes) -> dict[int, int]:
@@ -114,13 +159,16 @@ def parse_checkpoint(data: bytes) -> dict[int, int]:
     text = data.decode()
     if not text.strip():
         raise ValueError("it is empty")
-    found = json.loads(_UNQUOTED.sub(r'\1"\2"\3', text), object_pairs_hook=_unique)
+    try:
+        found = json.loads(_UNQUOTED.sub(r'\1"\2"\3', text), object_pairs_hook=_unique)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if not isinstance(found, dict):
         raise ValueError("it is no JSON object")  # noqa: TRY004 - as all that is wrong with it
     for partition, offset in found.items():
         if not _DECIMAL.fullmatch(partition):
             raise ValueError(f"{partition!r} is no partition")
-        if type(offset) is not int or not 0 <= offset < _MAX_OFFSET:
+        if type(offset) is not int or not -1 <= offset < _MAX_OFFSET:
             raise ValueError(f"{offset!r} is no offset")
     return {int(partition): offset + 1 for partition, offset in found.items()}
 
@@ -148,7 +196,8 @@ def dump_planned(planned: Planned) -> bytes:
     for each in planned.ranges:
         partitions = ranges.setdefault(each.topic, {})
         partitions[str(each.partition)] = [each.start_offset, each.end_offset - 1]
-    return json.dumps({"id": planned.id, "batch": planned.batch, "ranges": ranges}).encode()
+    fields = {"id": planned.id, "batch": planned.batch, "ranges": ranges, "sinks": planned.sinks}
+    return json.dumps(fields).encode()
 
 
 def parse_planned(data: bytes) -> Planned:
@@ -164,9 +213,69 @@ def parse_planned(data: bytes) -> Planned:
             for topic, partitions in found["ranges"].items()
             for partition, (low, high) in partitions.items()
         ]
-        return Planned(str(uuid.UUID(found["id"])), found["batch"] + 0, tuple(sorted(ranges)))
-    except (AttributeError, KeyError, TypeError) as error:
+        batch, names = found["batch"], found.get("sinks")
+        sinks = None if names is None else tuple(map(str, names))
+        offsets = [offset for each in ranges for offset in (each.start_offset, each.end_offset)]
+        is_sound = all(0 <= r.start_offset < r.end_offset for r in ranges)
+        if {type(each) for each in (batch, *offsets)} != {int} or not is_sound or batch < -1:
+            raise ValueError("its numbers are none of a batch")
+        return Planned(str(uuid.UUID(found["id"])), batch, tuple(sorted(ranges)), sinks)
+    except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"it is no planned batch: {error!r}") from error
+
+
+def dump_rewind(rewind: Rewind) -> bytes:
+    """Return the text of a rewind."""
+    topics = {
+        topic: {
+            "number": move.number,
+            "before": json.loads(dump_checkpoint(move.before)),
+            "after": json.loads(dump_checkpoint(move.after)),
+        }
+        for topic, move in rewind.topics.items()
+    }
+    fields = {"topics": topics, "planned": rewind.planned, "is_anew": rewind.is_anew}
+    return json.dumps(fields).encode()
+
+
+def parse_rewind(data: bytes) -> Rewind:
+    """Return the rewind of a text: one that was begun.
+
+    Raises:
+        ValueError: it is not the text of one.
+    """
+    try:
+        found = json.loads(data)
+        topics = {topic: _parse_move(topic, **each) for topic, each in found["topics"].items()}
+        planned, is_anew = found["planned"], bool(found["is_anew"])
+    except (AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"it is no rewind: {error!r}") from error
+    return Rewind(topics, None if planned is None else str(planned), is_anew, is_begun=True)
+
+
+def _parse_move(topic: str, number: int, before: object, after: object) -> Move:
+    if not TOPIC_NAME.fullmatch(topic) or topic in (*_RESERVED, ".", ".."):
+        raise ValueError(f"{topic!r} is no topic with checkpoints")
+    if type(number) is not int or checkpoint_number(f"{number}.txt") is None:
+        raise ValueError(f"{number!r} is no number of a checkpoint")
+    return Move(number, *(parse_checkpoint(json.dumps(ends).encode()) for ends in (before, after)))
+
+
+def dump_topics(ids: Mapping[str, str]) -> bytes:
+    """Return the text of topics' ids."""
+    return json.dumps(dict(sorted(ids.items()))).encode()
+
+
+def parse_topics(data: bytes) -> dict[str, str]:
+    """Return topics' ids.
+
+    Raises:
+        ValueError: it is not the text of such.
+    """
+    try:
+        return {str(topic): str(each) for topic, each in json.loads(data).items()}
+    except (AttributeError, RecursionError) as error:
+        raise ValueError(f"it has no topics: {error!r}") from error
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
 import sys
+import tempfile
 import threading
 import time
+from collections import ChainMap
 from collections.abc import Mapping
 
 from pyspark import SparkConf, SparkContext
@@ -19,11 +23,17 @@ from penstock.batched.operations import Place
 from penstock.batched.sources import Position, Source
 from penstock.errors import BatchFailedError, KafkaDataLossError, KafkaError
 from penstock.root_cause import root_cause
+from penstock.shutdown import Shutdown
 from penstock.storage.patience import Patience
 
 __all__ = ["Program"]
 
 _log = logging.getLogger(__name__)
+_NO_ANSWER = "No batch is planned until the brokers answer"
+_SOCKETS = "spark.python.unix.domain.socket"
+_MOST_OF_PATH = 60
+"""Of a socket's path, which has 104 bytes or few more, Spark's name for it needs the others."""
+_STOPPING = "stopping after the batch that runs; another one ends the program at once"
 
 
 class Program:
@@ -57,15 +67,17 @@ class Program:
         self._makes_checkpoints = makes_checkpoints
         self._sc = _spark()
         self._poll_interval_s = min(source.poll_interval_s for source in sources.values())
-        self._patience = Patience("No batch is planned until the brokers answer")
+        self._patience = {node: Patience(_NO_ANSWER) for node in sources}
         url = None if checkpoints is None else checkpoints.url
         self._readings = {n: Reading(s.settings, s.keys, url) for n, s in sources.items()}
         self._on_spark: States = {}
         self._in_program: States = {}
         self._stopping = threading.Event()
+        self._shutdown = Shutdown(self.stop, _STOPPING)
         self._error: BaseException | None = None
         self._positions = self._open(sources)
         self._thread = threading.Thread(target=self._run, name="penstock batches", daemon=True)
+        self._shutdown.install()
         self._thread.start()
 
     @property
@@ -78,16 +90,20 @@ class Program:
         self._stopping.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        self._shutdown.remove()
 
     def await_termination(self, timeout_s: float | None = None) -> None:
         """Wait until it has ended; raise what ended it."""
         self._thread.join(timeout_s)
-        if not self._thread.is_alive() and self._error is not None:
-            raise self._error
+        if not self._thread.is_alive():
+            self._shutdown.leave()
+            self._shutdown.remove()
+            if self._error is not None:
+                raise self._error
 
     def _open(self, sources: Mapping[int, Source]) -> dict[int, Position]:
         if self._checkpoints is None:
-            return {node: Position(source, {}) for node, source in sources.items()}
+            return {node: Position(source, {}, {}) for node, source in sources.items()}
         node_of = {topic: node for node, source in sources.items() for topic in source.topics}
         ends = self._checkpoints.open(node_of)
         try:
@@ -95,8 +111,10 @@ class Program:
                 again = self._exactly_once.open(ends)
                 self._again = [Work(node_of[each.topic], each) for each in again]
             ends = self._checkpoints.ends()
-            positions = {node: Position(source, ends) for node, source in sources.items()}
+            ids = self._checkpoints.topic_ids()
+            positions = {node: Position(source, ends, ids) for node, source in sources.items()}
             for position in positions.values():
+                self._checkpoints.note_topic_ids(position.topic_ids)
                 position.skip([work.range for work in self._again])
                 for topic, begins in position.new_topics.items():
                     self._checkpoints.begin_topic(topic, begins)
@@ -136,9 +154,9 @@ class Program:
             except KafkaDataLossError:
                 raise
             except KafkaError as error:
-                self._patience.bear(error)
+                self._patience[node].bear(error)
                 continue
-            self._patience.recovered()
+            self._patience[node].recovered()
             works += [Work(node, each) for each in ranges]
             is_full |= has_more
         if works:
@@ -148,7 +166,8 @@ class Program:
     def _batch(self, works: list[Work]) -> None:
         checkpoints = self._checkpoints if self._makes_checkpoints else None
         if checkpoints is not None:
-            checkpoints.begin(work.range for work in works)
+            new = ChainMap(*(position.new_partitions for position in self._positions.values()))
+            checkpoints.begin((work.range for work in works), new)
         writing = None
         if self._exactly_once is not None:
             works = sorted(works, key=lambda work: work.range)
@@ -170,16 +189,34 @@ class Program:
                 hint="its records are read again after a restart",
             ) from error
         if checkpoints is not None:
+            checkpoints.check_noted()
             waiting = held(self._graph, self._on_spark) | held(self._graph, self._in_program)
             checkpoints.finish(checkpoints.in_flight() - waiting)
+        if self._exactly_once is not None:
+            self._exactly_once.check_done()
 
 
 def _spark() -> SparkContext:
     """Return the active context, or a new one: embedded unless ``spark-submit`` says otherwise.
 
     Workers of an embedded one are this interpreter, and not whichever ``python3`` is on the path.
+    Spark talks to them by UNIX sockets: over TCP each task waits 40 ms for a delayed answer.
     """
     conf = SparkConf().setIfMissing("spark.master", "local[*]")
     if str(conf.get("spark.master")).startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if SparkContext._active_spark_context is None:
+            _use_unix_sockets(conf)
     return SparkContext.getOrCreate(conf.setIfMissing("spark.app.name", "penstock batches"))
+
+
+def _use_unix_sockets(conf: SparkConf) -> None:
+    """Have sockets in a folder that no one else can enter: whoever connects to one is obeyed."""
+    if os.name != "posix" or conf.get(f"{_SOCKETS}.enabled") is not None:
+        return
+    folder = tempfile.mkdtemp(prefix="penstock-")
+    if len(folder) > _MOST_OF_PATH:
+        os.rmdir(folder)
+        return
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    conf.set(f"{_SOCKETS}.enabled", "true").set(f"{_SOCKETS}.dir", folder)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.kafka import ClientConf, KafkaRange
 from penstock.kafka.advance import advance
 from penstock.kafka.client_conf import settings_of
@@ -42,7 +42,7 @@ class Source:
         topics: Sequence[str],
         consumer_conf: Mapping[str, Any],
         *,
-        poll_interval_s: float,
+        poll_interval: str | float,
         max_batch_size: int,
         npartitions: int | None,
         keys: bool,
@@ -76,7 +76,7 @@ class Source:
             tuple(topics),
             {**conf.settings(), _COMMIT: False},
             reset in _LATEST,
-            poll_interval_s,
+            _seconds(poll_interval),
             max_batch_size,
             npartitions,
             keys,
@@ -89,14 +89,23 @@ class Position:
     Args:
         source: the source.
         checkpoints: the ends by partition of topics that have checkpoints.
+        topic_ids: the ids of the topics that these count in, where they are known.
 
     Raises:
         KafkaError: the brokers do not answer, or a topic is unknown.
+        KafkaDataLossError: a topic was created anew.
     """
 
-    def __init__(self, source: Source, checkpoints: Mapping[str, Mapping[int, int]]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        checkpoints: Mapping[str, Mapping[int, int]],
+        topic_ids: Mapping[str, str],
+    ) -> None:
         self._source = source
         self._brokers = Topics(source.settings, source.topics)
+        self.topic_ids = {t: each for t, each in topic_ids.items() if t in source.topics}
+        """The ids of its topics, where the brokers have some (Kafka 2.8)."""
         begins, ends = self._begins_and_ends()
         self._planned = {
             partition_name(topic, partition): end
@@ -107,6 +116,8 @@ class Position:
             topic: {} for topic in source.topics if topic not in checkpoints
         }
         """Where topics without checkpoints begin, by partition."""
+        self.new_partitions: dict[str, dict[int, int]] = {}
+        """Where partitions begin, by topic, that no checkpoint had at the start."""
         for name, start in (ends if source.begins_at_end else begins).items():
             topic, partition = split_name(name)
             if topic in self.new_topics:
@@ -121,7 +132,13 @@ class Position:
         """
         begins, ends = self._begins_and_ends()
         start = {**begins, **self._planned}
-        wanted = advance(start, begins, ends).ends
+        for topic, partition in map(split_name, start.keys() - self._planned.keys()):
+            begin = begins[partition_name(topic, partition)]
+            self.new_partitions.setdefault(topic, {})[partition] = begin
+        try:
+            wanted = advance(start, begins, ends).ends
+        except KafkaDataLossError as error:
+            raise _lost(error.message, error.ids) from None
         most = self._source.max_batch_size
         ranges = [
             KafkaRange(*split_name(name), first, min(wanted[name], first + most))
@@ -142,6 +159,10 @@ class Position:
 
     def _begins_and_ends(self) -> tuple[Offsets, Offsets]:
         facts = self._brokers.scan()
+        for topic, found in facts.ids.items():
+            if found is not None and self.topic_ids.setdefault(topic, found) != found:
+                what = f"topic {topic} was deleted and created anew: its offsets are other records'"
+                raise _lost(what, {"topic": topic})
         return dict(self._wanted(facts.begins)), dict(self._wanted(facts.ends))
 
     def _wanted(self, offsets: Offsets) -> Iterator[tuple[str, int]]:
@@ -149,6 +170,30 @@ class Position:
         for name, offset in offsets.items():
             if most is None or split_name(name)[1] < most:
                 yield name, offset
+
+
+def _lost(what: str, ids: dict[str, Any]) -> KafkaDataLossError:
+    return KafkaDataLossError(
+        what,
+        operation="plan batch",
+        ids=ids,
+        hint="give topics a longer retention; `penstock checkpoint rewind --to-offsets` continues "
+        "after offsets that you choose, which may lie ahead",
+    )
+
+
+def _seconds(interval: str | float) -> float:
+    import pandas as pd
+
+    try:
+        seconds = float(
+            pd.Timedelta(interval).total_seconds() if isinstance(interval, str) else interval
+        )
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise _wrong(f"poll_interval={interval!r}", "give a time such as '0.5s', or seconds")
+    return seconds
 
 
 def _wrong(what: str, hint: str) -> ConfigError:

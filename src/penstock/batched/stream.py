@@ -10,7 +10,6 @@ from itertools import count
 from typing import Any, get_args
 
 from penstock.batched.checkpoints import Checkpoints
-from penstock.batched.exactly_once import ExactlyOnce
 from penstock.batched.graph import Graph
 from penstock.batched.operations import (
     Accumulate,
@@ -23,7 +22,6 @@ from penstock.batched.operations import (
     Operation,
     Partition,
     Pass,
-    Place,
     Sink,
     Starmap,
     Zip,
@@ -31,8 +29,9 @@ from penstock.batched.operations import (
 )
 from penstock.batched.program import Program
 from penstock.batched.sources import Source
-from penstock.batched.to_kafka import Delivery, ToKafka
+from penstock.batched.to_kafka import Delivery, ToKafka, exactly_once_sinks
 from penstock.errors import ConfigError, StreamingError
+from penstock.model import check_name
 from penstock.storage import local_root
 
 __all__ = ["Stream", "from_kafka_batched"]
@@ -74,7 +73,7 @@ def from_kafka_batched(
     source = Source.of(
         [topics] if isinstance(topics, str) else topics,
         consumer_conf,
-        poll_interval_s=_seconds(poll_interval),
+        poll_interval=poll_interval,
         max_batch_size=max_batch_size,
         npartitions=npartitions,
         keys=keys,
@@ -202,7 +201,7 @@ class Stream:
                 topic's.
 
         Raises:
-            ConfigError: a setting is wrong, or it is another checkpoint path.
+            ConfigError: a setting or the name is wrong, or it is another checkpoint path.
         """
         path, _ = self._path()
         if checkpoint_path is not None and _absolute(checkpoint_path) != path:
@@ -213,7 +212,8 @@ class Stream:
             )
         if delivery not in get_args(Delivery):
             raise _wrong(f"delivery={delivery!r}", f"choose among {', '.join(get_args(Delivery))}")
-        sink = Stream(ToKafka(topic, producer_conf, delivery, name or topic), [self])
+        output = topic if name is None else check_name("output", name)
+        sink = Stream(ToKafka(topic, producer_conf, delivery, output), [self])
         return sink._with_checkpoints()
 
     def add_checkpoint(self) -> Stream:
@@ -267,17 +267,11 @@ class Stream:
             numbers[stream] = graph.add(stream._operation, upstreams)
         sources = {numbers[s]: s._source for s in streams if s._source is not None}
         checkpoints = None if path is None else Checkpoints(path, keep)
-        exactly_once = _exactly_once(graph, checkpoints)
+        exactly_once = exactly_once_sinks(graph, checkpoints)
         for stream in streams:
             if isinstance(stream._operation, ToKafka):
                 stream._operation.check_topic()
-        program = Program(
-            graph,
-            sources,
-            checkpoints,
-            makes_checkpoints,
-            exactly_once,
-        )
+        program = Program(graph, sources, checkpoints, makes_checkpoints, exactly_once)
         for stream in streams:
             stream._program = program
 
@@ -343,29 +337,6 @@ class Stream:
         return sorted(found, key=lambda stream: stream._number)
 
 
-def _exactly_once(graph: Graph, checkpoints: Checkpoints | None) -> ExactlyOnce | None:
-    """Return the exactly-once sinks of a program, None if it has none.
-
-    Raises:
-        ConfigError: the program does not do what it does again after a restart.
-    """
-    sinks = [(n, each.operation) for n, each in enumerate(graph.nodes)]
-    outputs = {n: s.output for n, s in sinks if isinstance(s, ToKafka) and s.is_exactly_once}
-    if not outputs:
-        return None
-    if checkpoints is None:
-        raise _wrong("delivery='exactly_once' without checkpoints", "give a checkpoint_path")
-    if any(node.place is not Place.RANGES for node in graph.nodes):
-        raise _wrong(
-            "delivery='exactly_once' with an operation that takes elements of several ranges",
-            "leave out accumulate, partition, zip, combine_latest and gather, or take "
-            "'at_least_once'",
-        )
-    if len({output.name for output in outputs.values()}) < len(outputs):
-        raise _wrong("two exactly-once sinks of one name", "give each a name of its own (name=)")
-    return ExactlyOnce(outputs, checkpoints)
-
-
 def _combined(operation: Operation, streams: list[Stream]) -> Stream:
     if len(streams) < 2:
         raise _wrong("combining one stream", "name at least one other")
@@ -382,20 +353,6 @@ def _combined(operation: Operation, streams: list[Stream]) -> Stream:
 def _absolute(path: str | os.PathLike[str]) -> str:
     root = local_root(path)
     return os.fspath(path).rstrip("/") if root is None else os.path.abspath(root)
-
-
-def _seconds(interval: str | float) -> float:
-    import pandas as pd
-
-    try:
-        seconds = float(
-            pd.Timedelta(interval).total_seconds() if isinstance(interval, str) else interval
-        )
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0:
-        raise _wrong(f"poll_interval={interval!r}", "give a time such as '0.5s', or seconds")
-    return seconds
 
 
 def _wrong(what: str, hint: str) -> ConfigError:

@@ -28,7 +28,7 @@ import streamz.sinks
 import streamz.sources
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import Message, Producer
-from streamz.core import RefCounter, convert_interval
+from streamz.core import RefCounter
 
 from penstock.batched.checkpoints import Checkpoints
 from penstock.batched.messages import get_message_batch
@@ -46,6 +46,7 @@ _POLL_S = 0.02
 _checkpoints: WeakValueDictionary[str, Checkpoints] = WeakValueDictionary()
 _streamz_from_kafka_batched = streamz.Stream.from_kafka_batched
 _streamz_to_kafka = streamz.Stream.to_kafka
+_streamz_flatten = streamz.Stream.flatten
 
 
 class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
@@ -72,40 +73,46 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
         """
         if not self.stopped:
             return
+        for node in _downstreams(self):
+            if hasattr(node, "cb"):
+                _Watched.of(node).check()
         self.error = None
         ends = self._checkpoints.open(self._source.topics)
         self._is_open = True
         try:
-            self._position = Position(self._source, ends)
+            self._position = Position(self._source, ends, self._checkpoints.topic_ids())
+            self._checkpoints.note_topic_ids(self._position.topic_ids)
             for topic, begins in self._position.new_topics.items():
                 self._checkpoints.begin_topic(topic, begins)
         except BaseException:
             self._close()
             raise
         self.stopped, self.started = False, False
-        self.loop.add_callback(self._poll)
+        self.loop.add_callback(self._poll, self._position)
 
     def fail(self, error: BaseException) -> None:
         """Stop, because of an error: what is in flight gets into no checkpoint."""
         _log.error("The stream ends: %s", error)
-        self.error = self.error or error
         self.stop()
         self._close()
+        self.error = self.error or error  # last: who sees it may start the stream again
 
-    async def _poll(self) -> None:
+    async def _poll(self, position: Position) -> None:
+        """Emit batches until the source is stopped, or has started again with another position."""
         try:
-            while not self.stopped:
-                if not await self._batch():
+            while not self.stopped and self._position is position:
+                if not await self._batch(position):
                     await _sleep(self._source.poll_interval_s)
         except BaseException as error:
-            self.fail(error)
-        self._close_if_idle()
+            if self._position is position:
+                self.fail(error)
+        if self._position is position:
+            self._close_if_idle()
 
-    async def _batch(self) -> bool:
+    async def _batch(self, position: Position) -> bool:
         """Plan and emit a batch; return whether more records are waiting."""
-        assert self._position is not None
         try:
-            plan = self.loop.run_in_executor(None, self._position.plan)
+            plan = self.loop.run_in_executor(None, position.plan)
             planned: tuple[list[KafkaRange], bool] = await plan
         except KafkaDataLossError:
             raise
@@ -113,13 +120,15 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
             self._patience.bear(error)
             return False
         self._patience.recovered()
+        if self._position is not position:
+            return False
         self.started = True
         ranges, has_more = planned
         if self.makes_checkpoints:
-            self._checkpoints.begin(ranges)
+            self._checkpoints.begin(ranges, position.new_partitions)
             self._pending.update(ranges)
         for each in ranges:
-            ref = RefCounter(cb=partial(self._done, each), loop=self.loop)
+            ref = RefCounter(cb=partial(self._done, position, each), loop=self.loop)
             wanted = (
                 self._source.settings,
                 each.topic,
@@ -132,12 +141,13 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
                 await result
         return has_more
 
-    def _done(self, each: KafkaRange) -> None:
+    def _done(self, position: Position, each: KafkaRange) -> None:
         """Take in that nothing has a range's element any more; may be called again."""
-        if each not in self._pending or not self._is_open:
+        if self._position is not position or each not in self._pending or not self._is_open:
             return
         self._pending.remove(each)
         try:
+            self._checkpoints.check_noted()
             self._checkpoints.finish([each])
         except BaseException as error:
             self.fail(error)
@@ -151,7 +161,55 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
         if self._is_open:
             self._is_open = False
             self._pending.clear()
-            self._checkpoints.close()
+            self._checkpoints.close(self._source.topics)
+
+
+class _Watched:
+    """What a node hands on in a coroutine of its own: if it fails, so do the node's sources.
+
+    streamz ends that coroutine, and tells no one: a buffer would be full for ever.
+    """
+
+    def __init__(self, node: streamz.Stream) -> None:
+        self._node = node
+        self._emit = node._emit
+        self._error: BaseException | None = None
+
+    @classmethod
+    def of(cls, node: streamz.Stream) -> _Watched:
+        """Return what watches a node, from now on if nothing did."""
+        if not isinstance(node._emit, cls):
+            node._emit = cls(node)
+        return node._emit
+
+    def check(self) -> None:
+        """Raise StreamingError if the coroutine has ended."""
+        if self._error is not None:
+            raise StreamingError(
+                f"{type(self._node).__name__} hands nothing on any more, as what follows it "
+                f"failed: {self._error}",
+                operation="start stream",
+                hint="build the stream anew, and start that one",
+            )
+
+    def __call__(self, x: Any, metadata: Any = None) -> Any:
+        try:
+            results = self._emit(x, metadata=metadata)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        for each in results:
+            if hasattr(each, "add_done_callback"):
+                each.add_done_callback(self._note_end)
+        return results
+
+    def _note_end(self, future: Any) -> None:
+        if not future.cancelled() and (error := future.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = self._error or error
+        _fail_sources(self._node, error)
 
 
 def from_kafka_batched(
@@ -190,23 +248,35 @@ def from_kafka_batched(
     source = Source.of(
         [topics] if isinstance(topics, str) else topics,
         consumer_conf,
-        poll_interval_s=convert_interval(poll_interval),
+        poll_interval=poll_interval,
         max_batch_size=max_batch_size,
         npartitions=npartitions,
         keys=keys,
     )
-    if dask:
-        from distributed.client import default_client
-
-        kwargs["loop"] = default_client().loop  # type: ignore[no-untyped-call]
     checkpoints = _shared(checkpoint_path, checkpoints_to_keep)
-    stream = FromKafkaBatched(source, checkpoints, **kwargs)
     if dask:
-        stream = stream.scatter()
-    stream = stream.starmap(get_message_batch, keys=keys)
+        from penstock.batched.on_dask import ReadOnDask, loop_of_client  # needs distributed
+
+        ranges = FromKafkaBatched(source, checkpoints, **{**kwargs, "loop": loop_of_client()})
+        stream = ReadOnDask(ranges, keys)
+    else:
+        ranges = FromKafkaBatched(source, checkpoints, **kwargs)
+        stream = ranges.starmap(get_message_batch, keys=keys)
     if start:
         stream.start()
     return stream
+
+
+class Flatten(streamz.Stream):  # type: ignore[misc]
+    """Emits each item of an element, and each has the element's count.
+
+    streamz gives it to the last item alone: were that one dropped (by ``filter``, say), the range
+    would count as done while the others wait in a buffer or a producer.
+    """
+
+    def update(self, x: Any, who: Any = None, metadata: Any = None) -> Any:
+        """See streamz."""
+        return [result for item in x for result in self._emit(item, metadata=metadata)]
 
 
 class AddCheckpoint(streamz.sinks.Sink):  # type: ignore[misc]
@@ -229,8 +299,7 @@ class AddCheckpoint(streamz.sinks.Sink):  # type: ignore[misc]
 class ToKafka(streamz.Stream):  # type: ignore[misc]
     """Writes elements to a topic, and passes them on when they are delivered.
 
-    An element is held until it and all before it are delivered: ``flatten`` has the count of a list
-    go with its last item alone.
+    An element is held until it and all before it are delivered.
     """
 
     def __init__(
@@ -265,25 +334,32 @@ class ToKafka(streamz.Stream):  # type: ignore[misc]
         self._producer.flush(timeout_s)
 
     async def _poll(self) -> None:
-        while self._waiting:
-            self._producer.poll(0)
-            while self._waiting and self._waiting[0].is_delivered:
-                written = self._waiting.popleft()
-                for result in self._emit(written.value, metadata=written.metadata):
-                    await result
-                self._release_refs(written.metadata)
-            if self._waiting and (error := self._waiting[0].error) is not None:
-                failed = KafkaError(
-                    f"Kafka: {error.str()} ({error.name()})",
-                    operation="write to Kafka",
-                    ids={"topic": self._topic},
-                    hint="the records are written again after a restart",
-                )
-                for source in _sources(self):
-                    source.fail(failed)
-                break
-            await _sleep(_POLL_S)
-        self._is_polling = False
+        try:
+            while self._waiting:
+                await self._hand_on()
+                await _sleep(_POLL_S)
+        except BaseException as error:
+            self._waiting.clear()  # they are in no checkpoint: a start reads them again
+            self._is_polling = False
+            _fail_sources(self, error)
+        else:
+            self._is_polling = False
+
+    async def _hand_on(self) -> None:
+        """Pass on what is delivered; raise KafkaError if the next element cannot be."""
+        self._producer.poll(0)
+        while self._waiting and self._waiting[0].is_delivered:
+            written = self._waiting.popleft()
+            for result in self._emit(written.value, metadata=written.metadata):
+                await result
+            self._release_refs(written.metadata)
+        if self._waiting and (error := self._waiting[0].error) is not None:
+            raise KafkaError(
+                f"Kafka: {error.str()} ({error.name()})",
+                operation="write to Kafka",
+                ids={"topic": self._topic},
+                hint="the records are written again after a restart",
+            )
 
 
 class _Written:
@@ -322,6 +398,11 @@ def _to_kafka(
     return AddCheckpoint(ToKafka(self, topic, producer_conf, **kwargs))
 
 
+def _flatten(self: streamz.Stream, *args: Any, **kwargs: Any) -> streamz.Stream:
+    """Make an element of each item of each element."""
+    return (Flatten if _sources(self) else _streamz_flatten)(self, *args, **kwargs)
+
+
 def _add_checkpoint(self: streamz.Stream, **kwargs: Any) -> streamz.Stream:
     """Make a checkpoint of each batch when all sinks have taken it in; follows a sink."""
     return AddCheckpoint(self, **kwargs)
@@ -346,6 +427,22 @@ def _sources(stream: streamz.Stream) -> list[FromKafkaBatched]:
     return list(found)
 
 
+def _fail_sources(stream: streamz.Stream, error: BaseException) -> None:
+    for source in _sources(stream):
+        source.fail(error)
+
+
+def _downstreams(stream: streamz.Stream) -> list[streamz.Stream]:
+    found: dict[streamz.Stream, None] = {}
+    waiting = [stream]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found[each] = None
+            waiting += each.downstreams
+    return list(found)
+
+
 def _only(topics: Sequence[str]) -> str:
     if len(topics) != 1:
         raise StreamingError(
@@ -364,4 +461,5 @@ async def _sleep(seconds: float) -> None:
 
 streamz.Stream.from_kafka_batched = staticmethod(from_kafka_batched)
 streamz.Stream.to_kafka = _to_kafka
+streamz.Stream.flatten = _flatten
 streamz.Stream.add_checkpoint = _add_checkpoint

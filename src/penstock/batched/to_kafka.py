@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from penstock.batched.exactly_once import Output
-from penstock.batched.operations import Element, Operation
+from penstock.batched.checkpoints import Checkpoints
+from penstock.batched.exactly_once import ExactlyOnce, Output
+from penstock.batched.graph import Graph
+from penstock.batched.operations import Element, Operation, Place
+from penstock.errors import ConfigError
 from penstock.kafka.sink import (
     Encoder,
     check_sink_settings,
@@ -16,7 +19,7 @@ from penstock.kafka.sink import (
     write_partition,
 )
 
-__all__ = ["Delivery", "ToKafka"]
+__all__ = ["Delivery", "ToKafka", "exactly_once_sinks"]
 
 Delivery = Literal["at_least_once", "exactly_once"]
 
@@ -54,5 +57,32 @@ class ToKafka(Operation):
         if sink is None:
             send_partition(self.output.settings, outgoing)
         else:
-            destination, attempt, index = sink
-            write_partition(destination, attempt, index, outgoing)
+            destination, attempt, index, is_done = sink
+            write_partition(destination, attempt, index, outgoing, is_done=is_done)
+
+
+def exactly_once_sinks(graph: Graph, checkpoints: Checkpoints | None) -> ExactlyOnce | None:
+    """Return the exactly-once sinks of a program, None if it has none.
+
+    Raises:
+        ConfigError: the program does not do what it does again after a restart.
+    """
+    sinks = [(n, each.operation) for n, each in enumerate(graph.nodes)]
+    outputs = {n: s.output for n, s in sinks if isinstance(s, ToKafka) and s.is_exactly_once}
+    if not outputs:
+        return None
+    if checkpoints is None:
+        raise _refusal("delivery='exactly_once' without checkpoints", "give a checkpoint_path")
+    if any(node.place is not Place.RANGES for node in graph.nodes):
+        raise _refusal(
+            "delivery='exactly_once' with an operation that takes elements of several ranges",
+            "leave out accumulate, partition, zip, combine_latest and gather, or take "
+            "'at_least_once'",
+        )
+    if len({output.name for output in outputs.values()}) < len(outputs):
+        raise _refusal("two exactly-once sinks of one name", "give each a name of its own (name=)")
+    return ExactlyOnce(outputs, checkpoints)
+
+
+def _refusal(what: str, hint: str) -> ConfigError:
+    return ConfigError(f"{what} is not possible", operation="build stream", hint=hint)

@@ -34,10 +34,10 @@ from penstock.checkpoint.log_format import MalformedLogError
 from penstock.errors import NotFoundError
 from penstock.storage import Storage
 
-__all__ = ["ChecksummedFiles", "checksum_of", "sidecar_name"]
+__all__ = ["BYTES_PER_CHUNK", "ChecksummedFiles", "checksum_of", "sidecar_name"]
 
-_BYTES_PER_CHUNK = 512
-_HEADER = b"crc\0" + struct.pack(">i", _BYTES_PER_CHUNK)
+BYTES_PER_CHUNK = 512
+_HEADER = b"crc\0" + struct.pack(">i", BYTES_PER_CHUNK)
 
 _logger = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ def sidecar_name(name: str) -> str:
 
 def checksum_of(data: bytes) -> bytes:
     """Return the content of the sidecar of a file that holds ``data``."""
-    chunks = range(0, len(data), _BYTES_PER_CHUNK)
-    sums = [zlib.crc32(data[start : start + _BYTES_PER_CHUNK]) for start in chunks]
+    chunks = range(0, len(data), BYTES_PER_CHUNK)
+    sums = [zlib.crc32(data[start : start + BYTES_PER_CHUNK]) for start in chunks]
     return _HEADER + struct.pack(f">{len(sums)}I", *sums)
 
 

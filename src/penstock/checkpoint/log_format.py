@@ -37,6 +37,8 @@ _RESTORE_HINT = (
 _UPGRADE_HINT = "read this checkpoint location with the release that wrote it, or a later one"
 
 _ESCAPE = re.compile(r"\\u[0-9a-f]{4}|\\.")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a character, which has no bytes in UTF-8: JSON can hold it as an escape."""
 _VERSION_LINE = re.compile(r"v([0-9]{1,10})")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
@@ -105,10 +107,14 @@ def decode_log(data: bytes, supported_version: int) -> list[str]:
 
 
 def dump_json(value: Any) -> str:
-    """Write JSON as Spark does: no spaces, keys in order of insertion, only controls escaped."""
+    """Write JSON as Spark does: no spaces, keys in order of insertion, only controls escaped.
+
+    Escaped as well are halves of characters (lone surrogates), of which Spark would write a "?".
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # Jackson writes the digits of \u001F in upper case.
-    return _ESCAPE.sub(lambda found: found[0][:2] + found[0][2:].upper(), text)
+    text = _ESCAPE.sub(lambda found: found[0][:2] + found[0][2:].upper(), text)
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04X}", text)
 
 
 def parse_fields(line: str) -> dict[str, Any]:

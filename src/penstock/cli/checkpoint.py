@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.batched.tools import is_checkpoint_path
+from penstock.batched.inspection import is_checkpoint_path
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.tools import (
     diff_batches,
@@ -29,6 +30,9 @@ from penstock.cli.checkpoint_text import (
     location_diff_lines,
     validation_lines,
 )
+from penstock.cli.kafka_conf import ConfOption, client_settings
+from penstock.cli.kafka_readers import find_readers
+from penstock.cli.options import JsonOption, LagBrokersOption, LocationArgument
 from penstock.cli.output import print_json, print_line
 from penstock.cli.plots import draw_progress
 from penstock.clock import SystemClock
@@ -47,32 +51,31 @@ app = typer.Typer(
 app.add_typer(changes)
 app.command("adopt")(adopt)
 
-_Location = Annotated[
-    str, typer.Argument(metavar="DIR", help="The checkpoint location: a folder or URL.")
-]
-
-
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 @app.command("inspect")
 def inspect_location(
-    location: _Location,
+    location: LocationArgument,
     batch: Annotated[int | None, typer.Option(min=0, help="All about this batch.")] = None,
     last: Annotated[int, typer.Option(min=1, help="Number of newest batches to show.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all batches.")] = False,
     plot: Annotated[
         str | None, typer.Option(help="Draw all batches to this .png or .svg file.")
     ] = None,
+    brokers: LagBrokersOption = None,
+    conf: ConfOption = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Show where a query stands; exit status 2 if it cannot start."""
     if is_checkpoint_path(location):
+        if brokers is not None or conf:
+            raise typer.BadParameter("for such a path: penstock kafka lag", param_hint="--brokers")
         inspect_batches(location, as_json=as_json)
         return
     if batch is not None:
         found = inspect(location, batch_ids=[batch])
     else:
         found = inspect(location, last=None if as_json or plot is not None else last)
+    if brokers is not None or conf:
+        found = replace(found, lag={**found.lag, **_topic_lag(location, brokers, conf)})
     if plot is not None:
         draw_progress(plot, found.batches)
         typer.echo(f"drawn to {plot}")
@@ -86,14 +89,22 @@ def inspect_location(
         raise typer.Exit(EXIT_STATUS["error"])
 
 
+def _topic_lag(location: str, brokers: str | None, conf: list[str]) -> dict[str, int]:
+    """Return the records that Kafka has after the newest batch, by source."""
+    settings = client_settings(brokers, conf)
+    from penstock.kafka.brokers import records_behind  # needs confluent-kafka
+
+    return {each.name: records_behind(settings, each.ends) for each in find_readers(location)}
+
+
 @app.command("diff")
 def diff(
-    location: _Location,
+    location: LocationArgument,
     others: Annotated[
         list[str],
         typer.Argument(metavar="A B | OTHER", help="Two batch ids, or another location."),
     ],
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what changed between two batches, or differs between two locations."""
     is_batch = parse_batch_id(others[0]) is not None and not os.path.exists(others[0])
@@ -113,12 +124,12 @@ def diff(
 
 @app.command("validate")
 def validate_location(
-    location: _Location,
+    location: LocationArgument,
     sink: Annotated[
         str | None,
         typer.Option(help="Where the query writes with Spark's own file sink: does its log fit?"),
     ] = None,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Find what is damaged or missing; exit status 1 with warnings, 2 with errors."""
     if is_checkpoint_path(location):
@@ -140,8 +151,8 @@ def _tell_of_repair(location: str) -> None:
         return
     if fixed:
         print_line(
-            f"penstock checkpoint repair {shlex.quote(location)} changes {fixed} of these files,"
-            " and shows how before it does: prefer it to the fixes above"
+            f"penstock checkpoint repair {shlex.quote(location)} fixes what needs no choice, by"
+            f" {fixed} files, and shows them before it does: prefer it to the fixes above"
         )
 
 

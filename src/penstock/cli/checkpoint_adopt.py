@@ -8,8 +8,18 @@ from typing import Annotated, Literal, cast
 import typer
 
 from penstock.batched.checkpoints import newest_checkpoint
+from penstock.batched.inspection import is_checkpoint_path
 from penstock.batched.layout import LOGS
+from penstock.batched.rewind import begun_rewind
 from penstock.cli.kafka_conf import ConfOption, client_settings
+from penstock.cli.options import (
+    NOT_YET,
+    ApplyOption,
+    CheckBrokersOption,
+    NewLocationArgument,
+    PlanJsonOption,
+    TopicsOption,
+)
 from penstock.cli.output import print_json, print_line
 from penstock.errors import ConfigError
 from penstock.kafka.adopt import apply_adopt, plan_adopt
@@ -25,9 +35,7 @@ _OPERATION = "adopt Kafka offsets"
 
 
 def adopt(
-    target: Annotated[
-        str, typer.Argument(metavar="TO", help="A folder or URL with nothing in it.")
-    ],
+    target: NewLocationArgument,
     origin: Annotated[
         str | None,
         typer.Option(
@@ -40,10 +48,7 @@ def adopt(
     source: Annotated[
         str | None, typer.Option(help="Which source of --from, where several read topics.")
     ] = None,
-    topic: Annotated[
-        list[str],
-        typer.Option(metavar="TOPIC[:PARTITION]", help="Only these; may be repeated."),
-    ] = [],  # noqa: B006 - typer copies it
+    topic: TopicsOption = [],  # noqa: B006 - typer copies it
     engine: Annotated[
         str, typer.Option("--as", help="For a program of penstock, or a query of spark.")
     ] = "penstock",
@@ -53,17 +58,10 @@ def adopt(
             help="The new input's name=; for spark the source's number.", show_default="0"
         ),
     ] = None,
-    brokers: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT,...", help="Check that the topics still have the records."),
-    ] = None,
+    brokers: CheckBrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Do it; otherwise only the plan is shown.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the plan and what was done as JSON.")
-    ] = False,
+    apply: ApplyOption = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Begin a new location where another engine's reader of Kafka topics is."""
     if (origin is None) == (group is None):
@@ -93,7 +91,7 @@ def adopt(
     elif apply:
         print_line(f"done: {plan.target} has id {location_id}")
     else:
-        print_line("nothing is changed yet: add --apply to do it")
+        print_line(NOT_YET)
 
 
 def _of_group(group: str, settings: dict[str, str] | None) -> tuple[str, Offsets]:
@@ -107,7 +105,7 @@ def _of_group(group: str, settings: dict[str, str] | None) -> tuple[str, Offsets
 def _of_folder(place: str, source: str | None) -> tuple[str, Offsets]:
     storage = open_existing(place, operation=_OPERATION, hint="give a checkpoint's folder")
     entries = {entry.name: entry.is_folder for entry in storage.list()}
-    if "offsets" in entries:
+    if "offsets" in entries and not is_checkpoint_path(place):
         return _of_checkpoint(storage, source)
     if any(_GRAPH.fullmatch(name) for name in entries):
         raise ConfigError(
@@ -118,6 +116,13 @@ def _of_folder(place: str, source: str | None) -> tuple[str, Offsets]:
             hint="if the program committed offsets to a group, --group takes them; otherwise print "
             "rdd.offsetRanges() in its last batches, and begin there (starting=)",
         )
+    if begun_rewind(storage) is not None:
+        raise ConfigError(
+            "a rewind of it was begun and is not complete",
+            operation=_OPERATION,
+            path=place,
+            hint="repeat the rewind, or start its program",
+        )
     topics = [name for name, is_folder in entries.items() if is_folder]
     found = {topic: newest_checkpoint(storage, topic) for topic in topics if topic != LOGS}
     ends = {f"{t}/{p}": end for t, parts in found.items() for p, end in (parts or {}).items()}
@@ -127,8 +132,15 @@ def _of_folder(place: str, source: str | None) -> tuple[str, Offsets]:
 def _of_checkpoint(storage: Storage, source: str | None) -> tuple[str, Offsets]:
     found = held_offsets(storage.url, done=True)
     chosen = [held for held in found if source in (None, held.name)]
+    if not found:
+        raise ConfigError(
+            "no source reads Kafka topics in the newest batch that is done",
+            operation=_OPERATION,
+            path=storage.url,
+            hint="`penstock checkpoint inspect` shows what the sources are",
+        )
     if len(chosen) != 1:
-        known = ", ".join(held.name for held in found) or "none"
+        known = ", ".join(held.name for held in found)
         raise ConfigError(
             f"{len(chosen)} sources read Kafka topics in the newest batch that is done, not 1",
             operation=_OPERATION,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 
-from penstock.batched.tools import is_checkpoint_path
+from penstock.batched.inspection import is_checkpoint_path
 from penstock.checkpoint.log_format import parse_json
 from penstock.checkpoint.tools import (
     Plan,
@@ -31,7 +31,17 @@ from penstock.checkpoint.tools import (
 from penstock.cli.checkpoint_path import promote_batches, rewind_batches
 from penstock.cli.checkpoint_text import plan_lines
 from penstock.cli.kafka_conf import ConfOption, client_settings
+from penstock.cli.options import (
+    NOT_YET,
+    ApplyOption,
+    CheckBrokersOption,
+    LocationArgument,
+    NewLocationArgument,
+    PlanJsonOption,
+    StoppedOption,
+)
 from penstock.cli.output import print_json, print_line
+from penstock.cli.progress import progress_bar
 
 __all__ = ["EXIT_STATUS", "app", "parse_time", "show_or_apply"]
 
@@ -40,37 +50,15 @@ app = typer.Typer()
 EXIT_STATUS = {"warning": 1, "error": 2}
 """By the worst finding; notes are harmless."""
 
-_NOT_YET = "nothing is changed yet: add --apply to do it"
-
-_Location = Annotated[
-    str, typer.Argument(metavar="DIR", help="The checkpoint location: a folder or URL.")
-]
-_Target = Annotated[str, typer.Argument(metavar="TO", help="A folder or URL with nothing in it.")]
-_Apply = Annotated[bool, typer.Option("--apply", help="Do it; otherwise only the plan is shown.")]
-_Stopped = Annotated[
-    bool,
-    typer.Option("--stopped", help="The query is stopped, although its files are fresh."),
-]
-
-
-_Json = Annotated[bool, typer.Option("--json", help="Print the plan and what was done as JSON.")]
 _Sink = Annotated[
     str | None,
     typer.Option(help="Where the query writes with Spark's own file sink: goes back, too."),
 ]
 
 
-_Brokers = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT,...", help="Check there that Kafka's topics have what is read again."
-    ),
-]
-
-
 @app.command("rewind")
 def rewind(
-    location: _Location,
+    location: LocationArgument,
     to_batch: Annotated[int | None, typer.Option(min=0, help="Back to the end of it.")] = None,
     to_offsets: Annotated[
         str | None, typer.Option(help='JSON such as {"0":{"logOffset":5}}, or a file of it.')
@@ -84,11 +72,11 @@ def rewind(
     drop_state: Annotated[
         bool, typer.Option("--drop-state", help="Empty the state instead of taking it back.")
     ] = False,
-    brokers: _Brokers = None,
+    brokers: CheckBrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
-    apply: _Apply = False,
-    stopped: _Stopped = False,
-    as_json: _Json = False,
+    apply: ApplyOption = False,
+    stopped: StoppedOption = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Go back: what came after a point is read again, by new batch ids."""
     if is_checkpoint_path(location):
@@ -118,14 +106,14 @@ def rewind(
 
 @app.command("promote")
 def promote(
-    location: _Location,
+    location: LocationArgument,
     batch: Annotated[int, typer.Argument(metavar="N", min=0, help="A batch that is done.")],
     sink: _Sink = None,
-    brokers: _Brokers = None,
+    brokers: CheckBrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
-    apply: _Apply = False,
-    stopped: _Stopped = False,
-    as_json: _Json = False,
+    apply: ApplyOption = False,
+    stopped: StoppedOption = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Make an old entry the one that the query uses, with the settings in it."""
     if is_checkpoint_path(location):
@@ -137,11 +125,11 @@ def promote(
 
 @app.command("repair")
 def repair(
-    location: _Location,
+    location: LocationArgument,
     sink: _Sink = None,
-    apply: _Apply = False,
-    stopped: _Stopped = False,
-    as_json: _Json = False,
+    apply: ApplyOption = False,
+    stopped: StoppedOption = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Fix what can be fixed without a choice; exit status as of `validate`, by what is left."""
     plan = plan_repair(location, sink=sink)
@@ -153,9 +141,9 @@ def repair(
 @app.command("undo")
 def undo(
     file: Annotated[str, typer.Argument(metavar="FILE", help="What --apply named.")],
-    apply: _Apply = False,
-    stopped: _Stopped = False,
-    as_json: _Json = False,
+    apply: ApplyOption = False,
+    stopped: StoppedOption = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Take a change back, if no query has run on the location since."""
     show_or_apply(plan_undo(file), apply=apply, stopped=stopped, as_json=as_json)
@@ -163,16 +151,14 @@ def undo(
 
 @app.command("fork")
 def fork(
-    location: _Location,
-    target: Annotated[
-        str, typer.Argument(metavar="TO", help="A folder or URL with nothing in it.")
-    ],
+    location: LocationArgument,
+    target: NewLocationArgument,
     sink: Annotated[
         str | None,
         typer.Option(help="A new folder, to which the second query writes with Spark's file sink."),
     ] = None,
-    apply: _Apply = False,
-    as_json: _Json = False,
+    apply: ApplyOption = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Copy a location, so that a second query continues from it; the first may run."""
     plan = plan_fork(location, target, sink=sink)
@@ -181,21 +167,26 @@ def fork(
         print_line(f"  copy {len(plan.files)} files, {decimal(plan.size_bytes)}")
         for sentence in plan.meaning:
             print_line(f"- {sentence}")
-    fork_id = apply_fork(plan) if apply else None
+    fork_id = None
+    if apply:
+        with progress_bar("copy", len(plan.files) + len(plan.appended)) as advance:
+            fork_id = apply_fork(plan, advance)
     if as_json:
         entries = [change.place for change in plan.sink_changes]
+        appended = [change.path for change in plan.appended]
         names = ("location", "target", "batch_id", "files", "size_bytes", "meaning")
         facts = {name: getattr(plan, name) for name in names}
-        print_json({**facts, "sink": entries, "applied": apply, "id": fork_id})
+        files = {"appended": appended, "sink": entries}
+        print_json({**facts, **files, "applied": apply, "id": fork_id})
     else:
-        print_line(f"done: {plan.target} has id {fork_id}" if apply else _NOT_YET)
+        print_line(f"done: {plan.target} has id {fork_id}" if apply else NOT_YET)
 
 
 @app.command("export")
 def export(
-    location: _Location,
+    location: LocationArgument,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A new file.")],
-    as_json: _Json = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Write a location to one JSON file."""
     data = export_location(location)
@@ -213,11 +204,9 @@ def export(
 @app.command("import")
 def import_location(
     file: Annotated[str, typer.Argument(metavar="FILE", help="What `export` wrote.")],
-    target: Annotated[
-        str, typer.Argument(metavar="TO", help="A folder or URL with nothing in it.")
-    ],
-    apply: _Apply = False,
-    as_json: _Json = False,
+    target: NewLocationArgument,
+    apply: ApplyOption = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Make a location from a JSON file, with the same id."""
     try:
@@ -233,7 +222,7 @@ def import_location(
         facts = {"location": plan.location, "target": plan.target, "files": sorted(plan.files)}
         print_json({**facts, "applied": apply})
     else:
-        print_line("done" if apply else _NOT_YET)
+        print_line("done" if apply else NOT_YET)
 
 
 def show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> None:
@@ -242,12 +231,15 @@ def show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> N
         for line in plan_lines(plan, describe_evidence(plan) if plan.changes else None):
             print_line(line)
     is_done = apply and bool(plan.changes)
-    undo_file = apply_plan(plan, stopped=stopped) if is_done else None
+    undo_file = None
+    if is_done:
+        with progress_bar("change", len(plan.changes)) as advance:
+            undo_file = apply_plan(plan, stopped=stopped, on_step=advance)
     if as_json:
         facts = {"location": plan.location, **plan_fields(plan), "left": plan.left}
         print_json({**facts, "applied": is_done, "undo": undo_file})
     elif plan.changes and not is_done:
-        print_line(_NOT_YET)
+        print_line(NOT_YET)
     elif is_done and plan.command.startswith("undo "):
         print_line("done")
     elif is_done:

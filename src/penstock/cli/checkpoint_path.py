@@ -7,17 +7,16 @@ from typing import Any
 
 import typer
 
-from penstock.batched.tools import (
+from penstock.batched.inspection import (
     PathInspection,
     PathValidation,
-    Rewind,
     TopicFacts,
-    apply_rewind,
     inspect_path,
-    plan_promote,
-    plan_rewind,
     validate_path,
 )
+from penstock.batched.layout import Rewind, checkpoint_path
+from penstock.batched.rewind import apply_rewind, plan_promote, plan_rewind
+from penstock.cli.options import NOT_YET
 from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
@@ -25,7 +24,6 @@ from penstock.errors import ConfigError
 __all__ = ["inspect_batches", "promote_batches", "rewind_batches", "validate_batches"]
 
 _TITLES = ("topic", "checkpoint", "kept", "partition", "done", "read")
-_NOT_YET = "nothing is changed yet: add --apply to do it"
 _EXIT_STATUS = {"warning": 1, "error": 2}
 
 
@@ -46,11 +44,11 @@ def validate_batches(location: str, *, as_json: bool) -> None:
 def rewind_batches(
     location: str,
     *,
-    to_batch: int | None,
-    offsets: Any,
-    shift_by: int | None,
+    to_batch: int | None = None,
+    offsets: Any = None,
+    shift_by: int | None = None,
     apply: bool,
-    as_json: bool,
+    as_json: bool = False,
 ) -> None:
     """Go back to a checkpoint by its number, by so many checkpoints, or to offsets."""
     if to_batch is not None and offsets is None and shift_by is None:
@@ -60,29 +58,31 @@ def rewind_batches(
         plan = plan_rewind(location, shift_by=shift_by, offsets=parsed)
     else:
         raise _wrong(location, "there are two ways back", "give one of them")
-    _show_or_apply(plan, apply=apply, as_json=as_json)
+    _show_or_apply(location, plan, apply=apply, as_json=as_json)
 
 
 def promote_batches(location: str, number: int, *, apply: bool, as_json: bool) -> None:
     """Make an old checkpoint the newest one."""
-    _show_or_apply(plan_promote(location, number), apply=apply, as_json=as_json)
+    _show_or_apply(location, plan_promote(location, number), apply=apply, as_json=as_json)
 
 
-def _show_or_apply(plan: Rewind, *, apply: bool, as_json: bool) -> None:
-    made = apply_rewind(plan) if apply else []
+def _show_or_apply(location: str, plan: Rewind, *, apply: bool, as_json: bool) -> None:
+    made = apply_rewind(location, plan) if apply else []
     if as_json:
         print_json({"plan": plan, "made": made})
         return
-    for line in _plan_lines(plan):
+    for line in _plan_lines(location, plan):
         print_line(line)
-    if plan.after:
-        print_line(f"made {', '.join(made)}" if apply else _NOT_YET)
+    if plan.topics:
+        print_line(f"made {', '.join(made)}" if apply else NOT_YET)
 
 
 def _inspection_lines(found: PathInspection) -> Iterator[str]:
     yield found.location
     read = "records were read that no checkpoint has" if found.is_dirty else "none was read beyond"
     yield f"batches of Kafka topics; {read}"
+    if found.is_rewinding:
+        yield "a rewind was begun and is not complete: the next start completes it"
     if found.planned_batch is not None:
         yield f"exactly-once sinks began batch {found.planned_batch} last"
     yield ""
@@ -110,18 +110,19 @@ def _validation_lines(found: PathValidation) -> Iterator[str]:
     yield f"{found.location}: {found.files} files, {what}"
 
 
-def _plan_lines(plan: Rewind) -> Iterator[str]:
-    yield plan.location
-    for topic, ends in plan.after.items():
-        number, before = plan.before[topic]
-        yield f"create {topic}/{number + 1}.txt"
-        for partition in sorted({*before, *ends}):
-            was, now = before.get(partition, 0), ends.get(partition, 0)
+def _plan_lines(location: str, plan: Rewind) -> Iterator[str]:
+    yield location
+    if plan.is_begun:
+        yield "a rewind was begun and is not complete: this completes it"
+    for topic, move in plan.topics.items():
+        yield f"create {checkpoint_path(topic, move.number)}"
+        for partition in sorted({*move.before, *move.after}):
+            was, now = move.before.get(partition, 0), move.after.get(partition, 0)
             if now < was:
                 yield f"  partition {partition}: offsets {now} to {was - 1} are processed again"
             elif now > was:
                 yield f"  partition {partition}: offsets {was} to {now - 1} are not processed"
-    if not plan.after:
+    if not plan.topics:
         yield "that is where it stands: nothing is to be done"
 
 

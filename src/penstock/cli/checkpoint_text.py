@@ -112,17 +112,17 @@ def plan_lines(plan: Plan, evidence: str | None) -> Iterator[str]:
         if change.why == CHECKSUM:
             sums += 1
             continue
-        folder, _, name = change.place.rpartition("/")
+        folder, slash, name = change.place.rpartition("/")
         why = change.why
         if folder.startswith("state/"):  # a line for each operator, which may have 200 partitions
             parts = change.place.split("/", 2)
             folder, name, why = "/".join(parts[:2]), parts[2], "the state"
-        runs.setdefault((_verb(change.before, change.after), folder, why), []).append(name)
+        runs.setdefault((_verb(change.before, change.after), folder + slash, why), []).append(name)
     for (verb, folder, why), names in runs.items():
         if len(names) > _FEW:
-            yield f"  {verb} {folder}/{names[0]} to {names[-1]}, {len(names)} files  ({why})"
+            yield f"  {verb} {folder}{names[0]} to {names[-1]}, {len(names)} files  ({why})"
         else:
-            yield from (f"  {verb} {folder}/{name}  ({why})" for name in names)
+            yield from (f"  {verb} {folder}{name}  ({why})" for name in names)
     if sums:
         yield f"  and {sums} checksums of these files"
     yield from (f"- {sentence}" for sentence in plan.meaning)

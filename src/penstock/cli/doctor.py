@@ -1,4 +1,4 @@
-"""``penstock doctor``: reports what the machine lacks, and how to fix it."""
+"""``penstock doctor``: reports what the machine lacks, and what it uses elsewhere."""
 
 from __future__ import annotations
 
@@ -15,25 +15,43 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli import disk, machine
+from penstock.cli.doctor_places import check_brokers, check_executors, check_store
+from penstock.cli.kafka_conf import ConfOption
 from penstock.cli.machine import CheckResult
-from penstock.errors import ConfigError
+from penstock.cli.options import BrokersOption
 from penstock.storage.urls import local_root
 
-__all__ = ["doctor"]
+__all__ = ["app", "doctor"]
+
+app = typer.Typer()
 
 
+@app.command("doctor")
 def doctor(
     path: Annotated[
-        str, typer.Option(help="Folder for journal and checkpoints.", show_default="temp folder")
+        str,
+        typer.Option(help="Folder or URL for journal and checkpoints.", show_default="temp folder"),
     ] = "",
     master: Annotated[
         str | None,
         typer.Option(help="Spark master of the job.", show_default="SPARK_MASTER, spark-defaults"),
     ] = None,
+    try_executors: Annotated[
+        bool, typer.Option("--try-executors", help="Run a job there: do executors share the path?")
+    ] = False,
+    brokers: BrokersOption = None,
+    conf: ConfOption = [],  # noqa: B006 - typer copies it
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Report what this machine lacks for penstock; exit status 1 if a requirement is missing."""
-    results = _examine(_local_folder(path or tempfile.gettempdir()), master)
+    """Report what is lacking for penstock; exit status 1 if a requirement is missing.
+
+    The path, a cluster's executors and Kafka's brokers are tried as a program uses them.
+    """
+    where = path or tempfile.gettempdir()
+    chosen = disk.find_master(master, os.environ)
+    results = [*_of_machine(), *_of_path(where, chosen, try_executors=try_executors)]
+    if brokers is not None or conf:
+        results.append(check_brokers(brokers, conf))
     passed = all(result.ok for result in results if result.needed)
     if as_json:
         typer.echo(json.dumps({"ok": passed, "findings": [asdict(each) for each in results]}))
@@ -43,28 +61,24 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _examine(folder: Path, master: str | None) -> list[CheckResult]:
+def _of_machine() -> list[CheckResult]:
     return [
         machine.check_java(os.environ),
         machine.check_python(),
         machine.check_worker_python(os.environ),
         *(machine.check_package(name) for name in machine.PACKAGES),
         machine.check_cores(),
-        *disk.check_place(folder),
-        disk.check_shared(folder, disk.find_master(master, os.environ)),
     ]
 
 
-def _local_folder(path: str) -> Path:
+def _of_path(path: str, master: str | None, *, try_executors: bool) -> list[CheckResult]:
     root = local_root(path)
-    if root is None:
-        raise ConfigError(
-            f"{path} is not a folder of this machine",
-            operation="examine path",
-            path=path,
-            hint="doctor measures local and mounted folders: give one with --path",
-        )
-    return Path(root)
+    found = check_store(path) if root is None else disk.check_place(Path(root))
+    if try_executors:
+        if master is None:
+            raise typer.BadParameter("name the master", param_hint="--master")
+        return [*found, check_executors(master, path)]
+    return found if root is None else [*found, disk.check_shared(Path(root), master)]
 
 
 def _print_report(results: Sequence[CheckResult]) -> None:

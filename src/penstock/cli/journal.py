@@ -8,23 +8,17 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
 from rich.filesize import decimal
 
-from penstock.cli.journal_facts import (
-    ReceiverFacts,
-    StreamFacts,
-    WriterFacts,
-    read_stream_facts,
-    read_writer_facts,
-)
+from penstock.cli.journal_consumers import app as consumers
 from penstock.cli.journal_losses import list_losses, skip_records
 from penstock.cli.journal_places import (
-    JsonOption,
     PathArgument,
     names,
     open_journal,
@@ -33,13 +27,22 @@ from penstock.cli.journal_places import (
 )
 from penstock.cli.journal_records import as_json, as_text, behind_holes, records
 from penstock.cli.journal_replay import replay_dead_letters
-from penstock.cli.output import age_in_words, print_line, print_text
+from penstock.cli.options import JsonOption
+from penstock.cli.output import age_in_words, print_json, print_line, print_text
+from penstock.cli.progress import Advance, is_shown, progress_bar
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
 from penstock.journal.losses.loss_log import skip_command
 from penstock.journal.verify import verify_files
 from penstock.model import OffsetRange
+from penstock.status.stream_facts import (
+    ReceiverFacts,
+    StreamFacts,
+    WriterFacts,
+    read_stream_facts,
+    read_writer_facts,
+)
 from penstock.storage import Storage
 
 __all__ = ["app"]
@@ -47,6 +50,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="journal", no_args_is_help=True, help="Show, read, verify and repair a journal."
 )
+app.add_typer(consumers)
 app.command("replay")(replay_dead_letters)
 app.command("skip")(skip_records)
 app.command("losses")(list_losses)
@@ -101,25 +105,25 @@ def print_records(
 
 
 @app.command("verify")
-def verify_journal(path: PathArgument, stream: _Stream = None) -> None:
+def verify_journal(
+    path: PathArgument, stream: _Stream = None, as_json_object: JsonOption = False
+) -> None:
     """Read every block and check every byte; exit status 1 if there is damage."""
     journal = open_journal(path)
     found = names(journal, stream)
     totals = _Totals()
-    for name in found:
-        try:
-            opened = JournalStream.open(journal, name)
-            for verdict in verify_stream(opened):
-                totals.add(verdict)
-                if verdict.error is not None and not verdict.skipped:
-                    _print_verdict(journal, name, verdict)
-            for error in verify_files(opened):
-                totals.damaged += 1
-                _print_damage(name, error)
-        except LogFormatError as error:
-            totals.damaged += 1
-            _print_damage(name, error)
-    print_line(f"{len(found)} streams, {totals}")
+    damage: list[_Damage] = []
+    with progress_bar("verify", _count_blocks(journal, found) if is_shown() else None) as advance:
+        for each in _verify(journal, found, totals, advance):
+            if as_json_object:
+                damage.append(each)
+            else:
+                each.print()
+    if as_json_object:
+        listing = [each.as_json() for each in damage]
+        print_json({"journal": journal.url, "streams": found, **vars(totals), "damage": listing})
+    else:
+        print_line(f"{len(found)} streams, {totals}")
     if totals.damaged:
         raise typer.Exit(1)
 
@@ -263,7 +267,62 @@ class _Totals:
         return f"{self.blocks} blocks, {self.records} records, {decimal(self.size_bytes)}: {found}"
 
 
-def _print_verdict(journal: Storage, stream: str, verdict: Verdict) -> None:
+@dataclass(frozen=True, slots=True)
+class _Damage:
+    """One file that is damaged, or records that are missing."""
+
+    what: str
+    error: PenstockError
+    skips: tuple[str, ...] = ()
+    """The commands that skip its records."""
+
+    @property
+    def kind(self) -> str:
+        return "MISSING" if isinstance(self.error, MissingBlockError) else "DAMAGED"
+
+    def print(self) -> None:
+        error = self.error
+        print_text(
+            f"{self.kind} {self.what}\n  file: {error.path}\n  {error.message}\n  fix: {error.hint}"
+        )
+        for command in self.skips:
+            print_line(f"  or skip: {command}")
+
+    def as_json(self) -> dict[str, object]:
+        error = self.error
+        facts = {"file": error.path, "error": error.message, "fix": error.hint}
+        return {"kind": self.kind.lower(), "what": self.what, **facts, "skip": self.skips}
+
+
+def _count_blocks(journal: Storage, found: list[str]) -> int:
+    count = 0
+    for name in found:
+        with suppress(LogFormatError):  # the verification names it
+            opened = JournalStream.open(journal, name)
+            count += sum(len(opened.blocks(writer)) for writer in opened.writers())
+    return count
+
+
+def _verify(
+    journal: Storage, found: list[str], totals: _Totals, advance: Advance
+) -> Iterator[_Damage]:
+    for name in found:
+        try:
+            opened = JournalStream.open(journal, name)
+            for verdict in verify_stream(opened):
+                totals.add(verdict)
+                advance(verdict.block is not None)
+                if verdict.error is not None and not verdict.skipped:
+                    yield _damage_of(journal, name, verdict)
+            for error in verify_files(opened):
+                totals.damaged += 1
+                yield _Damage(name, error)
+        except LogFormatError as error:
+            totals.damaged += 1
+            yield _Damage(name, error)
+
+
+def _damage_of(journal: Storage, stream: str, verdict: Verdict) -> _Damage:
     error, records = verdict.error, verdict.unreadable
     assert isinstance(error, PenstockError)
     what = f"{stream}/{verdict.writer}"
@@ -271,11 +330,4 @@ def _print_verdict(journal: Storage, stream: str, verdict: Verdict) -> None:
         what += f" records [{records.start_offset}, {records.end_offset})"
     elif verdict.block is not None:
         what += f" records from {verdict.block.start_offset} on"
-    _print_damage(what, error)
-    for left in verdict.left:
-        print_line(f"  or skip: {skip_command(journal, stream, left)}")
-
-
-def _print_damage(what: str, error: PenstockError) -> None:
-    found = "MISSING" if isinstance(error, MissingBlockError) else "DAMAGED"
-    print_text(f"{found} {what}\n  file: {error.path}\n  {error.message}\n  fix: {error.hint}")
+    return _Damage(what, error, tuple(skip_command(journal, stream, each) for each in verdict.left))

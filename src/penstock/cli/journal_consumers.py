@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from penstock.cli.journal_facts import ConsumerFacts, read_stream_facts
 from penstock.cli.journal_places import (
-    JsonOption,
     PathArgument,
     open_journal,
     open_stream,
     open_streams,
 )
-from penstock.cli.output import age_in_words, print_line
+from penstock.cli.options import NOT_YET, ApplyOption, JsonOption
+from penstock.cli.output import age_in_words, print_json, print_line
 from penstock.cli.tables import table_lines
+from penstock.conf import parse_duration_ms
 from penstock.errors import ConfigError
 from penstock.journal import remove_consumer
-from penstock.journal.retention.consumer_files import consumer_names
+from penstock.journal.retention.consumer_files import consumer_names, expired_consumers
+from penstock.journal.retention.expiry import expire
+from penstock.status.stream_facts import ConsumerFacts, read_stream_facts
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    name="consumers", no_args_is_help=True, help="List a journal's consumers, remove one."
+    name="consumers",
+    no_args_is_help=True,
+    help="List a journal's consumers, remove or expire them.",
 )
 _COLUMNS = ("stream", "consumer", "records behind", "last commit", "process", "location")
 
@@ -44,7 +49,8 @@ def list_consumers(
     Also prints the time of the last commit, the process that last wrote, and its program's
     checkpoint location; readers other than programs have none of these.
     """
-    facts = [read_stream_facts(each) for each in open_streams(open_journal(path), stream)]
+    streams = open_streams(open_journal(path), stream)
+    facts = [read_stream_facts(each) for each in streams]
     if as_json:
         listing = {each.stream: [asdict(consumer) for consumer in each.consumers] for each in facts}
         typer.echo(json.dumps(listing))
@@ -54,6 +60,9 @@ def list_consumers(
         print_line(line)
     for damage in itertools.chain.from_iterable(each.damage for each in facts):
         print_line(f"DAMAGED: {damage}")
+    for found in streams:
+        for name in expired_consumers(found):
+            print_line(f"EXPIRED: {name} of {found.name}; `rm` lets it begin again")
 
 
 def _row(stream: str, facts: ConsumerFacts) -> tuple[object, ...]:
@@ -71,15 +80,18 @@ def remove(
     path: PathArgument,
     stream: Annotated[str, typer.Argument(help="The stream.")],
     consumer: Annotated[str, typer.Argument(help="The consumer.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Remove a consumer that never comes back: its unread records are no longer kept for it.
+
+    An expired consumer may begin again when it is removed, where its program's checkpoint says.
 
     Stop it first: a running consumer registers again with its next commit, and its records may be
     retired by then.
     """
     found = open_stream(open_journal(path), stream)
     # By the names of the files: an unreadable one can also be removed.
-    known = consumer_names(found)
+    known = sorted({*consumer_names(found), *expired_consumers(found)})
     if consumer not in known:
         raise ConfigError(
             f"stream {stream!r} has no consumer {consumer!r}",
@@ -88,4 +100,37 @@ def remove(
             hint=f"name one of: {', '.join(known)}" if known else "the stream has no consumers",
         )
     remove_consumer(found, consumer)
-    print_line(f"removed {consumer} from {stream}")
+    if as_json:
+        print_json({"stream": stream, "removed": consumer})
+    else:
+        print_line(f"removed {consumer} from {stream}")
+
+
+@app.command("expire")
+def expire_consumers(
+    path: PathArgument,
+    after: Annotated[str, typer.Option(help="Age of the last commit, such as 7d or 12h.")],
+    stream: Annotated[
+        str | None, typer.Argument(help="Only this stream.", show_default="all")
+    ] = None,
+    apply: ApplyOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Expire the consumers that have not committed for long: their records are no longer kept.
+
+    One that comes back ends with an error that says so, and begins again when `rm` has removed it.
+    Readers that do not tell when they commit are not expired.
+    """
+    after_ms = parse_duration_ms("--after", after)
+    streams = open_streams(open_journal(path), stream)
+    found = [each for one in streams for each in expire(one, after_ms, apply=apply)]
+    if as_json:
+        print_json({"applied": apply, "expired": found})
+        return
+    now_ms = time.time_ns() // 1_000_000
+    for each in found:
+        what = "expired" if apply else "would expire"
+        last = age_in_words(now_ms - each.idle_ms)
+        print_line(f"{what} {each.consumer} of {each.stream}, whose last commit was {last}")
+    if not apply:
+        print_line(NOT_YET if found else "no consumer is that old")

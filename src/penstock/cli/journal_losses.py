@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from penstock.cli.journal_places import (
-    JsonOption,
     PathArgument,
     names,
     open_journal,
     open_location,
     open_stream,
 )
-from penstock.cli.output import print_line
+from penstock.cli.options import JsonOption
+from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal.losses.loss_log import Loss, read_losses, source_folder
@@ -38,6 +38,7 @@ def skip_records(
     ],
     reason: Annotated[str, typer.Option(help="The reason, for the loss log.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Skip damaged or missing records for good; readers leave them out from then on.
 
@@ -50,7 +51,11 @@ def skip_records(
     told = f"{wanted.count} records {records} of stream {stream}"
     if not yes and check_skip(found, wanted):
         typer.confirm(f"{told} cannot be read. Skip them for good?", abort=True)
-    if skip(found, wanted, reason) is None:
+    is_new = skip(found, wanted, reason) is not None
+    if as_json:
+        facts = {"writer": wanted.partition, "start": wanted.start_offset, "end": wanted.end_offset}
+        print_json({"stream": stream, **facts, "records": wanted.count, "skipped_now": is_new})
+    elif not is_new:
         print_line(f"{told} were skipped already")
     else:
         print_line(f"{told} are skipped")

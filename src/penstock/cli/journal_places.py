@@ -12,7 +12,6 @@ from penstock.journal.layout import stream_info_path
 from penstock.storage import Storage, attach_storage, open_existing
 
 __all__ = [
-    "JsonOption",
     "PathArgument",
     "names",
     "open_journal",
@@ -25,7 +24,6 @@ PathArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="Journal, or checkpoint location with one in it.")
 ]
 _HINT = "give the journal's folder, or its checkpoint location"
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def open_journal(path: str) -> Storage:

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from penstock.cli.journal_places import PathArgument, names, open_journal, open_stream
-from penstock.cli.output import print_line
+from penstock.cli.options import JsonOption
+from penstock.cli.output import print_json, print_line
+from penstock.cli.progress import progress_bar
 from penstock.journal import JournalStream
 from penstock.journal.bad_records.dead_letters import open_dead_letters, source_stream
 from penstock.journal.bad_records.replay import letters_to_replay, replay
@@ -32,6 +34,7 @@ def replay_dead_letters(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print their number, by error.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Feed raw dead letters back as new records, exactly once, and release the letters.
 
@@ -42,16 +45,23 @@ def replay_dead_letters(
     dead = open_dead_letters(journal, dead_letters)
     target = open_stream(journal, source_stream(dead_letters) if to is None else to)
     if dry_run:
-        _print_waiting(dead, target)
+        _print_waiting(dead, target, as_json=as_json)
         return
-    count = replay(dead, target, most)
-    print_line(f"{count} dead letters of {dead.name} were fed into stream {target.name}")
+    with progress_bar("replay", most) as advance:
+        count = replay(dead, target, most, advance)
+    if as_json:
+        print_json({"stream": dead.name, "to": target.name, "fed": count})
+    else:
+        print_line(f"{count} dead letters of {dead.name} were fed into stream {target.name}")
 
 
-def _print_waiting(dead: JournalStream, target: JournalStream) -> None:
+def _print_waiting(dead: JournalStream, target: JournalStream, *, as_json: bool) -> None:
     errors: Counter[str] = Counter()
     for letters in letters_to_replay(dead):
         errors.update(letters.column("error_type").to_pylist())
+    if as_json:
+        print_json({"stream": dead.name, "to": target.name, "waiting": dict(errors)})
+        return
     print_line(f"{errors.total()} dead letters of {dead.name} would go into stream {target.name}")
     for error, count in errors.most_common():
         print_line(f"  {count} {error}")

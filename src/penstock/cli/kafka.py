@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from penstock.cli.checkpoint_changes import parse_time, show_or_apply
+from penstock.cli.checkpoint_path import rewind_batches
 from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.kafka_readers import find_readers, one_reader
+from penstock.cli.options import (
+    NOT_YET,
+    ApplyOption,
+    BrokersOption,
+    JsonOption,
+    PlanJsonOption,
+    StoppedOption,
+    TopicsOption,
+)
 from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
@@ -37,10 +47,6 @@ _Location = Annotated[
         metavar="DIR", help="A checkpoint location of any query or program, or a journal."
     ),
 ]
-_Brokers = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT,...", help="The brokers: bootstrap.servers.")
-]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Source = Annotated[
     str | None, typer.Option(help="Which input, source or stream, where there are several.")
 ]
@@ -49,9 +55,9 @@ _Source = Annotated[
 @app.command("topics")
 def topics(
     names: Annotated[list[str] | None, typer.Argument(help="Topics; all without any.")] = None,
-    brokers: _Brokers = None,
+    brokers: BrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show where the records of topics begin and end."""
     from penstock.kafka.brokers import partition_facts
@@ -65,7 +71,7 @@ def topics(
 
 
 @app.command("offsets")
-def offsets(location: _Location, as_json: _Json = False) -> None:
+def offsets(location: _Location, as_json: JsonOption = False) -> None:
     """Show the Kafka offsets that a location holds; no broker is asked."""
     rows = [
         {
@@ -88,9 +94,9 @@ def lag(
         typer.Argument(metavar="[DIR]", help="A checkpoint location, or a journal."),
     ] = None,
     group: Annotated[str | None, typer.Option(help="A consumer group, instead of DIR.")] = None,
-    brokers: _Brokers = None,
+    brokers: BrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show how far a query, program, receiver or group is behind its topics."""
     from penstock.kafka.brokers import group_offsets, partition_facts
@@ -102,6 +108,14 @@ def lag(
         ends = {reader.name: reader.ends for reader in find_readers(location)}
     else:
         ends = {str(group): group_offsets(settings, str(group))}
+        if not ends[str(group)]:
+            raise ConfigError(
+                f"there is no group {group!r} that has committed offsets",
+                operation="show lag",
+                ids={"group": str(group)},
+                hint="give its whole name: that of a query with groupIdPrefix is <prefix>-<id>, "
+                "and `kafka-consumer-groups.sh --list` has all",
+            )
     names = [part.rpartition("/")[0] for parts in ends.values() for part in parts]
     facts = partition_facts(settings, names, may_be_gone=True) if names else {}
     rows = [
@@ -130,19 +144,13 @@ def reset(
     from_file: Annotated[
         str | None, typer.Option(help='A file of JSON such as {"clicks":{"0":5}}.')
     ] = None,
-    topic: Annotated[
-        list[str],
-        typer.Option(metavar="TOPIC[:PARTITION]", help="Only these; may be repeated."),
-    ] = [],  # noqa: B006 - typer copies it
+    topic: TopicsOption = [],  # noqa: B006 - typer copies it
     source: _Source = None,
-    brokers: _Brokers = None,
+    brokers: BrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Do it; otherwise only the plan is shown.")
-    ] = False,
-    stopped: Annotated[
-        bool, typer.Option("--stopped", help="The query is stopped, although its files are fresh.")
-    ] = False,
+    apply: ApplyOption = False,
+    stopped: StoppedOption = False,
+    as_json: PlanJsonOption = False,
 ) -> None:
     """Let a query, program or receiver go on from other offsets."""
     from penstock.kafka.brokers import topic_ids
@@ -165,19 +173,21 @@ def reset(
         return _plan_moves(settings, ends, given)
 
     moves = plan({part: reader.ends[part] for part in parts})
-    if not moves:
+    if not moves and as_json:
+        print_json({"location": location, "moves": [], "applied": False})
+    elif not moves:
         print_line(f"{location}: {reader.name} stands there already: there is nothing to change")
+    elif reader.batches is not None:
+        rewind_batches(location, offsets=_lasts(moves), apply=apply)
     elif reader.held is not None:
-        _print_moves(moves)
+        if not as_json:
+            _print_moves(moves)
         ids = topic_ids(settings, [move.partition.rpartition("/")[0] for move in moves])
         program_plan = plan_reset(location, reader.held, moves, ids)
-        show_or_apply(program_plan, apply=apply, stopped=stopped, as_json=False)
-    elif apply:
-        assert reader.stream is not None
-        _move_receivers(reader.stream, parts, plan)
+        show_or_apply(program_plan, apply=apply, stopped=stopped, as_json=as_json)
     else:
-        _print_receiver_moves(moves)
-        print_line("nothing is changed yet: add --apply to do it")
+        stream = reader.stream if apply else None
+        _reset_receivers(location, stream, parts, moves, plan, as_json=as_json)
 
 
 def _plan_moves(settings: Mapping[str, str], ends: Offsets, given: Mapping[str, Any]) -> list[Move]:
@@ -197,19 +207,43 @@ def _plan_moves(settings: Mapping[str, str], ends: Offsets, given: Mapping[str, 
     return plan_moves(ends, facts, target)
 
 
-def _move_receivers(
-    stream: JournalStream, parts: Iterable[str], plan: Callable[[Offsets], list[Move]]
+def _reset_receivers(
+    location: str,
+    stream: JournalStream | None,
+    parts: Collection[str],
+    moves: list[Move],
+    plan: Callable[[Offsets], list[Move]],
+    *,
+    as_json: bool,
 ) -> None:
-    """Move parts from where their receivers are when they can store no more."""
+    """Show the moves of receivers' partitions.
+
+    With a stream, its receivers', do them from where these are when they can store no more.
+    """
     from penstock.receivers.ownership import move_parts
 
-    def choose(ends: Offsets) -> dict[str, int]:
-        moves = plan(ends)
-        _print_receiver_moves(moves)
-        return _ends(moves)
+    moved = moves
 
-    move_parts(stream, parts, choose)
-    print_line("done")
+    def choose(ends: Offsets) -> dict[str, int]:
+        nonlocal moved
+        moved = plan(ends)
+        if not as_json:
+            _print_receiver_moves(moved)
+        return _ends(moved)
+
+    if stream is not None:
+        move_parts(stream, parts, choose)
+    elif not as_json:
+        _print_receiver_moves(moves)
+    if as_json:
+        print_json({"location": location, "moves": moved, "applied": stream is not None})
+    else:
+        print_line("done" if stream is not None else NOT_YET)
+
+
+def _lasts(moves: Iterable[Move]) -> dict[str, dict[str, int]]:
+    """Return the last offset that counts as done of each partition."""
+    return _nested({move.partition: move.end - 1 for move in moves})
 
 
 def _print_receiver_moves(moves: list[Move]) -> None:
@@ -267,15 +301,8 @@ def _lag_row(
         note = f"{facts.begin - end:,} records are gone"
     elif end > facts.end:
         note = "after the end: created anew?"
-    behind = max(0, facts.end - max(end, facts.begin))
-    return (
-        row
-        | {"offset": end, "begin": facts.begin, "end": facts.end}
-        | {
-            "lag": behind,
-            "note": note,
-        }
-    )
+    found = {"offset": end, "begin": facts.begin, "end": facts.end}
+    return row | found | {"lag": facts.behind(end), "note": note}
 
 
 def _by_place(parts: Mapping[str, T]) -> Iterator[tuple[tuple[str, int], T]]:

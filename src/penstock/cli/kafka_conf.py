@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock.errors import ConfigError
-from penstock.kafka.client_conf import ClientConf, is_secret
-from penstock.receivers.kafka.options import require_client
+from penstock.kafka.client_conf import ClientConf, check_kafka_client, is_secret
 
 __all__ = ["ConfOption", "client_settings", "parse_conf"]
 
@@ -30,7 +29,7 @@ def client_settings(brokers: str | None, conf: Iterable[str]) -> dict[str, str]:
     Raises:
         ConfigError: as ``parse_conf``; the client is not installed, or does not take them.
     """
-    require_client()
+    check_kafka_client("penstock kafka")
     from penstock.kafka.reader import check_settings
 
     given = parse_conf(conf)

@@ -1,9 +1,10 @@
-"""What reads topics, by the files of one folder: sources, inputs, and streams of receivers."""
+"""What reads topics, by the files of one folder: sources, inputs, batches, streams of receivers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.batched.inspection import PathInspection, inspect_path, is_checkpoint_path
 from penstock.cli.journal_places import open_journal
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, stream_names
@@ -16,13 +17,14 @@ __all__ = ["Reader", "find_readers", "one_reader"]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One of them; ``held`` or ``stream`` says where its offsets are kept."""
+    """One of them; ``held``, ``batches`` or ``stream`` says where its offsets are kept."""
 
     name: str
     ends: Offsets
     at: str
     """What its offsets are of, in words."""
     held: HeldOffsets | None = None
+    batches: PathInspection | None = None
     stream: JournalStream | None = None
 
 
@@ -33,14 +35,17 @@ def find_readers(place: str) -> list[Reader]:
         ConfigError: there is nothing, or no such folder.
         PenstockError: its files cannot be read.
     """
-    readers = [*_in_checkpoint(place), *_in_journal(place)]
+    if is_checkpoint_path(place):
+        readers = _in_checkpoint_path(place)
+    else:
+        readers = [*_in_checkpoint(place), *_in_journal(place)]
     if not readers:
         raise ConfigError(
             "there are no Kafka offsets",
             operation="find Kafka offsets",
             path=place,
-            hint="give the checkpoint location of a query or program that has planned a batch, or "
-            "the journal of receivers",
+            hint="give the checkpoint location of a query or program that has planned a batch, the "
+            "checkpoint_path of from_kafka_batched, or the journal of receivers",
         )
     return readers
 
@@ -72,6 +77,14 @@ def _in_checkpoint(place: str) -> list[Reader]:
         )
         for held in found
     ]
+
+
+def _in_checkpoint_path(place: str) -> list[Reader]:
+    found = inspect_path(place)
+    newest = {each.topic: each for each in found.topics if each.newest is not None}
+    ends = {f"{t}/{p}": last + 1 for t, each in newest.items() for p, last in each.done.items()}
+    at = ", ".join(f"{topic}/{each.newest}.txt" for topic, each in newest.items())
+    return [Reader("batches", ends, at, batches=found)] if ends else []
 
 
 def _in_journal(place: str) -> list[Reader]:

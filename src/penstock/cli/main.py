@@ -1,4 +1,4 @@
-"""The ``penstock`` command line: every command has its own module and is registered here."""
+"""The ``penstock`` command line: every command has its own module, and is listed here."""
 
 from __future__ import annotations
 
@@ -8,31 +8,48 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli.checkpoint import app as checkpoint
-from penstock.cli.demo.command import demo
-from penstock.cli.doctor import doctor
-from penstock.cli.ingest import app as ingest
-from penstock.cli.journal import app as journal
-from penstock.cli.journal_consumers import app as journal_consumers
-from penstock.cli.kafka import app as kafka
-from penstock.cli.log import log_to_stderr
-from penstock.cli.output import print_line
-from penstock.cli.rate import app as rate
-from penstock.cli.state import app as state
+from penstock.cli.lazy import LazyCommand, lazy_group
+from penstock.cli.log import LogFormat, log_to_stderr, report_error
 from penstock.errors import PenstockError
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(name="penstock", no_args_is_help=True, add_completion=False)
-app.command("demo")(demo)
-app.command("doctor")(doctor)
-app.add_typer(checkpoint)
-app.add_typer(ingest)
-journal.add_typer(journal_consumers)
-app.add_typer(journal)
-app.add_typer(kafka)
-app.add_typer(rate)
-app.add_typer(state)
+_COMMANDS = {
+    "demo": LazyCommand(
+        "penstock.cli.demo.command",
+        "Count words of growing log files on Spark through kill -9, and compare with a direct "
+        "count.",
+    ),
+    "doctor": LazyCommand(
+        "penstock.cli.doctor",
+        "Report what is lacking for penstock; exit status 1 if a requirement is missing.",
+    ),
+    "checkpoint": LazyCommand(
+        "penstock.cli.checkpoint",
+        "The checkpoint location of a Structured Streaming query or penstock program.",
+    ),
+    "ingest": LazyCommand(
+        "penstock.cli.ingest",
+        "Receive into a journal without Spark, so that ingestion continues while Spark restarts.",
+    ),
+    "journal": LazyCommand("penstock.cli.journal", "Show, read, verify and repair a journal."),
+    "kafka": LazyCommand(
+        "penstock.cli.kafka",
+        "Topics, and how far queries, programs, receivers and groups are in them.",
+    ),
+    "rate": LazyCommand("penstock.cli.rate", "Show a program's rates, change its limits."),
+    "state": LazyCommand("penstock.cli.state", "Show the state of mapWithState operators."),
+    "top": LazyCommand(
+        "penstock.cli.top", "Show what programs, queries and journals do, live; Ctrl-C ends it."
+    ),
+    "ui": LazyCommand(
+        "penstock.cli.ui",
+        "Serve pages about programs, queries and journals: whether they keep up, and what was "
+        "lost.",
+    ),
+}
+
+app = typer.Typer(name="penstock", cls=lazy_group(_COMMANDS), no_args_is_help=True)
 
 
 def _print_version(wanted: bool) -> None:
@@ -49,8 +66,14 @@ def penstock(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(envvar="PENSTOCK_LOG_FORMAT", help="Of what is logged to standard error."),
+    ] = LogFormat.text,
 ) -> None:
     """Durable push ingestion, back pressure and recoverable checkpoints for PySpark jobs."""
+    if log_format == LogFormat.json:
+        log_to_stderr(log_format=log_format)
 
 
 def main() -> None:
@@ -59,5 +82,5 @@ def main() -> None:
     try:
         app()
     except PenstockError as error:
-        print_line(f"penstock: error: {error}", err=True)
+        report_error(error)
         sys.exit(1)

@@ -12,11 +12,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.output import print_line, printable
+from penstock.cli.options import JsonOption
+from penstock.cli.output import print_json, print_line, printable
 from penstock.cli.plots import draw_rates
-from penstock.cli.rate_facts import StreamRates, open_location, program_streams, read_rates
 from penstock.errors import ConfigError
 from penstock.rate import EndedBatch, RateOverride, RateOverrides
+from penstock.status.rate_facts import (
+    StreamRates,
+    any_ended,
+    open_location,
+    program_streams,
+    read_rates,
+)
 
 __all__ = ["app"]
 
@@ -24,6 +31,10 @@ app = typer.Typer(
     name="rate", invoke_without_command=True, help="Show a program's rates, change its limits."
 )
 
+_EFFECT = (
+    "Takes effect within a second in a running DStream program, with the next batch in a running "
+    "Structured Streaming query (after its very first batch), otherwise when it starts."
+)
 _Checkpoint = Annotated[str, typer.Option(help="The program's checkpoint location.")]
 _Stream = Annotated[str | None, typer.Option(help="Only this input.", show_default="all")]
 
@@ -34,7 +45,9 @@ def show_rates(
     checkpoint: _Checkpoint = "",
     stream: _Stream = None,
     last: Annotated[int, typer.Option(min=1, help="Batches to show for each input.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all batches.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, with all batches, and reasons in full.")
+    ] = False,
     plot: Annotated[
         str | None, typer.Option(help="Draw all batches to this .png or .svg file.")
     ] = None,
@@ -46,15 +59,17 @@ def show_rates(
         raise typer.BadParameter(
             "give the program's checkpoint location", param_hint="--checkpoint"
         )
-    found = read_rates(open_location(checkpoint), stream)
+    storage = open_location(checkpoint)
+    found = read_rates(storage, stream)
     if plot is not None:
         draw_rates(plot, {each.stream: [b.decision for b in each.batches] for each in found})
         typer.echo(f"drawn to {plot}")
     elif as_json:
         typer.echo(json.dumps({"checkpoint": checkpoint, "streams": [asdict(f) for f in found]}))
     else:
+        has_ended = any_ended(storage)
         for each in found:
-            _print_stream(Console(markup=False, highlight=False), each, last)
+            _print_stream(Console(markup=False, highlight=False), each, last, has_ended)
 
 
 @app.command("set")
@@ -64,34 +79,43 @@ def set_rate(
     ],
     checkpoint: _Checkpoint,
     stream: _Stream = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Set the highest rate of inputs, for batches and receivers."""
     max_rate = None if rate == "default" else _number(rate)
-    _override(checkpoint, stream, lambda override: replace(override, max_rate=max_rate))
+    _override(checkpoint, stream, as_json, lambda override: replace(override, max_rate=max_rate))
 
 
 @app.command("pause")
-def pause(checkpoint: _Checkpoint, stream: _Stream = None) -> None:
+def pause(checkpoint: _Checkpoint, stream: _Stream = None, as_json: JsonOption = False) -> None:
     """Pause receiving and processing of inputs until they are resumed."""
-    _override(checkpoint, stream, lambda override: replace(override, paused=True))
+    _override(checkpoint, stream, as_json, lambda override: replace(override, paused=True))
 
 
 @app.command("resume")
-def resume(checkpoint: _Checkpoint, stream: _Stream = None) -> None:
+def resume(checkpoint: _Checkpoint, stream: _Stream = None, as_json: JsonOption = False) -> None:
     """Resume inputs that were paused."""
-    _override(checkpoint, stream, lambda override: replace(override, paused=False))
+    _override(checkpoint, stream, as_json, lambda override: replace(override, paused=False))
 
 
 def _override(
-    checkpoint: str, stream: str | None, change: Callable[[RateOverride], RateOverride]
+    checkpoint: str,
+    stream: str | None,
+    as_json: bool,
+    change: Callable[[RateOverride], RateOverride],
 ) -> None:
     storage = open_location(checkpoint)
     overrides = RateOverrides(storage)
+    changed = {}
     for name in program_streams(storage, stream):
-        override = change(overrides.get(name))
-        overrides.set(name, override)
-        print_line(f"{name}: {_describe(override)}")
-    typer.echo("Takes effect within a second if the program is running, otherwise when it starts.")
+        changed[name] = change(overrides.get(name))
+        overrides.set(name, changed[name])
+        if not as_json:
+            print_line(f"{name}: {_describe(changed[name])}")
+    if as_json:
+        print_json({"checkpoint": checkpoint, "overrides": changed})
+    else:
+        typer.echo(_EFFECT)
 
 
 def _number(text: str) -> float:
@@ -114,10 +138,11 @@ def _describe(override: RateOverride) -> str:
     return f"paused; {highest}" if override.paused else highest
 
 
-def _print_stream(console: Console, facts: StreamRates, last: int) -> None:
+def _print_stream(console: Console, facts: StreamRates, last: int, has_ended: bool) -> None:
     print_line(f"{facts.stream} ({_describe(facts.override)})")
     if not facts.batches:
-        console.print("no batch had a limit: back pressure is off, and no highest rate is set\n")
+        off = "no batch had a limit: back pressure is off, and no highest rate is set"
+        console.print(f"{off if has_ended else 'no batch has ended yet'}\n")
         return
     table = Table("batch", "ended", "records", "limit", "took ms", "late ms", "rate/s", "reason")
     for column in table.columns[:1] + table.columns[2:-1]:
@@ -127,6 +152,19 @@ def _print_stream(console: Console, facts: StreamRates, last: int) -> None:
     console.print(table)
     if hidden := len(facts.batches) - last:
         console.print(f"and {hidden} before (--last)" if hidden > 0 else "")
+    if _is_stuck(facts.batches[-1]):
+        print_line(
+            "batches of the minimum rate take longer than their interval: give the query or program"
+            " a longer interval, a lower minimum rate (backpressure.pid.minRate), or estimator fit"
+        )
+
+
+def _is_stuck(batch: EndedBatch) -> bool:
+    """Whether a batch of the lowest rate took longer than the interval, which the two imply."""
+    decision = batch.decision
+    if batch.limit is None or not decision.why.startswith("minimum rate"):
+        return False
+    return decision.processing_delay_ms > 1000 * batch.limit / decision.rate
 
 
 def _row(batch: EndedBatch) -> tuple[str, ...]:
@@ -139,8 +177,14 @@ def _row(batch: EndedBatch) -> tuple[str, ...]:
         str(decision.processing_delay_ms),
         str(decision.scheduling_delay_ms),
         _short(decision.rate),
-        printable(decision.why),
+        printable(_in_short(decision.why)),
     )
+
+
+def _in_short(why: str) -> str:
+    """Return a reason without the numbers that it came of: they are in the JSON."""
+    word, _, terms = why.partition(": ")
+    return word if any(each.isdigit() for each in terms) else why
 
 
 def _short(number: float) -> str:

@@ -1,4 +1,7 @@
-"""``penstock state``: shows the state of mapWithState operators. Changes nothing; JSON lines."""
+"""``penstock state``: shows the state of mapWithState operators, and changes nothing.
+
+Keys and their state are printed as JSON lines.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,12 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from rich.filesize import decimal
 
+from penstock.cli.options import JsonOption
+from penstock.cli.output import print_line
+from penstock.cli.tables import table_lines
+from penstock.clock import iso_time
 from penstock.errors import ConfigError
 from penstock.state import (
     Partition,
@@ -34,6 +42,16 @@ app = typer.Typer(
 
 _Checkpoint = Annotated[str, typer.Option("--checkpoint", help="The checkpoint location.")]
 _Operator = Annotated[str | None, typer.Option(help="The operator; optional if there is only one.")]
+_COLUMNS = (
+    "operator",
+    "partitions",
+    "keys",
+    "files",
+    "size",
+    "versions",
+    "newest version",
+    "of the batch of",
+)
 _AtVersion = Annotated[
     int | None,
     typer.Option("--version", help="Time in ms of one of its versions.", show_default="newest"),
@@ -41,11 +59,20 @@ _AtVersion = Annotated[
 
 
 @app.command("ls")
-def list_state(checkpoint: _Checkpoint) -> None:
-    """List operators: their versions, and the keys, files and bytes of each partition."""
+def list_state(checkpoint: _Checkpoint, as_json: JsonOption = False) -> None:
+    """List operators: their newest version, and what their partitions hold together.
+
+    --json prints an object for each operator, with all versions and each partition.
+    """
     storage = _open_state(checkpoint)
-    for operator in _operators(storage):
-        typer.echo(json.dumps(_describe(storage, operator)))
+    found = [_describe(storage, operator) for operator in _operators(storage)]
+    if as_json:
+        for each in found:
+            typer.echo(json.dumps(each))
+        return
+    rows = list(map(_row, found))
+    for line in table_lines(_COLUMNS, rows, right=_COLUMNS[1:6]) if rows else ["no state"]:
+        print_line(line)
 
 
 @app.command("get")
@@ -134,6 +161,13 @@ def _describe(storage: Storage, operator: str) -> dict[str, Any]:
     parts = [_describe_partition(storage, operator, *part) for part in enumerate(newest.tips)]
     totals = {name: sum(part[name] for part in parts) for name in ("keys", "files", "bytes")}
     return {"operator": operator, "versions": times, **totals, "partitions": parts}
+
+
+def _row(described: dict[str, Any]) -> tuple[object, ...]:
+    newest_ms = described["versions"][-1]
+    partitions, versions = len(described["partitions"]), len(described["versions"])
+    held = (described["keys"], described["files"], decimal(described["bytes"]))
+    return (described["operator"], partitions, *held, versions, newest_ms, iso_time(newest_ms))
 
 
 def _describe_partition(

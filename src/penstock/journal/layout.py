@@ -22,11 +22,13 @@ from penstock.model import check_name
 
 __all__ = [
     "CLAIM_FILE",
+    "EXPIRED",
     "WriterId",
     "block_path",
     "claim_path",
     "consumer_path",
     "consumers_folder",
+    "expiry_path",
     "notice_path",
     "parse_block_start",
     "parse_consumer",
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 CLAIM_FILE = "_writer.json"
+EXPIRED = ".expired"
 _WRITER = re.compile(r"(?P<receiver>.+)-(?P<epoch>[0-9]{8,})")
 _BLOCK = re.compile(r"([0-9]{20})\.parquet")
 
@@ -106,6 +109,11 @@ def consumers_folder(stream: str) -> str:
 def consumer_path(stream: str, consumer: str) -> str:
     """Return the path of a consumer's file."""
     return f"{consumers_folder(stream)}/{check_name('consumer', consumer)}.json"
+
+
+def expiry_path(stream: str, consumer: str) -> str:
+    """Return the path of the mark of a consumer that was expired."""
+    return f"{consumers_folder(stream)}/{check_name('consumer', consumer)}{EXPIRED}"
 
 
 def notice_path(stream: str, name: str) -> str:

@@ -10,6 +10,7 @@ completely processed. Pure functions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from penstock.errors import MissingBlockError
 from penstock.journal.layout import WriterId, parse_writer
 from penstock.model import OffsetRange, Offsets
 
-__all__ = ["WriterEnd", "advance", "begin_at", "is_finished", "ranges_between"]
+__all__ = ["WriterEnd", "advance", "begin_at", "is_finished", "precedes", "ranges_between"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,18 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
     """
     ranges = (OffsetRange(w, start.get(w, 0), to) for w, to in sorted(end.items()))
     return [r for r in ranges if r.count]
+
+
+def precedes(offsets: Offsets, other: Offsets) -> bool:
+    """Whether ``offsets`` lack a record of any writer that is before ``other``."""
+    return any(_reached(offsets, w) < _reached(other, w) for w in offsets.keys() | other.keys())
+
+
+def _reached(offsets: Offsets, name: str) -> float:
+    writer = parse_writer(name)
+    if writer is not None and is_finished(writer, offsets):
+        return math.inf
+    return offsets.get(name, 0)
 
 
 def _check_not_behind(start: Offsets, ends: Mapping[WriterId, WriterEnd]) -> None:

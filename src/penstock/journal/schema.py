@@ -28,10 +28,10 @@ from penstock.journal.python_values import (
     shown,
     temporal_columns,
 )
+from penstock.journal.schema_text import VALUE_TYPES, parse_schema
 
 __all__ = ["RecordFormat", "pickles_refused"]
 
-_VALUE_TYPES = {"string": pa.string(), "binary": pa.binary(), "pickle": pa.binary()}
 _ACCEPTED = {"string": (str,), "binary": (bytes, bytearray, memoryview)}
 _SMALL_BATCH_ROWS = 1024
 
@@ -43,9 +43,10 @@ class RecordFormat:
     it has no seconds: ``timestamp[s]`` comes back as ``timestamp[ms]``).
 
     Args:
-        schema: ``"string"``, ``"binary"``, ``"pickle"``, or a ``pyarrow.Schema`` (of which metadata
-            is dropped), whose records are dicts: a missing column is null, and values are converted
-            as pyarrow does (a finer time is cut to the column's unit).
+        schema: ``"string"``, ``"binary"``, ``"pickle"``, or columns: as text, ``"id int64, name
+            string"``, or as a ``pyarrow.Schema`` (of which metadata is dropped). Records with
+            columns are dicts: a missing column is null, and values are converted as pyarrow does (a
+            finer time is cut to the column's unit).
         allow_pickle: whether records may be unpickled. This runs code that their writer chose, so
             the program decides it, and never a file.
 
@@ -55,19 +56,20 @@ class RecordFormat:
 
     def __init__(self, schema: str | pa.Schema = "string", *, allow_pickle: bool = True) -> None:
         self._allow_pickle = allow_pickle
+        schema = parse_schema(schema)
         if isinstance(schema, pa.Schema) and len(schema):
             self.kind = "arrow"
             self.arrow = schema.remove_metadata()
             self.stored = _stored_schema(self.arrow)
-        elif isinstance(schema, str) and schema in _VALUE_TYPES:
+        elif isinstance(schema, str) and schema in VALUE_TYPES:
             self.kind = schema
-            self.arrow = pa.schema([pa.field("value", _VALUE_TYPES[schema], nullable=False)])
+            self.arrow = pa.schema([pa.field("value", VALUE_TYPES[schema], nullable=False)])
             self.stored = self.arrow
         else:
             raise ConfigError(
                 f"{schema!r} is not a record schema",
                 operation="choose record schema",
-                hint='give "string", "binary", "pickle" or a pyarrow.Schema with columns',
+                hint='give "string", "binary", "pickle", or columns: "id int64, name string"',
             )
         self._names = frozenset(self.arrow.names)
         self._temporal = temporal_columns(self.arrow)

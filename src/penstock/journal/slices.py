@@ -140,7 +140,8 @@ def pack_slices(slices: Iterable[BlockSlice], max_tasks: int) -> list[list[Block
                 tasks.append([])
                 room = share
             end = min(whole.end_offset, at + room)
-            tasks[-1].append(replace(whole, start_offset=at, end_offset=end))
+            is_cut = (at, end) != (whole.start_offset, whole.end_offset)
+            tasks[-1].append(replace(whole, start_offset=at, end_offset=end) if is_cut else whole)
             room -= end - at
             at = end
     return tasks

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from penstock.errors import MissingBlockError, PenstockError
+from penstock.errors import ConsumerExpiredError, MissingBlockError, PenstockError
 from penstock.journal.layout import parse_writer
 from penstock.journal.losses.way_out import with_command
 from penstock.journal.named_damage import find_named_damage
@@ -26,6 +26,7 @@ from penstock.journal.offsets import advance, is_finished
 from penstock.journal.progress import StreamProgress
 from penstock.journal.reader import read_slices, readable_ranges, slice_ranges
 from penstock.journal.retention.consumer_files import consumers
+from penstock.journal.retention.recent_ends import RecentEnds
 from penstock.journal.retention.registration import Consumer
 from penstock.journal.retention.retirer import Retirer
 from penstock.journal.scan import StreamScan
@@ -45,6 +46,7 @@ class JournalSource:
         self._consumer = consumer
         self._progress = StreamProgress(consumer.stream)
         self._retirer = Retirer(consumer)
+        self._expired: ConsumerExpiredError | None = None
 
     @property
     def stream(self) -> JournalStream:
@@ -70,10 +72,13 @@ class JournalSource:
         """Return the ends of all durable records, for a batch that begins at ``start``.
 
         Raises:
+            ConsumerExpiredError: a commit found that this consumer was expired.
             MissingBlockError: the journal ends before ``start``.
             DamagedBlockError: a writer's newest block is damaged, so its end is unknown.
             StorageError: the journal cannot be read.
         """
+        if self._expired is not None:
+            raise self._expired
         try:
             return advance(start, self._progress.ends(start))
         except MissingBlockError as e:
@@ -106,21 +111,33 @@ class JournalSource:
         """Read the blocks of the ranges that an error's text names; return their damage."""
         return find_named_damage(self.stream, ranges, error)
 
-    def commit(self, start: Offsets, end: Offsets, retained: Offsets | None = None) -> None:
+    def commit(
+        self,
+        start: Offsets,
+        end: Offsets,
+        retained: Offsets | None = None,
+        recent: RecentEnds | None = None,
+    ) -> None:
         """Record that no batch needs records before ``end``; retire what no consumer needs.
 
         Args:
             start: the start of the batch that ends at ``end``.
             end: the consumer's committed offsets.
             retained: the offsets from which blocks are kept for reprocessing; None for ``end``.
+            recent: the ends of recent batches, if ``retained`` follows from them.
 
         Raises:
+            ConsumerExpiredError: this consumer was expired; ``latest`` raises it from now on.
             LogFormatError: a consumer's file is damaged.
             StorageError: a file could not be read, written or deleted; the next call continues.
         """
         # A writer leaves the offsets in the batch after its last one, so both maps count.
         writers = map(parse_writer, start.keys() | end.keys())
-        self._retirer.commit(end, filter(None, writers), retained)
+        try:
+            self._retirer.commit(end, filter(None, writers), retained, recent)
+        except ConsumerExpiredError as e:
+            self._expired = e
+            raise
 
     def _is_committed(self, part: OffsetRange) -> bool:
         committed = consumers(self.stream).get(self.consumer, {})

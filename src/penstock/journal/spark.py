@@ -25,6 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.errors import ConfigError
+from penstock.journal.gathering import gathered
 from penstock.journal.reader import read_slices, slice_footer, slice_ranges
 from penstock.journal.record_reader import slice_records
 from penstock.journal.scan import StreamScan
@@ -32,12 +33,18 @@ from penstock.journal.slices import BlockSlice, pack_slices, small_task_count, t
 from penstock.journal.spark_types import spark_schema
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
+from penstock.workers import freeze_imports
 
-__all__ = ["arrow_dataframe", "check_spark_schema", "journal_dataframe", "journal_rdd"]
+__all__ = [
+    "arrow_dataframe",
+    "check_spark_schema",
+    "empty_partitions",
+    "journal_dataframe",
+    "journal_rdd",
+]
 
 _MANY_BLOCKS = 8
 _SMALL_BLOCK_BYTES = 256 << 10
-_GATHERED_BYTES = 1 << 20
 _listing_setting = threading.Lock()
 
 
@@ -133,7 +140,7 @@ def journal_rdd(
     tasks = pack_slices(slices, task_count(slices, sc.defaultParallelism))
     if not tasks:
         return sc.emptyRDD()
-    return _partitions(sc, len(tasks)).mapPartitionsWithIndex(_ReadRecords(stream, tasks))
+    return empty_partitions(sc, len(tasks)).mapPartitionsWithIndex(_ReadRecords(stream, tasks))
 
 
 class _ReadRecords:
@@ -145,6 +152,7 @@ class _ReadRecords:
 
     def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Any]:
         assert not list(nothing)  # a worker whose input was read to its end is used again
+        freeze_imports()
         return slice_records(self._stream, self._tasks[number])
 
 
@@ -156,7 +164,7 @@ class _ReadSlices:
         self._schema = schema
 
     def __call__(self, slices: list[BlockSlice]) -> Iterator[pa.RecordBatch]:
-        for batch in _gathered(read_slices(self._stream, slices)):
+        for batch in gathered(read_slices(self._stream, slices)):
             yield batch.cast(self._schema)
 
 
@@ -170,23 +178,10 @@ class _ReadTasks:
         self._read = read
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        freeze_imports()
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
                 yield from self._read(self._tasks[number])
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same records in larger batches: each costs the JVM about a millisecond."""
-    gathered: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        gathered.append(batch)
-        size += batch.nbytes
-        if size >= _GATHERED_BYTES:
-            yield from pa.Table.from_batches(gathered).combine_chunks().to_batches()
-            gathered, size = [], 0
-    if gathered:
-        yield from pa.Table.from_batches(gathered).combine_chunks().to_batches()
 
 
 def _scan(
@@ -209,7 +204,7 @@ def _scan(
 
 
 @lru_cache(maxsize=16)
-def _partitions(sc: SparkContext, count: int) -> RDD[Any]:
+def empty_partitions(sc: SparkContext, count: int) -> RDD[Any]:
     """Return empty partitions, kept: to make an RDD takes eight calls of the JVM and a file."""
     return sc.parallelize([], count)
 

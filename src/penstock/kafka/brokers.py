@@ -17,7 +17,15 @@ from penstock.kafka.reset import PartitionFacts, check_held
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 
-__all__ = ["check_topics_have", "group_offsets", "offsets_at_time", "partition_facts", "topic_ids"]
+__all__ = [
+    "check_topics_have",
+    "group_members",
+    "group_offsets",
+    "offsets_at_time",
+    "partition_facts",
+    "records_behind",
+    "topic_ids",
+]
 
 _TIMEOUT_S = 10.0
 _ALL = re.compile("(?!__).*")
@@ -39,6 +47,19 @@ def partition_facts(
     """
     facts = Topics(settings, sorted({*topics}) or _ALL).scan(topics if may_be_gone else ())
     return {part: PartitionFacts(facts.begins[part], end) for part, end in facts.ends.items()}
+
+
+def records_behind(settings: Mapping[str, Any], ends: Offsets) -> int:
+    """Return how many records topics have after offsets of ``topic/partition``.
+
+    Topics that are gone have none.
+
+    Raises:
+        KafkaError: the brokers do not answer, or refuse.
+    """
+    topics = [split_name(part)[0] for part in ends]
+    facts = partition_facts(settings, topics, may_be_gone=True) if topics else {}
+    return sum(facts[part].behind(end) for part, end in ends.items() if part in facts)
 
 
 def check_topics_have(settings: Mapping[str, Any], begins: Offsets) -> None:
@@ -90,3 +111,22 @@ def group_offsets(settings: Mapping[str, Any], group: str) -> dict[str, int]:
     except KafkaException as error:
         raise kafka_error(error_of(error), "read group offsets", settings, group=group) from None
     return {f"{p.topic}/{p.partition}": p.offset for p in found if p.offset >= 0}
+
+
+def group_members(settings: Mapping[str, Any], group: str) -> dict[str, str]:
+    """Return which member of a group each ``topic/partition`` is assigned to, for people.
+
+    Raises:
+        KafkaError: the brokers do not answer, or refuse.
+    """
+    admin = AdminClient({**resolve(settings), "log_level": 0})
+    asked = admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)
+    try:
+        members = asked[group].result().members
+    except KafkaException as error:
+        raise kafka_error(error_of(error), "describe group", settings, group=group) from None
+    return {
+        f"{place.topic}/{place.partition}": f"{member.client_id} at {member.host.lstrip('/')}"
+        for member in members
+        for place in member.assignment.topic_partitions
+    }

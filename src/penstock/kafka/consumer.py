@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaError as ClientError
-from confluent_kafka import KafkaException
 
 from penstock.kafka import librdkafka as c
+from penstock.kafka.handle import Callbacks, check_code, fatal_error, new_client
 from penstock.kafka.messages import Messages
+from penstock.kafka.offsets import partition_name, split_name
+from penstock.model import Offsets
 
-__all__ = ["ConsumerHandle"]
+__all__ = ["ConsumerHandle", "partition_list"]
 
 _MOST = 10_000
-_TEXT_BYTES = 512
 
 
 class ConsumerHandle:
@@ -28,36 +29,37 @@ class ConsumerHandle:
     Args:
         settings: librdkafka's, by their names.
         on_error: is told what goes wrong with connections, while ``messages`` waits.
+        callbacks: more of them.
 
     Raises:
         KafkaException: a setting is unknown, or has a wrong value.
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], on_error: Callable[[ClientError], None]
+        self,
+        settings: Mapping[str, Any],
+        on_error: Callable[[ClientError], None],
+        callbacks: Callbacks = (),
     ) -> None:
-        def note(_handle: Any, code: int, text: bytes, _opaque: Any) -> None:
-            on_error(ClientError(code, text.decode(errors="replace")))
+        def note(handle: int, code: int, text: bytes, _opaque: Any) -> None:
+            on_error(_client_error(handle, code, text))
 
-        self._callback = c.ErrorCallback(note)  # librdkafka does not keep it alive
+        self._raised: BaseException | None = None
+        # librdkafka does not keep them alive.
+        self._callbacks = [(c.conf_set_error_cb, c.ErrorCallback(self._guarded(note))), *callbacks]
         self._addresses = np.empty(_MOST, np.intp)
-        self._handle = _new_consumer(settings, self._callback)
+        self._handle = new_client(c.CONSUMER, settings, self._callbacks)
         c.poll_set_consumer(self._handle)
         self._queue = c.queue_get_consumer(self._handle)
 
     def assign(self, topic: str, partition: int, offset: int) -> None:
         """Fetch a partition from an offset on, and no other."""
-        wanted = c.partitions_new(1)
-        try:
-            c.partitions_add(wanted, topic.encode(), partition)
-            c.partitions_set_offset(wanted, topic.encode(), partition, offset)
-            _check(c.assign(self._handle, wanted))
-        finally:
-            c.partitions_destroy(wanted)
+        with partition_list({partition_name(topic, partition): offset}) as wanted:
+            check_code(c.assign(self._handle, wanted))
 
     def unassign(self) -> None:
         """Fetch nothing more."""
-        _check(c.assign(self._handle, None))
+        check_code(c.assign(self._handle, None))
 
     def query_end(self, topic: str, partition: int, wait_s: float) -> int | None:
         """Return where a partition ends, as its leader says; None if it does not in time."""
@@ -67,14 +69,19 @@ class ConsumerHandle:
         return None if error else end.value
 
     @contextmanager
-    def messages(self, wait_s: float) -> Iterator[Messages]:
-        """Lend what has come, or comes within a time, until the end of the block."""
+    def messages(self, wait_s: float, most: int = _MOST) -> Iterator[Messages]:
+        """Lend what has come, or comes within a time, until the end of the block.
+
+        Callbacks run before it; what they raise is raised here.
+        """
         # A call for many would wait until it has so many.
         number = self._take(self._addresses[:1], wait_s)
-        if number:
-            number += self._take(self._addresses[1:], 0)
+        if number and most > 1:
+            number += self._take(self._addresses[1:most], 0)
         lent = self._addresses[:number].copy()
         try:
+            if self._raised is not None:
+                raise self._raised
             yield Messages.at(lent)
         finally:
             deque(map(c.message_destroy, lent.tolist()), maxlen=0)
@@ -84,8 +91,19 @@ class ConsumerHandle:
             self._queue, round(1000 * wait_s), into.ctypes.data, len(into)
         )
         if taken < 0:
-            _check(c.last_error())
+            check_code(c.last_error())
         return taken
+
+    def _guarded(self, function: Callable[..., None]) -> Callable[..., None]:
+        """Return what librdkafka can call: what it raises is for ``messages`` to raise."""
+
+        def call(*arguments: Any) -> None:
+            try:
+                function(*arguments)
+            except BaseException as error:
+                self._raised = error
+
+        return call
 
     def close(self) -> None:
         """End it."""
@@ -93,27 +111,23 @@ class ConsumerHandle:
         c.destroy(self._handle, c.WITHOUT_CLOSE)
 
 
-def _new_consumer(settings: Mapping[str, Any], callback: Any) -> int:
-    text = ctypes.create_string_buffer(_TEXT_BYTES)
-    conf = c.conf_new()
-    for name, value in settings.items():
-        given = str(value).lower() if isinstance(value, bool) else str(value)
-        if c.conf_set(conf, name.encode(), given.encode(), text, _TEXT_BYTES):
-            c.conf_destroy(conf)
-            raise _error(ClientError._INVALID_ARG, text)
-    c.conf_set_error_cb(conf, callback)
-    handle = c.new(c.CONSUMER, conf, text, _TEXT_BYTES)
-    if not handle:
-        code = c.last_error()
-        c.conf_destroy(conf)
-        raise _error(code, text)
-    return int(handle)
+@contextmanager
+def partition_list(parts: Offsets | Iterable[str]) -> Iterator[int]:
+    """Lend a list of partitions, ``topic/partition``, with offsets if they are given."""
+    listed = c.partitions_new(0)
+    try:
+        for part in parts:
+            topic, partition = split_name(part)
+            c.partitions_add(listed, topic.encode(), partition)
+            if isinstance(parts, Mapping):
+                c.partitions_set_offset(listed, topic.encode(), partition, parts[part])
+        yield listed
+    finally:
+        c.partitions_destroy(listed)
 
 
-def _error(code: int, text: ctypes.Array[ctypes.c_char]) -> KafkaException:
-    return KafkaException(ClientError(code, text.value.decode(errors="replace")))
-
-
-def _check(code: int) -> None:
-    if code:
-        raise KafkaException(ClientError(code))
+def _client_error(handle: int, code: int, text: bytes) -> ClientError:
+    """Return the error that a consumer tells; of one that ends it, its cause."""
+    if code == ClientError._FATAL and (cause := fatal_error(handle)) is not None:
+        return cause
+    return ClientError(code, text.decode(errors="replace"))

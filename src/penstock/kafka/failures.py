@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaError as ClientError
@@ -11,7 +12,7 @@ from confluent_kafka import KafkaException
 from penstock.errors import ConfigError, KafkaError
 from penstock.kafka.client_conf import is_secret, without_secrets
 
-__all__ = ["FINAL", "OUT_OF_RANGE", "error_of", "kafka_error", "settings_error"]
+__all__ = ["FINAL", "OUT_OF_RANGE", "error_of", "kafka_error", "settings_checked"]
 
 OUT_OF_RANGE = (ClientError.OFFSET_OUT_OF_RANGE, ClientError._AUTO_OFFSET_RESET)
 FINAL = (
@@ -26,8 +27,10 @@ FINAL = (
 _HINTS = {
     ClientError.TOPIC_EXCEPTION: "a topic's name has only letters, digits, '.', '_' and '-'",
     ClientError.UNKNOWN_TOPIC_OR_PART: "create the topic, or correct its name",
-    ClientError.TOPIC_AUTHORIZATION_FAILED: "grant this user READ and DESCRIBE on the topic",
+    ClientError.TOPIC_AUTHORIZATION_FAILED: "grant this user READ on the topic, to write WRITE",
     ClientError.GROUP_AUTHORIZATION_FAILED: "grant this user READ on the group, or choose group.id",
+    ClientError.FENCED_INSTANCE_ID: "another receiver is in the group under this receiver's "
+    "group.instance.id: give each stream a group of its own",
     ClientError._AUTHENTICATION: "check sasl.mechanism, sasl.username and sasl.password",
     ClientError.SASL_AUTHENTICATION_FAILED: "check sasl.mechanism, sasl.username and sasl.password",
     ClientError._SSL: "check security.protocol and the ssl settings",
@@ -63,22 +66,29 @@ def kafka_error(
     return KafkaError(
         f"Kafka: {without_secrets(text, settings)} ({error.name()})",
         operation=operation,
-        path=str(brokers),
-        ids=ids,
+        ids={"brokers": brokers, **ids},
         hint=_HINTS.get(error.code(), _UNREACHABLE),
     )
 
 
-def settings_error(
-    error: KafkaException, operation: str, settings: Mapping[str, Any]
-) -> ConfigError:
-    """Return the error of a client that does not take its settings, without their secrets."""
-    text = error_of(error).str()
+@contextmanager
+def settings_checked(operation: str, settings: Mapping[str, Any]) -> Iterator[None]:
+    """Have a client's refusal of its settings raised without their secrets.
+
+    Raises:
+        ConfigError: one is unknown or has a wrong value.
+    """
+    try:
+        yield
+    except KafkaException as refused:
+        text = error_of(refused).str()
+    else:
+        return
     name = next((name for name in settings if f'"{name}"' in text), None)
     is_unknown = text.startswith("No such")
     if name and not is_unknown and not is_secret(name) and f'"{settings[name]}"' not in text:
         text += f" (it is {settings[name]!r})"
-    return ConfigError(
+    raise ConfigError(
         f"the Kafka client refuses its settings: {without_secrets(text, settings)}",
         operation=operation,
         hint="use librdkafka's settings (its CONFIGURATION.md), which differ from Java's"

@@ -11,9 +11,10 @@ between as well; that is never read. What leaves this file is a copy.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ctypes import byref, c_char_p, c_size_t, c_void_p
-from itertools import count, repeat
+from functools import cached_property
+from itertools import count, pairwise, repeat
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,9 +24,10 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 from confluent_kafka import KafkaError as ClientError
 
 from penstock.kafka import librdkafka as c
+from penstock.kafka.offsets import partition_name
 from penstock.kafka.records import YEARS_MS
 
-__all__ = ["Headers", "Messages", "read_headers"]
+__all__ = ["Headers", "Messages"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 _Ints: TypeAlias = npt.NDArray[np.intp]
@@ -37,7 +39,7 @@ _SMALL_GAP = 256
 
 
 class Messages:
-    """Some messages of one partition, in the order that they came.
+    """Some messages in the order that they came, which is the order of each partition.
 
     Args:
         addresses: where librdkafka has them.
@@ -53,6 +55,14 @@ class Messages:
         """Return those at these addresses."""
         return cls(addresses, _structs_at(addresses))
 
+    @classmethod
+    def concat(cls, parts: Sequence[Messages]) -> Messages:
+        """Return messages and those that follow them."""
+        if len(parts) == 1:
+            return parts[0]
+        addresses = np.concatenate([each._addresses for each in parts])
+        return cls(addresses, np.concatenate([each._structs for each in parts]))
+
     def __len__(self) -> int:
         return len(self._addresses)
 
@@ -60,6 +70,25 @@ class Messages:
     def last_offset(self) -> int:
         """The offset of the last of them."""
         return int(self._structs["offset"][-1])
+
+    def runs(self) -> Iterator[tuple[str, Messages]]:
+        """Return them as runs of one partition, with its name: ``topic/partition``."""
+        topics, partitions = self._structs["rkt"], self._structs["partition"]
+        cuts = np.flatnonzero((topics[1:] != topics[:-1]) | (partitions[1:] != partitions[:-1]))
+        bounds = [0, *(cuts + 1).tolist(), len(self)] if len(self) else []
+        for first, end in pairwise(bounds):
+            name = partition_name(_topic(topics[first]), int(partitions[first]))
+            yield name, Messages(self._addresses[first:end], self._structs[first:end])
+
+    def topics(self) -> pa.Array:
+        """Return the topics' names, as string."""
+        handles, which = np.unique(self._structs["rkt"], return_inverse=True)
+        return pa.array(map(_topic, handles), pa.string()).take(_int64(which))
+
+    def partitions(self) -> pa.Array:
+        """Return the partitions' numbers, as int32."""
+        numbers = np.ascontiguousarray(self._structs["partition"])
+        return pa.Array.from_buffers(pa.int32(), len(self), [None, pa.py_buffer(numbers)])
 
     def offsets(self) -> pa.Array:
         """Return the offsets, as int64."""
@@ -69,12 +98,22 @@ class Messages:
         """Return those that are records."""
         return self._select(self._structs["err"] == 0)
 
-    def errors(self) -> Iterator[tuple[int, ClientError]]:
-        """Return the others with their offsets: errors, and that the partition ends there."""
-        for at in np.flatnonzero(self._structs["err"]):
-            text = c.message_errstr(int(self._addresses[at])) or b""
-            error = ClientError(int(self._structs["err"][at]), text.decode(errors="replace"))
-            yield int(self._structs["offset"][at]), error
+    def errors(self) -> Iterator[tuple[str, int, ClientError]]:
+        """Return the others: errors, and that partitions end.
+
+        Each with the partition that it is of, by ``runs``' names, and the offset there.
+        """
+        for part, run in self._select(self._structs["err"] != 0).runs():
+            for address, struct in zip(run._addresses.tolist(), run._structs, strict=True):
+                text = c.message_errstr(address) or b""
+                error = ClientError(int(struct["err"]), text.decode(errors="replace"))
+                yield part, int(struct["offset"]), error
+
+    def new_from(self, offset: int) -> Messages:
+        """Return those of one partition from an offset on, without what comes a second time."""
+        offsets = self._structs["offset"]
+        highest = np.maximum.accumulate(np.append(offset - 1, offsets[:-1]))
+        return self._select(offsets > highest)
 
     def before(self, end_offset: int) -> Messages:
         """Return those with offsets below an end."""
@@ -98,13 +137,23 @@ class Messages:
         missing |= (times_ms < YEARS_MS.start) | (times_ms >= YEARS_MS.stop)
         return _int64(times_ms, missing).cast(pa.timestamp("ms", "UTC"))
 
+    def timestamp_types(self) -> pa.Array:
+        """Return what the timestamps are, as Java's client numbers it: see ``SOURCE_COLUMNS``."""
+        _, kinds = self._stamps
+        return _int64(kinds.astype(np.int64) - 1)
+
     def _times_ms(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Return the timestamps, and which of them are missing."""
+        times_ms, kinds = self._stamps
+        return times_ms, kinds == TIMESTAMP_NOT_AVAILABLE
+
+    @cached_property
+    def _stamps(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Return the timestamps, and what librdkafka says that they are."""
         kinds = np.empty(len(self), np.int32)
         into = count(kinds.ctypes.data, kinds.itemsize)
         found = map(c.message_timestamp, self._addresses.tolist(), into)
-        times_ms = np.fromiter(found, np.int64, len(self))
-        return times_ms, kinds == TIMESTAMP_NOT_AVAILABLE
+        return np.fromiter(found, np.int64, len(self)), kinds
 
     def headers(self) -> list[Headers]:
         """Return the headers of each.
@@ -114,7 +163,7 @@ class Messages:
         of_one = c_void_p()
         into = ctypes.addressof(of_one)
         return [
-            () if missing else tuple(read_headers(of_one))
+            () if missing else tuple(_read_headers(of_one))
             for missing in map(c.message_headers, self._addresses.tolist(), repeat(into))
         ]
 
@@ -122,7 +171,12 @@ class Messages:
         return self if wanted.all() else Messages(self._addresses[wanted], self._structs[wanted])
 
 
-def read_headers(of_one: c_void_p) -> Iterator[tuple[str, bytes | None]]:
+def _topic(handle: Any) -> str:
+    """Return a topic's name; what is told of none has an empty one."""
+    return (c.topic_name(int(handle)) or b"").decode() if handle else ""
+
+
+def _read_headers(of_one: c_void_p) -> Iterator[tuple[str, bytes | None]]:
     """Return the headers at an address, as ``Messages.headers``."""
     name, value, size = c_char_p(), c_void_p(), c_size_t()
     for number in count():

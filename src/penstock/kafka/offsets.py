@@ -12,7 +12,7 @@ here: its *generation* follows its name, ``{"clicks@1": {"0": 12}}``, as in no t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -30,12 +30,16 @@ __all__ = [
     "partition_name",
     "ranges_between",
     "split_name",
+    "split_ranges",
     "to_json",
 ]
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TopicOffsets = dict[str, dict[str, int]]
+"""``{topic: {partition: end offset}}``, as Spark's Kafka source writes it."""
 _EARLIEST, _LATEST = -2, -1
+_MOST_PER_TASK = 250_000
+"""A task of Python workers costs about as much as reading 100,000 records."""
 _KEY = re.compile(r"[^@]+(@[0-9]{1,9})?")
 _PARTITION = re.compile(r"[0-9]{1,10}")
 
@@ -122,11 +126,16 @@ def from_json(value: Any) -> dict[str, int]:
 
 
 def at_given(
-    given: Mapping[str, Mapping[int, int]], begins: Offsets, ends: Offsets, operation: str
+    given: Mapping[str, Mapping[int, int]],
+    begins: Offsets,
+    ends: Offsets,
+    operation: str,
+    option: str = "starting=",
 ) -> dict[str, int]:
     """Return the offsets that are given, by topic and partition; of other partitions ``begins``.
 
-    As in Kafka and Spark, -2 is where a partition begins, and -1 where it ends.
+    As in Kafka and Spark, -2 is where a partition begins, and -1 where it ends. ``option`` is where
+    they are given, for messages.
 
     Raises:
         ConfigError: a partition does not exist, or does not hold what comes from its offset on.
@@ -139,7 +148,7 @@ def at_given(
     }
     if unknown := sorted(wanted.keys() - places.keys()):
         raise ConfigError(
-            f"starting= names {', '.join(unknown)}, which does not exist",
+            f"{option} names {', '.join(unknown)}, which does not exist",
             operation=operation,
             hint=f"the partitions are {', '.join(sorted(places))}",
         )
@@ -150,7 +159,7 @@ def at_given(
         found[name] = {_EARLIEST: begin, _LATEST: end}.get(offset, offset)
         if not begin <= found[name] <= end:
             raise ConfigError(
-                f"starting= gives offset {offset} of {part}, which holds [{begin}, {end})",
+                f"{option} gives offset {offset} of {part}, which holds [{begin}, {end})",
                 operation=operation,
                 hint=f"give {begin} to {end}, -2 for where it begins, or -1 for where it ends",
             )
@@ -167,6 +176,24 @@ def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:
         if start.get(name, offset) < offset:
             found.append(KafkaRange(*split_name(name), start[name], offset, generation_of(name)))
     return sorted(found)
+
+
+def split_ranges(
+    ranges: Sequence[KafkaRange], *, cell: int = 1, least_tasks: int = 1
+) -> list[KafkaRange]:
+    """Return what each task reads: a partition that lags is shared by several.
+
+    By what they hold alone, not by slots: a batch that runs again, on other executors, has the same
+    partitions, which an exactly-once sink may have written in part.
+
+    Args:
+        ranges: of the batch.
+        cell: see ``KafkaRange.split``.
+        least_tasks: at least so many tasks, if there are as many records.
+    """
+    count = sum(part.count for part in ranges)
+    most = min(_MOST_PER_TASK, max(1, count // least_tasks))
+    return [part for whole in ranges for part in whole.split(most, cell)]
 
 
 def _is_topic(key: Any, ends: Any) -> bool:

@@ -18,20 +18,20 @@ from functools import partial
 from itertools import repeat
 from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
 from penstock.errors import KafkaDataLossError
 from penstock.kafka.client_conf import resolve
+from penstock.kafka.columns import to_batch
 from penstock.kafka.consumer import ConsumerHandle
-from penstock.kafka.failures import FINAL, OUT_OF_RANGE, kafka_error, settings_error
+from penstock.kafka.failures import FINAL, OUT_OF_RANGE, kafka_error, settings_checked
 from penstock.kafka.losses import LOSS_HINT
 from penstock.kafka.messages import Messages
 from penstock.kafka.offsets import KafkaRange
 from penstock.kafka.pass_over import PassOver
-from penstock.kafka.records import COLUMNS, KafkaRecord
+from penstock.kafka.records import KafkaRecord
 
 __all__ = ["Decode", "check_settings", "read_batches", "read_records"]
 
@@ -57,10 +57,8 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: one is unknown or has a wrong value, or a file of a secret cannot be read.
     """
-    try:
+    with settings_checked("configure Kafka client", settings):
         _Client(settings).consumer.close()
-    except KafkaException as error:
-        raise settings_error(error, "configure Kafka client", settings) from None
 
 
 def read_records(
@@ -94,7 +92,7 @@ def read_batches(
     """
     columns = tuple(columns)
     for wanted in ranges:
-        yield from _read(settings, wanted, partial(_batch, wanted, columns), pass_over)
+        yield from _read(settings, wanted, partial(to_batch, columns=columns), pass_over)
 
 
 def _records(wanted: KafkaRange, messages: Messages) -> Iterator[KafkaRecord]:
@@ -112,32 +110,6 @@ def _records(wanted: KafkaRange, messages: Messages) -> Iterator[KafkaRecord]:
     return map(partial(tuple.__new__, KafkaRecord), rows)
 
 
-def _batch(wanted: KafkaRange, columns: tuple[str, ...], messages: Messages) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [_COLUMNS[name](messages, wanted).cast(COLUMNS[name]) for name in columns], names=columns
-    )
-
-
-def _headers_column(messages: Messages) -> pa.Array:
-    of_each = messages.headers()
-    ends = np.cumsum([0, *map(len, of_each)], dtype=np.int32)
-    held = [pair for headers in of_each for pair in headers]
-    names, values = [name for name, _ in held], [value for _, value in held]
-    flat = [pa.array(names, pa.string()), pa.array(values, pa.binary())]
-    return pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays(flat, ["key", "value"]))
-
-
-_COLUMNS: dict[str, Callable[[Messages, KafkaRange], pa.Array]] = {
-    "key": lambda m, _: m.keys(),
-    "value": lambda m, _: m.values(),
-    "topic": lambda m, wanted: pa.repeat(wanted.topic, len(m)),
-    "partition": lambda m, wanted: pa.repeat(wanted.partition, len(m)),
-    "offset": lambda m, _: m.offsets(),
-    "timestamp": lambda m, _: m.timestamps(),
-    "headers": lambda m, _: _headers_column(m),
-}
-
-
 class _Client:
     """A consumer, and the last error that it told of its connections."""
 
@@ -145,7 +117,9 @@ class _Client:
         self.error: ClientError | None = None
         conf = {"group.id": "penstock", "check.crcs": True, "isolation.level": "read_committed"}
         # The next range waits until an empty fetch is over; and a full queue is soon read.
-        conf |= {"fetch.wait.max.ms": 1, "fetch.queue.backoff.ms": 5, **resolve(settings)}
+        conf |= {"fetch.wait.max.ms": 1, "fetch.queue.backoff.ms": 5}
+        # What is fetched beyond the end of a range is thrown away.
+        conf |= {"queued.min.messages": 20_000, **resolve(settings)}
         conf |= {
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -193,7 +167,7 @@ def _read(
                 if len(records):
                     position = records.last_offset + 1
                 is_gone = False
-                for offset, error in messages.errors():
+                for _, offset, error in messages.errors():
                     if error.code() == ClientError._PARTITION_EOF:
                         position = max(position, offset)
                     elif error.code() in OUT_OF_RANGE and pass_over is not None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-__all__ = ["COLUMNS", "YEARS_MS", "KafkaRecord"]
+__all__ = ["COLUMNS", "SOURCE_COLUMNS", "YEARS_MS", "KafkaRecord"]
 
 YEARS_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 """The years 1 to 9999, which Python has. Producers can write any timestamp; others are null."""
@@ -36,3 +36,10 @@ COLUMNS: dict[str, pa.DataType] = {
     "headers": pa.list_(_HEADER),
 }
 """The columns that ``foreachBatch`` can have, with the names and types of Spark's Kafka source."""
+SOURCE_COLUMNS: dict[str, pa.DataType] = {
+    **{name: kind for name, kind in COLUMNS.items() if name != "headers"},
+    "timestampType": pa.int32(),
+    "headers": COLUMNS["headers"],
+}
+"""The columns of Spark's Kafka source, in its order. ``timestampType`` is 0 for the time of the
+producer, 1 for that of the broker, and -1 where there is none."""

@@ -31,6 +31,10 @@ class PartitionFacts:
     begin: int
     end: int
 
+    def behind(self, position: int) -> int:
+        """Return how many of them come at or after a position."""
+        return max(0, self.end - max(position, self.begin))
+
 
 @dataclass(frozen=True, slots=True)
 class Move:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import RDD, TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 
-from penstock.errors import ConfigError
+from penstock.conf import StreamingSettings, check_exactly_once
+from penstock.errors import ConcurrentDriverError, ConfigError
 from penstock.kafka.sink import (
     Destination,
     Encoder,
+    Headers,
     Outgoing,
     SinkBatches,
     check_sink_settings,
     send_partition,
     sink_conf,
+    to_headers,
     write_partition,
 )
-from penstock.model import OutputBatch
+from penstock.model import OutputBatch, check_output
 
-__all__ = ["Delivery", "check_delivery", "sink_batches", "write", "write_rdd"]
+__all__ = ["Delivery", "check_delivery", "write", "write_rdd"]
 
 Delivery = Literal["at_least_once", "exactly_once"]
 """Whether a batch that runs again is written again, or only what is missing of it."""
@@ -32,8 +38,8 @@ _HEADERS = "array<struct<key:string,value:binary>>"
 _COUNT = "records long"
 _ATTEMPT = "spark.penstock.sinkAttempt"
 """A DataFrame's tasks are made before it is known how many partitions it has."""
-_sinks: dict[tuple[str, ...], SinkBatches] = {}
-"""Of this driver, by what identifies them: fenced when another driver takes over."""
+_DONE = " done"
+"""Follows the attempt's number in tasks that prove what is written."""
 
 
 def write(
@@ -58,19 +64,25 @@ def write(
         delivery: ``"exactly_once"`` writes a batch that runs again once (docs/kafka.md).
 
     Raises:
-        ConfigError: a column is missing or of another type, or a setting is wrong.
+        ConfigError: a column is missing or of another type, a setting is wrong, ``output`` is none,
+            or exactly once the output has written this batch, or settings let later batches
+            overtake one that failed.
         KafkaError: the brokers refuse or do not answer.
         ConcurrentDriverError: another driver has taken over.
     """
     settings = sink_conf(conf).settings()
     check_delivery(delivery)
+    check_output(output)
     rows = _columns(df, topic)
     if delivery == "at_least_once":
         rows.mapInArrow(_SendRows(settings), _COUNT).collect()
         return
-    sink = sink_batches(settings, topic, output)
+    conf_of_program = df.sparkSession.sparkContext.getConf()
+    check_exactly_once(output.output, StreamingSettings.from_conf(conf_of_program))
+    sink = _sinks.get(settings, topic, output)
     counts = rows.mapInArrow(_WriteRows(sink.destination(output.batch_id)), _COUNT).rdd
-    _write(sink, output, counts)
+    with _sinks.writing(output):
+        _write(sink, output, counts)
 
 
 def write_rdd(
@@ -91,13 +103,52 @@ def write_rdd(
         _write(sink, output, rdd.mapPartitions(task))
 
 
-def sink_batches(settings: Mapping[str, Any], topic: str, output: OutputBatch) -> SinkBatches:
-    """Return this driver's side of an output."""
-    key = (repr(sorted(settings.items())), topic, output.location_id, output.output)
-    if key not in _sinks:
-        check_sink_settings(settings, exactly_once=True)
-        _sinks[key] = SinkBatches(settings, topic, output.location_id, output.output)
-    return _sinks[key]
+class _Sinks:
+    """This driver's sides of the outputs that DataFrames are written to. Thread-safe.
+
+    Of an output the newest is kept: one with other settings takes it over.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[tuple[str, str], tuple[Mapping[str, Any], str, SinkBatches]] = {}
+        self._written: dict[tuple[str, str], int] = {}
+
+    def get(self, settings: Mapping[str, Any], topic: str, output: OutputBatch) -> SinkBatches:
+        """Return the driver's side of an output.
+
+        Raises:
+            ConfigError: a setting is wrong, or the batch was written by this output already.
+        """
+        name = output.location_id, output.output
+        with self._lock:
+            if self._written.get(name) == output.batch_id and not output.may_be_written:
+                raise _written_twice(output)
+            if name in self._held and self._held[name][:2] != (settings, topic):
+                self._drop(name)
+            if name not in self._held:
+                check_sink_settings(settings, exactly_once=True)
+                self._held[name] = settings, topic, SinkBatches(settings, topic, *name)
+            return self._held[name][2]
+
+    @contextmanager
+    def writing(self, output: OutputBatch) -> Iterator[None]:
+        """Remember that a batch was written, or forget the driver's side that was fenced."""
+        name = output.location_id, output.output
+        try:
+            yield
+        except ConcurrentDriverError:  # if this driver is started again, it takes over in turn
+            with self._lock:
+                self._drop(name)
+            raise
+        self._written[name] = output.batch_id
+
+    def _drop(self, name: tuple[str, str]) -> None:
+        if name in self._held:
+            self._held.pop(name)[2].close()
+
+
+_sinks = _Sinks()
 
 
 def check_delivery(delivery: Any) -> None:
@@ -117,10 +168,10 @@ def _write(sink: SinkBatches, output: OutputBatch, counts: RDD[Any]) -> None:
     others = [index for index in range(partitions) if index not in attempt.done]
     sc = counts.context
     before = sc.getLocalProperty(_ATTEMPT)
-    sc.setLocalProperty(_ATTEMPT, str(attempt.number))
     try:
-        for indexes in (sorted(attempt.done), others):
+        for mark, indexes in ((_DONE, sorted(attempt.done)), ("", others)):
             if indexes:
+                sc.setLocalProperty(_ATTEMPT, f"{attempt.number}{mark}")
                 sc.runJob(counts, list, indexes)
     finally:
         sc.setLocalProperty(_ATTEMPT, before)  # type: ignore[arg-type]
@@ -135,8 +186,9 @@ class _Write:
     def _write(self, outgoing: Iterator[Outgoing]) -> int:
         task = TaskContext.get()
         assert task is not None
-        number = int(task.getLocalProperty(_ATTEMPT) or 0)
-        return write_partition(self._to, number, task.partitionId(), outgoing)
+        attempt = task.getLocalProperty(_ATTEMPT) or "0"
+        number, is_done = int(attempt.removesuffix(_DONE)), attempt.endswith(_DONE)
+        return write_partition(self._to, number, task.partitionId(), outgoing, is_done=is_done)
 
 
 class _WriteRecords(_Write):
@@ -175,16 +227,22 @@ def _count(records: int) -> pa.RecordBatch:
 
 
 def _outgoing(batches: Iterable[pa.RecordBatch]) -> Iterator[Outgoing]:
+    """Yield the rows, of each batch those of a topic at once."""
     for batch in batches:
-        topics, keys, values = (batch[name].to_pylist() for name in ("topic", "key", "value"))
-        if "headers" not in batch.schema.names:
-            yield from map(Outgoing, topics, keys, values)
-            continue
-        for topic, key, value, headers in zip(
-            topics, keys, values, batch["headers"].to_pylist(), strict=True
-        ):
-            pairs = None if headers is None else [(h["key"], h["value"]) for h in headers]
-            yield Outgoing(topic, key, value, pairs)
+        topics = pc.unique(batch["topic"])
+        for topic in topics:
+            rows = batch if len(topics) == 1 else batch.filter(pc.equal(batch["topic"], topic))
+            if rows.num_rows:
+                yield Outgoing(topic.as_py(), rows["key"], rows["value"], _headers(rows))
+
+
+def _headers(rows: pa.RecordBatch) -> list[Headers | None] | None:
+    if "headers" not in rows.schema.names:
+        return None
+    return [
+        None if headers is None else to_headers([(h["key"], h["value"]) for h in headers], headers)
+        for headers in rows["headers"].to_pylist()
+    ]
 
 
 def _columns(df: DataFrame, topic: str) -> DataFrame:
@@ -210,6 +268,16 @@ def _columns(df: DataFrame, topic: str) -> DataFrame:
             raise _wrong(f"column headers is {types['headers']}")
         columns.append(F.col("headers"))
     return df.select(columns)
+
+
+def _written_twice(output: OutputBatch) -> ConfigError:
+    return ConfigError(
+        f"batch {output.batch_id} was written by output {output.output!r} already: tokens are of "
+        "an output, and it has one write",
+        operation="write to Kafka",
+        hint="write one DataFrame for each output (df.union(...); rows may have a column topic), "
+        "or add a foreachBatch with a name of its own",
+    )
 
 
 def _wrong(what: str) -> ConfigError:

@@ -14,6 +14,7 @@ from penstock.kafka.offsets import KafkaRange
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.reader import read_batches, read_records
 from penstock.kafka.records import KafkaRecord
+from penstock.workers import freeze_imports
 
 __all__ = ["ReadColumns", "ReadRecords"]
 
@@ -29,6 +30,7 @@ class ReadRecords:
 
     def __call__(self, ranges: Iterable[KafkaRange]) -> Iterator[Any]:
         """Return the records; raises as ``read_records``, and what the functions raise."""
+        freeze_imports()
         records = chain.from_iterable(map(self._read, ranges))
         return records if self.convert is None else map(self.convert, records)
 

@@ -116,7 +116,8 @@ class Topics:
         """
         partitions = [TopicPartition(*split_name(name)) for name in facts.ends]
         found = self._answers(self._ask(partitions, OffsetSpec.for_timestamp(max(0, time_ms))))
-        return {name: found[name] if found[name] >= 0 else end for name, end in facts.ends.items()}
+        at = {name: found[partition_name(*split_name(name))] for name in facts.ends}
+        return {name: at[name] if at[name] >= 0 else end for name, end in facts.ends.items()}
 
     def _names(self) -> list[str]:
         subscription = self._subscription

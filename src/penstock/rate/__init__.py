@@ -9,7 +9,14 @@ the limits of one input, ``RateOverrides`` are changes at run time. Nothing here
 from penstock.rate.controller import RateController, RateDecision
 from penstock.rate.estimator import RateEstimator
 from penstock.rate.fit import FitRateEstimator, Reasoning
-from penstock.rate.history import RATES_KEY, EndedBatch, KeptRates, decode_rates, encode_rates
+from penstock.rate.history import (
+    RATES_FILE,
+    RATES_KEY,
+    EndedBatch,
+    KeptRates,
+    decode_rates,
+    encode_rates,
+)
 from penstock.rate.input_rate import InputRate, ReceiveLimit
 from penstock.rate.limiter import RateLimiter
 from penstock.rate.overrides import RateOverride, RateOverrides
@@ -18,6 +25,7 @@ from penstock.rate.range_limit import Carry, Cut, Lane, RangeLimits, cut_range
 from penstock.rate.trace import TRACE
 
 __all__ = [
+    "RATES_FILE",
     "RATES_KEY",
     "TRACE",
     "Carry",

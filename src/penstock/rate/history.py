@@ -14,6 +14,7 @@ does not include batches that ended after the newest entry was written.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +22,13 @@ from typing import Any
 from penstock.errors import LogFormatError
 from penstock.rate.controller import RateDecision
 
-__all__ = ["RATES_KEY", "EndedBatch", "KeptRates", "decode_rates", "encode_rates"]
+__all__ = ["RATES_FILE", "RATES_KEY", "EndedBatch", "KeptRates", "decode_rates", "encode_rates"]
 
 RATES_KEY = "spark.penstock.rates"
 """Their key in the conf of an offset log entry."""
+
+RATES_FILE = "penstock/rates.json"
+"""Where they are in the checkpoint of a Structured Streaming query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +107,17 @@ def _batch(values: Mapping[str, Any]) -> EndedBatch:
         int(values["processingMs"]),
         int(values["schedulingMs"]),
         _number(values["estimate"]),
-        float(values["rate"]),
+        _rate(values["rate"]),
         str(values["why"]),
     )
     return EndedBatch(int(values["batch"]), _number(values["limit"]), decision)
+
+
+def _rate(value: Any) -> float:
+    rate = float(value)
+    if not 0 < rate < math.inf:
+        raise ValueError(f"rate {value!r}")
+    return rate
 
 
 def _number(value: Any) -> float | None:

@@ -106,13 +106,18 @@ class PIDRateEstimator(RateEstimator):
             self._skip("the first batch gives the rate to compare with")
             return None
         self._latest_rate, self._latest_error = self._new_rate(terms), terms.error
-        self._why = str(terms)
+        self._why = f"{self._word(terms)}: {terms}"
         _log.debug("New rate = %r, %s", self._latest_rate, terms)
         return self._latest_rate
 
     def explain(self) -> str:
-        """Return the terms of the last estimate, or why there was none."""
+        """Return the terms of the last estimate after a word for it, or why there was none."""
         return self._why
+
+    def _word(self, terms: _Terms) -> str:
+        if self._latest_rate <= self._min_rate:
+            return "minimum rate"
+        return "late" if self._integral * terms.historical_error > 0 else "target"
 
     def _terms(
         self, time_ms: int, num_elements: int, processing_delay_ms: int, scheduling_delay_ms: int

@@ -86,6 +86,10 @@ class Status:
     """The most bytes that it may hold in the journal, None for no bound."""
     max_lag_records: int | None = None
     """The most records that it may hold and that some consumer has not committed."""
+    refused: int = 0
+    """The records that it sent back for its limits; their source brings them again."""
+    publish_ms: float | None = None
+    """How long its newest block took to become durable."""
 
 
 def control_folder(stream: JournalStream) -> str:

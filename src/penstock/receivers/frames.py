@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import ConfigError, ReceiverError
+from penstock.errors import ReceiverError
+from penstock.receivers.arguments import check
 
 __all__ = ["DEFAULT_MAX_RECORD_BYTES", "RECORDS_SCHEMA", "FrameSplitter"]
 
@@ -45,9 +46,9 @@ class FrameSplitter:
         byteorder: Literal["big", "little"] = "big",
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
-        _check(length_bytes in _FORMATS, f"length_bytes is {length_bytes!r}", "pass 1, 2, 4 or 8")
-        _check(byteorder in ("big", "little"), f"byteorder is {byteorder!r}", "pass big or little")
-        _check(
+        check(length_bytes in _FORMATS, f"length_bytes is {length_bytes!r}", "pass 1, 2, 4 or 8")
+        check(byteorder in ("big", "little"), f"byteorder is {byteorder!r}", "pass big or little")
+        check(
             0 < max_record_bytes <= _LARGEST_MAX_RECORD_BYTES,
             f"max_record_bytes is {max_record_bytes}, not within 1 and {_LARGEST_MAX_RECORD_BYTES}",
             f"leave it out for {DEFAULT_MAX_RECORD_BYTES} (16 MiB)",
@@ -128,8 +129,3 @@ class FrameSplitter:
             hint="raise max_record_bytes, or check that the sender's lengths have "
             f"{self._length.size} bytes in this order and count the record alone",
         )
-
-
-def _check(holds: bool, problem: str, hint: str) -> None:
-    if not holds:
-        raise ConfigError(problem, operation="set up receiver", hint=hint)

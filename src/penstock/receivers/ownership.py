@@ -186,6 +186,11 @@ class Ownership:
             if not shares or _append(self._stream, number + 1, {**known, **shares}):
                 return dict.fromkeys(shares, number + 1)
 
+    def without_owner(self, parts: Iterable[str]) -> list[str]:
+        """Return those that no writer of the stream owns; raises as ``read_shares``."""
+        known = read_shares(self._stream)
+        return [part for part in parts if part not in known or known[part].writer is None]
+
     def position(self, ends: Mapping[str, int]) -> dict[str, Any]:
         """Return the position of a store, given the end of each owned part."""
         parts = {part: [self._since[part], end] for part, end in ends.items()}

@@ -91,8 +91,8 @@ class Receiver(ABC):
     """A push source. Subclass it, implement ``onStart`` and ``onStop``, call ``store``.
 
     ``schema`` is the kind of the records: ``"string"`` (the default: one text column ``value``),
-    ``"binary"``, ``"pickle"`` (any Python object) or a ``pyarrow.Schema`` (records are dicts, or
-    whole RecordBatches).
+    ``"binary"``, ``"pickle"`` (any Python object), or columns (records are dicts, or whole
+    RecordBatches): as text, ``"id int64, name string"``, or as a ``pyarrow.Schema``.
     """
 
     schema: str | pa.Schema = "string"

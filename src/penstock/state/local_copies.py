@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 
+from penstock.clock import iso_time
 from penstock.errors import LocalCopyError
 from penstock.state.database import Database, Origin, remove_database
 from penstock.state.delta import open_changes, open_delta, read_changes
@@ -158,7 +159,8 @@ def _advance(storage: Storage, folder: str, database: Database, tip: str) -> Non
 def _load_snapshot(storage: Storage, folder: str, layer: Layer, database: Database) -> None:
     source = open_file(storage, f"{folder}/{layer.name}", "snapshot")
     if source.facts["until_ms"] != layer.until_ms:
-        source.damaged(f"it is of {source.facts['until_ms']} ms, not of {layer.until_ms} ms")
+        is_of, expected = iso_time(source.facts["until_ms"]), iso_time(layer.until_ms)
+        source.damaged(f"it is of {is_of}, not of {expected}")
     database.load(source.pieces("database", _PIECE_BYTES))  # in pieces, as it may be large
 
 

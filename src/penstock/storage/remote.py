@@ -29,7 +29,7 @@ from penstock.storage.checks import (
     storage_error,
 )
 from penstock.storage.names import is_temporary, temporary_name
-from penstock.storage.protocols import EXCLUSIVE, REFUSED, Protocol
+from penstock.storage.protocols import EXCLUSIVE, READ_ONLY, REFUSED, Protocol
 
 __all__ = ["FsspecStorage"]
 
@@ -56,6 +56,7 @@ class FsspecStorage(Storage):
     """
 
     def __init__(self, url: str, *, log_writes: bool = False) -> None:
+        _check_exclusive(url)
         self._bind(_check_url(url))
         self._log_writes = log_writes
         self._try_out()
@@ -266,15 +267,26 @@ def _check_url(url: str) -> str:
 
 
 def _protocol(scheme: str, url: str) -> Protocol:
+    found = {**EXCLUSIVE, **READ_ONLY}.get(scheme)
+    if found is None:
+        _check_exclusive(url)
+    assert found is not None
+    return found
+
+
+def _check_exclusive(url: str) -> None:
+    """Raise ConfigError if files cannot be created exclusively under a URL."""
+    scheme = url.partition("://")[0]
     if scheme in EXCLUSIVE:
-        return EXCLUSIVE[scheme]
+        return
     why = REFUSED.get(scheme)
     if why is None and scheme in fsspec.available_protocols():
         why = "it is not known to create files exclusively"
     known = ", ".join(f"{name}://" for name in sorted(EXCLUSIVE))
+    verb = "written to" if scheme in READ_ONLY else "used"
     raise _refusal(
         url,
-        f"cannot be used: {why}" if why else "has an unknown scheme",
+        f"cannot be {verb}: {why}" if why else "has an unknown scheme",
         f"use a path on a disk or shared file system, or one of {known}",
     )
 
@@ -326,6 +338,8 @@ def _describe(found: Sequence[dict[str, Any]], folder: str) -> Iterator[Entry]:
 
 def _modified_ms(info: dict[str, Any]) -> int | None:
     """Return when a file was written, as far as its driver tells."""
+    if isinstance(time_ms := info.get("modificationTime"), int):  # of WebHDFS
+        return time_ms
     times = (info.get(key) for key in _MODIFIED_KEYS)
     return next((int(t.timestamp() * 1000) for t in times if isinstance(t, datetime)), None)
 

@@ -105,7 +105,7 @@ class KafkaUtils:
     @staticmethod
     def createDirectStream(
         ssc: StreamingContext,
-        topics: Sequence[str],
+        topics: str | Sequence[str],
         kafkaParams: Mapping[str, Any],
         fromOffsets: Mapping[TopicAndPartition, int] | None = None,
         keyDecoder: Decoder = utf8_decoder,
@@ -118,7 +118,7 @@ class KafkaUtils:
 
         Args:
             ssc: the context.
-            topics: their names.
+            topics: their names; a str is one.
             kafkaParams: ``metadata.broker.list`` or ``bootstrap.servers``, ``auto.offset.reset``
                 (``largest``, the default, or ``smallest``), and librdkafka's settings.
             fromOffsets: where the partitions begin; one that is not named begins at its earliest
@@ -133,13 +133,12 @@ class KafkaUtils:
         check_kafka_client("createDirectStream")
         from penstock.streaming.inputs.kafka_input import KafkaInputDStream
 
-        if isinstance(topics, str):
-            raise _wrong(f"topics should be list, not {topics!r}", f"give [{topics!r}]")
+        topics = [topics] if isinstance(topics, str) else list(topics)
         conf, starting = _split_params(kafkaParams)
         if fromOffsets:
             starting = _starting(topics, fromOffsets)
         convert = _converter(keyDecoder, valueDecoder, messageHandler)
-        return KafkaInputDStream(ssc, list(topics), conf, starting=starting, convert=convert)
+        return KafkaInputDStream(ssc, topics, conf, starting=starting, convert=convert)
 
     @staticmethod
     def createRDD(
@@ -168,10 +167,12 @@ class KafkaUtils:
             KafkaError: the brokers do not answer, or refuse.
         """
         check_kafka_client("createRDD")
+        from penstock.kafka.decoding import CELL
+        from penstock.kafka.offsets import split_ranges
         from penstock.kafka.reader import check_settings
         from penstock.kafka.tasks import ReadRecords
         from penstock.kafka.topics import check_held
-        from penstock.streaming.inputs.kafka_rdd import KafkaRDD, split_ranges
+        from penstock.streaming.inputs.kafka_rdd import KafkaRDD
 
         conf, _ = _split_params(kafkaParams)
         settings = ClientConf(conf).settings()
@@ -179,7 +180,7 @@ class KafkaUtils:
         wanted = [_range(each) for each in offsetRanges]
         check_held(settings, wanted)
         convert = _converter(keyDecoder, valueDecoder, messageHandler)
-        tasks = split_ranges(sc, [each for each in wanted if each.count])
+        tasks = split_ranges([each for each in wanted if each.count], cell=CELL)
         return KafkaRDD(sc, tasks, ReadRecords(settings, convert=convert), offsetRanges)
 
 

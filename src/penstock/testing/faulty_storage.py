@@ -18,6 +18,7 @@ __all__ = ["FaultyStorage", "Operation", "OperationKind"]
 _T = TypeVar("_T")
 
 OperationKind = Literal["create", "read", "list", "delete", "exists"]
+"""What is done to a file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ __all__ = ["Cost", "Engine", "Scenario", "SimulatedBatch", "piecewise", "simulat
 
 _T = TypeVar("_T")
 Engine = Literal["journal", "queue"]
+"""``journal`` plans a batch when it can run; ``queue``, as Spark, queues one for each interval."""
 Script = Callable[[int], _T]
 """A value for each time, in milliseconds from the start. Read at ticks and at ends of batches."""
 

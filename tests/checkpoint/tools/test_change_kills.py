@@ -76,25 +76,40 @@ def test_kill_at_each_change_of_a_file(tmp_path: Path, direction: str) -> None:
     assert refused > (5 if direction == "forth" else 1)
 
 
-def begin_fork(place: str, target: str) -> Callable[[], object]:
-    return partial(apply_fork, plan_fork(place, target))
+def begin_fork(place: str, target: str, sink: str) -> Callable[[], object]:
+    return partial(apply_fork, plan_fork(place, target, sink=sink))
 
 
 def test_kill_a_fork_at_each_file(tmp_path: Path) -> None:
-    """No query starts on what is there before it is whole, and the same call begins it again."""
-    query = write_stateless(tmp_path / "query", batches=1)
-    args = (str(query), str(tmp_path / "whole"))
-    points = kill_points(begin_fork, args, tmp_path / "calls", CHANGING)
-    names = files_of(tmp_path / "whole").keys()
-    for number, point in enumerate(points[::3]):  # the steps between are of one kind
-        target = tmp_path / f"{number}"
-        assert traced(begin_fork, (str(query), str(target)), tmp_path / "log", point) != 0
-        left = {name for name in files_of(target) if ".tmp" not in name}
+    """No query starts on what is there before it is whole, and the same call completes it.
+
+    The first query goes on meanwhile: the copy and its sink end where they began.
+    """
+    query = write_stateless(tmp_path / "query", batches=7)  # so that two batches are appended
+    whole, sink = str(tmp_path / "whole"), str(tmp_path / "whole-out")
+    points = kill_points(begin_fork, (str(query), whole, sink), tmp_path / "calls", CHANGING)
+    names, entries = whole_files(whole), whole_files(sink)
+    for number, point in enumerate((*points[:-9:20], *points[-9:])):  # the last are of the sink
+        write_stateless(query, batches=7)
+        for path in (query / "offsets/7", query / "commits/7"):
+            path.unlink(missing_ok=True)
+            path.with_name(".7.crc").unlink(missing_ok=True)
+        target, out = str(tmp_path / f"{number}"), str(tmp_path / f"{number}-out")
+        assert traced(begin_fork, (str(query), target, out), tmp_path / "log", point) != 0
+        left = whole_files(target)
         assert not left or left == names or inspect(target).next.problem, point
         if left != names:
-            apply_fork(plan_fork(query, target))
-        assert {name for name in files_of(target) if ".tmp" not in name} == names
-        assert inspect(target).next.first == 1
+            if BARRIER in left:
+                write_stateless(query, batches=8)
+            apply_fork(plan_fork(query, target, sink=out))
+        assert (whole_files(target), whole_files(out)) == (names, entries)
+        assert inspect(target).next.first == 10
+
+
+def whole_files(place: str) -> set[str]:
+    """Return the files, without a source's log: all of its entries are copied."""
+    names = {name for name in files_of(Path(place)) if ".tmp" not in name}
+    return {name for name in names if not name.startswith("sources/")}
 
 
 def without_times(files: dict[str, bytes]) -> dict[str, bytes]:

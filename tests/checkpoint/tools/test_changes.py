@@ -85,6 +85,10 @@ def test_a_change_is_taken_back_byte_for_byte(query: Path) -> None:
     assert "the location is again as it was" in CHECKPOINT.succeed(*command[:2])
     assert CHECKPOINT.succeed(*command, "--stopped").endswith("\ndone\n")
     assert files_of(query) == before
+    again = CHECKPOINT.succeed(*command, "--stopped")
+    assert again.endswith("as it was before: the change was taken back already, or never made\n")
+    assert json.loads(CHECKPOINT.succeed(*command, "--json"))["applied"] is False
+    assert files_of(query) == before
 
 
 def test_fresh_files_refuse_a_change(query: Path) -> None:
@@ -368,6 +372,42 @@ def test_a_batch_without_commit_does_not_run_again(query: Path) -> None:
         plan_rewind(query, to_batch=4)
 
 
+HALF = '"\\ud800"'
+"""JSON can hold half a character; UTF-8 cannot."""
+
+
+@pytest.mark.parametrize("command", ["rewind", "promote"])
+def test_half_a_character_in_a_setting_is_kept(query: Path, command: str) -> None:
+    for batch_id in range(5):
+        path = query / f"offsets/{batch_id}"
+        edit(path, lambda text: text.replace('"conf":{', f'"conf":{{"a":{HALF},'))
+    point = ("--to-batch", "1") if command == "rewind" else ("1",)
+    CHECKPOINT.succeed(command, str(query), *point, "--apply", "--stopped")
+    assert '"a":"\\uD800"' in (query / "offsets/6").read_text()
+    assert validate(query).severity in (None, "note")
+    assert inspect(query).batches[-1].conf["a"] == "\ud800"
+    CHECKPOINT.succeed("inspect", str(query), "--batch", "6")
+
+
+def test_a_location_whose_name_is_no_utf8_is_changed_as_any(query: Path) -> None:
+    place = query.with_name("quer\udcff")
+    query.rename(place)
+    before = files_of(place)
+    CHECKPOINT.succeed("validate", str(place))
+    done = CHECKPOINT.succeed("rewind", str(place), "--to-batch", "1", "--apply", "--stopped")
+    assert r"quer\udcff" in done
+    assert inspect(place).next.first == 7
+    (undo,) = undo_files(place)
+    CHECKPOINT.succeed("undo", str(undo), "--apply", "--stopped")
+    assert files_of(place) == before
+    fork = place.with_name("for\udcff")
+    CHECKPOINT.succeed("fork", str(place), str(fork), "--apply")
+    assert inspect(fork).next.first == 5
+    export = place.with_name("expor\udcff")
+    CHECKPOINT.succeed("export", str(place), str(export))
+    CHECKPOINT.succeed("import", str(export), str(place.with_name("ne\udcff")), "--apply")
+
+
 def test_promote_takes_the_settings_with_it(query: Path) -> None:
     path = query / "offsets/1"
     path.write_text(path.read_text().replace('partitions":"2"', 'partitions":"7"'))
@@ -426,6 +466,9 @@ def test_named_sources_and_newer_versions_keep_their_form(query: Path) -> None:
 
 
 def test_a_time_of_thousands_of_digits_is_a_usage_error(query: Path) -> None:
+    assert "nothing to change" in CHECKPOINT.succeed(
+        "rewind", str(query), "--to-timestamp", "9" * 4000
+    )
     failed = CHECKPOINT.run("rewind", str(query), "--to-timestamp", "9" * 5000)
     assert failed.exit_code == 2
     assert "--to-timestamp" in failed.output

@@ -29,7 +29,7 @@ from penstock.storage import open_storage
 
 from .queries import write_query
 from .test_changes import CHECKPOINT, files_of
-from .test_validate import remove
+from .test_validate import edit, remove
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -58,6 +58,18 @@ def test_a_fork_ends_with_what_is_done(query: Path, tmp_path: Path) -> None:
     assert diff_locations(query, target).differing == ()
 
 
+def test_the_plan_of_a_copy_that_reads_a_journal_names_the_consumer(
+    query: Path, tmp_path: Path
+) -> None:
+    assert "consumer" not in " ".join(plan_fork(query, tmp_path / "fork").meaning)
+    edit(
+        query / "offsets/4",
+        lambda text: text.replace('{"logOffset":4}', '{"clicks":{"r0-00000000":120}}'),
+    )
+    meaning = " ".join(plan_fork(query, tmp_path / "fork").meaning)
+    assert "source 0 reads a journal: give the second query another consumer" in meaning
+
+
 def test_a_location_in_use_is_not_filled(query: Path, tmp_path: Path) -> None:
     write_query(tmp_path / "other", batches=1)
     with pytest.raises(ConfigError, match="not empty"):
@@ -68,6 +80,12 @@ def test_a_location_in_use_is_not_filled(query: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not empty"):
         apply_fork(plan)
     assert files_of(tmp_path / "new") == before
+
+
+def test_each_file_of_a_copy_is_a_step(query: Path, tmp_path: Path) -> None:
+    plan, steps = plan_fork(query, tmp_path / "fork"), []
+    apply_fork(plan, on_file=steps.append)
+    assert len(steps) >= len(plan.files)
 
 
 def test_no_query_starts_on_half_a_fork(
@@ -168,6 +186,13 @@ def test_hostile_text_is_refused_without_a_traceback(query: Path, tmp_path: Path
     for text in (deep, surrogate):
         with pytest.raises(ConfigError):
             plan_import(text, tmp_path / "new")
+    for path in ("sources/" + "a/" * 3000 + "b", "sources/0/" + "a" * 250):
+        done = tmp_path / "deep.json"
+        done.write_bytes(exported(**{path: ""}))
+        failed = CHECKPOINT.fail("import", str(done), str(tmp_path / "new"), "--apply")
+        assert "is not imported" in str(failed)
+        assert len(str(failed)) < 500
+        assert not (tmp_path / "new").exists()
     with pytest.raises(ConfigError, match="sources/0' is not imported"):
         plan_import(exported(sources__0="", sources__0__1=""), tmp_path / "new")
 

@@ -19,6 +19,7 @@ from penstock.checkpoint.tools import (
     plan_repair,
     plan_rewind,
     plan_undo,
+    validate,
 )
 
 from .conftest import settings, write_inputs
@@ -41,10 +42,15 @@ def session(sc: SparkContext) -> SparkSession:
 
 
 class Query:
-    """Copies a column of files, one a batch, to files; in a folder of its own."""
+    """Copies a column of files, one a batch, to files; in a folder of its own.
 
-    def __init__(self, session: SparkSession, folder: Path, interval: int) -> None:
-        self._session, self._interval = session, interval
+    With state it leaves out what it has seen.
+    """
+
+    def __init__(
+        self, session: SparkSession, folder: Path, interval: int, *, has_state: bool = False
+    ) -> None:
+        self._session, self._interval, self._has_state = session, interval, has_state
         self.inputs, self.location = folder / "in", folder / "location"
         self.output = folder / "out"
         write_inputs(self.inputs, count=FIRST)
@@ -53,6 +59,8 @@ class Query:
         """Run until all that is there is read."""
         reader = self._session.readStream.schema("key string, time string")
         rows = reader.option("maxFilesPerTrigger", 1).json(str(self.inputs)).select("time")
+        if self._has_state:
+            rows = rows.dropDuplicates()
         writer = rows.writeStream.format("json").option("checkpointLocation", str(self.location))
         with settings(
             self._session,
@@ -61,10 +69,13 @@ class Query:
             query = writer.option("path", str(self.output)).trigger(availableNow=True).start()
             query.awaitTermination()
 
-    def add_inputs(self) -> None:
-        for number in range(FIRST, FIRST + MORE):
+    def add_inputs(self, count: int = MORE, *, repeat: int = 0) -> None:
+        """Write files, each with a new minute, and one of so many minutes before."""
+        for number in range(FIRST, FIRST + count):
+            minutes = [number, number - repeat] if repeat else [number]
+            lines = [{"key": "a", "time": f"2026-01-01T00:{each:02d}:00Z"} for each in minutes]
             path = self.inputs / f"{number}.json"
-            path.write_text(json.dumps({"key": "a", "time": f"2026-01-01T00:{number:02d}:00Z"}))
+            path.write_text("\n".join(map(json.dumps, lines)))
             os.utime(path, (1_700_000_000 + number,) * 2)
 
     def written(self) -> Counter[int]:
@@ -117,15 +128,25 @@ def test_a_torn_entry_of_a_committed_batch_is_repaired(
     assert query.written() == ALL
 
 
+@pytest.mark.parametrize("has_state", [False, True])
 def test_a_second_query_begins_in_a_folder_of_its_own(
-    session: SparkSession, tmp_path: Path
+    session: SparkSession, tmp_path: Path, *, has_state: bool
 ) -> None:
-    query = Query(session, tmp_path, 3)
+    """It writes what the first one writes from then on; both logs are compacted at each 10th."""
+    query = Query(session, tmp_path, 10, has_state=has_state)
     query.run()
     copy = tmp_path / "fork", tmp_path / "new"
     apply_fork(plan_fork(query.location, copy[0], sink=copy[1]))
+    query.add_inputs(11, repeat=FIRST)
+    query.run()
+    whole = query.written()
     query.location, query.output = copy
-    query.add_inputs()
     query.run()
 
-    assert query.written() == Counter(range(FIRST, FIRST + MORE))
+    assert query.written() == whole - Counter(range(FIRST))
+    assert set(query.written()) == set(range(0 if not has_state else FIRST, FIRST + 11))
+    assert {path.name for path in copy[1].glob("_spark_metadata/*.compact")} == {
+        "9.compact",
+        "19.compact",
+    }
+    assert [f for f in validate(copy[0], sink=copy[1]).findings if f.severity != "note"] == []

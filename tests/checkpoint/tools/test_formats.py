@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.checkpoint.commit_log import CommitLog, CommitMetadata
+from penstock.checkpoint.offset_log import OffsetLog
 from penstock.checkpoint.tools import Inspection, inspect, validate
+from penstock.storage import open_storage
 from tests.cli.commands import Commands
 
 SPARK_2_4 = """v1
@@ -16,6 +22,16 @@ SPARK_2_4 = """v1
 tore.providerClass":"org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider","spa\
 rk.sql.shuffle.partitions":"200"}}
 {"raw_data":{"0":246189}}"""
+SPARK_3_5 = """v1
+{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{"spark.sql.streaming.stateStore.provide\
+rClass":"org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider","spark.sql.strea\
+ming.join.stateFormatVersion":"2","spark.sql.streaming.stateStore.compression.codec":"lz4","spark.sql.\
+streaming.stateStore.rocksdb.formatVersion":"5","spark.sql.streaming.statefulOperator.useStrictDistrib\
+ution":"true","spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion":"2","spark.sql.streaming\
+.multipleWatermarkPolicy":"min","spark.sql.streaming.aggregation.stateFormatVersion":"2","spark.sql.sh\
+uffle.partitions":"200"}}
+{"clicks":{"1":7,"0":5}}
+3"""
 DELTA = '{"sourceVersion":1,"reservoirId":"9b3c","reservoirVersion":4,"index":-1}'
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1600000000000,"conf":{}}'
 
@@ -38,6 +54,11 @@ def sound(place: Path) -> Inspection:
 @pytest.mark.parametrize(
     ("offsets", "expected", "text"),
     [
+        (
+            SPARK_3_5,
+            {"0": {"clicks": {"1": 7, "0": 5}}, "1": 3},
+            "clicks 12 in 2 partitions",
+        ),
         (SPARK_2_4, {"0": {"raw_data": {"0": 246189}}}, "raw_data 246,189"),
         ('v1\n\n{"clicks":{"0":5}}', {"0": {"clicks": {"0": 5}}}, "clicks 5"),  # Spark 2.1
         (
@@ -121,3 +142,23 @@ def test_state_that_a_commit_names_by_its_id_has_to_be_there(tmp_path: Path) -> 
     (place / "state/0/1/1_c2.changelog").unlink()
 
     assert [each.path for each in validate(place).findings] == ["state/0/1/1_c2"]
+
+
+def test_the_documented_bytes_are_those_that_are_written(tmp_path: Path) -> None:
+    doc = (Path(__file__).parents[3] / "docs/checkpoints.md").read_text()
+    (literal,) = re.findall(r"^```python\n(\{\n.*?)^```", doc, re.M | re.S)
+    documented = ast.literal_eval(literal)
+    storage = open_storage(tmp_path)
+    sources = ('{"raw_data":{"0":246189}}', None)
+    conf = {"spark.sql.shuffle.partitions": "200"}
+    entry = OffsetSeq(1564634518664, 1564634495145, conf, sources)
+    OffsetLog(storage).add(7, entry)
+    CommitLog(storage).add(7, CommitMetadata(1564634495145))
+    for path in documented.keys() - {"metadata"}:
+        assert (tmp_path / path).read_bytes() == documented[path]
+
+    with CheckpointLocation(tmp_path / "own") as driver:
+        driver.plan(0, entry)
+    own = (tmp_path / "own/metadata").read_bytes()
+    uuid = rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    assert re.sub(uuid, b"", own) == re.sub(uuid, b"", documented["metadata"])

@@ -73,7 +73,9 @@ def test_what_can_be_fixed_is_fixed_and_can_be_taken_back(query: Path, case: str
     own = [path for path in named if not path.endswith(".crc")] or named
     assert own == paths
     assert plan.meaning[0].startswith(f"batch {following} runs next")
-    undo = apply_plan(plan, stopped=True)
+    steps: list[int] = []
+    undo = apply_plan(plan, stopped=True, on_step=steps.append)
+    assert len(steps) == len(plan.changes)
     assert validate(query).findings == ()
     assert inspect(query).next.first == following
 
@@ -84,7 +86,7 @@ def test_what_can_be_fixed_is_fixed_and_can_be_taken_back(query: Path, case: str
 def test_validate_names_it_where_it_helps(query: Path) -> None:
     validate_command = Commands("checkpoint", "validate", columns=200)
     tear_offsets(query)
-    told = f"penstock checkpoint repair {query} changes 2 of these files"
+    told = f"penstock checkpoint repair {query} fixes what needs no choice, by 2 files"
     assert told in validate_command.run(str(query)).output
     shutil.rmtree(query / "state")
     remove(query / "offsets/4")

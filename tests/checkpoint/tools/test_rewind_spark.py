@@ -27,7 +27,7 @@ from penstock.checkpoint.tools import (
 from penstock.errors import CheckpointError
 from tests.waiting import eventually
 
-from .conftest import FILES, file_rows, settings, write_inputs
+from .conftest import FILES, ROCKS_DB, file_rows, settings, write_inputs
 from .interruptions import interrupt
 
 if TYPE_CHECKING:
@@ -408,3 +408,47 @@ def test_state_that_is_dropped_begins_anew(session: SparkSession, tmp_path: Path
 
     assert sorted(row[-10:] for row in again.rows()) == ["00:00:00 1", "00:02:00 1"]
     assert sound(location) == []
+
+
+def transform(session: SparkSession, inputs: Path, place: Path, sink: Sink) -> None:
+    """Run a query with transformWithState over files, one a batch; Spark wants RocksDB for it."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class CountRows(StatefulProcessor):  # pickled by value, as it is no module's
+        def init(self, handle: Any) -> None:
+            self._count = handle.getValueState("count", "n long")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+            import pandas
+
+            self._count.update(((self._count.get() or (0,))[0] + sum(map(len, rows)),))
+            yield pandas.DataFrame({"text": [f"{key[0]} {self._count.get()[0]}"]})
+
+    with settings(session, {"spark.sql.streaming.stateStore.providerClass": ROCKS_DB}):
+        rows = file_rows(session, inputs).groupBy("key")
+        counts = rows.transformWithStateInPandas(CountRows(), "text string", "update", "None")
+        writer = counts.writeStream.foreachBatch(sink).outputMode("update")
+        query = writer.option("checkpointLocation", str(place)).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+
+def test_what_transform_with_state_leaves_is_read_and_forked(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Its state is RocksDB's: it is copied as it is, and never taken back."""
+    write_inputs(tmp_path / "in", count=3)
+    location, fork, sink = tmp_path / "location", tmp_path / "fork", Sink()
+    transform(session, tmp_path / "in", location, sink)
+    assert sorted(sink.rows()) == ["a 1", "a 2", "a 3"]
+
+    assert validate(location).findings == ()
+    (operator,) = inspect(location).operators
+    assert (operator.name, operator.format) == ("transformWithStateInPandasExec", "RocksDB")
+    with pytest.raises(CheckpointError, match="is RocksDB, not HDFS-backed"):
+        plan_rewind(location, to_batch=1)
+
+    apply_fork(plan_fork(location, fork))
+    shutil.copy(tmp_path / "in/0.json", tmp_path / "in/3.json")
+    transform(session, tmp_path / "in", fork, again := Sink())
+    assert list(again.rows()) == ["a 4"]
+    assert sound(fork) == []

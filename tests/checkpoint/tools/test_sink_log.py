@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,16 +21,19 @@ from penstock.checkpoint.tools import (
     plan_repair,
     plan_rewind,
     plan_undo,
+    validate,
 )
 from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
-from penstock.checkpoint.tools.changes.sink_log import SinkLog
-from penstock.errors import CheckpointError, ConfigError
+from penstock.checkpoint.tools.changes import fill, hold
+from penstock.checkpoint.tools.changes.sink_log import SinkLog, begin_sink_log
+from penstock.checkpoint.tools.changes.state_back import EMPTY_SNAPSHOT
+from penstock.errors import CheckpointError, ConfigError, StorageError
 from tests.cli.commands import Commands
 
 from .interruptions import interrupt
-from .queries import write_stateless
+from .queries import write_query, write_stateless
 from .test_changes import files_of, undo_files
-from .test_validate import remove
+from .test_validate import edit, remove
 
 CHECKPOINT = Commands("checkpoint", columns=200)
 
@@ -357,14 +361,127 @@ def test_a_planted_change_reaches_nothing_outside(query: Path, case: str, way: s
     assert (files_of(query), files_of(victim), sorted(query.parent.iterdir())) == before
 
 
-def test_a_fork_begins_in_a_new_folder(query: Path) -> None:
-    output, fork = query.with_name("new"), query.with_name("fork")
+def compacted(output: Path) -> list[int]:
+    names = (path.name for path in (output / "_spark_metadata").glob("[0-9]*.compact"))
+    return sorted(int(name.removesuffix(".compact")) for name in names)
+
+
+@pytest.mark.parametrize("batches", [1, 9, 12])
+def test_a_fork_begins_in_a_new_folder(tmp_path: Path, batches: int) -> None:
+    query = write_stateless(tmp_path / "query", batches)
+    output, fork = tmp_path / "new", tmp_path / "fork"
     plan = plan_fork(query, fork, sink=output)
     apply_fork(plan)
     assert Sink(output, 10).files() == []
-    assert after(output, fork) == batches_named(*range(5, 30))
+    assert validate(fork, sink=output).findings == ()
+    first = inspect(fork).next.first
+    assert first == max(10, batches)
+    assert after(output, fork) == batches_named(*range(first, first + 25))
+
+
+@pytest.mark.parametrize("interval", [2, 7, 10, 30])
+@pytest.mark.parametrize("newest", [9, 10, 18, 19, 20, 28, 29, 33])
+def test_a_new_log_is_compacted_no_more_often_than_is_set(
+    tmp_path: Path, newest: int, interval: int
+) -> None:
+    """Spark takes the interval from the entries that it finds."""
+    (tmp_path / "_spark_metadata").mkdir()
+    for change in begin_sink_log(tmp_path, newest):
+        assert isinstance(change.after, bytes)
+        (tmp_path / change.path).write_bytes(change.after)
+    assert Sink(tmp_path, interval).files() == []
+
+    for batch_id in range(newest + 1, newest + 60):
+        Sink(tmp_path, interval).add(batch_id)
+    assert Sink(tmp_path, interval).files() == batches_named(*range(newest + 1, newest + 60))
+    steps = [after - before for before, after in pairwise(compacted(tmp_path))]
+    assert min(steps) >= min(interval, 10)
+    assert max(steps) <= max(20, 2 * interval)
+
+
+def test_two_forks_do_not_share_a_sink(query: Path, tmp_path: Path) -> None:
+    apply_fork(plan_fork(query, tmp_path / "fork", sink=tmp_path / "new"))
     with pytest.raises(ConfigError, match="another query writes there"):
-        plan_fork(query, query.with_name("other"), sink=output)
+        plan_fork(query, tmp_path / "other", sink=tmp_path / "new")
+
+
+def test_state_is_copied_under_the_version_with_which_the_fork_begins(tmp_path: Path) -> None:
+    query = write_query(tmp_path / "query", batches=3)
+    for delta in query.glob("state/0/?/*.delta"):
+        edit(delta, lambda _, path=delta: f"{path.parent.name}/{path.name}")  # type: ignore[misc]
+    apply_fork(plan_fork(query, tmp_path / "fork", sink=tmp_path / "new"))
+
+    copy = inspect(tmp_path / "fork")
+    assert (copy.next.first, copy.next.problem) == (10, None)
+    assert copy.batches[-1].offsets == {"0": {"logOffset": 2}}
+    assert copy.batches[-1].next_watermark_ms == 3
+    assert validate(tmp_path / "fork").findings == ()
+    state = tmp_path / "fork/state/0/1"
+    assert (state / "7.snapshot").read_bytes() == EMPTY_SNAPSHOT
+    assert [(state / f"{n}.delta").read_text() for n in (8, 9, 10)] == [
+        f"1/{n}.delta" for n in (1, 2, 3)
+    ]
+
+
+def test_a_fork_whose_state_cannot_be_copied_so_waits_for_a_later_batch(tmp_path: Path) -> None:
+    for batches in (9, 10):
+        query = write_query(tmp_path / f"query{batches}", batches)
+        for delta in query.glob("state/0/?/*.delta"):
+            delta.rename(delta.with_suffix(".changelog"))
+        sink = tmp_path / f"new{batches}"
+        if batches == 9:
+            with pytest.raises(CheckpointError, match=r"is RocksDB.*fork it when batch 9 is done"):
+                plan_fork(query, tmp_path / "fork", sink=sink)
+        else:
+            assert plan_fork(query, tmp_path / "fork", sink=sink).appended == ()
+
+
+@pytest.mark.parametrize("stop", ["the copy", "the sink", "the end"])
+def test_a_fork_that_was_cut_off_ends_where_it_began(
+    query: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str
+) -> None:
+    """Meanwhile the first query has run batches 5 and 6."""
+    fork, output = tmp_path / "fork", tmp_path / "new"
+    plan = plan_fork(query, fork, sink=output)
+    steps = {"the copy": 9, "the sink": 9 + len(plan.files), "the end": 10**6}[stop]
+    with monkeypatch.context() as patch:
+        if stop == "the end":
+            patch.setattr(hold.Hold, "release", fail)
+        taken, count = fill._put_file, iter(range(steps))
+        patch.setattr(
+            fill,
+            "_put_file",
+            lambda *args: taken(*args) if next(count, None) is not None else fail(),
+        )
+        with pytest.raises(StorageError, match="the disk is full"):
+            apply_fork(plan)
+    write_stateless(query, batches=7)
+
+    again = plan_fork(query, fork, sink=output)
+    assert again.batch_id == 4
+    apply_fork(again)
+
+    assert validate(fork, sink=output).findings == ()
+    assert inspect(fork).next.first == 10
+    assert inspect(fork).batches[-1].offsets == {"0": {"logOffset": 4}}
+    assert compacted(output) == [9]
+
+
+def test_a_fork_whose_batch_is_retired_is_not_completed(query: Path, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hold.Hold, "release", fail)
+        with pytest.raises(StorageError, match="the disk is full"):
+            apply_fork(plan_fork(query, tmp_path / "fork"))
+    write_stateless(query, batches=7)
+    for batch_id in range(5):
+        remove(query / f"offsets/{batch_id}")
+        remove(query / f"commits/{batch_id}")
+    with pytest.raises(CheckpointError, match="begun at batch 4, which is retired since"):
+        plan_fork(query, tmp_path / "fork")
+
+
+def fail(*_: object) -> None:
+    raise StorageError("the disk is full")
 
 
 def torn_newest(query: Path) -> None:

@@ -16,6 +16,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from penstock.errors import ConfigError
 from penstock.receivers import HttpReceiver
 from penstock.receivers.http import application
 from tests.receivers.http_receiver.serving import JSON, NDJSON, TEXT, Served, serving
@@ -54,6 +55,15 @@ def test_large_bodies_are_stored_whole_and_small_ones_go_past_them(served: Serve
     assert stored(served, served.post("\n".join(lines).encode())) == lines
     for thread in threads:
         thread.join()
+
+
+def test_columns_may_be_given_as_text() -> None:
+    columns = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    assert HttpReceiver(schema="id int64, name string").schema == columns
+    with pytest.raises(ConfigError, match="'id integer' is not a record schema"):
+        HttpReceiver(schema="id integer")
+    with pytest.raises(ConfigError, match="cannot be records of schema 'pickle'"):
+        HttpReceiver(schema="pickle")
 
 
 def test_columns_and_binary_bodies_reach_the_journal(tmp_path: Path) -> None:

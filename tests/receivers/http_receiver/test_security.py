@@ -86,7 +86,7 @@ def test_tls_serves_those_who_trust_its_certificate(tmp_path: Path) -> None:
         ({"max_body_bytes": 0}, "256 MiB"),
         ({"max_expanded_bytes": 1 << 30}, "256 MiB"),
         ({"idempotency_window_ms": 0}, "above 0"),
-        ({"schema": "pickle"}, "pyarrow.Schema"),
+        ({"schema": "pickle"}, "schema 'pickle'"),
     ],
 )
 def test_what_cannot_work_is_refused_at_construction(arguments: dict[str, Any], hint: str) -> None:

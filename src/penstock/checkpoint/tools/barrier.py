@@ -23,7 +23,15 @@ from penstock.checkpoint.log_format import (
     parse_log,
 )
 
-__all__ = ["BARRIER", "INTERRUPTED", "barrier_entry", "origin_of", "undo_path_of", "ways_out"]
+__all__ = [
+    "BARRIER",
+    "INTERRUPTED",
+    "barrier_entry",
+    "last_batch_of",
+    "origin_of",
+    "undo_path_of",
+    "ways_out",
+]
 
 BARRIER = f"offsets/{MAX_BATCH_ID}"
 INTERRUPTED = "a change of this location by `penstock checkpoint` is not finished"
@@ -31,19 +39,27 @@ _VERSION = 2**31 - 1
 _UNDO_FILE = re.compile(r"undo/[0-9A-Za-z][0-9A-Za-z.-]*")
 
 
-def barrier_entry(attempt: str, *, undo: str | None = None, copy_of: str | None = None) -> bytes:
+def barrier_entry(
+    attempt: str,
+    *,
+    undo: str | None = None,
+    copy_of: str | None = None,
+    last_batch: int | None = None,
+) -> bytes:
     """Return the entry of a change.
 
     Args:
         attempt: a random token of the command that makes the change.
         undo: the path of its undo file in the location.
         copy_of: where the files come from, for a location that is being filled.
+        last_batch: the newest batch of the copy, if its origin may move on meanwhile.
     """
     fields = {
         "interrupted": f"{INTERRUPTED}: see docs/checkpoints.md",
         "attempt": attempt,
         "undo": undo,
         "copyOf": copy_of,
+        "lastBatch": last_batch,
     }
     known = {name: value for name, value in fields.items() if value is not None}
     return encode_log(_VERSION, [dump_json(known)])
@@ -51,13 +67,20 @@ def barrier_entry(attempt: str, *, undo: str | None = None, copy_of: str | None 
 
 def undo_path_of(entry: bytes) -> str | None:
     """Return where the undo file of a change is; None when the entry does not tell."""
-    path = _field(entry, "undo") or ""
-    return path if _UNDO_FILE.fullmatch(path) else None
+    path = _field(entry, "undo")
+    return path if isinstance(path, str) and _UNDO_FILE.fullmatch(path) else None
 
 
 def origin_of(entry: bytes) -> str | None:
     """Return where the files of a copy come from; None when the entry does not tell."""
-    return _field(entry, "copyOf")
+    origin = _field(entry, "copyOf")
+    return origin if isinstance(origin, str) else None
+
+
+def last_batch_of(entry: bytes) -> int | None:
+    """Return the newest batch of a copy; None when the entry does not tell."""
+    batch_id = _field(entry, "lastBatch")
+    return batch_id if type(batch_id) is int else None
 
 
 def ways_out(entry: bytes, uri: Callable[[str], str]) -> str:
@@ -70,10 +93,9 @@ def ways_out(entry: bytes, uri: Callable[[str], str]) -> str:
     return f"{again} restore the location from a backup: {BARRIER} does not say what was begun"
 
 
-def _field(entry: bytes, name: str) -> str | None:
+def _field(entry: bytes, name: str) -> object:
     try:
         _, lines = parse_log(entry)
-        value = parse_fields(lines[0] if lines else "").get(name)
+        return parse_fields(lines[0] if lines else "").get(name)
     except MalformedLogError:
         return None
-    return value if isinstance(value, str) else None

@@ -10,7 +10,7 @@ one for each file that is read, many at a time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -21,12 +21,18 @@ from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED
 from penstock.checkpoint.tools.batches import Batch, batch_ids_in, batch_paths, parse_batch
 from penstock.checkpoint.tools.next_batch import NextBatch, next_of_penstock, next_of_spark
 from penstock.checkpoint.tools.operators import OperatorInfo, newest_infos, parse_operator_info
-from penstock.checkpoint.tools.reading import Content, inner_folders, list_files, read_files
+from penstock.checkpoint.tools.reading import (
+    Content,
+    inner_folders,
+    list_files,
+    read_entries,
+)
 from penstock.checkpoint.tools.state_files import OperatorState, group_state
 from penstock.errors import ConfigError
 from penstock.storage import FileInfo, Storage, open_existing
 
 __all__ = [
+    "PIECE_BYTES",
     "Checkpoint",
     "describe_kept",
     "is_of_penstock",
@@ -39,6 +45,8 @@ _LOGS = ("offsets", "commits")
 _RUN = "spark.penstock.run"
 _KEPT_FROM = "spark.penstock.keptFrom"
 _OPERATION = "open checkpoint location"
+PIECE_BYTES = 2**24
+"""So much of a large file is held at a time."""
 _HINT = "give the directory that the query has as checkpointLocation, or the program's checkpoint()"
 
 
@@ -66,8 +74,21 @@ class Checkpoint:
         return cls(storage, files)
 
     def read(self, paths: Iterable[str]) -> dict[str, Content]:
-        """Return what files hold, without those that were retired since; one request for each."""
-        return read_files(self.storage, paths)
+        """Return what files hold, without those that were retired since; one request for each.
+
+        What is too large is an error; see penstock.checkpoint.tools.reading.
+        """
+        return read_entries(self.storage, self.files, paths)
+
+    def read_pieces(self, path: str) -> Iterator[bytes]:
+        """Yield what a file of state holds, however large it is.
+
+        Raises:
+            StorageError: it cannot be read, or is gone.
+        """
+        size = self.files[path].size
+        for start in range(0, size, PIECE_BYTES):
+            yield self.storage.read(path, start, min(size, start + PIECE_BYTES))
 
     @cached_property
     def planned(self) -> tuple[int, ...]:
@@ -78,6 +99,11 @@ class Checkpoint:
     def is_barred(self) -> bool:
         """Whether a change of the location is not finished; then no query starts."""
         return BARRIER in self.files
+
+    def read_barrier(self) -> bytes:
+        """Return the entry that bars the location; empty where it cannot be read."""
+        entry = self.read([BARRIER]).get(BARRIER)
+        return entry if isinstance(entry, bytes) else b""
 
     @cached_property
     def committed(self) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = [
     "entry_of_log",
+    "is_of_journal",
     "is_of_topics",
     "log_offset",
     "lost_parts",
@@ -63,6 +64,12 @@ def is_of_topics(offset: object) -> bool:
     if streams is None or not all(map(_TOPIC.fullmatch, streams)):
         return False
     return all(_PARTITION.fullmatch(each) for ends in streams.values() for each in ends)
+
+
+def is_of_journal(offset: object) -> bool:
+    """Whether an offset is one of a journal: its partitions are writers, which have names."""
+    streams = streams_of(offset)
+    return streams is not None and not is_of_topics(offset) and any(streams.values())
 
 
 def topic_parts(offset: object) -> dict[str, int]:

@@ -3,12 +3,15 @@
 What only reads must not disturb: no lock is taken, nothing is created or made durable, so neither
 permission to write nor a stopped query is needed. A running query retires files at any moment; one
 that is gone when it is read was retired since it was listed.
+
+Entries of logs and what else is parsed are read whole, up to MOST_BYTES, far above what any query
+writes: a larger file is an error, and is not read. Files of state have no such limit.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
@@ -21,10 +24,12 @@ from penstock.storage import FileInfo, Storage, local_root
 __all__ = [
     "AT_ROOT",
     "FOLDERS",
+    "MOST_BYTES",
     "Content",
     "inner_folders",
     "list_files",
     "list_folders",
+    "read_entries",
     "read_files",
     "read_if_there",
 ]
@@ -40,6 +45,8 @@ AT_ROOT = (METADATA, sidecar_name(METADATA))
 
 Content = bytes | StorageError
 """What a file holds, or why it cannot be read."""
+
+MOST_BYTES = 256 * 2**20
 
 _REQUESTS_AT_ONCE = 32
 
@@ -94,6 +101,29 @@ def read_files(storage: Storage, paths: Iterable[str]) -> dict[str, Content]:
 
     contents = zip(wanted, _at_once(storage, read, wanted), strict=True)
     return {path: content for path, content in contents if content is not None}
+
+
+def read_entries(
+    storage: Storage, files: Mapping[str, FileInfo], paths: Iterable[str]
+) -> dict[str, Content]:
+    """Return what files hold as ``read_files`` does; ``files`` are their sizes, by path."""
+    wanted = list(paths)
+    refused = {p: _too_large(files[p]) for p in wanted if p in files and _is_too_large(files[p])}
+    return {**read_files(storage, [p for p in wanted if p not in refused]), **refused}
+
+
+def _is_too_large(info: FileInfo) -> bool:
+    is_state = info.path.startswith("state/") and "/_metadata/" not in info.path
+    return info.size > MOST_BYTES and (not is_state or info.path.endswith(".crc"))
+
+
+def _too_large(info: FileInfo) -> StorageError:
+    return StorageError(
+        f"it has {info.size:,} bytes, more than the {MOST_BYTES:,} up to which such files are read",
+        operation="read",
+        path=info.path,
+        hint="no query writes such an entry: restore it from a backup",
+    )
 
 
 def read_if_there(storage: Storage, path: str) -> bytes | None:

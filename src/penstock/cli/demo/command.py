@@ -16,9 +16,12 @@ from penstock.cli.demo.runner import run_demo
 from penstock.cli.machine import check_java
 from penstock.errors import ConfigError
 
-__all__ = ["demo"]
+__all__ = ["app", "demo"]
+
+app = typer.Typer()
 
 
+@app.command("demo")
 def demo(
     kills: Annotated[
         int, typer.Option(min=0, help="How often to kill the driver; each takes about 13 s more.")

@@ -9,7 +9,6 @@ import typer
 from penstock.cli.ingest.custom import make_custom
 from penstock.cli.ingest.options import size_option, with_ingest_options
 from penstock.cli.ingest.process import run_ingest
-from penstock.cli.ingest.schema import parse_schema
 from penstock.cli.ingest.starting import parse_starting
 from penstock.cli.kafka_conf import ConfOption, parse_conf
 from penstock.receivers import (
@@ -66,7 +65,7 @@ def http(
     return HttpReceiver(
         host,
         port,
-        schema=parse_schema(schema),
+        schema=schema,
         token_file=token_file,
         tls_certificate=tls_certificate,
         tls_key=tls_key,

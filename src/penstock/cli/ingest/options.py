@@ -7,14 +7,15 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from penstock.cli.output import print_line
+from penstock.cli.log import report_error
+from penstock.conf import MetricsSettings
 from penstock.errors import ConfigError, FencedError, JournalFullError, PenstockError
 from penstock.journal import Bounds
 from penstock.model import COMPRESSIONS, WHEN_FULL, WhenFull, check_name, parse_size
@@ -50,6 +51,9 @@ class IngestOptions:
     bounds: Bounds
     when_full: WhenFull
     compression: str
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    ui_port: int | None = None
+    """Where the dashboard is served on loopback; None for nowhere."""
 
     def __post_init__(self) -> None:
         check_name("stream", self.stream)
@@ -105,6 +109,29 @@ def _common(
         typer.Option(help="At a bound: let the source wait, or end with status 4."),
     ] = _BLOCK,
     compression: Annotated[Compression, typer.Option(help="Of the blocks.")] = _UNCOMPRESSED,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Serve Prometheus metrics at this port; 0 takes any free one.",
+            show_default="none",
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="Address of the metrics; off loopback a token is required.")
+    ] = "127.0.0.1",
+    metrics_token_file: Annotated[
+        str | None, typer.Option(help="File with the bearer token that scrapes must carry.")
+    ] = None,
+    ui_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve the dashboard of the journal at this port of the loopback interface; 0 "
+            "takes any free one.",
+            show_default="none",
+        ),
+    ] = None,
 ) -> IngestOptions:
     """Gather the options; its signature is what the commands show."""
     return IngestOptions(
@@ -114,6 +141,8 @@ def _common(
         receiver_bounds(max_journal_bytes, max_lag),
         when_full.value,
         compression.value,
+        MetricsSettings(metrics_port, metrics_host, metrics_token_file),
+        ui_port,
     )
 
 
@@ -150,7 +179,7 @@ def _exit_status() -> Iterator[None]:
     try:
         yield
     except PenstockError as error:
-        print_line(f"penstock: error: {error}", err=True)
+        report_error(error)
         sys.exit(next(status for kind, status in _STATUS if isinstance(error, kind)))
 
 

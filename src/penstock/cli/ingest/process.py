@@ -19,12 +19,17 @@ import logging
 import os
 import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from penstock.cli.ingest.metrics import Counts, serve_counts
 from penstock.cli.ingest.options import IngestOptions
 from penstock.cli.ingest.signals import drain_on_signals
 from penstock.cli.log import log_to_stderr
+from penstock.conf import UiSettings
 from penstock.errors import FencedError, LogFormatError
 from penstock.journal import JournalStream, RecordFormat
+from penstock.metrics import Exporter
 from penstock.receivers import (
     Command,
     Receiver,
@@ -40,6 +45,7 @@ from penstock.receivers import (
 from penstock.receivers.control import process_exists
 from penstock.receivers.descriptors import raise_descriptor_limit
 from penstock.storage import open_storage
+from penstock.ui import dashboard_of_driver
 
 __all__ = ["run_ingest"]
 
@@ -66,34 +72,63 @@ def run_ingest(receiver: Receiver, options: IngestOptions) -> None:
         bounds=options.bounds,
         when_full=options.when_full,
     )
-    if not _has_predecessor(stream, options.receiver):  # it may hold the port, and ends
+    has_predecessor = _has_predecessor(stream, options.receiver)  # it may hold ports, and ends
+    if not has_predecessor:
         receiver.checkStart()
-    run = claim_run(stream, options.receiver, uuid.uuid4().hex, Command())
-    task = ReceiverTask(receiver, stream, options.receiver, run, settings)
-    supervisor = ReceiverSupervisor(task, parent=_no_parent)
+    with (
+        serve_counts(options, waits=has_predecessor) as counts,
+        _dashboard(options, counts.exporter),
+    ):
+        run = claim_run(stream, options.receiver, uuid.uuid4().hex, Command())
+        _run(ReceiverTask(receiver, stream, options.receiver, run, settings), counts)
+
+
+def _run(task: ReceiverTask, counts: Counts) -> None:
+    stream, supervisor = task.stream, counts.follow(_supervisor(task))
     stopping = threading.Event()
 
     def drain(signal_name: str) -> None:
         stopping.set()
         supervisor.stop(f"got {signal_name}", None)
 
-    with drain_on_signals(drain), uncaught_errors_to(lambda *told: supervisor.thread_failed(*told)):
+    with (
+        drain_on_signals(drain),
+        uncaught_errors_to(lambda *told: supervisor.thread_failed(*told)),
+    ):
         while True:
             try:
                 end = supervisor.run()
                 break
             except FencedError:
-                if newest_run(stream, options.receiver) != run:
+                if newest_run(stream, task.name) != task.run:
                     raise
                 _log.warning(
                     "Another process sealed this one's writer: one of an earlier run that woke up, "
                     "or a receiver that took over parts of the source. Continuing with a new writer"
                 )
-                supervisor = ReceiverSupervisor(task, parent=_no_parent)
+                supervisor = counts.follow(_supervisor(task))
                 if stopping.is_set():
                     raise
     if end == "superseded":
-        raise _superseded(stream, options.receiver)
+        raise _superseded(stream, task.name)
+
+
+def _supervisor(task: ReceiverTask) -> ReceiverSupervisor:
+    return ReceiverSupervisor(task, parent=_no_parent)
+
+
+@contextmanager
+def _dashboard(options: IngestOptions, exporter: Exporter | None) -> Iterator[None]:
+    served = None
+    if options.ui_port is not None:
+        # The process that this one takes over from may have the port: then the next one is tried.
+        settings = UiSettings(port=options.ui_port)
+        served = dashboard_of_driver(settings, [options.journal], exporter)
+    try:
+        yield
+    finally:
+        if served is not None:
+            served.close()
 
 
 def _has_predecessor(stream: JournalStream, receiver: str) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pyarrow as pa
@@ -56,12 +56,18 @@ _RECORDS = "records"
 _ATTEMPTS = "attempts"
 
 
-def replay(dead: JournalStream, target: JournalStream, limit: int | None = None) -> int:
+def replay(
+    dead: JournalStream,
+    target: JournalStream,
+    limit: int | None = None,
+    on_fed: Callable[[int], None] = lambda count: None,
+) -> int:
     """Feed dead letters into a stream, at most ``limit``; return how many were fed now.
 
     Of several letters of one record, left by several programs, the first one is stored.
 
-    Can be killed at any step and called again with the same target.
+    Can be killed at any step and called again with the same target. ``on_fed`` is called with how
+    many more were fed.
 
     Raises:
         ConfigError: the target holds other records than the stream that the letters came from.
@@ -76,7 +82,7 @@ def replay(dead: JournalStream, target: JournalStream, limit: int | None = None)
     collect(source, dead)
     replayed = 0
     if _ranges_after(dead, _committed(dead)):
-        replayed = _feed(dead, target, limit, oldest)
+        replayed = _feed(dead, target, limit, oldest, on_fed)
     _free(dead)
     return replayed
 
@@ -137,7 +143,13 @@ def _check_target(dead: JournalStream, target: JournalStream) -> JournalStream:
     return source
 
 
-def _feed(dead: JournalStream, target: JournalStream, limit: int | None, oldest: Offsets) -> int:
+def _feed(
+    dead: JournalStream,
+    target: JournalStream,
+    limit: int | None,
+    oldest: Offsets,
+    on_fed: Callable[[int], None],
+) -> int:
     writer = JournalWriter(target, _RECEIVER)
     try:
         position = {_PLACES: {}, _RECORDS: {}, **(writer.position or {})}
@@ -158,6 +170,7 @@ def _feed(dead: JournalStream, target: JournalStream, limit: int | None, oldest:
             writer.flush()
             commit_consumer(dead, _CONSUMER, reached)
             fed += letters.num_rows
+            on_fed(letters.num_rows)
         is_all = limit is None or fed < limit
         if is_all:
             stored.forget_before(oldest)

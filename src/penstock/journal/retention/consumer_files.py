@@ -1,6 +1,7 @@
 """The format of the files of a stream's consumers.
 
     consumers/<name>.json            a consumer: its committed offsets, and the blocks it may delete
+    consumers/<name>.expired         mark of a consumer that was expired (``expiry``)
     consumers/<16 hex>.retiring      announcement of a deletion by a process that is no consumer
 
 Each is replaced as a whole, by one owner. See docs/journal-format.md.
@@ -11,14 +12,23 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from penstock.errors import LogFormatError, NotFoundError
-from penstock.journal.layout import consumer_path, consumers_folder, notice_path, parse_consumer
+from penstock.errors import ConsumerExpiredError, LogFormatError, NotFoundError
+from penstock.journal.layout import (
+    EXPIRED,
+    consumer_path,
+    consumers_folder,
+    expiry_path,
+    notice_path,
+    parse_consumer,
+)
+from penstock.journal.retention.recent_ends import RecentEnds
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 from penstock.storage import Entry
@@ -26,10 +36,12 @@ from penstock.storage import Entry
 __all__ = [
     "ConsumerEntry",
     "Program",
+    "check_not_expired",
     "commit_consumer",
     "consumer_names",
     "consumers",
     "create_consumer",
+    "expired_consumers",
     "held_offsets",
     "publish_notice",
     "read_consumer",
@@ -82,6 +94,11 @@ class ConsumerEntry:
     swept: Mapping[str, int] = field(default_factory=dict)
     """Receiver -> epoch. The epochs before it are sealed, and only their seals are left."""
     program: Program | None = None
+    run: str | None = None
+    """The reader that wrote it, where readers follow one another unannounced; one that finds
+    another's is superseded."""
+    recent: RecentEnds | None = None
+    """The ends of its recent batches, if ``retained`` follows from them."""
 
     @property
     def held(self) -> tuple[Offsets, ...]:
@@ -101,8 +118,19 @@ def commit_consumer(stream: JournalStream, consumer: str, offsets: Offsets) -> N
 
 def consumer_names(stream: JournalStream) -> list[str]:
     """Return the registered consumers by the names of the files, including unreadable ones."""
-    listed = (parse_consumer(each.name) for each in _list(stream))
-    return [name for name in listed if name is not None]
+    return _named([file.name for file in _list(stream)])
+
+
+def expired_consumers(stream: JournalStream) -> list[str]:
+    """Return the consumers that were expired, and not removed since."""
+    names = (file.name for file in _list(stream))
+    return [name.removesuffix(EXPIRED) for name in names if name.endswith(EXPIRED)]
+
+
+def check_not_expired(stream: JournalStream, consumer: str) -> None:
+    """Raise ConsumerExpiredError if the consumer was expired."""
+    if stream.storage.exists(expiry_path(stream.name, consumer)):
+        raise _was_expired(stream, consumer)
 
 
 def consumers(stream: JournalStream) -> dict[str, Offsets]:
@@ -122,12 +150,17 @@ def read_consumers(
     ``own`` holds the entries that the caller has written: those files are not read, if they exist.
 
     Raises:
+        ConsumerExpiredError: one of ``own`` was expired.
         LogFormatError: a consumer's file is damaged.
     """
     known = own or {}
+    files = [file.name for file in _list(stream)]
+    for name in known:
+        if f"{name}{EXPIRED}" in files:
+            raise _was_expired(stream, name)
     entries = (
         (name, known[name] if name in known else read_consumer(stream, name))
-        for name in consumer_names(stream)
+        for name in _named(files)
     )
     return {name: entry for name, entry in entries if entry is not None}  # None: removed meanwhile
 
@@ -232,6 +265,23 @@ def retiring_offsets(stream: JournalStream) -> dict[str, int]:
     return furthest
 
 
+def _named(files: Iterable[str]) -> list[str]:
+    return [name for name in map(parse_consumer, files) if name is not None]
+
+
+def _was_expired(stream: JournalStream, consumer: str) -> ConsumerExpiredError:
+    command = f"penstock journal consumers rm {shlex.quote(stream.storage.url)}"
+    return ConsumerExpiredError(
+        f"consumer {consumer!r} was expired, because it had not committed for long: the records "
+        "that it still had to read may be gone",
+        operation="read as consumer",
+        path=stream.storage.uri(expiry_path(stream.name, consumer)),
+        ids={"stream": stream.name, "consumer": consumer},
+        hint=f"the file has the offsets that it had committed. To begin again there, run "
+        f"`{command} {stream.name} {consumer}` and start it: records that are gone are named then",
+    )
+
+
 def _list(stream: JournalStream) -> Sequence[Entry]:
     return stream.storage.list(consumers_folder(stream.name))
 
@@ -252,6 +302,11 @@ def _encode(entry: ConsumerEntry) -> bytes:
         fields["swept"] = dict(entry.swept)
     if entry.program is not None:
         fields["program"] = asdict(entry.program)
+    if entry.run is not None:
+        fields["run"] = entry.run
+    if entry.recent is not None:
+        marks = [[number, dict(end)] for number, end in entry.recent.marks]
+        fields["recent"] = {"batches": entry.recent.count, "ends": marks}
     return _to_json(fields)
 
 
@@ -261,7 +316,7 @@ def _to_json(fields: Mapping[str, Any]) -> bytes:
 
 def _decode(data: bytes) -> ConsumerEntry:
     fields = json.loads(data)
-    owner, kind = fields.get("owner"), fields.get("kind")
+    owner, kind, run = fields.get("owner"), fields.get("kind"), fields.get("run")
     return ConsumerEntry(
         _offsets(fields["offsets"]),
         None if owner is None else str(owner),
@@ -271,7 +326,18 @@ def _decode(data: bytes) -> ConsumerEntry:
         _maybe_offsets(fields.get("retained")),
         _offsets(fields.get("swept", {})),
         _program(fields.get("program")),
+        None if run is None else str(run),
+        _recent(fields.get("recent")),
     )
+
+
+def _recent(found: Any) -> RecentEnds | None:
+    if found is None:
+        return None
+    marks = tuple((int(number), _offsets(end)) for number, end in found["ends"])
+    if not marks:
+        raise ValueError("recent ends without an end")
+    return RecentEnds(int(found["batches"]), marks)
 
 
 def _program(found: Any) -> Program | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from penstock.errors import LogFormatError
-from penstock.journal.layout import consumer_path
+from penstock.journal.layout import consumer_path, expiry_path
 from penstock.journal.retention.consumer_files import (
     publish_notice,
     read_consumer,
@@ -18,16 +18,19 @@ from penstock.model import Offsets
 __all__ = ["remove_consumer", "remove_stale_notices"]
 
 
-def remove_consumer(stream: JournalStream, consumer: str) -> None:
+def remove_consumer(stream: JournalStream, consumer: str, *, keep_mark: bool = False) -> None:
     """Remove a consumer, which must not be running: it holds nothing back any more.
 
-    Blocks that it announced and did not delete stay announced until the next ``retire``.
+    Blocks that it announced and did not delete stay announced until the next ``retire``. The mark
+    of an expired one is removed with it, unless ``keep_mark``: it may begin again.
     """
     with suppress(LogFormatError):  # damaged: its content is unknown
         entry = read_consumer(stream, consumer)
         if entry is not None and _is_unfinished(stream, entry.retiring):
             publish_notice(stream, entry.retiring)
     stream.storage.delete(consumer_path(stream.name, consumer))
+    if not keep_mark:
+        stream.storage.delete(expiry_path(stream.name, consumer))
 
 
 def remove_stale_notices(stream: JournalStream) -> None:

@@ -30,6 +30,7 @@ from penstock.journal.progress import StreamProgress
 from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
     Program,
+    check_not_expired,
     create_consumer,
     read_consumer,
     read_consumers,
@@ -38,11 +39,13 @@ from penstock.journal.retention.consumer_files import (
     write_consumer,
 )
 from penstock.journal.retention.holes import first_whole
+from penstock.journal.retention.notices import remove_consumer
+from penstock.journal.retention.recent_ends import RecentEnds
 from penstock.journal.retention.retirement import retired_before
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 
-__all__ = ["Consumer", "StartingOffsets", "register_consumer"]
+__all__ = ["Consumer", "StartingOffsets", "consumer_of", "earliest_offsets", "register_consumer"]
 
 StartingOffsets = Literal["earliest", "latest"]
 """Where a new consumer begins: at the oldest kept blocks, or after all durable records."""
@@ -59,6 +62,8 @@ class Consumer:
     """The offsets at which it began; writers that are not in it begin at 0."""
     location: str | None = None
     """The program's checkpoint location, shown when consumers are listed."""
+    run: str | None = None
+    """See ConsumerEntry."""
 
     def commit(
         self,
@@ -82,6 +87,7 @@ class Consumer:
         *,
         retained: Offsets | None = None,
         swept: Mapping[str, int] | None = None,
+        recent: RecentEnds | None = None,
     ) -> ConsumerEntry:
         """Return the entry which says that its next batches need no records before ``offsets``.
 
@@ -90,6 +96,7 @@ class Consumer:
             retiring: the announced offsets up to which it may delete blocks until its next commit.
             retained: the offsets from which blocks are retained; None for ``offsets``.
             swept: the epoch of each receiver before which only seals are left.
+            recent: the ends of its recent batches, if ``retained`` follows from them.
         """
         return ConsumerEntry(
             offsets,
@@ -100,7 +107,19 @@ class Consumer:
             retained,
             swept or {},
             None if self.location is None else Program.of_this_process(self.location, commits=True),
+            self.run,
+            recent,
         )
+
+
+def consumer_of(stream: JournalStream, owner: str) -> str | None:
+    """Return the name under which an owner is registered; None before its first registration.
+
+    Raises:
+        LogFormatError: a consumer's file is damaged.
+    """
+    entries = read_consumers(stream).items()
+    return next((name for name, entry in entries if entry.owner == owner), None)
 
 
 def register_consumer(
@@ -126,16 +145,21 @@ def register_consumer(
         take_over: whether an existing registration of that name is its own, with any owner.
         location: the program's checkpoint location, to be shown to people.
         settle: makes it durable elsewhere, too, where it begins: returns what is recorded there, or
-            else what the function that it is given returns. Called while all is held back.
+            else what the function that it is given returns. Called while all is held back. If it
+            raises ConfigError, a name that this call has taken is available again.
 
     Raises:
-        ConfigError: another owner has that name, or it was registered for another kind of records.
+        ConfigError: another owner has that name, or it was registered for another kind of records;
+            or ``settle`` raises it.
+        ConsumerExpiredError: it was expired.
         LogFormatError: a consumer's file is damaged.
         StorageError: the journal cannot be reached; the call can be repeated.
     """
     stream.storage.sweep(consumers_folder(stream.name))
+    check_not_expired(stream, name)
     program = None if location is None else Program.of_this_process(location)
-    entry = read_consumer(stream, name) or _claim(stream, name, owner, program)
+    before = read_consumer(stream, name)
+    entry, is_created = (before, False) if before else _claim(stream, name, owner, program)
     if entry.owner != owner and not take_over:
         raise ConfigError(
             f"consumer {name!r} of the stream has another owner",
@@ -171,27 +195,39 @@ def register_consumer(
             entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)
             write_consumer(stream, name, entry)
         is_new = True
-        return _earliest(stream) if starting == "earliest" else _latest(stream)
+        return earliest_offsets(stream) if starting == "earliest" else _latest(stream)
 
-    begin = settle(resolve)
+    try:
+        begin = settle(resolve)
+    except ConfigError:
+        if is_created:  # else it is of another call, which may have settled where it begins
+            remove_consumer(stream, name)  # it holds back everything
+        raise
     if begin != known:
         offsets = begin if is_new else entry.offsets
         write_consumer(stream, name, replace(entry, offsets=offsets, owner=owner, begin=begin))
     return Consumer(stream, name, owner, begin, location)
 
 
-def _claim(stream: JournalStream, name: str, owner: str, program: Program | None) -> ConsumerEntry:
-    """Take an available name, holding back everything; return the resulting entry."""
+def _claim(
+    stream: JournalStream, name: str, owner: str, program: Program | None
+) -> tuple[ConsumerEntry, bool]:
+    """Take an available name, holding back everything; return the entry, and whether it is new."""
     entry = ConsumerEntry({}, owner, kind=stream.format.kind, program=program)
     try:
         create_consumer(stream, name, entry)
     except AlreadyExistsError:
-        # None: it has been removed since.
-        return read_consumer(stream, name) or _claim(stream, name, owner, program)
-    return entry
+        if (found := read_consumer(stream, name)) is not None:
+            return found, False
+        return _claim(stream, name, owner, program)  # it has been removed since
+    return entry, True
 
 
-def _earliest(stream: JournalStream) -> dict[str, int]:
+def earliest_offsets(stream: JournalStream) -> dict[str, int]:
+    """Return the offsets of the oldest blocks that are not being deleted.
+
+    They stay only for a consumer that has registered before.
+    """
     retiring = retiring_offsets(stream)  # before the blocks: what it leaves out is deleted by then
     entries = read_consumers(stream).values()
     ends = _unswept_ends(stream)

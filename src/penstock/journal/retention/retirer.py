@@ -26,6 +26,8 @@ from penstock.journal.retention.consumer_files import (
     read_consumers,
     swept_epochs,
 )
+from penstock.journal.retention.expiry import AbandonedWarning
+from penstock.journal.retention.recent_ends import RecentEnds
 from penstock.journal.retention.registration import Consumer
 from penstock.journal.retention.retirement import (
     announcement,
@@ -51,12 +53,17 @@ class Retirer:
         self._floors: dict[WriterId, int | None] = {}
         """Writers that may still have blocks to retire, and the offsets up to which that was
         done."""
+        self._warning = AbandonedWarning()
         self._swept: dict[str, int] | None = None
         """The epoch of each receiver before which no blocks are left; None before the first
         commit."""
 
     def commit(
-        self, offsets: Offsets, writers: Iterable[WriterId], retained: Offsets | None = None
+        self,
+        offsets: Offsets,
+        writers: Iterable[WriterId],
+        retained: Offsets | None = None,
+        recent: RecentEnds | None = None,
     ) -> None:
         """Record that no batch needs records before ``offsets``; delete what no consumer needs.
 
@@ -67,8 +74,10 @@ class Retirer:
             offsets: the consumer's committed offsets.
             writers: the writers whose offsets have just changed or been removed.
             retained: from where on its blocks stay to be processed again; None for ``offsets``.
+            recent: the ends of its recent batches, if ``retained`` follows from them.
 
         Raises:
+            ConsumerExpiredError: this consumer was expired.
             LogFormatError: a consumer's file is damaged.
             StorageError: a file could not be read, written or deleted; the next call continues.
         """
@@ -82,13 +91,16 @@ class Retirer:
         own = ConsumerEntry(offsets, retained=retained)
         floors = self._moved(writers, held_offsets({**seen, name: own}.values()))
         doomed = plan_blocks(self._stream, floors)
-        entry = self._consumer.entry(offsets, announcement(doomed), retained=retained, swept=swept)
+        entry = self._consumer.entry(
+            offsets, announcement(doomed), retained=retained, swept=swept, recent=recent
+        )
         self._seen = None  # until the content of the file is known again
         if seen.get(name) != entry:
             self._consumer.write(entry)
         self._seen = read_consumers(self._stream, {name: entry})
         if name not in self._seen:  # removed by an operator: the next commit registers it again
             return
+        self._warning.check(self._stream, name, self._seen)
         held = held_offsets(self._seen.values())
         delete_blocks(self._stream, doomed, held)
         for writer, floor in floors.items():

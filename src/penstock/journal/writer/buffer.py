@@ -76,6 +76,12 @@ class StoreBuffer:
             return self._error
 
     @property
+    def counts(self) -> tuple[int, int]:
+        """The records that were taken, and those of them that are published."""
+        with self._lock:
+            return self._taken, self._published
+
+    @property
     def last_position(self) -> str | None:
         """The position of the last store that brought one; a deferred one is in its block only."""
         with self._lock:

@@ -112,6 +112,16 @@ class JournalWriter:
         return self._publisher.newest.position
 
     @property
+    def counts(self) -> tuple[int, int]:
+        """The records that were stored through this writer, and those that are durable."""
+        return self._buffer.counts
+
+    @property
+    def publish_ms(self) -> float | None:
+        """How long the newest block took to become durable, None before the first."""
+        return self._publisher.publish_ms
+
+    @property
     def error(self) -> JournalError | None:
         """The error that ended this writer, None while it works."""
         return self._buffer.error

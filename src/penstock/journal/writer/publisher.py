@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,7 @@ class Publisher:
         self._writer = writer
         self._buffer = buffer
         self._newest = newest
+        self.publish_ms: float | None = None  # how long the newest block took to become durable
         self._compression = compression
         self._errors = errors
         self._on_failure = on_failure
@@ -129,7 +131,9 @@ class Publisher:
         path = block_path(self._stream.name, self._writer, block.footer.start_offset)
         try:
             self._buffer.begin_publish(block.data.size)
+            began_s = time.monotonic()
             self._stream.storage.create(path, block.data)
+            self.publish_ms = 1000 * (time.monotonic() - began_s)
         except AlreadyExistsError as e:
             self._fail(self._errors.fenced(path, e))
             return False

@@ -10,10 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.errors import ConcurrentDriverError, KafkaError, KafkaFencedError
+from penstock.errors import KafkaFencedError
+from penstock.kafka.sink import failures
+from penstock.kafka.sink.failures import KafkaStuckError
 from penstock.kafka.sink.partition import Destination
 from penstock.kafka.sink.tokens import Begun, Done, batch_name, partition_name
-from penstock.kafka.sink.transactions import KafkaStuckError, TransactionalSender
+from penstock.kafka.sink.transactions import TransactionalSender
 
 __all__ = ["Attempt", "SinkBatches"]
 
@@ -52,6 +54,8 @@ class SinkBatches:
         self._sender: TransactionalSender[Begun] | None = None
         self._used_s = 0.0
         self._last: Begun | None = None
+        self._is_open = False
+        """Whether this driver took the output over once: the token is its own from then on."""
 
     def open(self, written: Collection[int]) -> None:
         """Fence the driver before this one, and see that tokens are kept from now on.
@@ -66,7 +70,7 @@ class SinkBatches:
             self._take_over()
             if self._last is None:
                 if written:
-                    raise self._forgotten(min(written))
+                    raise failures.forgotten(self._name, self._topic, min(written))
                 self._record(Begun(0, 1, 0))
 
     def begin(self, batch_id: int, partitions: int, *, may_be_written: bool) -> Attempt:
@@ -88,14 +92,33 @@ class SinkBatches:
             if self._last is None and may_be_written:
                 self._tell_forgotten(batch_id)
             if last.next_id > batch_id + 1:
-                raise self._overtaken(batch_id, last)
+                raise failures.overtaken(self._name, batch_id, last.next_id - 1)
             attempt, done = last.attempt + 1, frozenset[int]()
             if last.next_id == batch_id + 1:
                 done = self._claim(batch_id, attempt, last.partitions)
                 if done and partitions != last.partitions:
-                    raise self._other_partitions(batch_id, done, last.partitions, partitions)
+                    raise failures.other_partitions(
+                        self._name, batch_id, len(done), last.partitions, partitions
+                    )
             self._record(Begun(batch_id + 1, attempt, partitions))
         return Attempt(attempt, done)
+
+    def keep(self, batch_id: int) -> None:
+        """Have the brokers keep the token while a program has nothing to write.
+
+        Args:
+            batch_id: a batch without partitions, which is begun here as any other one: tokens of
+                partitions that expire meanwhile are of earlier batches, which are done.
+
+        Raises:
+            ConcurrentDriverError: another driver has taken over.
+            KafkaError: the brokers do not answer or refuse.
+        """
+        with self._lock:
+            is_idle = time.monotonic() - self._used_s >= _IDLE_S
+            if is_idle and self._last is not None and self._last.next_id <= batch_id:
+                self._take_over()
+                self._record(Begun(batch_id + 1, self._last.attempt + 1, 0))
 
     def destination(self, batch_id: int) -> Destination:
         """Return what the tasks of a batch need, besides the attempt's number."""
@@ -104,26 +127,36 @@ class SinkBatches:
     def close(self) -> None:
         """End."""
         with self._lock:
-            if self._sender is not None:
-                self._sender.close()
-                self._sender = None
+            self._close()
 
     def _take_over(self, *, anew: bool = False) -> None:
         """Have the newest producer of the name; raise if another driver wrote meanwhile."""
-        idle_s = time.monotonic() - self._used_s
-        if self._sender is not None and idle_s < _IDLE_S and not anew:
-            return
-        known, first = self._last, self._sender is None
         if self._sender is not None:
-            if self._sender.tokens.read() != known:
-                raise self._fenced()
-            self._sender.close()
-        self._sender = TransactionalSender(self._settings, self._topic, self._name, Begun)
-        self._sender.begin_epoch()
-        self._last = self._sender.tokens.read()
-        self._used_s = time.monotonic()
-        if not first and self._last != known:
-            raise self._fenced()
+            if time.monotonic() - self._used_s < _IDLE_S and not anew:
+                return
+            self._check_sole(self._sender.tokens.read())
+            self._close()
+        sender = TransactionalSender(self._settings, self._topic, self._name, Begun)
+        try:
+            sender.begin_epoch()
+            found = sender.tokens.read()
+            self._check_sole(found)
+        except BaseException:
+            sender.close()
+            raise
+        self._sender, self._used_s = sender, time.monotonic()
+        self._last = found or self._last
+        self._is_open = True
+
+    def _check_sole(self, found: Begun | None) -> None:
+        """Raise if a token is another driver's; one that has expired is no one's."""
+        if self._is_open and found not in (self._last, None):
+            raise failures.driver_fenced(self._name)
+
+    def _close(self) -> None:
+        if self._sender is not None:
+            sender, self._sender = self._sender, None
+            sender.close()
 
     def _record(self, begun: Begun) -> None:
         try:
@@ -140,7 +173,7 @@ class SinkBatches:
             self._sender.begin()
             self._sender.commit(begun)
         except KafkaFencedError as error:
-            raise self._fenced() from error
+            raise failures.driver_fenced(self._name) from error
 
     def _claim(self, batch_id: int, attempt: int, partitions: int) -> frozenset[int]:
         """Take all partitions over from earlier attempts at a batch; return which are done."""
@@ -150,6 +183,8 @@ class SinkBatches:
                 return self._claim_one(batch_id, attempt, index)
             except KafkaStuckError:
                 return self._claim_one(batch_id, attempt, index)
+            except KafkaFencedError as error:
+                raise failures.driver_fenced(self._name) from error
 
         with ThreadPoolExecutor(_CLAIMS_AT_ONCE) as threads:
             done = list(threads.map(claim, range(partitions)))
@@ -161,6 +196,8 @@ class SinkBatches:
         try:
             sender.begin_epoch()
             done = sender.tokens.read() or Done(batch_id, attempt)
+            if done.attempt > attempt:
+                raise failures.driver_fenced(self._name)
             sender.begin()
             # Without a writer: the producers that executors have kept are fenced now.
             sender.commit(replace(done, attempt=attempt, writer=""))
@@ -170,48 +207,9 @@ class SinkBatches:
 
     def _tell_forgotten(self, batch_id: int) -> None:
         if batch_id > 0:
-            raise self._forgotten(batch_id)
+            raise failures.forgotten(self._name, self._topic, batch_id)
         _log.warning(
             "Sink %s has no token, as before its first batch. If its first batch was written in "
             "part, longer ago than offsets.retention.minutes, that part is written twice",
             self._name,
-        )
-
-    def _forgotten(self, batch_id: int) -> KafkaError:
-        return KafkaError(
-            f"batch {batch_id} runs again, and the brokers do not know any more which part of it "
-            "was written: the sink's tokens have expired, or its topic was deleted",
-            operation="write to Kafka",
-            ids={"group": self._name, "topic": self._topic},
-            hint="see whether the topic has the batch, and docs/kafka.md for what to do then; "
-            "offsets.retention.minutes must be above the longest time that the program is down",
-        )
-
-    def _overtaken(self, batch_id: int, last: Begun) -> KafkaError:
-        return KafkaError(
-            f"batch {batch_id} is to be written, but the sink has begun batch {last.next_id - 1}",
-            operation="write to Kafka",
-            ids={"sink": self._name},
-            hint="the checkpoint location was restored from an older copy, or another driver runs "
-            "on a copy of it; only one of them may write to this sink",
-        )
-
-    def _other_partitions(
-        self, batch_id: int, done: Collection[int], before: int, now: int
-    ) -> KafkaError:
-        return KafkaError(
-            f"batch {batch_id} had {before} partitions, of which {len(done)} are written, and has "
-            f"{now} now: which records are missing cannot be told",
-            operation="write to Kafka",
-            ids={"sink": self._name},
-            hint="start with as many slots as before (spark.default.parallelism decides how inputs "
-            "are divided), and the same program; docs/kafka.md says what to do",
-        )
-
-    def _fenced(self) -> ConcurrentDriverError:
-        return ConcurrentDriverError(
-            "another driver has taken over this output",
-            operation="write to Kafka",
-            ids={"sink": self._name},
-            hint="stop one of the two; a copied checkpoint location has the same id",
         )

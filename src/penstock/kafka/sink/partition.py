@@ -25,7 +25,9 @@ Invariants:
    will do.
 5. ``done`` of a batch is written after ``begun`` of it, so the brokers forget it later
    (offsets.retention.minutes): while ``begun`` is known, what is not known to be done is not done.
-   If ``begun`` is not known and the batch may have been written, nothing is written.
+   If ``begun`` is not known and the batch may have been written, nothing is written. ``begun`` is
+   never written again for the same attempt, only to be kept: an idle program begins a batch that is
+   empty.
 """
 
 from __future__ import annotations
@@ -36,15 +38,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.errors import KafkaError, KafkaFencedError
+from penstock.errors import KafkaFencedError
+from penstock.kafka.sink import failures
 from penstock.kafka.sink.producer import Sender
 from penstock.kafka.sink.records import Outgoing, Tally
 from penstock.kafka.sink.tokens import Begun, Done, partition_name
-from penstock.kafka.sink.transactions import Tokens, TransactionalSender, lend_sender
+from penstock.kafka.sink.transactions import (
+    Tokens,
+    TransactionalSender,
+    lend_sender,
+    transaction_limit_s,
+)
 
 __all__ = ["Destination", "send_partition", "write_partition"]
 
-_WAIT_S = 10.0
 _POLL_S = 0.2
 
 
@@ -60,10 +67,22 @@ class Destination:
     batch_id: int
 
 
-def write_partition(to: Destination, attempt: int, index: int, records: Iterator[Outgoing]) -> int:
+def write_partition(
+    to: Destination,
+    attempt: int,
+    index: int,
+    records: Iterator[Outgoing],
+    *,
+    is_done: bool = False,
+) -> int:
     """Write the records of a partition in one transaction, unless they are written already.
 
-    ``attempt`` is the number that ``SinkBatches.begin`` returned.
+    Args:
+        to: where they go.
+        attempt: the number that ``SinkBatches.begin`` returned.
+        index: the partition.
+        records: all that it has.
+        is_done: whether the attempt found it written: it has to be proved, also without records.
 
     Returns:
         The number of records that it holds of this batch.
@@ -75,7 +94,9 @@ def write_partition(to: Destination, attempt: int, index: int, records: Iterator
     """
     first = next(records, None)
     if first is None:
-        return 0
+        if not is_done:
+            return 0
+        first = Outgoing(to.topic, None, [])
     name, is_kept = partition_name(to.name, index), False
     try:
         with lend_sender(to.settings, to.topic, name, Done) as (sender, done):
@@ -98,9 +119,9 @@ def send_partition(settings: Mapping[str, Any], records: Iterator[Outgoing]) -> 
     """
     sender, count = _take_sender(settings), 0
     try:
-        for record in records:
-            sender.send(record)
-            count += 1
+        for some in records:
+            sender.send(some)
+            count += len(some)
         sender.flush()
     except BaseException:
         sender.close()
@@ -114,9 +135,9 @@ def _write(
 ) -> int:
     tally = Tally()
     sender.begin()
-    for record in records:
-        sender.send(record)
-        tally.add(record)
+    for some in records:
+        sender.send(some)
+        tally.add(some)
     token = Done(to.batch_id + 1, attempt, tally.count, tally.checksum, sender.writer)
     sender.commit(token)
     return tally.count
@@ -124,18 +145,10 @@ def _write(
 
 def _prove(to: Destination, index: int, done: Done, records: Iterator[Outgoing]) -> int:
     tally = Tally()
-    for record in records:
-        tally.add(record)
+    for some in records:
+        tally.add(some)
     if (tally.count, tally.checksum) != (done.count, done.checksum):
-        raise KafkaError(
-            f"partition {index} of batch {to.batch_id} was written with {done.count} records, and "
-            f"has {tally.count} now, other ones: to go on would lose records and double others",
-            operation="write to Kafka",
-            ids={"sink": to.name},
-            hint="a batch that runs again must have the same records in the same partitions: no "
-            "random numbers, no clock, and as many slots as before (spark.default.parallelism); "
-            "docs/kafka.md says what to do",
-        )
+        raise failures.other_records(to.name, to.batch_id, index, done.count, tally.count)
     return done.count
 
 
@@ -149,21 +162,17 @@ def _check_attempt(to: Destination, attempt: int, done: Done | None, index: int)
         tokens.close()
         latest = attempt + 1 if begun is None else begun.attempt
     if latest > attempt:
-        raise KafkaError(
-            f"attempt {attempt} at batch {to.batch_id} was superseded by another one",
-            operation="write to Kafka",
-            ids={"sink": to.name, "partition": index},
-            hint="another driver has taken over; this one writes no more",
-        )
+        raise failures.superseded(to.name, to.batch_id, attempt, index)
 
 
 def _result_of_other(to: Destination, attempt: int, index: int, name: str) -> int:
     """Wait for the other task that has this partition: Spark runs two when one is slow.
 
-    To fence it in turn would let the two fence each other until Spark gives up.
+    To fence it in turn would let the two fence each other until Spark gives up. To end before it is
+    done would have Spark start a third one.
     """
     tokens = Tokens(to.settings, to.topic, name, Done)
-    deadline_s = time.monotonic() + _WAIT_S
+    deadline_s = time.monotonic() + transaction_limit_s(to.settings)
     try:
         while True:
             done = tokens.read()
@@ -172,12 +181,7 @@ def _result_of_other(to: Destination, attempt: int, index: int, name: str) -> in
                 if done.next_id > to.batch_id:
                     return done.count
             if time.monotonic() > deadline_s:
-                raise KafkaFencedError(
-                    "another task took this partition over, and did not write it",
-                    operation="write to Kafka",
-                    ids={"transaction": name, "batch": to.batch_id},
-                    hint="Spark tries the task again",
-                )
+                raise failures.task_left(name, to.batch_id)
             time.sleep(_POLL_S)
     finally:
         tokens.close()

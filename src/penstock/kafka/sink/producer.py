@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError as ClientError
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaException
 
 from penstock.errors import ConfigError, KafkaError
 from penstock.kafka.client_conf import ClientConf, resolve, settings_of
-from penstock.kafka.failures import error_of, kafka_error, settings_error
+from penstock.kafka.failures import error_of, kafka_error, settings_checked
+from penstock.kafka.producer import ProducerHandle
+from penstock.kafka.sink.failures import OPERATION
 from penstock.kafka.sink.records import Outgoing
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "Sender",
     "check_sink_settings",
     "check_sink_topic",
+    "refused_topic",
     "sender_conf",
     "sink_conf",
 ]
@@ -30,12 +33,18 @@ _CONSUMERS = (
     "session.timeout.ms",
 )  # fmt: skip
 """Settings of the same mapping that readers use; producers have no such thing."""
-_POLL_EVERY = 1000
+_QUEUE_POLL_S = 0.01
+_FLUSH_S = 0.001
+"""What is delivered wakes no one, as only failures are reported."""
 RETRIES = {"retry.backoff.ms": 10, "reconnect.backoff.max.ms": 1000}
 """Usual settings: a batch waits for each of these, and brokers come back."""
 _CREATED_S = 3.0
 """The time in which brokers answer, or have created a topic."""
-_NO_TOPIC = (ClientError.UNKNOWN_TOPIC_OR_PART, ClientError.TOPIC_EXCEPTION)
+_REFUSED = (
+    ClientError.UNKNOWN_TOPIC_OR_PART,
+    ClientError.TOPIC_EXCEPTION,
+    ClientError.TOPIC_AUTHORIZATION_FAILED,
+)
 _CONSEQUENCES = (
     ClientError._PURGE_QUEUE,
     ClientError._PURGE_INFLIGHT,
@@ -55,10 +64,10 @@ def sink_conf(conf: Mapping[str, Any]) -> ClientConf:
 
 
 def sender_conf(settings: Mapping[str, Any], **own: Any) -> dict[str, Any]:
-    """Return a producer's configuration: idempotent, with reports of failures only."""
+    """Return a producer's configuration, which is idempotent."""
     given = resolve(settings)
     usual = {"enable.idempotence": True, "linger.ms": 5, "log_level": 0, **RETRIES}
-    return {**usual, **given, **own, "delivery.report.only.error": True}
+    return {**usual, **given, **own}
 
 
 def check_sink_settings(settings: Mapping[str, Any], *, exactly_once: bool) -> None:
@@ -73,32 +82,43 @@ def check_sink_settings(settings: Mapping[str, Any], *, exactly_once: bool) -> N
             operation="configure Kafka sink",
             hint="leave it out; delivery='exactly_once' is what makes transactions",
         )
-    own = {"transactional.id": "penstock"} if exactly_once else {}
-    try:
-        Producer(sender_conf(settings, **own))
-    except KafkaException as error:
-        raise settings_error(error, "configure Kafka sink", settings) from None
+    own: dict[str, Any] = {"transactional.id": "penstock"} if exactly_once else {}
+    with settings_checked("configure Kafka sink", settings):
+        Sender(settings, **own).close()
 
 
 def check_sink_topic(settings: Mapping[str, Any], topic: str) -> None:
-    """Check that a topic exists; brokers that create topics on demand are asked to.
+    """Check that a topic can be written; brokers that create topics on demand are asked to.
 
     Brokers that do not answer are left to the first batch, which waits for them.
 
     Raises:
-        KafkaError: it does not exist, or cannot have that name.
+        KafkaError: it does not exist, cannot have that name, or is not for this user.
     """
-    client = Producer(sender_conf(settings))
+    sender = Sender(settings)
+    try:
+        error = refused_topic(sender.client, topic)
+    except KafkaException:
+        return
+    finally:
+        sender.close()
+    if error is not None:
+        raise kafka_error(error, OPERATION, settings, topic=topic)
+
+
+def refused_topic(client: ProducerHandle, topic: str) -> ClientError | None:
+    """Return why a topic can never be written, None if it can; to ask may create it.
+
+    Raises:
+        KafkaException: the brokers do not answer.
+    """
     deadline_s = time.monotonic() + _CREATED_S
     while True:
-        try:
-            error = client.list_topics(topic, _CREATED_S).topics[topic].error
-        except KafkaException:
-            return
-        if error is None or error.code() not in _NO_TOPIC:
-            return
-        if time.monotonic() > deadline_s:
-            raise kafka_error(error, "write to Kafka", settings, topic=topic)
+        error = client.topic_error(topic, _CREATED_S)
+        if error is None or error.code() not in _REFUSED:
+            return None
+        if error.code() != ClientError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline_s:
+            return error
         time.sleep(0.1)
 
 
@@ -119,34 +139,45 @@ class Sender:
     ) -> None:
         self._settings = settings
         self._explain = explain
-        self._sent = 0
-        self._failed: tuple[ClientError, Message] | None = None
+        self._failed: tuple[ClientError, dict[str, Any]] | None = None
         self._error: ClientError | None = None
-        conf = sender_conf(settings, **own)
-        self.client = Producer({**conf, "on_delivery": self._note, "error_cb": self._note_error})
+        self.client = ProducerHandle(
+            sender_conf(settings, **own), self._note_error, self._note_failed
+        )
 
-    def send(self, record: Outgoing) -> None:
-        """Queue a record; waits while the queue is full.
+    def send(self, records: Outgoing) -> None:
+        """Queue records; waits while the queue is full.
 
         Raises:
-            KafkaError: it, or one before it, cannot be delivered.
+            KafkaError: one of them, or of those before them, cannot be delivered.
         """
-        topic, key, value, headers = record
+        if records.headers is None:
+            self._send_all(records)
+        else:
+            self._send_each(records)
+
+    def _send_all(self, records: Outgoing) -> None:
         while True:
-            try:
-                if headers:
-                    self.client.produce(topic, value, key, headers=headers)
-                else:
-                    self.client.produce(topic, value, key)
+            queued, error = self.client.produce(records.topic, records.keys, records.values)
+            if error is None:
                 break
-            except BufferError:
-                self._wait(0.1)
-            except KafkaException as error:
-                self._raise_failed()
-                raise self.error(error_of(error), topic=topic, record=_shown(key, value)) from None
-        self._sent += 1
-        if self._sent % _POLL_EVERY == 0:
-            self._wait(0)
+            records = records.after(queued)
+            self._wait_for_queue(error, records)
+        self._wait(0)
+
+    def _send_each(self, records: Outgoing) -> None:
+        for number, (key, value, headers) in enumerate(records.rows()):
+            send = partial(self.client.produce_one, records.topic, key, value, headers or ())
+            while (error := send()) is not None:
+                self._wait_for_queue(error, records.after(number))
+        self._wait(0)
+
+    def _wait_for_queue(self, error: ClientError, records: Outgoing) -> None:
+        """Raise unless the queue is full; else wait until some of it is sent."""
+        self._wait(_QUEUE_POLL_S)
+        if error.code() != ClientError._QUEUE_FULL:
+            key, value, _ = next(records.rows())
+            raise self.error(error, topic=records.topic, record=_shown(key, value))
 
     def flush(self) -> None:
         """Wait until all records are delivered.
@@ -154,46 +185,31 @@ class Sender:
         Raises:
             KafkaError: one cannot be: within ``message.timeout.ms`` the brokers did not take it.
         """
-        while self._wait(1.0, self.client.flush):
+        while self._wait(_FLUSH_S, self.client.flush):
             pass
 
-    def _wait(self, timeout_s: float, call: Callable[[float], int] | None = None) -> int:
-        """Serve the client's reports; return what is not delivered yet.
+    def _wait(self, wait_s: float, call: Callable[[float], int] | None = None) -> int:
+        """Serve the client's reports; return how many records are under way.
 
         Raises:
             KafkaError: a record failed, or the client did, for good.
         """
-        left = 0
-        try:
-            left = (call or self.client.poll)(timeout_s)
-            is_fatal = False
-        except (KafkaException, SystemError):  # which one is raised is left to chance
-            is_fatal = True
-        failed = None if self._failed is None else self._failed[0].code()
-        if is_fatal or failed in _CONSEQUENCES:
-            raise self.error(self._fatal_error())
-        self._raise_failed()
+        left = (call or self.client.poll)(wait_s)
+        fatal = self.client.fatal_error()
+        if fatal is not None or (self._failed and self._failed[0].code() in _CONSEQUENCES):
+            raise self.error(fatal or self._failure_of_transaction())
+        if self._failed is not None:
+            error, ids = self._failed
+            raise self.error(error, **ids)
         return left
 
-    def _fatal_error(self) -> ClientError:
-        """Return why the client failed for good; it says so when asked for anything more."""
+    def _failure_of_transaction(self) -> ClientError:
+        """Return why records were dropped; the client says so when asked for anything more."""
         try:
             self.client.abort_transaction(1.0)
         except KafkaException as raised:
             return error_of(raised)
         return self._error or ClientError(ClientError._FATAL)
-
-    def _raise_failed(self) -> None:
-        if self._failed is None:
-            return
-        error, message = self._failed
-        key, value = message.key(), message.value()
-        raise self.error(
-            error,
-            topic=message.topic(),
-            partition=message.partition(),
-            record=_shown(key, value),
-        )
 
     def error(self, error: ClientError, **ids: Any) -> KafkaError:
         """Return penstock's error for one of the client."""
@@ -201,20 +217,19 @@ class Sender:
             return explained
         if error.code() in (ClientError._MSG_TIMED_OUT, ClientError._TIMED_OUT):
             error = self._error or error  # says why
-        return kafka_error(error, "write to Kafka", self._settings, **ids)
+        return kafka_error(error, OPERATION, self._settings, **ids)
 
     def close(self) -> None:
         """Drop what is not sent, and end."""
-        with suppress(KafkaException, SystemError):  # what it raises when it is fenced
-            self.client.purge()
-            self.client.close()
+        self.client.close()
 
-    def _note(self, error: ClientError | None, message: Message) -> None:
+    def _note_failed(
+        self, error: ClientError, topic: str, partition: int, key: bytes | None, value: bytes | None
+    ) -> None:
         # When one fails, those behind it are purged: the first failure is the reason.
-        if error is None:
-            return
         if self._failed is None or self._failed[0].code() in _CONSEQUENCES:
-            self._failed = (error, message)
+            ids = {"topic": topic, "partition": partition, "record": _shown(key, value)}
+            self._failed = (error, ids)
 
     def _note_error(self, error: ClientError) -> None:
         self._error = error

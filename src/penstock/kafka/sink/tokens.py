@@ -16,7 +16,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from penstock.errors import KafkaError
+from penstock.errors import ConfigError, KafkaError
 
 __all__ = ["Begun", "Done", "Token", "batch_name", "partition_name"]
 
@@ -52,7 +52,17 @@ Token = TypeVar("Token", Begun, Done)
 
 
 def batch_name(location_id: str, output: str) -> str:
-    """Return the group and transactional id of an output."""
+    """Return the group and transactional id of an output.
+
+    Raises:
+        ConfigError: its name has a slash.
+    """
+    if "/" in output:
+        raise ConfigError(
+            f"output name {output!r} is not possible: its tokens would be those of another output",
+            operation="write to Kafka",
+            hint="give a name without a slash",
+        )
     return f"penstock/{location_id}/{output}"
 
 

@@ -19,14 +19,15 @@ from typing import Any, Generic, TypeVar
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 
-from penstock.errors import KafkaError, KafkaFencedError
+from penstock.errors import KafkaError
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.failures import error_of, kafka_error
-from penstock.kafka.sink.producer import RETRIES, Sender
+from penstock.kafka.sink import failures
+from penstock.kafka.sink.producer import RETRIES, Sender, refused_topic
 from penstock.kafka.sink.records import Outgoing
 from penstock.kafka.sink.tokens import Token, from_metadata, to_metadata
 
-__all__ = ["PATIENCE_S", "KafkaStuckError", "Tokens", "TransactionalSender", "lend_sender"]
+__all__ = ["PATIENCE_S", "Tokens", "TransactionalSender", "lend_sender", "transaction_limit_s"]
 
 PATIENCE_S = 60.0
 """For so long a request is repeated while the brokers do not answer, or their log is being read."""
@@ -35,7 +36,6 @@ _STUCK_S = 12.0
 """After so long a request that should have ended after ``_TIMEOUT_S`` is given up."""
 _PAUSE_S = 0.2
 _DEFAULT_LIMIT_MS = 60_000
-_CHECK_EVERY = 1000
 _KEPT = 8
 """So many idle producers are kept in a process, each with some threads and connections."""
 _IDLE_S = 3600.0
@@ -62,10 +62,6 @@ _PASSING = (
     ClientError.REQUEST_TIMED_OUT,
 )
 _Result = TypeVar("_Result")
-
-
-class KafkaStuckError(KafkaError):
-    """The client did not return: its producer is lost, and what it did not commit is aborted."""
 
 
 class Tokens(Generic[Token]):
@@ -127,22 +123,20 @@ class TransactionalSender(Generic[Token]):
         self.is_kept = False
         """Whether it is of an earlier task: it may be fenced without a second task now."""
         self._topic = topic
-        limit = settings.get("transaction.timeout.ms", _DEFAULT_LIMIT_MS)
-        self._limit_s = float(limit) / 1000
+        self._limit_s = transaction_limit_s(settings)
         self._begun_s: float | None = None
-        self._unchecked = 0
         self._is_stuck = False
         self.tokens: Tokens[Token] = Tokens(settings, topic, name, kind)
-        own = {"transactional.id": name, "transaction.timeout.ms": limit}
+        own = {"transactional.id": name, "transaction.timeout.ms": round(1000 * self._limit_s)}
         self._sender = Sender(settings, self._explain, **own)
 
     def begin_epoch(self) -> None:
         """Fence every other producer of this name."""
         client = self._sender.client
         # With a connection it finds its coordinator at once; without one it tries again in 0.5 s.
-        found = self._call(lambda: client.list_topics(self._topic, _TIMEOUT_S)).topics[self._topic]
-        if found.error is not None:
-            raise self._sender.error(found.error, topic=self._topic)
+        error = self._call(lambda: refused_topic(client, self._topic))
+        if error is not None:
+            raise self._sender.error(error, topic=self._topic)
         self._call(lambda: client.init_transactions(_TIMEOUT_S))
 
     def begin(self) -> None:
@@ -150,22 +144,18 @@ class TransactionalSender(Generic[Token]):
         self._call(self._sender.client.begin_transaction)
         self._begun_s = time.monotonic()
 
-    def send(self, record: Outgoing) -> None:
-        """Queue a record in the transaction."""
-        self._unchecked += 1
-        if self._unchecked == _CHECK_EVERY:
-            self._unchecked = 0
-            self._check_time()
-        self._sender.send(record)
+    def send(self, records: Outgoing) -> None:
+        """Queue records in the transaction."""
+        self._check_time()
+        self._sender.send(records)
 
     def commit(self, token: Token) -> None:
         """Commit the transaction, with its token."""
         self._sender.flush()
         self._check_time()
         client = self._sender.client
-        group = self.tokens.consumer.consumer_group_metadata()
         place = TopicPartition(self._topic, 0, token.next_id, to_metadata(token))
-        send = partial(client.send_offsets_to_transaction, [place], group, _TIMEOUT_S)
+        send = partial(client.send_offset, place, self.name, _TIMEOUT_S)
         self._call(lambda: self._in_time(send))
         self._call(lambda: client.commit_transaction(_TIMEOUT_S))
         self._begun_s = None
@@ -202,13 +192,7 @@ class TransactionalSender(Generic[Token]):
         thread.join(_STUCK_S)
         if thread.is_alive():
             self._is_stuck = True
-            raise KafkaStuckError(
-                f"the Kafka client did not return within {_STUCK_S:g} s, though its own time limit "
-                "is shorter",
-                operation="write to Kafka",
-                ids={"transaction": self.name},
-                hint="nothing was committed; the task is tried again, with a new producer",
-            )
+            raise failures.stuck(self.name, _STUCK_S)
         if raised:
             raise raised[0]
 
@@ -220,26 +204,18 @@ class TransactionalSender(Generic[Token]):
         """Return what a refusal means: the brokers fence a producer whose time is up, too."""
         if error.code() not in _FENCED:
             return None
-        return self._too_long() or KafkaFencedError(
-            "another producer took over this partition of a sink",
-            operation="write to Kafka",
-            ids={"transaction": self.name},
-            hint="another attempt at the batch writes it; if another driver runs on a copy of the "
-            "checkpoint location, stop it",
-        )
+        return self._too_long() or failures.task_fenced(self.name)
 
     def _too_long(self) -> KafkaError | None:
         taken_s = 0.0 if self._begun_s is None else time.monotonic() - self._begun_s
         if taken_s <= self._limit_s:
             return None
-        return KafkaError(
-            f"a transaction was open for {taken_s:.0f} s, and the brokers abort it after "
-            f"{self._limit_s:g} s",
-            operation="write to Kafka",
-            ids={"transaction": self.name},
-            hint="give transaction.timeout.ms in the sink's conf (the brokers allow up to their "
-            "transaction.max.timeout.ms), smaller batches, or more partitions",
-        )
+        return failures.too_long(self.name, taken_s, self._limit_s)
+
+
+def transaction_limit_s(settings: Mapping[str, Any]) -> float:
+    """Return for how long a transaction may be open."""
+    return float(settings.get("transaction.timeout.ms", _DEFAULT_LIMIT_MS)) / 1000
 
 
 def _patiently(

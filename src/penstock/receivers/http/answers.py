@@ -32,7 +32,7 @@ class Answer(NamedTuple):
 
 
 class RefusedError(Exception):
-    """Nothing of the request is stored, as far as is known; says why, and when to come again.
+    """Nothing of the request is stored, as far as is known; says why, and when to retry.
 
     Args:
         status: of the response.

@@ -74,7 +74,7 @@ class BodyParser:
             raise ConfigError(
                 f"HTTP bodies cannot be records of schema {schema!r}",
                 operation="set up HTTP receiver",
-                hint='give "string", "binary" or a pyarrow.Schema with columns',
+                hint='give "string", "binary", or columns: "page string, ms int64"',
             )
         self.accepted: tuple[Kind, ...] = tuple(self._parsers)
 

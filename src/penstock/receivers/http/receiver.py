@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import ConfigError, PenstockError, ReceiverError
+from penstock.journal.schema_text import parse_schema
 from penstock.receivers.http.bodies import BodyParser
 from penstock.receivers.http.key_window import KeyWindow
 from penstock.receivers.http.keys import KeptKey
+from penstock.receivers.http.listening import listen
 from penstock.receivers.http.settings import HttpSettings, read_token, tls_context
 from penstock.receivers.receiver import Receiver
 
@@ -42,7 +44,8 @@ class HttpReceiver(Receiver):
         host: name or address to bind to. One that others can reach needs a ``token_file``.
         port: TCP port; 0 is any free one, which the receiver's status tells (``listening_at``).
             Receivers that share a host need a port each.
-        schema: ``"string"`` (the default), ``"binary"`` or a ``pyarrow.Schema``.
+        schema: ``"string"`` (the default), ``"binary"``, or columns: as text with Arrow's types,
+            ``"page string, ms int64"``, or as a ``pyarrow.Schema``.
         token_file: path of a file with the bearer token that requests must carry; read where the
             receiver runs, when it starts.
         tls_certificate: path of a PEM file with the certificate and its chain: serves HTTPS.
@@ -68,7 +71,7 @@ class HttpReceiver(Receiver):
         max_expanded_bytes: int = 64 << 20,
         idempotency_window_ms: int = 3_600_000,
     ) -> None:
-        self.schema = schema
+        self.schema = parse_schema(schema)
         self._settings = HttpSettings(
             host=host,
             port=port,
@@ -79,7 +82,7 @@ class HttpReceiver(Receiver):
             max_expanded_bytes=max_expanded_bytes,
             idempotency_window_ms=idempotency_window_ms,
         )
-        BodyParser(schema)  # raises where it is given
+        BodyParser(self.schema)  # raises where it is given
         self._port = port
         self._server: HttpServer | None = None
         self._application: Application | None = None
@@ -165,8 +168,6 @@ class HttpReceiver(Receiver):
 
     def _listen(self) -> socket.socket:
         # A port that was free is kept over restarts in this process.
-        from penstock.receivers.http.server import listen
-
         try:
             return listen(self._settings.host, self._port)
         except OSError as e:

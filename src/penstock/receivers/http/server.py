@@ -20,7 +20,7 @@ from penstock.receivers.http.acceptor import Acceptor
 from penstock.receivers.http.application import Application
 from penstock.receivers.http.connection import LimitedConnection, check_uvicorn, close_late
 
-__all__ = ["HttpServer", "listen"]
+__all__ = ["HttpServer"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,27 +33,6 @@ _CANCEL_S = 8
 _JOIN_S = 10.0
 _IDLE_S = 75
 _SWEEP_S = 1.0
-_BACKLOG = 2048
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 is any free one.
-
-    Raises:
-        OSError: the address is in use, or not this machine's.
-    """
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 class HttpServer:

@@ -10,36 +10,45 @@ Invariants, for each record once in the journal (penstock.receivers.ownership te
 4. The group's offsets are committed only for what is durable. They are for tools, and for others
    that read the group's offsets; nothing here depends on them.
 
-All of it runs in one thread; librdkafka calls back only within ``poll`` and ``consume``. Only acks
-come from the writer's thread.
+All of it runs in one thread; the group calls back only within ``Member.messages``. Only acks come
+from the writer's thread.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+import pyarrow as pa
 from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import KafkaException
 
-from penstock.errors import KafkaDataLossError
+from penstock.errors import KafkaDataLossError, KafkaError
+from penstock.journal import RecordFormat
+from penstock.kafka.brokers import group_members
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import FINAL, OUT_OF_RANGE, error_of, kafka_error
+from penstock.kafka.columns import to_batch
+from penstock.kafka.failures import FINAL, OUT_OF_RANGE, error_of, kafka_error, settings_checked
+from penstock.kafka.messages import Messages
+from penstock.kafka.offsets import split_name
 from penstock.model import Offsets
+from penstock.receivers.kafka.member import Member
 from penstock.receivers.kafka.options import KafkaOptions
-from penstock.receivers.kafka.parts import part_of, part_of_place, place_of, topic_of
-from penstock.receivers.kafka.records import to_batch
 from penstock.receivers.kafka.starts import starts, topic_ids
+from penstock.receivers.kafka.taken import Taken
 from penstock.receivers.ownership import ReplacedSourceError
 from penstock.receivers.threaded import ThreadedReceiver
 
-__all__ = ["Consumption"]
+__all__ = ["Consumption", "store_size"]
 
 _log = logging.getLogger(__name__)
+_VALUES = RecordFormat("binary").arrow
+_FIRST = 100
 _MOST = 10_000
 _POLL_S = 0.1
 _STORE_BYTES = 8 << 20
@@ -49,8 +58,10 @@ _COMMIT_S = 1.0
 _SETTLE_S = 5.0
 """An idle member notes this often, at most, that it is at the end of partitions."""
 _LEAVE_S = 5.0
-_EVEN_MS = range(250, 500)
-"""Stores that wait for the rate are sized to wait for about this long."""
+_CHECK_S = 10.0
+"""So long after a rebalance every member has made the partitions its own that it stores."""
+_EVEN_MS = 375
+"""Under a rate limit, stores are sized so that the next one waits for about this long."""
 _DEFAULTS = {"isolation.level": "read_committed", "check.crcs": True}
 _DEFAULTS |= {"queued.max.messages.kbytes": 16_384}  # it is fetched again after each pause
 
@@ -77,24 +88,31 @@ class Consumption:
         """The next offset of each partition that this member owns."""
         self._stored: dict[str, int] = {}
         """The end of what was stored of each."""
-        self._pending: list[Message] = []
+        self._pending: Taken | None = None
         """What was read and is not stored."""
-        self._most = _MOST
+        self._most = self._newest = _FIRST
+        """The number of records of the next store, at most, and of the last one."""
         self._retry_s = 0.0
         self._polled_s = 0.0
-        self._is_paused = False
         self._durable = _Durable()
         self._committed_s = 0.0
         self._settled_s = 0.0
+        self._checked_s = math.inf
+        """When the group's members are checked."""
         self._error: ClientError | None = None
         self._is_unreachable = False
         conf = {**_DEFAULTS, **resolve(self._settings)}
         conf |= {"enable.auto.commit": False, "enable.auto.offset.store": False}
         conf |= {"auto.offset.reset": "error", "log_level": 0}
         conf |= {"enable.partition.eof": True}  # it tells how far partitions end without a record
-        self._consumer = Consumer(
-            {**conf, "error_cb": self._note_error, "on_commit": self._note_commit}
-        )
+        with settings_checked("configure Kafka client", self._settings):
+            self._member = Member(
+                conf,
+                on_error=self._note_error,
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_commit=self._note_commit,
+            )
 
     def run(self) -> None:
         """Receive until the receiver shall end; then release all partitions, and leave the group.
@@ -105,12 +123,7 @@ class Consumption:
             PenstockError: what ``store`` and ``Ownership`` raise.
         """
         try:
-            self._consumer.subscribe(
-                list(self._options.topics),
-                on_assign=self._on_assign,
-                on_revoke=self._on_revoke,
-                on_lost=self._on_revoke,
-            )
+            self._member.subscribe(self._options.topics)
             while not self._receiver.shallEnd():
                 self._step()
             self._release([*self._read])
@@ -122,7 +135,7 @@ class Consumption:
 
     def _leave(self) -> None:
         """Leave the group; brokers that do not answer are told by the session's timeout."""
-        leaving = threading.Thread(target=self._consumer.close, name="penstock-leave", daemon=True)
+        leaving = threading.Thread(target=self._member.leave, name="penstock-leave", daemon=True)
         leaving.start()
         leaving.join(_LEAVE_S)
 
@@ -130,76 +143,73 @@ class Consumption:
         if self._error is not None:
             raise self._failure(self._error, "read topics")
         self._commit()
-        if not self._pending:
-            self._set_paused(False)
-            if (first := self._poll(_POLL_S)) is not None:
-                self._take([first])  # before the group can take its partition back
-                self._take(self._consumer.consume(_MOST, 0))
-            else:
+        self._check_group()
+        if self._pending is None:
+            self._member.set_paused(False)
+            with self._poll(_POLL_S) as messages:
+                self._take(messages)
+            if self._pending is None:
                 self._settle()
         elif (wait_s := self._retry_s - time.monotonic()) > 0:
             self._wait(min(wait_s, _POLL_S))
         else:
-            self._store()
+            self._store(self._pending)
 
-    def _poll(self, timeout_s: float) -> Message | None:
+    def _poll(self, timeout_s: float, most: int = _MOST) -> AbstractContextManager[Messages]:
         self._polled_s = time.monotonic()
-        return self._consumer.poll(timeout_s)
+        return self._member.messages(timeout_s, most)
 
     def _wait(self, seconds: float) -> None:
-        """Wait for the rate, or for room in the journal; from time to time the group is heard."""
+        """Wait for the rate, or for space in the journal; from time to time the group is polled."""
         if time.monotonic() - self._polled_s > _UNPOLLED_S:
-            self._set_paused(True)
-        if not self._is_paused:
+            self._member.set_paused(True)
+        if not self._member.is_paused:
             self._receiver.pause(seconds)
-        elif (message := self._poll(seconds)) is not None:
-            self._take([message])
-
-    def _set_paused(self, paused: bool) -> None:
-        if paused != self._is_paused:
-            self._is_paused = paused
-            places = [*map(place_of, self._read)]
-            (self._consumer.pause if paused else self._consumer.resume)(places)
-
-    def _take(self, messages: Iterable[Message]) -> None:
-        self._is_unreachable = False
-        for message in messages:
-            part, offset = part_of(message), int(message.offset() or 0)
-            if (error := message.error()) is not None:
-                if error.code() != ClientError._PARTITION_EOF:
-                    self._check(error, message)
-                elif part in self._read:
-                    self._read[part] = max(self._read[part], offset)
-                continue
-            if offset >= self._read.get(part, offset + 1):  # else of an assignment that has ended
-                self._read[part] = offset + 1
-                self._pending.append(message)
-
-    def _store(self) -> None:
-        """Store what was read, or so much of it that it comes evenly under a rate limit."""
-        part = self._pending[: self._most]
-        batch = to_batch(part, self._options.columns)
-        if batch.nbytes > _STORE_BYTES and len(part) > 1:
-            self._most = len(part) // 2
             return
-        if len(part) == len(self._pending):
-            ends = dict(self._read)
-        else:
-            last = {part_of(each): int(each.offset() or 0) + 1 for each in part}
-            ends = {**self._stored, **last}
+        # One at a time: a second one could be of a partition that was given back in between, from
+        # where the records begin that were dropped then.
+        with self._poll(seconds, 1) as messages:
+            self._take(messages)
+
+    def _take(self, messages: Messages) -> None:
+        if len(messages):
+            self._is_unreachable = False
+        runs = []
+        for part, run in messages.records().runs():
+            # Others are of an assignment that has ended.
+            if part in self._read and len(new := run.new_from(self._read[part])):
+                self._read[part] = new.last_offset + 1
+                runs.append((part, new))
+        if runs:
+            rows = self._rows(Messages.concat([run for _, run in runs]))
+            offsets = [(part, run.offsets().to_numpy()) for part, run in runs]
+            taken = Taken.of_runs(rows, offsets)
+            self._pending = self._pending.followed_by(taken) if self._pending else taken
+        for part, offset, error in messages.errors():
+            if error.code() != ClientError._PARTITION_EOF:
+                self._check(error, part)
+            elif part in self._read:
+                self._read[part] = max(self._read[part], offset)
+
+    def _rows(self, messages: Messages) -> pa.RecordBatch:
+        if self._options.columns is not None:
+            return to_batch(messages, self._options.columns)
+        return pa.record_batch([messages.values().fill_null(b"")], schema=_VALUES)
+
+    def _store(self, pending: Taken) -> None:
+        """Store what was read, or so much of it that it comes evenly under a rate limit."""
+        part = pending.within(self._most, _STORE_BYTES)
+        is_all = len(part) == len(pending)
+        ends = dict(self._read) if is_all else {**self._stored, **part.ends()}
         wait_ms = self._receiver.tryStore(
-            batch,
-            self._ownership.position(ends),
-            partial(self._durable.put, ends),
+            part.rows, self._ownership.position(ends), partial(self._durable.put, ends)
         )
-        if wait_ms >= _EVEN_MS.stop and not self._retry_s:
-            self._most = max(1, self._most // 2)
-        elif wait_ms < _EVEN_MS.start and not self._retry_s:
-            self._most = min(_MOST, self._most * 2)
+        if not self._retry_s:
+            self._most = store_size(self._most, self._newest, wait_ms)
         self._retry_s = time.monotonic() + wait_ms / 1000 if wait_ms else 0.0
         if not wait_ms:
-            self._stored = ends
-            del self._pending[: len(part)]
+            self._stored, self._newest = ends, len(part)
+            self._pending = None if is_all else pending.after(len(part))
 
     def _settle(self) -> None:
         """Make durable how far this member is in partitions that end without a record.
@@ -217,28 +227,22 @@ class Consumption:
 
     # -- the group --
 
-    def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+    def _on_assign(self, parts: list[str]) -> Offsets:
         """Begin where the journal says."""
+        self._checked_s = time.monotonic() + _CHECK_S
         self._receiver.store([])  # all that was stored is durable
-        begins: Offsets = {}
-        if places:
-            begins = self._claim([*map(part_of_place, places)])
-        for place in places:
-            place.offset = begins[part_of_place(place)]
+        begins = self._claim(parts) if parts else {}
         self._read |= begins
         self._stored |= begins
-        if self._options.is_incremental:
-            consumer.incremental_assign(places)
-        else:
-            consumer.assign(places)
-        # The client keeps a pause of a partition that was taken away, and is given back now.
-        (consumer.pause if self._is_paused else consumer.resume)(places)
         _log.info("Stream %s reads %s", self._receiver.identity().stream, begins or "no partition")
+        return begins
 
     def _claim(self, parts: list[str]) -> Offsets:
         ids = topic_ids(self._settings, parts)
         try:
-            return self._ownership.claim(parts, self._starts, lambda part: ids.get(topic_of(part)))
+            return self._ownership.claim(
+                parts, self._starts, lambda part: ids.get(split_name(part)[0])
+            )
         except ReplacedSourceError as error:
             raise KafkaDataLossError(
                 "a topic was deleted and created anew since it was read",
@@ -247,8 +251,9 @@ class Consumption:
                 hint=_RESET,
             ) from error
 
-    def _on_revoke(self, _: Consumer, places: list[TopicPartition]) -> None:
-        self._release([part for place in places if (part := part_of_place(place)) in self._read])
+    def _on_revoke(self, parts: list[str]) -> None:
+        self._checked_s = time.monotonic() + _CHECK_S
+        self._release([part for part in parts if part in self._read])
 
     def _release(self, parts: list[str]) -> None:
         """Let others have partitions, after all that was stored of them is durable."""
@@ -256,14 +261,37 @@ class Consumption:
             return
         stored = {part: self._stored.pop(part) for part in parts}
         ends = {part: self._read.pop(part) for part in parts}
-        ends |= {part: stored[part] for each in self._pending if (part := part_of(each)) in ends}
-        self._pending = [each for each in self._pending if part_of(each) not in ends]
+        if self._pending is not None:
+            ends |= {part: stored[part] for part in self._pending.ends() if part in ends}
+            self._pending = self._pending.without(ends) or None
         self._receiver.store([])
         self._commit_offsets(ends)
         self._ownership.release(parts, ends)
 
     def _starts(self, is_first: bool) -> Offsets:
-        return starts(self._options, self._settings, self._consumer, is_first=is_first)
+        return starts(self._options, self._settings, is_first=is_first)
+
+    def _check_group(self) -> None:
+        """Report partitions that the group gives to a member that does not store them here."""
+        if time.monotonic() < self._checked_s:
+            return
+        self._checked_s = math.inf
+        group = self._settings["group.id"]
+        try:
+            members = group_members(self._settings, group)
+        except KafkaError:
+            return  # as of users that may not ask: the stream does not need the answer
+        if others := self._ownership.without_owner(members):
+            more = f" and {len(others) - 1} more partitions" if len(others) > 1 else ""
+            error = KafkaError(
+                f"group {group} gives {others[0]}{more} to {members[others[0]]}, which does not "
+                "store them in this stream: their records are missing here",
+                operation="read topics",
+                ids={"stream": self._receiver.identity().stream},
+                hint="a group is for one stream: give each a group.id of its own, and stop other "
+                "consumers of this one",
+            )
+            self._receiver.reportError("other programs use its group", error)
 
     # -- the group's offsets --
 
@@ -276,10 +304,9 @@ class Consumption:
 
     def _commit_offsets(self, ends: Offsets) -> None:
         if ends:
-            places = [place_of(part, end) for part, end in ends.items()]
-            self._consumer.commit(offsets=places, asynchronous=True)
+            self._member.commit(ends)
 
-    def _note_commit(self, error: ClientError | None, _: list[TopicPartition]) -> None:
+    def _note_commit(self, error: ClientError | None) -> None:
         if error is not None:
             failed = self._failure(error, "commit group offsets")
             _log.warning("Tools see an old lag of this stream: %s", failed)
@@ -296,22 +323,33 @@ class Consumption:
                 "no broker answers", self._failure(error, "connect to Kafka brokers")
             )
 
-    def _check(self, error: ClientError, message: Message) -> None:
+    def _check(self, error: ClientError, part: str) -> None:
         if error.code() in OUT_OF_RANGE:
-            part = part_of(message)
             raise KafkaDataLossError(
                 f"offset {self._read.get(part)} of {part} is not in the topic",
                 operation="read topic",
                 ids={"stream": self._receiver.identity().stream, "partition": part},
                 hint=f"records were deleted before they were read; {_RESET}",
             )
-        if error.code() == ClientError._MAX_POLL_EXCEEDED or error.retriable():
+        if error.code() == ClientError._MAX_POLL_EXCEEDED:
             _log.warning("Kafka: %s", error.str())
             return
         raise self._failure(error, "read topics")
 
     def _failure(self, error: ClientError, operation: str) -> Exception:
         return kafka_error(error, operation, self._settings, group=self._settings["group.id"])
+
+
+def store_size(most: int, stored: int, wait_ms: int) -> int:
+    """Return the number of records of the next store, at most. Pure.
+
+    Args:
+        most: that number so far.
+        stored: the number of records of the last store.
+        wait_ms: how long the rate limit makes the next one wait for it.
+    """
+    even = stored * _EVEN_MS // wait_ms if wait_ms else _MOST
+    return max(1, min(2 * most, even, _MOST))
 
 
 class _Durable:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, get_args
 
 from penstock.errors import ConfigError
 from penstock.kafka import COLUMNS, ClientConf
-from penstock.kafka.client_conf import is_secret
+from penstock.kafka.client_conf import is_secret, settings_of
 from penstock.kafka.offsets import TOPIC_NAME
+from penstock.receivers import arguments
 
-__all__ = ["KafkaOptions", "Starting", "require_client"]
+__all__ = ["KafkaOptions", "Starting"]
+
+_OPERATION = "set up Kafka receiver"
+_check = partial(arguments.check, operation=_OPERATION)
 
 _Ends = Literal["latest", "earliest"]
 Starting = _Ends | datetime | Mapping[str, Mapping[int, int]]
@@ -39,8 +43,19 @@ class KafkaOptions:
     starting: Starting
     columns: tuple[str, ...] | None
 
+    @classmethod
+    def of(
+        cls, topics: Any, conf: Any, starting: Starting, columns: Sequence[str] | None
+    ) -> KafkaOptions:
+        """Return the options that a program's arguments are."""
+        return cls(
+            arguments.topics_of(topics, "clicks", _OPERATION),
+            settings_of(conf),
+            starting,
+            None if columns is None else tuple(columns),
+        )
+
     def __post_init__(self) -> None:
-        _check(self.topics, "no topic is given", "pass for example ['clicks']")
         for topic in self.topics:
             _check_topic(topic)
         ClientConf({k: v for k, v in self.conf.items() if k not in _OF_MEMBERS})
@@ -82,14 +97,6 @@ class KafkaOptions:
         each = (f".*(?:{t}).*" if t.startswith("^") else re.escape(t) for t in self.topics)
         return re.compile("|".join(each))
 
-    @property
-    def is_incremental(self) -> bool:
-        """Whether a rebalance takes and gives some partitions, and leaves the others."""
-        if self.conf.get("group.protocol") == "consumer":
-            return True
-        strategy = self.conf.get("partition.assignment.strategy", "cooperative-sticky")
-        return "cooperative" in str(strategy)
-
     def member_conf(self, receiver: str) -> dict[str, Any]:
         """Return the settings of the group's member that this receiver is."""
         conf = dict(self.conf)
@@ -100,22 +107,8 @@ class KafkaOptions:
         return conf
 
 
-def require_client() -> None:
-    """Check that the Kafka client library is installed.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    _check(
-        importlib.util.find_spec("confluent_kafka") is not None,
-        "the Kafka client library confluent-kafka is not installed",
-        "pip install 'penstock[kafka]', also where the executors run",
-    )
-
-
 def _check_topic(topic: str) -> None:
     hint = "names have letters, digits, '.', '_' and '-'; a pattern begins with ^: '^clicks-.*'"
-    _check(isinstance(topic, str), f"{topic!r} is no topic", hint)
     if not topic.startswith("^"):
         _check(TOPIC_NAME.fullmatch(topic), f"{topic!r} is no topic", hint)
         return
@@ -127,13 +120,5 @@ def _check_topic(topic: str) -> None:
     try:
         re.compile(topic)
     except re.error as error:
-        raise _wrong(f"{topic!r} is no pattern: {error}", hint) from error
-
-
-def _check(holds: object, problem: str, hint: str) -> None:
-    if not holds:
-        raise _wrong(problem, hint)
-
-
-def _wrong(problem: str, hint: str) -> ConfigError:
-    return ConfigError(problem, operation="set up Kafka receiver", hint=hint)
+        problem = f"{topic!r} is no pattern: {error}"
+        raise ConfigError(problem, operation=_OPERATION, hint=hint) from error

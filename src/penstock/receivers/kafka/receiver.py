@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.kafka import COLUMNS
-from penstock.kafka.client_conf import settings_of
-from penstock.receivers.kafka.options import KafkaOptions, Starting, require_client
+from penstock.kafka.client_conf import check_kafka_client
+from penstock.receivers.kafka.options import KafkaOptions, Starting
 from penstock.receivers.threaded import ThreadedReceiver
 
 __all__ = ["KafkaReceiver"]
@@ -29,8 +29,8 @@ class KafkaReceiver(ThreadedReceiver):
     group.
 
     Args:
-        topics: their names, or patterns, which begin with ``^``. Topics and partitions that are
-            created later are read from their beginning.
+        topics: their names (a str is one), or patterns, which begin with ``^``. Topics and
+            partitions that are created later are read from their beginning.
         conf: librdkafka's settings, with ``bootstrap.servers`` and ``group.id``.
             ``isolation.level`` is ``read_committed`` unless given, and
             ``partition.assignment.strategy`` ``cooperative-sticky``. With ``group.instance.id``
@@ -55,13 +55,8 @@ class KafkaReceiver(ThreadedReceiver):
         *,
         columns: Sequence[str] | None = None,
     ) -> None:
-        require_client()
-        self._options = KafkaOptions(
-            topics=(topics,) if isinstance(topics, str) else tuple(topics),
-            conf=settings_of(conf),
-            starting=starting,
-            columns=None if columns is None else tuple(columns),
-        )
+        check_kafka_client("KafkaReceiver")
+        self._options = KafkaOptions.of(topics, conf, starting, columns)
         self.schema = _schema(self._options.columns)
         if not self._options.has_files:
             self._check_settings()

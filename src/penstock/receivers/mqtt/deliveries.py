@@ -16,7 +16,9 @@ Invariants:
    acknowledgement is sent on the connection that it came on, or not at all.
 
 An acknowledgement that was sent and got lost with its connection cannot be told from one that
-arrived: such a message of QoS 1 is taken twice. With QoS 2 the exchange continues at the same step.
+arrived: such a message of QoS 1 is taken twice. With QoS 2 the exchange continues at the same step;
+a broker that publishes a message again after its PUBREL (mosquitto 2.0.11, after a restart) cannot
+be told from one that gave the identifier to another message with the same content.
 
 Source: MQTT 3.1.1 and 5.0, sections 4.3 and 4.4.
 """

@@ -5,13 +5,18 @@ from __future__ import annotations
 import importlib.util
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.errors import ConfigError, ReceiverError
+from penstock.errors import ReceiverError
+from penstock.receivers import arguments
 
-__all__ = ["MESSAGES_SCHEMA", "MqttOptions", "require_paho"]
+__all__ = ["MESSAGES_SCHEMA", "OPERATION", "MqttOptions", "require_paho"]
+
+OPERATION = "set up MQTT receiver"
+_check = partial(arguments.check, operation=OPERATION)
 
 MESSAGES_SCHEMA = pa.schema(
     [
@@ -81,7 +86,6 @@ class MqttOptions:
         self._check_topics()
 
     def _check_topics(self) -> None:
-        _check(self.topics, "no topic to subscribe to is given", "pass for example ['sensors/#']")
         for topic in self.topics:
             _check_filter(topic)
         if self.share_group is not None:
@@ -154,7 +158,7 @@ def require_paho() -> None:
 def _check_filter(topic: str) -> None:
     hint = "write + for one whole level and # for all further ones, at the end: sensors/+/state"
     _check(
-        isinstance(topic, str) and topic and "\0" not in topic,
+        topic and "\0" not in topic,
         f"{topic!r} is no topic filter",
         hint,
     )
@@ -178,8 +182,3 @@ def _unusable(what: str, path: str | None) -> ReceiverError:
         path=path,
         hint="put the file, as PEM if it is of TLS, where the receiver runs, readable by its user",
     )
-
-
-def _check(holds: object, problem: str, hint: str) -> None:
-    if not holds:
-        raise ConfigError(problem, operation="set up MQTT receiver", hint=hint)

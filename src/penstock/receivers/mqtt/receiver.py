@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ReceiverError
+from penstock.receivers.arguments import topics_of
 from penstock.receivers.mqtt.buffer import MessageBuffer, Taken
-from penstock.receivers.mqtt.options import MESSAGES_SCHEMA, MqttOptions, require_paho
+from penstock.receivers.mqtt.options import MESSAGES_SCHEMA, OPERATION, MqttOptions, require_paho
 from penstock.receivers.mqtt.packets import Messages
 from penstock.receivers.threaded import ThreadedReceiver
 
@@ -92,7 +93,7 @@ class MqttReceiver(ThreadedReceiver):
         self._options = MqttOptions(
             host=host,
             port=port,
-            topics=(topics,) if isinstance(topics, str) else tuple(topics),
+            topics=topics_of(topics, "sensors/#", OPERATION),
             qos=qos,
             client_id=client_id,
             version=version,

@@ -36,6 +36,8 @@ class Intake:
         self._limiter = RateLimiter(None, block_interval_ms, clock=self._clock)
         self._poll_ms = poll_ms
         self._full_since_ms: int | None = None
+        self.refused = 0
+        """The records that ``try_store`` sent back; about, where several threads store."""
         self.stopped = threading.Event()
         """Set while the receiver must not receive: then the rate does not delay it either."""
         self.stopped.set()
@@ -66,11 +68,13 @@ class Intake:
         taken, count = _counted(records)
         wait_ms = 0 if self.stopped.is_set() else self._limiter.try_acquire(count)
         if wait_ms:
+            self.refused += count
             return wait_ms
         if _append(writer, taken, position, ack, wait=False):
             self._full_since_ms = None
             return 0
         self._limiter.give_back(count)
+        self.refused += count
         return self._until_room_ms()
 
     def _until_room_ms(self) -> int:

@@ -36,6 +36,21 @@ class RenewableWriter:
         self._task = task
         self._on_failure = on_failure
         self._quota: QuotaReport
+        self._is_open = False
+        self._counted = (0, 0)  # of the writers before the current one
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The records that were stored through all writers, and those that are durable."""
+        if not self._is_open:
+            return 0, 0
+        (stored, durable), before = self.current.counts, self._counted
+        return before[0] + stored, before[1] + durable
+
+    @property
+    def publish_ms(self) -> float | None:
+        """How long the newest block of the current writer took to become durable."""
+        return self.current.publish_ms
 
     @property
     def full(self) -> JournalFullError | None:
@@ -66,6 +81,7 @@ class RenewableWriter:
             writer.abandon()
             raise
         self.current, self._quota = writer, QuotaReport(writer, self._task)
+        self._is_open = True
         self._quota.refresh()
 
     def renew(self) -> None:
@@ -75,7 +91,9 @@ class RenewableWriter:
         """
         if self.current.error is not None:
             self.current.abandon()
+            counts = self.counts
             self.open()
+            self._counted = counts
 
     def refresh(self) -> None:
         """Keep within the bounds; to be called at each poll."""

@@ -8,6 +8,7 @@ was stopped between reading and writing, its successor writes again at its next 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import threading
@@ -21,6 +22,7 @@ from penstock.receivers.task import ReceiverTask
 __all__ = ["StatusReport"]
 
 _log = logging.getLogger(__name__)
+_MEASURED_S = 30.0
 
 
 class StatusReport:
@@ -33,12 +35,24 @@ class StatusReport:
         self._writer = ""
         self._errors = 0
         self._last_error: str | None = None
+        self._changed_ms = 0
+        self._measured: tuple[int, float | None] = (0, None)
+        self._written_s = -math.inf
 
     def say(self, state: State, writer: str) -> None:
         """Write the receiver's state and writer."""
         with self._lock:
             self._state, self._writer = state, writer
+            self._changed_ms = _now_ms()
             self._write()
+
+    def measured(self, refused: int, publish_ms: float | None) -> None:
+        """Write what was measured, now and then: each write is a request to an object store."""
+        found = (refused, None if publish_ms is None else round(publish_ms, 1))
+        with self._lock:
+            if found != self._measured and time.monotonic() - self._written_s > _MEASURED_S:
+                self._measured = found
+                self._write()
 
     def refresh(self) -> bool:
         """See that the file says what this attempt said; return whether a later one took over."""
@@ -58,6 +72,7 @@ class StatusReport:
         with self._lock:
             self._errors += 1
             self._last_error = message if error is None else f"{message}: {error}"
+            self._changed_ms = self._changed_ms if state in (None, self._state) else _now_ms()
             self._state = state or self._state
             _log.warning("%s: %s", self._who(), self._last_error)
             self._write()
@@ -69,17 +84,20 @@ class StatusReport:
             state=self._state,
             host=socket.gethostname(),
             pid=os.getpid(),
-            changed_ms=time.time_ns() // 1_000_000,
+            changed_ms=self._changed_ms or _now_ms(),
             errors=self._errors,
             last_error=self._last_error,
             listening_at=self._task.receiver.listeningAt,
             max_bytes=self._task.settings.bounds.max_bytes,
             max_lag_records=self._task.settings.bounds.max_lag_records,
+            refused=self._measured[0],
+            publish_ms=self._measured[1],
         )
         try:
             found = self._read()
             if found is None or _epoch(found.writer) <= _epoch(self._writer):
                 write_status(self._task.stream, self._task.name, status)
+                self._written_s = time.monotonic()
         except PenstockError as e:  # for example a full disk, which the log reports already
             _log.warning("%s could not write its status: %s", self._who(), e)
         except Exception:
@@ -93,6 +111,10 @@ class StatusReport:
             return read_status(self._task.stream, self._task.name)
         except LogFormatError:
             return None  # damaged: write it again
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _epoch(writer: str) -> int:

@@ -76,6 +76,11 @@ class ReceiverSupervisor:
         self._started_s = 0.0
         self._failures = 0
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The records that the receiver stored, and those of them that are durable."""
+        return self._journal.counts
+
     def run(self) -> End:
         """Run the receiver until it has to end; return why.
 
@@ -180,6 +185,7 @@ class ReceiverSupervisor:
             return command
         self._intake.limit(command)
         self._journal.refresh()
+        self._status.measured(self._intake.refused, self._journal.publish_ms)
         if self._journal.full is not None:
             return Event("asked", self._journal.full.message, self._journal.full)
         return None

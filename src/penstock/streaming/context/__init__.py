@@ -2,7 +2,7 @@
 
 ``context`` is the class that programs use: set-up, recovery, start and stop. ``life_cycle`` holds
 its state and wakes waiting threads at its end. ``run_location`` decides where a run keeps its
-offsets, ``rate_control`` sets limits, and ``shutdown`` handles signals.
+offsets, and ``rate_control`` sets limits.
 """
 
 from penstock.streaming.context.context import StreamingContext

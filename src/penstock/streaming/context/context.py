@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
 from pyspark import SparkConf, SparkContext
 
@@ -18,6 +18,7 @@ from penstock.checkpoint import CheckpointLocation
 from penstock.clock import Clock, SystemClock
 from penstock.conf import (
     StreamingSettings,
+    check_exactly_once,
     session_setting_names,
     settings_of,
     settings_without_effect,
@@ -25,11 +26,11 @@ from penstock.conf import (
 from penstock.errors import ConfigError, StreamingError
 from penstock.model import check_name
 from penstock.rate import RateEstimator
+from penstock.shutdown import Shutdown
 from penstock.storage.file_manager import load_file_manager
 from penstock.streaming.context.life_cycle import LifeCycle, State
 from penstock.streaming.context.rate_control import RateControl
 from penstock.streaming.context.run_location import RunLocation, configured_location
-from penstock.streaming.context.shutdown import Shutdown
 from penstock.streaming.core.listener import ListenerBus, StreamingListener
 from penstock.streaming.core.session_conf import SessionConf
 from penstock.streaming.engine.engine import Engine
@@ -49,12 +50,18 @@ from penstock.streaming.recovery.run import (
     keep_graph,
 )
 
+if TYPE_CHECKING:
+    from penstock.streaming.context.monitoring import Monitoring
+
 __all__ = ["StreamingContext"]
 
 _log = logging.getLogger(__name__)
 
 _PATIENCE_S = 10.0
 """How long jobs may continue after Ctrl-C. Spark prints a long report for each cancelled one."""
+_STOPPING = (
+    "stopping. Received records are kept, and unfinished batches run again at the next start"
+)
 _Recover = Literal["graph", "program"]
 """The source of the graph after a restart: a graph checkpoint, or the program."""
 
@@ -123,8 +130,13 @@ class StreamingContext(StreamSources, RateControl):
         self._life = LifeCycle()
         self._start_lock = threading.RLock()
         self._engine: Engine | None = None
+        self._monitoring: Monitoring | None = None
         graceful = self._settings.stop_gracefully_on_shutdown
-        self._shutdown = Shutdown(lambda: self._stop(graceful, _PATIENCE_S), graceful=graceful)
+        self._shutdown = Shutdown(
+            lambda: self._stop(graceful, _PATIENCE_S),
+            "stopping gracefully" if graceful else _STOPPING,
+            graceful=graceful,
+        )
 
     def _recreate(self, checkpoint: Checkpoint, directory: str, clock: Clock | None) -> None:
         graph = checkpoint.graph.load()
@@ -293,6 +305,7 @@ class StreamingContext(StreamSources, RateControl):
             try:
                 self._shutdown.install()
                 self._engine = self._make_engine()
+                self._monitoring = self._monitor(self._engine.location_url)
                 self._life.enter(State.ACTIVE)
                 StreamingContext._active = self
                 self._engine.start()
@@ -314,10 +327,13 @@ class StreamingContext(StreamSources, RateControl):
     def _stop(self, graceful: bool, patience_s: float = 0.0) -> None:
         with self._start_lock:
             engine, self._engine = self._engine, None
+            monitoring, self._monitoring = self._monitoring, None
             try:
                 if engine is not None:
                     engine.stop(graceful=graceful, patience_s=patience_s)
             finally:
+                if monitoring is not None:
+                    monitoring.close()
                 self._shutdown.remove()
                 if StreamingContext._active is self:
                     StreamingContext._active = None
@@ -376,6 +392,15 @@ class StreamingContext(StreamSources, RateControl):
             graph_checkpoints,
         )
 
+    def _monitor(self, location: str) -> Monitoring | None:
+        if not self._settings.ui.enabled and self._settings.metrics.port is None:
+            return None
+        # What tasks import does without it.
+        from penstock.streaming.context.monitoring import Monitoring
+
+        name = self._query_name or str(self._sc.appName)
+        return Monitoring(self._settings, name, self.graph.batch_interval_ms, location, self._bus)
+
     def _end(self, error: BaseException) -> None:
         """Stop because of an error, in a separate thread: the calling thread is also stopped."""
         if self._life.begin_end(error):
@@ -396,22 +421,9 @@ class StreamingContext(StreamSources, RateControl):
 
 
 def _check_outputs(outputs: Sequence[OutputOperation], settings: StreamingSettings) -> None:
-    """Refuse outputs that would never write a failed batch once later batches overtake it."""
-    exactly_once = next((output for output in outputs if output.exactly_once), None)
-    if exactly_once is None:
-        return
-    if settings.on_batch_failure == "continue":
-        hint = "set spark.penstock.onBatchFailure to stop"
-    elif settings.concurrent_jobs > 1:
-        hint = "set spark.streaming.concurrentJobs to 1"
-    else:
-        return
-    raise ConfigError(
-        f"output {exactly_once.name!r} writes each batch exactly once by the newest batch id that "
-        "its sink holds, so a failed batch would never be written once a later one is written",
-        operation="start",
-        hint=hint,
-    )
+    for output in outputs:
+        if output.exactly_once:
+            check_exactly_once(output.name, settings)
 
 
 def _check_no_other_is_active() -> None:

@@ -31,6 +31,8 @@ class InputLimit:
     """The limit in records, including fractions; None for no limit."""
     reason: str
     """The estimator's reason."""
+    waiting_records: int = 0
+    """What the input had beyond the batch when it was planned; 0 also where that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

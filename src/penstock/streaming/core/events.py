@@ -134,6 +134,8 @@ class BatchInfo:
     """Whether a job failed or the batch could not be committed: it runs again after a restart."""
     limits: Mapping[str, InputLimit] = field(default_factory=dict)
     """Its limit for each input, and the reason, by the inputs' names."""
+    due_time_ms: int | None = None
+    """The first tick that it was planned for: a batch that waits for earlier ones takes several."""
 
     @property
     def num_records(self) -> int:
@@ -145,6 +147,15 @@ class BatchInfo:
         """The time that the batch waited for its first job, None while it waits."""
         start = self.processing_start_time_ms
         return None if start is None else start - self.submission_time_ms
+
+    @property
+    def late_ms(self) -> int | None:
+        """From when it was due to the start of its first job, None while it waits.
+
+        Unlike the scheduling delay it has the time for which earlier batches held back its plan.
+        """
+        start, due = self.processing_start_time_ms, self.due_time_ms
+        return None if start is None or due is None else max(start - due, 0)
 
     @property
     def processing_delay_ms(self) -> int | None:

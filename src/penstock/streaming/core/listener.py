@@ -75,9 +75,9 @@ class ListenerBus:
         self._delivering = threading.RLock()
 
     @property
-    def has_listeners(self) -> bool:
-        """Whether any listener is registered."""
-        return bool(self._listeners)
+    def hears_receivers(self) -> bool:
+        """Whether any listener has a method for the events of receivers."""
+        return any(map(_hears_receivers, self._listeners))
 
     def add(self, listener: StreamingListener) -> None:
         """Add a listener."""
@@ -106,3 +106,9 @@ class ListenerBus:
         """Call listeners for an event, and wait for them."""
         self.put(event)
         self.deliver()
+
+
+def _hears_receivers(listener: object) -> bool:
+    names = ("onReceiverStarted", "onReceiverError", "onReceiverStopped")
+    methods = (getattr(getattr(listener, name, None), "__func__", None) for name in names)
+    return any(m is not getattr(StreamingListener, n) for n, m in zip(names, methods, strict=True))

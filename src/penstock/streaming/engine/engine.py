@@ -11,15 +11,17 @@ from functools import partial
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation
+from penstock.checkpoint.batch_records import driver_conf
 from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings
+from penstock.driver.executors import has_executors
+from penstock.driver.feed import receiver_settings
+from penstock.driver.shared_location import check_shared
+from penstock.driver.tracker import ReceiverTracker
 from penstock.errors import ReceiverError
-from penstock.journal import CommitPolicy
 from penstock.rate import RATES_KEY, RateOverride, RateOverrides
-from penstock.receivers import ReceiverSettings, poll_interval_ms, receiver_bounds
 from penstock.storage.trust import check_trusted
 from penstock.streaming.core.events import StreamingListenerStreamingStarted
-from penstock.streaming.core.executors import has_executors
 from penstock.streaming.core.listener import ListenerBus
 from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 from penstock.streaming.core.recorded_conf import settle_conf
@@ -29,9 +31,8 @@ from penstock.streaming.engine.job_generator import JobGenerator
 from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.engine.jobs import JobSet
 from penstock.streaming.engine.rate_manager import RateManager
-from penstock.streaming.engine.shared_location import check_shared
+from penstock.streaming.engine.receiver_events import ReceiverEvents
 from penstock.streaming.inputs.input import InputContext
-from penstock.streaming.receivers.tracker import ReceiverTracker
 from penstock.streaming.recovery.match import written_before
 from penstock.streaming.recovery.run import RunCheckpoints
 
@@ -102,6 +103,7 @@ class Engine:
             if graph.writes_rdds:
                 graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
             log.record(settle_conf(sc, log.recorded_conf, graph.batch_interval_ms))
+            log.record(driver_conf(sc.uiWebUrl))
             self._rates = RateManager(
                 graph.inputs,
                 graph.batch_interval_ms,
@@ -110,12 +112,13 @@ class Engine:
                 RateOverrides(location.storage),
                 log.recorded_conf.get(RATES_KEY),
             )
-            self._receiver_settings = _receiver_settings(settings, location)
+            self._receiver_settings = receiver_settings(settings, location.url)
+            poll_ms = self._receiver_settings.poll_ms
             self._tracker = ReceiverTracker(
                 sc,
-                graph.inputs,
+                [feed for stream in graph.inputs if (feed := stream.feed) is not None],
                 self._receiver_settings,
-                bus,
+                ReceiverEvents(bus, poll_ms, {each.name: each.id for each in graph.inputs}),
                 on_error,
                 self._rates.receive_limit,
             )
@@ -132,7 +135,7 @@ class Engine:
             check_sole=lambda: log.check_sole(_LISTED_WITHIN_S),
             on_success=self._batch_done,
             on_failure=lambda job_set: self._generator.batch_failed(job_set),
-            on_end=lambda: self._generator.batch_ended(),
+            on_end=lambda job_set: self._generator.batch_ended(job_set),
             on_batch_error=on_batch_error,
             on_fenced=self._end,
             find_damage=graph.find_damage,
@@ -151,6 +154,11 @@ class Engine:
             on_error=self._end,
         )
         self._graph_checkpoints = graph_checkpoints
+
+    @property
+    def location_url(self) -> str:
+        """The checkpoint location."""
+        return self._location.url
 
     def start(self) -> None:
         """Run interrupted batches again, then start receivers and batches."""
@@ -252,17 +260,3 @@ def _close(graph: DStreamGraph) -> None:
             stream.close()
         except Exception as error:
             _log.warning("Stream %s was not closed: %s", stream.name, error)
-
-
-def _receiver_settings(
-    settings: StreamingSettings, location: CheckpointLocation
-) -> ReceiverSettings:
-    return ReceiverSettings(
-        commit=CommitPolicy(block_interval_ms=settings.block_interval_ms),
-        compression=settings.journal_compression,
-        restart_delay_ms=settings.receiver_restart_delay_ms,
-        sync=settings.write_ahead_log is not False,
-        poll_ms=poll_interval_ms(location.url),
-        bounds=receiver_bounds(settings.journal_max_bytes, settings.journal_max_lag),
-        when_full=settings.journal_when_full,
-    )

@@ -24,6 +24,7 @@ from functools import partial
 from penstock.clock import Clock, SteadyClock, iso_time
 from penstock.errors import BatchFailedError, printable
 from penstock.streaming.core.batch import Batch, InputLimit
+from penstock.streaming.engine.batch_history import BatchHistory
 from penstock.streaming.engine.batch_log import BatchLog
 from penstock.streaming.engine.due_ticks import DueTick, DueTicks, LateWarning
 from penstock.streaming.engine.failures import batch_failed
@@ -31,7 +32,7 @@ from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.engine.jobs import Job, JobSet, jobs_after
 from penstock.streaming.engine.rate_manager import BatchPlan, RateManager
 from penstock.streaming.engine.recurring_timer import RecurringTimer
-from penstock.streaming.engine.resume import first_tick, restore
+from penstock.streaming.engine.resume import first_tick, missed_ticks, restore
 
 __all__ = ["JobGenerator"]
 
@@ -76,6 +77,7 @@ class JobGenerator:
         self._graph = graph
         self._log = log
         self._rates = rates
+        self._history = BatchHistory()
         self._clock = clock
         self._steady = steady
         self._submit = submit
@@ -126,7 +128,7 @@ class JobGenerator:
                 iso_time(batch.time_ms),
                 batch.id,
             )
-            self._make_jobs(batch, self._steady.time_ms(), {})
+            self._make_jobs(batch, self._steady.time_ms(), {}, None)
         self._events.put(self._generate_due)
         self._loop.start()
         self._timer.start(first_ms)
@@ -154,8 +156,9 @@ class JobGenerator:
         if clear_checkpoint_data_later:
             _log.debug("Batch of %s is done, and its graph checkpoint durable", iso_time(time_ms))
 
-    def batch_ended(self) -> None:
+    def batch_ended(self, job_set: JobSet) -> None:
         """Allow the next batch; called when all jobs of a batch have ended."""
+        self._history.ended(job_set)
         self._events.put(self._forget)
         self._events.put(self._make_room)
 
@@ -190,26 +193,8 @@ class JobGenerator:
         self._release()
 
     def _missed_before(self, next_ms: int) -> list[DueTick]:
-        """Return the ticks between the newest batch and ``next_ms`` that need their own batches.
-
-        See docs/adr/0007-missed-slides.md.
-        """
-        if self._newest_ms < 0:  # there is no batch that any tick would follow
-            return []
-        interval_ms = self._graph.batch_interval_ms
-        first_ms = next_ms - (next_ms - self._newest_ms - 1) // interval_ms * interval_ms
-        passed = range(first_ms, next_ms, interval_ms)
-        missed = self._graph.missed_ticks(self._log.ends, passed) if passed else []
-        if missed:
-            _log.info(
-                "%d batches are run for windows that ended between %s and %s, while no "
-                "batches were planned",
-                len(missed),
-                iso_time(self._newest_ms),
-                iso_time(next_ms),
-            )
         now_ms = self._steady.time_ms()
-        return [DueTick(time_ms, now_ms, is_missed=True) for time_ms in missed]
+        return missed_ticks(self._graph, self._log, self._newest_ms, next_ms, now_ms)
 
     # -- the event loop's thread --
 
@@ -249,23 +234,22 @@ class JobGenerator:
 
     def _generate(self, tick: DueTick) -> None:
         if not self._halted:
-            plan = self._plan_missed if tick.is_missed else self._plan
-            self._begin(tick, plan(tick.time_ms))
+            began_ms = self._steady.time_ms()
+            self._begin(tick, self._plan(tick.time_ms, tick.is_missed), began_ms)
 
-    def _plan_missed(self, time_ms: int) -> BatchPlan:
-        return self._rates.plan_missed(self._graph.plan_missed(time_ms, self._log.ends))
-
-    def _plan(self, time_ms: int) -> BatchPlan:
+    def _plan(self, time_ms: int, is_missed: bool = False) -> BatchPlan:
+        if is_missed:
+            return self._rates.plan_missed(self._graph.plan_missed(time_ms, self._log.ends))
         return self._rates.plan(self._graph.plan(time_ms, self._log.ends))
 
-    def _begin(self, tick: DueTick, plan: BatchPlan) -> None:
-        batch = self._log.plan(
-            tick.time_ms, plan.sources, self._rates.conf(), self._graph.oldest_id
-        )
+    def _begin(self, tick: DueTick, plan: BatchPlan, began_ms: int) -> None:
+        conf = {**self._rates.conf(), **self._history.conf()}
+        batch = self._log.plan(tick.time_ms, plan.sources, conf, self._graph.oldest_id)
+        plan_ms = self._steady.time_ms() - began_ms
         self._newest_ms = batch.time_ms
         self._supersede_graph(batch.time_ms, self._log.unfinished_ms())
         try:
-            self._make_jobs(batch, tick.since_ms, plan.limits)
+            self._make_jobs(batch, tick.since_ms, plan.limits, plan_ms)
         finally:
             self._do_checkpoint(batch.time_ms, done=False)
         self._release()
@@ -274,12 +258,15 @@ class JobGenerator:
         """Plan due batches, and one more if an input has more records than the last one took."""
         while (tick := self._take_due()) is not None:
             self._generate(tick)
+        began_ms = self._steady.time_ms()
         plan = self._plan(time_ms)
         if self._graph.has_records(plan.sources) and not self._halted:
-            self._begin(DueTick(time_ms, self._steady.time_ms()), plan)
+            self._begin(DueTick(time_ms, began_ms), plan, began_ms)
             self._rest_planned = True
 
-    def _make_jobs(self, batch: Batch, due_ms: int, limits: Mapping[str, InputLimit]) -> None:
+    def _make_jobs(
+        self, batch: Batch, due_ms: int, limits: Mapping[str, InputLimit], plan_ms: int | None
+    ) -> None:
         try:
             self._graph.begin(batch)
             jobs = [
@@ -292,11 +279,13 @@ class JobGenerator:
             inputs = self._graph.input_infos(batch)
         except (Exception, SystemExit) as e:  # a user's function of RDDs runs here
             self._log.fail(batch)
+            self._history.not_begun(batch, due_ms, e)
             what = f"the jobs of batch {batch.id} ({iso_time(batch.time_ms)}) cannot be created"
             reason = printable(e)
             raise batch_failed(what, batch, reason, "make jobs") from reason
         self._log.run(batch)
-        self._submit(JobSet(batch, jobs, inputs, due_ms, self._steady.time_ms(), limits))
+        now_ms = self._steady.time_ms()
+        self._submit(JobSet(batch, jobs, inputs, due_ms, now_ms, limits, plan_ms))
         self._room -= 1
 
     def _forget(self) -> None:

@@ -19,7 +19,8 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from penstock.clock import SteadyClock, iso_time
+from penstock.clock import SteadyClock
+from penstock.driver.job_group import any_task_runs, cancel_jobs
 from penstock.errors import ConcurrentDriverError, PenstockError, StorageError, printable
 from penstock.storage.patience import Patience
 from penstock.streaming.core.batch import Batch
@@ -30,8 +31,8 @@ from penstock.streaming.core.events import (
     StreamingListenerOutputOperationCompleted,
     StreamingListenerOutputOperationStarted,
 )
-from penstock.streaming.core.job_group import any_task_runs, cancel_jobs
 from penstock.streaming.core.listener import ListenerBus
+from penstock.streaming.engine.batch_history import log_line
 from penstock.streaming.engine.failures import batch_failed, reason_of
 from penstock.streaming.engine.jobs import Job, JobSet
 
@@ -65,7 +66,7 @@ class JobScheduler:
         check_sole: Callable[[], None],
         on_success: Callable[[JobSet], None],
         on_failure: Callable[[JobSet], None],
-        on_end: Callable[[], None],
+        on_end: Callable[[JobSet], None],
         on_batch_error: Callable[[BaseException], None],
         on_fenced: Callable[[BaseException], None],
         find_damage: Callable[[Batch, str], PenstockError | None],
@@ -206,9 +207,11 @@ class JobScheduler:
 
     def _settle(self, job_set: JobSet) -> None:
         """Commit a batch that succeeded, and allow the next one."""
+        began_ms = self._clock.time_ms()
         try:
             if not job_set.failed:
                 self._on_success(job_set)
+                job_set.commit_ms = self._clock.time_ms() - began_ms
         except ConcurrentDriverError as e:
             job_set.failed = True
             self._on_fenced(e)
@@ -219,17 +222,9 @@ class JobScheduler:
             with suppress(PenstockError):  # the fencing of this driver is reported already
                 self._on_failure(job_set)
         info = job_set.info()
-        _log.info(
-            "Batch %d of %s %s: %d records in %d ms, %d ms after it was submitted",
-            info.batch_id,
-            iso_time(info.batch_time_ms),
-            "failed" if info.failed else "committed",
-            info.num_records,
-            info.processing_delay_ms or 0,
-            info.total_delay_ms or 0,
-        )
+        _log.info(log_line(info))
         self._bus.post(StreamingListenerBatchCompleted(info))
-        self._on_end()
+        self._on_end(job_set)
         with self._idle:
             self._running -= 1
             self._idle.notify_all()

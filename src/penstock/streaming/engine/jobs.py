@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from penstock.clock import iso_time
+from penstock.root_cause import root_cause
 from penstock.streaming.core.batch import Batch, InputLimit
 from penstock.streaming.core.call_site import CallSite
 from penstock.streaming.core.events import BatchInfo, OutputOperationInfo, StreamInputInfo
@@ -47,11 +48,16 @@ class JobSet:
     submitted_ms: int
     limits: Mapping[str, InputLimit] = field(default_factory=dict)
     """The limits of the batch by input; unknown for a batch that runs again."""
+    plan_ms: int | None = None
+    """How long it took to plan; None for a batch that runs again, which an earlier run planned."""
+    commit_ms: int | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
     failed: bool = False
     unfinished: int = field(init=False)
     outputs: dict[int, OutputOperationInfo] = field(init=False)
+    causes: dict[int, str] = field(default_factory=dict)
+    """The errors of jobs that failed, in one line each."""
 
     def __post_init__(self) -> None:
         self.unfinished = len(self.jobs)
@@ -83,7 +89,10 @@ class JobSet:
         self.failed = self.failed or error is not None
         if self.unfinished == 0:
             self.ended_ms = now_ms
-        reason = None if error is None else "".join(traceback.format_exception(error))
+        reason = None
+        if error is not None:
+            reason = "".join(traceback.format_exception(error))
+            self.causes[job.output_id] = root_cause(error)
         return self._update(job, end_time_ms=now_ms, failure=reason)
 
     def drop(self, now_ms: int) -> bool:
@@ -106,6 +115,7 @@ class JobSet:
             outputs=dict(self.outputs),
             failed=self.failed,
             limits=self.limits,
+            due_time_ms=self.due_ms,
         )
 
     def _update(self, job: Job, **facts: Any) -> OutputOperationInfo:

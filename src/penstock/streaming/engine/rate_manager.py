@@ -152,14 +152,14 @@ class RateManager:
     def plan(self, available: Sequence[SourceRange]) -> BatchPlan:
         """Return the ranges of the next batch, cut from the available ones."""
         pairs = list(zip(self._entries.values(), available, strict=True))
-        sources = tuple(self._cut(entry, there) for entry, there in pairs)
+        cuts = [self._cut(entry, there) for entry, there in pairs]
         limits = {
-            entry.stream.name: InputLimit(entry.rate.limits().records, entry.why)
-            for entry, _ in pairs
+            entry.stream.name: InputLimit(entry.rate.limits().records, entry.why, waiting)
+            for (entry, _), (_, waiting) in zip(pairs, cuts, strict=True)
             if entry.stream.takes_limits
         }
         self._wake.set()
-        return BatchPlan(sources, limits)
+        return BatchPlan(tuple(cut for cut, _ in cuts), limits)
 
     def plan_missed(self, available: Sequence[SourceRange]) -> BatchPlan:
         """Return the plan of a missed tick's batch: limits do not apply."""
@@ -182,12 +182,14 @@ class RateManager:
                 entry.ended = []
         return {RATES_KEY: encode_rates(kept)} if kept else {}
 
-    def _cut(self, entry: _Entry, there: SourceRange) -> SourceRange:
+    def _cut(self, entry: _Entry, there: SourceRange) -> tuple[SourceRange, int]:
+        """Return the range of the next batch, and how many records it leaves."""
         if entry.rate.override.paused:
-            return SourceRange(there.start, there.start)
+            return SourceRange(there.start, there.start), entry.stream.record_count(there)
         cut, entry.carry = entry.stream.cut(there, entry.rate.limits(), entry.carry)
-        entry.rate.note_waiting(entry.stream.record_count(SourceRange(cut.end, there.end)))
-        return cut
+        waiting = entry.stream.record_count(SourceRange(cut.end, there.end))
+        entry.rate.note_waiting(waiting)
+        return cut, waiting
 
     # -- batches that ended (threads of jobs) --
 

@@ -10,10 +10,11 @@ from penstock.clock import iso_time
 from penstock.errors import LogGapError
 from penstock.streaming.core.batch import Batch
 from penstock.streaming.engine.batch_log import BatchLog
+from penstock.streaming.engine.due_ticks import DueTick
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.engine.recurring_timer import RecurringTimer
 
-__all__ = ["first_tick", "restore"]
+__all__ = ["first_tick", "missed_ticks", "restore"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,30 @@ def first_tick(log: BatchLog, timer: RecurringTimer, now_ms: int, interval_ms: i
             interval_ms / 1000,
         )
     return first_ms
+
+
+def missed_ticks(
+    graph: DStreamGraph, log: BatchLog, newest_ms: int, next_ms: int, now_ms: int
+) -> list[DueTick]:
+    """Return the ticks between the newest batch and ``next_ms`` that need their own batches.
+
+    See docs/adr/0007-missed-slides.md.
+    """
+    if newest_ms < 0:  # there is no batch that any tick would follow
+        return []
+    interval_ms = graph.batch_interval_ms
+    first_ms = next_ms - (next_ms - newest_ms - 1) // interval_ms * interval_ms
+    passed = range(first_ms, next_ms, interval_ms)
+    missed = graph.missed_ticks(log.ends, passed) if passed else []
+    if missed:
+        _log.info(
+            "%d batches are run for windows that ended between %s and %s, while no "
+            "batches were planned",
+            len(missed),
+            iso_time(newest_ms),
+            iso_time(next_ms),
+        )
+    return [DueTick(time_ms, now_ms, is_missed=True) for time_ms in missed]
 
 
 def restore(graph: DStreamGraph, log: BatchLog, again: Sequence[Batch]) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 from pyspark.sql import SparkSession
 
+from penstock.driver.feed import ReceiverFeed
 from penstock.errors import PenstockError, RecoveryMismatchError
-from penstock.journal import JournalStream
 from penstock.model import check_name
 from penstock.rate import Carry, RangeLimits, RateController, RateEstimator
-from penstock.receivers import Receiver
 from penstock.storage import Storage
 from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.operations.dstream import DStream
@@ -22,7 +21,7 @@ from penstock.streaming.operations.dstream import DStream
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
-__all__ = ["InputContext", "InputDStream", "ReceiverFeed"]
+__all__ = ["InputContext", "InputDStream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +45,6 @@ class InputContext:
     """
     oldest_start: Callable[[], SourceOffset]
     """Returns where the oldest batch begins that may be processed again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiverFeed:
-    """The stream that the program's own receivers write for an input."""
-
-    receivers: Mapping[str, Receiver]
-    """The receivers, by the names of their writers."""
-    journal: JournalStream
 
 
 class InputDStream(DStream):

@@ -23,7 +23,7 @@ from penstock.journal.bad_records.dead_letters import (
 from penstock.journal.spark import arrow_dataframe
 from penstock.kafka import COLUMNS, ClientConf, KafkaRange, KafkaRecord
 from penstock.kafka.advance import OnDataLoss
-from penstock.kafka.decoding import Decoding, OnRefusedRecords, fail
+from penstock.kafka.decoding import CELL, Decoding, OnRefusedRecords, fail
 from penstock.kafka.group import Group
 from penstock.kafka.losses import loss_partition
 from penstock.kafka.offsets import (
@@ -32,6 +32,7 @@ from penstock.kafka.offsets import (
     from_json,
     ranges_between,
     split_name,
+    split_ranges,
     to_json,
 )
 from penstock.kafka.planner import Planner
@@ -43,7 +44,7 @@ from penstock.rate import Carry, RangeLimits, cut_range
 from penstock.storage.patience import Patience
 from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputContext, InputDStream
-from penstock.streaming.inputs.kafka_rdd import KafkaRDD, split_ranges
+from penstock.streaming.inputs.kafka_rdd import KafkaRDD
 from penstock.streaming.inputs.refused import BadRecords, RefusedRecords
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class KafkaInputDStream(InputDStream):
     def __init__(
         self,
         ssc: StreamingContext,
-        topics: Subscription,
+        topics: str | Subscription,
         conf: Mapping[str, Any],
         *,
         starting: Starting,
@@ -83,6 +84,7 @@ class KafkaInputDStream(InputDStream):
         columns: Sequence[str] = tuple(COLUMNS),
         name: str | None = None,
     ) -> None:
+        topics = [topics] if isinstance(topics, str) else topics
         _check_arguments(topics, starting, columns, on_data_loss)
         _check_decoders(*decoders)
         self.topics = topics
@@ -258,7 +260,7 @@ class KafkaInputDStream(InputDStream):
         return self._planner
 
     def _tasks(self, wanted: SourceRange) -> list[KafkaRange]:
-        return split_ranges(self.ssc.sparkContext, self.ranges(wanted))
+        return split_ranges(self.ranges(wanted), cell=CELL)
 
     def __getstate__(self) -> dict[str, Any]:
         closed = dict.fromkeys(["_planner", "_group", "_context"])
@@ -285,7 +287,7 @@ def _check_arguments(
         choices = ", ".join(get_args(OnDataLoss))
         raise _wrong(f"on_data_loss={on_data_loss!r}", f"choose among {choices}")
     if not isinstance(topics, re.Pattern) and (
-        isinstance(topics, str) or not topics or not all(isinstance(t, str) for t in topics)
+        not topics or not all(isinstance(t, str) for t in topics)
     ):
         raise _wrong(
             f"topics {topics!r}", "give a list of names, or a pattern: re.compile('logs-.*')"

@@ -9,13 +9,9 @@ from pyspark import RDD, SparkContext
 from pyspark.core.rdd import PipelinedRDD
 
 from penstock.kafka import KafkaRange
-from penstock.kafka.decoding import CELL
 from penstock.kafka.pyspark2 import OffsetRange
 
-__all__ = ["KafkaRDD", "split_ranges"]
-
-_LEAST_PER_TASK = 10_000
-"""A task's start costs about as much as reading so many records."""
+__all__ = ["KafkaRDD"]
 
 
 class KafkaRDD(PipelinedRDD[KafkaRange, Any]):
@@ -45,10 +41,3 @@ class KafkaRDD(PipelinedRDD[KafkaRange, Any]):
     def offsetRanges(self) -> list[OffsetRange]:
         """Return the offsets of each partition that the RDD holds; their records may be fewer."""
         return list(self._ranges)
-
-
-def split_ranges(sc: SparkContext, ranges: Sequence[KafkaRange]) -> list[KafkaRange]:
-    """Return what each task reads: a partition that lags is shared by several."""
-    share = -(-sum(part.count for part in ranges) // sc.defaultParallelism)
-    most = max(_LEAST_PER_TASK, share)
-    return [part for whole in ranges for part in whole.split(most, CELL)]

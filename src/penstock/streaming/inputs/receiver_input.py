@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from penstock.driver.feed import ReceiverFeed, named_receivers, shared_format
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.retention.registration import Consumer, register_consumer
 from penstock.receivers import Receiver
-from penstock.streaming.inputs.input import InputContext, ReceiverFeed
+from penstock.streaming.inputs.input import InputContext
 from penstock.streaming.inputs.journal_input import JournalInputDStream
 
 if TYPE_CHECKING:
@@ -72,15 +73,7 @@ class ReceiverInputDStream(JournalInputDStream):
     @cached_property
     def receivers(self) -> dict[str, Receiver]:
         """The receivers, by the names of their writers."""
-        found = self.getReceiver()
-        several = [found] if isinstance(found, Receiver) else found
-        if not isinstance(several, Sequence) or not all(isinstance(r, Receiver) for r in several):
-            raise ConfigError(
-                f"{found!r} is not a receiver",
-                operation="make receiver stream",
-                hint="give an instance of a subclass of penstock.receivers.Receiver",
-            )
-        return {f"r{place}": each for place, each in enumerate(several)}
+        return named_receivers(self.getReceiver())
 
     @property
     def receiver_count(self) -> int:
@@ -95,7 +88,7 @@ class ReceiverInputDStream(JournalInputDStream):
     @cached_property
     def format(self) -> RecordFormat:
         """How the receivers' records are stored."""
-        return _shared_format(list(self.receivers.values()))
+        return shared_format(list(self.receivers.values()))
 
     def open_stream(self, context: InputContext) -> JournalStream:
         """Return the stream in the checkpoint location; creates it if it does not exist."""
@@ -112,15 +105,3 @@ class ReceiverInputDStream(JournalInputDStream):
             location=context.location_url,
             settle=partial(self.settle_begin, context),
         )
-
-
-def _shared_format(receivers: Sequence[Receiver]) -> RecordFormat:
-    formats = [RecordFormat(receiver.schema) for receiver in receivers]
-    if not formats or any(other != formats[0] for other in formats):
-        found = ", ".join(map(repr, formats)) or "no receivers"
-        raise ConfigError(
-            f"receivers of one stream store records of one schema, and these are {found}",
-            operation="make receiver stream",
-            hint="give at least one receiver; use a separate stream for each schema",
-        )
-    return formats[0]

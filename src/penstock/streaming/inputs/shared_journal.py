@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.existing import open_existing
-from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
+from penstock.journal.retention.registration import (
+    Consumer,
+    StartingOffsets,
+    consumer_of,
+    register_consumer,
+)
 from penstock.journal.schema import pickles_refused
 from penstock.model import check_name
 from penstock.streaming.inputs.input import InputContext
@@ -18,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
 __all__ = ["SharedJournalDStream"]
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class SharedJournalDStream(JournalInputDStream):
@@ -79,15 +87,19 @@ class SharedJournalDStream(JournalInputDStream):
         return found
 
     def register(self, stream: JournalStream, context: InputContext) -> Consumer:
-        """Register under a name that is unique to this checkpoint location."""
+        """Register under the given name, or one that belongs to this checkpoint location."""
         owner = f"{self.name}-{context.location_id}"
-        name = owner if self._consumer is None else self._consumer
         return register_consumer(
             stream,
-            name,
+            self._consumer or consumer_of(stream, owner) or self._default_name(owner),
             owner,
             starting=self._starting,
             begun=context.start is not None,
             location=context.location_url,
             settle=partial(self.settle_begin, context),
         )
+
+    def _default_name(self, owner: str) -> str:
+        """Return the application's name, and the beginning of what tells its locations apart."""
+        application = _NOT_IN_NAMES.sub("-", self.ssc.sparkContext.appName or "").strip("-._")
+        return f"{application[:40] or 'spark'}-{owner[: len(self.name) + 9]}"[:128]

@@ -67,8 +67,10 @@ class KafkaOutput(OutputOperation):
         return None if rdd is None else partial(self._write, rdd, self.token(batch))
 
     def _write(self, rdd: RDD[Any], output: OutputBatch) -> None:
-        if rdd.getNumPartitions():
+        if rdd.getNumPartitions() or output.may_be_written:  # it was not empty when it was written
             write_rdd(rdd, output, self._encoder, self._conf.settings(), self._sink)
+        elif self._sink is not None:
+            self._sink.keep(output.batch_id)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_sink": None}

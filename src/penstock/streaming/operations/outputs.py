@@ -6,6 +6,7 @@ exactly once identifies its batches by location id, output name and batch id: an
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from functools import partial
@@ -51,6 +52,7 @@ class OutputOperation(ABC):
         self.call_site = user_call_site()
         self._location_id: str | None = None
         self._again: Collection[int] = ()
+        self._run_id = ""
 
     def open(self, location_id: str, again: Collection[int]) -> None:
         """Learn the checkpoint location's id; called once, at the program's start.
@@ -59,6 +61,7 @@ class OutputOperation(ABC):
         """
         self._location_id = location_id
         self._again = again
+        self._run_id = secrets.token_hex(8)
 
     def token(self, batch: Batch) -> OutputBatch:
         """Return what a sink knows this output's part of a batch by."""
@@ -69,7 +72,9 @@ class OutputOperation(ABC):
                 ids={"output": self.name},
                 hint="call start() first",
             )
-        return OutputBatch(self._location_id, self.name, batch.id, batch.id in self._again)
+        return OutputBatch(
+            self._location_id, self.name, batch.id, batch.id in self._again, self._run_id
+        )
 
     @abstractmethod
     def job(self, batch: Batch) -> Callable[[], Any] | None:

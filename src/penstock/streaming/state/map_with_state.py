@@ -26,6 +26,7 @@ from typing import Any
 from pyspark import RDD, SparkContext
 
 from penstock.clock import iso_time
+from penstock.driver.executors import has_executors
 from penstock.errors import (
     MissingStateError,
     RecoveryMismatchError,
@@ -47,7 +48,6 @@ from penstock.state import (
 )
 from penstock.state.layout import version_path
 from penstock.storage import Storage
-from penstock.streaming.core.executors import has_executors
 from penstock.streaming.core.recorded_conf import warn_of_update
 from penstock.streaming.core.stored_state import StoredStateStream
 from penstock.streaming.operations.dstream import DStream

@@ -33,6 +33,8 @@ from penstock.checkpoint.tools.checkpoint import Checkpoint
 
 __all__ = ["Extent", "Target", "plan_appended"]
 
+_ENTRIES = 2
+"""So many batches are appended at least."""
 _MOST = 10_000
 """So many ids at most are left out: each takes files in the logs, and in the undo file."""
 _TWICE = (
@@ -87,12 +89,15 @@ def plan_appended(
     """
     _check_sources(checkpoint, position.offsets, target.sources)
     sink = None if extent.sink is None else SinkLog.open(extent.sink)
+    lowest = position.next_id + _ENTRIES
+    if sink is not None:
+        lowest = max(lowest, _above(sink, checkpoint, position))
     state = plan_state(
         checkpoint,
-        position,
+        position.newest.conf,
         target.batch_id,
+        lowest=lowest,
         drop=extent.drop_state,
-        next_id=position.next_id if sink is None else _above(sink, checkpoint, position),
     )
     if state.next_id - position.next_id > _MOST:
         raise refusal(

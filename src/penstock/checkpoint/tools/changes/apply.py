@@ -26,6 +26,8 @@ Invariants:
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -49,26 +51,33 @@ from penstock.checkpoint.tools.changes.plan import (
     parse_plan,
 )
 from penstock.checkpoint.tools.checkpoint import Checkpoint
-from penstock.checkpoint.tools.reading import read_if_there
+from penstock.checkpoint.tools.reading import list_folders, read_entries, read_if_there
 from penstock.clock import Clock, SystemClock
 from penstock.errors import (
     AlreadyExistsError,
     CheckpointError,
     ConfigError,
-    NotFoundError,
+    StorageError,
 )
 from penstock.storage import Storage, attach_storage, open_storage
 
 __all__ = ["apply_plan", "interrupted_plan", "plan_undo"]
 
 _UNDO_FOLDER = "undo"
+_UNDONE = "the location is as it was before: the change was taken back already, or never made"
 
 
 class _OtherContentError(Exception):
     """A file holds neither what it held before the change nor what it is to hold."""
 
 
-def apply_plan(plan: Plan, *, stopped: bool = False, clock: Clock | None = None) -> str:
+def apply_plan(
+    plan: Plan,
+    *,
+    stopped: bool = False,
+    clock: Clock | None = None,
+    on_step: Callable[[int], None] = lambda count: None,
+) -> str:
     """Do what a plan says, and return the URL of its undo file.
 
     After a kill the location is as before, as planned, or refused by every query until this or
@@ -78,6 +87,7 @@ def apply_plan(plan: Plan, *, stopped: bool = False, clock: Clock | None = None)
         plan: what to do.
         stopped: the caller knows that no query runs, so fresh files are no evidence of one.
         clock: for the age of files, and the name of the undo file.
+        on_step: called with 1 for each of the plan's changes that is made.
 
     Raises:
         ConcurrentDriverError: a query runs, or may run.
@@ -101,13 +111,13 @@ def apply_plan(plan: Plan, *, stopped: bool = False, clock: Clock | None = None)
             if plan.undo_path is None:  # nothing was changed, so there is nothing to undo
                 storage.delete(undo_path)
             raise
-        _take_steps(storage, plan, hold)
+        _take_steps(storage, plan, hold, on_step)
         hold.release()
     return storage.uri(undo_path)
 
 
 def plan_undo(undo_file: str | os.PathLike[str]) -> Plan:
-    """Return the plan that takes a change back.
+    """Return the plan that takes a change back; one without changes if that is done already.
 
     Raises:
         ConfigError: there is no such file, or it is no undo file.
@@ -121,9 +131,10 @@ def plan_undo(undo_file: str | os.PathLike[str]) -> Plan:
     undo_path = f"{_UNDO_FOLDER}/{name}"
     plan = inverse(_read_plan(checkpoint.storage, undo_path))
     _check_reach(checkpoint.storage, plan)
-    barrier = read_if_there(checkpoint.storage, BARRIER)
-    is_begun = barrier is not None and undo_path_of(barrier) == undo_path
-    _check_unmoved(checkpoint.storage, plan, is_begun=is_begun)
+    is_begun = undo_path_of(checkpoint.read_barrier()) == undo_path
+    is_done = _check_unmoved(checkpoint.storage, plan, is_begun=is_begun)
+    if is_done and not is_begun:
+        return replace(plan, meaning=(_UNDONE,), changes=())
     return plan
 
 
@@ -139,7 +150,7 @@ def interrupted_plan(
     """
     if not checkpoint.is_barred:
         return None
-    barrier = checkpoint.storage.read(BARRIER)
+    barrier = checkpoint.read_barrier()
     undo_path = undo_path_of(barrier)
     plan = None if undo_path is None else _read_plan(checkpoint.storage, undo_path)
     roots = {None, None if sink is None else attach_storage(sink).url}
@@ -159,10 +170,10 @@ def _record(storage: Storage, plan: Plan, clock: Clock) -> str:
     return path
 
 
-def _check_unmoved(storage: Storage, plan: Plan, *, is_begun: bool) -> None:
+def _check_unmoved(storage: Storage, plan: Plan, *, is_begun: bool) -> bool:
     """Raise CheckpointError unless the location is as before the plan or after it.
 
-    If the change is begun, it may also be in between.
+    If the change is begun, it may also be in between. Return whether it is as after it.
     """
     checkpoint = Checkpoint.open(storage.url)
     for log, ids, limit in zip(
@@ -187,6 +198,7 @@ def _check_unmoved(storage: Storage, plan: Plan, *, is_begun: bool) -> None:
             raise _moved(
                 storage, f"a query has run on it: not all files of the change fit ({change.place})"
             )
+    return True in sides
 
 
 def _check_reach(storage: Storage, plan: Plan) -> None:
@@ -213,12 +225,13 @@ def _out_of_reach(storage: Storage, what: str) -> CheckpointError:
     )
 
 
-def _take_steps(storage: Storage, plan: Plan, hold: Hold) -> None:
+def _take_steps(storage: Storage, plan: Plan, hold: Hold, on_step: Callable[[int], None]) -> None:
     """Make the changes; take all back if a query wrote one of the files."""
     try:
         for change in plan.changes:
             hold.check()
             _take_step(storage, change)
+            on_step(1)
     except _OtherContentError as error:
         raise _give_way(storage, plan, hold) from error
     # Hadoop's local file system checks for a file before it renames onto it: the later one wins.
@@ -267,11 +280,13 @@ def _resolve(storage: Storage, content: bytes | CopyOf | None) -> bytes | None:
 def _read_plan(storage: Storage, undo_path: str) -> Plan:
     facts: dict[str, Any] = {"operation": "read undo file", "path": storage.uri(undo_path)}
     hint = "give the file that --apply named; it is in the folder undo of the checkpoint location"
+    data = read_entries(storage, list_folders(storage, [_UNDO_FOLDER]), [undo_path]).get(undo_path)
+    if data is None:
+        raise ConfigError("there is no such undo file", hint=hint, **facts)
+    if isinstance(data, StorageError):
+        raise data
     try:
-        data = storage.read(undo_path)
         return parse_plan(data, location=storage.url, undo_path=undo_path)
-    except NotFoundError as error:
-        raise ConfigError("there is no such undo file", hint=hint, **facts) from error
     except MalformedPlanError as error:
         raise ConfigError(str(error), hint=hint, **facts) from error
 

@@ -21,7 +21,7 @@ from penstock.checkpoint.tools.barrier import BARRIER
 from penstock.checkpoint.tools.changes.fill import check_free, fill_location
 from penstock.checkpoint.tools.changes.hold import check_not_barred
 from penstock.checkpoint.tools.changes.links import check_no_link
-from penstock.checkpoint.tools.changes.plan import dump_content, parse_content
+from penstock.checkpoint.tools.changes.plan import dump_content, is_plain_path, parse_content
 from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.checks.leftovers import leftovers_in
@@ -67,7 +67,7 @@ def export_location(place: str | os.PathLike[str]) -> bytes:
     if (refused := _find_refused(paths)) is not None:
         raise refusal(
             checkpoint,
-            f"{refused!r} cannot be exported: it is no file that Spark's queries leave",
+            f"{refused[:200]!r} cannot be exported: it is no file that Spark's queries leave",
             "to keep a penstock program's state, copy the whole folder while it is stopped",
         )
     files = {}
@@ -99,7 +99,9 @@ def plan_import(data: bytes, target: str | os.PathLike[str]) -> ImportPlan:
     for path in contents:
         storage.uri(path)  # refuses one that leads out of the location
     if (refused := _find_refused(contents)) is not None:
-        raise _no_export(f"{refused!r} is not imported: `penstock checkpoint export` writes none")
+        raise _no_export(
+            f"{refused[:200]!r} is not imported: `penstock checkpoint export` writes none"
+        )
     files = {path: content for path, content in contents.items() if content is not None}
     return ImportPlan(origin, storage.url, files)
 
@@ -117,12 +119,9 @@ def _find_refused(paths: Iterable[str]) -> str | None:
 
 
 def _is_portable(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:  # a name that is no UTF-8
-        return False
     is_known = path in AT_ROOT or _IN_FOLDERS.fullmatch(path) is not None
-    return is_known and path != BARRIER and not is_temporary(path.rpartition("/")[2])
+    is_plain = is_plain_path(path) and not is_temporary(path.rpartition("/")[2])
+    return is_known and is_plain and path != BARRIER
 
 
 def _no_export(what: str) -> ConfigError:

@@ -17,6 +17,7 @@ from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.checks.source_logs import is_file_log
 from penstock.checkpoint.tools.offsets import (
+    is_of_journal,
     is_of_topics,
     log_offset,
     lost_parts,
@@ -53,6 +54,11 @@ def describe_source(
     distance = "" if by is None else f", {by:,} before where it stands"
     if is_of_topics(start):
         has = check_topics(checkpoint, start, end, are_held)
+    elif is_of_journal(start):
+        has = (
+            "that the journal still has this is not checked (`penstock journal ls <journal>` shows"
+            " where each writer's blocks begin)"
+        )
     else:
         has = "that the source still has this is not checked"
     return f"from {json.dumps(start)}{distance}; {has}"

@@ -1,6 +1,6 @@
 """Fills a new location with files: all of them, or no query starts there.
 
-    lock -> barrier -> files -> nothing else is there -> barrier removed
+    lock -> barrier -> files -> nothing else is there -> log of the sink -> barrier removed
 
 Invariants:
 
@@ -9,8 +9,8 @@ Invariants:
 2. The barrier (penstock.checkpoint.tools.barrier) is there before the first file and until the last
    one is durable; it says where the files come from. One command at a time fills
    (penstock.checkpoint.tools.changes.hold).
-3. What was begun is completed by a command with the same origin: files that are there are compared,
-   and missing ones are created. If the origin has moved meanwhile, they differ: that is refused.
+3. What was begun is completed by a command with the same origin, and up to the same batch of it:
+   files that are there are compared, and missing ones are created. If they differ, that is refused.
 """
 
 from __future__ import annotations
@@ -21,31 +21,52 @@ from penstock.checkpoint.driver_lock import LOCK_NAME
 from penstock.checkpoint.tools.barrier import BARRIER, origin_of
 from penstock.checkpoint.tools.changes.hold import hold_location, raise_barrier
 from penstock.checkpoint.tools.changes.links import find_link
-from penstock.checkpoint.tools.reading import FOLDERS, list_files
+from penstock.checkpoint.tools.changes.plan import FileChange
+from penstock.checkpoint.tools.reading import FOLDERS, list_files, read_entries
 from penstock.errors import AlreadyExistsError, CheckpointError, ConfigError
-from penstock.storage import Storage, open_storage
+from penstock.storage import FileInfo, Storage, open_storage
 from penstock.storage.names import is_temporary
 
-__all__ = ["check_free", "fill_location", "put_file"]
+__all__ = ["check_free", "fill_location"]
 
 _OPERATION = "fill checkpoint location"
 
 
-def check_free(storage: Storage, origin: str) -> None:
+def check_free(storage: Storage, origin: str) -> bytes | None:
     """Check that a location is empty, or was begun to be filled from the same origin.
+
+    Returns the barrier of what was begun.
 
     Raises:
         ConfigError: it is neither.
     """
     files = _files_in(storage)
-    begun = BARRIER in files and origin_of(storage.read(BARRIER)) == origin
+    found = read_entries(storage, files, [BARRIER]).get(BARRIER)
+    barrier = found if isinstance(found, bytes) else b""
+    is_begun = origin_of(barrier) == origin
     others = [e.name for e in storage.list() if e.is_folder and e.name not in FOLDERS]
-    if (files and not begun) or others or find_link(storage) is not None:
+    if (files and not is_begun) or others or find_link(storage) is not None:
         raise _not_empty(storage)
+    return barrier if is_begun else None
 
 
-def fill_location(target: str, origin: str, files: Iterable[tuple[str, bytes]]) -> None:
+def fill_location(
+    target: str,
+    origin: str,
+    files: Iterable[tuple[str, bytes]],
+    *,
+    last_batch: int | None = None,
+    sink: Iterable[FileChange] = (),
+) -> None:
     """Create a location with these files, by path.
+
+    Args:
+        target: its path or URL.
+        origin: where the files come from.
+        files: what they hold.
+        last_batch: the newest batch of an origin that may move on: whoever completes the copy ends
+            it there.
+        sink: the entries with which the log of the query's sink begins.
 
     Raises:
         ConfigError: it is not empty.
@@ -55,21 +76,28 @@ def fill_location(target: str, origin: str, files: Iterable[tuple[str, bytes]]) 
     storage = open_storage(target)
     with hold_location(storage):
         check_free(storage, origin)
-        hold = raise_barrier(storage, copy_of=origin)
-        if hold.is_first and _files_in(storage) != {BARRIER}:  # filled, or used, since the check
+        hold = raise_barrier(storage, copy_of=origin, last_batch=last_batch)
+        if hold.is_first and _files_in(storage).keys() != {
+            BARRIER
+        }:  # filled, or used, since the check
             hold.release()
             raise _not_empty(storage)
         written = {BARRIER, LOCK_NAME}  # of a program that was refused since
         for path, data in files:
             hold.check()
-            put_file(storage, path, data)
+            _put_file(storage, path, data)
             written.add(path)
-        if others := _files_in(storage) - written:
+        if others := _files_in(storage).keys() - written:
             raise _differs(storage, min(others))
+        for change in sink:
+            hold.check()
+            assert change.root is not None
+            assert isinstance(change.after, bytes)
+            _put_file(open_storage(change.root), change.path, change.after)
         hold.release()
 
 
-def put_file(storage: Storage, path: str, data: bytes) -> None:
+def _put_file(storage: Storage, path: str, data: bytes) -> None:
     """Create a file; one of the same content is as good.
 
     Raises:
@@ -82,9 +110,10 @@ def put_file(storage: Storage, path: str, data: bytes) -> None:
             raise _differs(storage, path) from error
 
 
-def _files_in(storage: Storage) -> set[str]:
+def _files_in(storage: Storage) -> dict[str, FileInfo]:
     """Return the files of a location, without temporary ones that a kill may leave."""
-    return {path for path in list_files(storage) if not is_temporary(path.rpartition("/")[2])}
+    found = list_files(storage).items()
+    return {path: info for path, info in found if not is_temporary(path.rpartition("/")[2])}
 
 
 def _not_empty(storage: Storage) -> ConfigError:

@@ -27,6 +27,7 @@ from penstock.checkpoint.tools.barrier import (
     BARRIER,
     INTERRUPTED,
     barrier_entry,
+    last_batch_of,
     origin_of,
     undo_path_of,
     ways_out,
@@ -89,20 +90,28 @@ def hold_location(storage: Storage) -> Iterator[None]:
         os.close(fd)
 
 
-def raise_barrier(storage: Storage, *, undo: str | None = None, copy_of: str | None = None) -> Hold:
-    """Create the barrier of a change, or take over that of the same one.
+def raise_barrier(
+    storage: Storage,
+    *,
+    undo: str | None = None,
+    copy_of: str | None = None,
+    last_batch: int | None = None,
+) -> Hold:
+    """Create the barrier of a change, or take over that of the same one; see ``barrier_entry``.
 
     Raises:
         CheckpointError: another change is not finished.
     """
-    entry = barrier_entry(secrets.token_hex(16), undo=undo, copy_of=copy_of)
+    token = secrets.token_hex(16)
+    entry = barrier_entry(token, undo=undo, copy_of=copy_of, last_batch=last_batch)
     try:
         storage.create(BARRIER, entry)
     except AlreadyExistsError as error:
         other = storage.read(BARRIER)
         if other == entry:  # created by this call: its answer was lost
             return Hold(storage, entry, is_first=True)
-        if (undo_path_of(other), origin_of(other)) != (undo, copy_of):
+        found = (undo_path_of(other), origin_of(other), last_batch_of(other))
+        if found != (undo, copy_of, last_batch):
             raise not_finished(storage, other) from error
         storage.create(BARRIER, entry, overwrite=True)
         return Hold(storage, entry, is_first=False)
@@ -112,7 +121,7 @@ def raise_barrier(storage: Storage, *, undo: str | None = None, copy_of: str | N
 def check_not_barred(checkpoint: Checkpoint) -> None:
     """Raise CheckpointError if a change of a location is not finished."""
     if checkpoint.is_barred:
-        raise not_finished(checkpoint.storage, checkpoint.storage.read(BARRIER))
+        raise not_finished(checkpoint.storage, checkpoint.read_barrier())
 
 
 def not_finished(storage: Storage, entry: bytes) -> CheckpointError:

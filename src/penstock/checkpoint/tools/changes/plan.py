@@ -36,6 +36,7 @@ __all__ = [
     "dump_content",
     "dump_plan",
     "inverse",
+    "is_plain_path",
     "parse_content",
     "parse_plan",
     "plan_fields",
@@ -44,6 +45,8 @@ __all__ = [
 _VERSION = 1
 SINK_LOG = "_spark_metadata"
 """The folder in which Spark's file sink keeps its log, in that of its output."""
+_MOST_NAMES, _NAME_BYTES = 16, 200
+"""Spark's paths have up to seven names. A name may have 255 bytes, and temporary files add some."""
 _SINK_ENTRY = re.compile(rf"{SINK_LOG}/(\.[0-9]+(\.compact)?\.crc|[0-9]+(\.compact)?)")
 
 
@@ -192,12 +195,20 @@ def _parse_path(fields: Any) -> str:
 
 def _inner_path(path: str) -> str:
     """Return the path of a file that a plan may change: in Spark's folders, or at the root."""
-    path.encode()  # a name that is no UTF-8 is a ValueError
     folder, slash, _ = check_path(path).partition("/")
     is_known = folder in FOLDERS if slash else folder == REWOUND or folder.startswith(".")
-    if path == BARRIER or not is_known:
-        raise ValueError(f"it changes {path}")
+    if path == BARRIER or not is_known or not is_plain_path(path):
+        raise ValueError(f"it changes {path!r}")
     return path
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether a path is UTF-8, and no longer than those that queries write."""
+    try:
+        names = path.encode().split(b"/")
+    except UnicodeEncodeError:
+        return False
+    return len(names) <= _MOST_NAMES and max(map(len, names)) <= _NAME_BYTES
 
 
 def _parse_side(value: Any) -> bytes | CopyOf | None:

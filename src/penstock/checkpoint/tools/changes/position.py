@@ -128,7 +128,7 @@ def _check_entries(checkpoint: Checkpoint, planned: int, committed: int) -> None
             raise data
         findings = [*spark_checks()[path.partition("/")[0]](path, data)]
         if isinstance(sidecar, bytes):
-            findings += check_sidecar(path, data, sidecar, strict=False)
+            findings += check_sidecar(path, [data], sidecar, strict=False)
         for finding in findings:
             if finding.severity == "error":
                 raise refusal(checkpoint, f"{finding.path}: {finding.what}", finding.fix)

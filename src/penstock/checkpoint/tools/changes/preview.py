@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from penstock.checkpoint.tools.changes.plan import CopyOf, FileChange
 from penstock.checkpoint.tools.checkpoint import Checkpoint
@@ -33,3 +33,11 @@ class Preview(Checkpoint):
         found = {path: held[path] for path in unchanged if path in held}
         found |= {path: held[source] for path, source in sources.items() if source in held}
         return found | {p: after for p, after in wanted.items() if isinstance(after, bytes)}
+
+    def read_pieces(self, path: str) -> Iterator[bytes]:
+        """See Checkpoint.read_pieces."""
+        after = self._after.get(path)
+        if isinstance(after, bytes):
+            yield after
+        else:
+            yield from super().read_pieces(after.path if after is not None else path)

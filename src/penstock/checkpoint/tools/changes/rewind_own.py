@@ -78,7 +78,7 @@ def plan_own_rewind(
     mark = checkpoint.read([REWOUND]).get(REWOUND)
     if isinstance(mark, StorageError):
         raise mark
-    why = "the next start of the program removes it: from then on there is no undo"
+    why = "the mark of a rewind; the program's next start removes it, and then there is no undo"
     changes.append(FileChange(REWOUND, mark, b"", why))
     meaning = tuple(_meaning(checkpoint, planned, committed, batch_id, are_held))
     return Plan(checkpoint.url, command, meaning, tuple(changes), newest)

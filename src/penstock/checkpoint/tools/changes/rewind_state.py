@@ -7,12 +7,13 @@ batches that are appended only the last has the state: the versions below it are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.checkpoint.tools.changes.files import CHECKSUM, new_file
 from penstock.checkpoint.tools.changes.plan import CopyOf, FileChange
-from penstock.checkpoint.tools.changes.position import Position, refusal
+from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.changes.state_back import (
     EMPTY_SNAPSHOT,
     copied_files,
@@ -30,9 +31,6 @@ from penstock.errors import CheckpointError
 
 __all__ = ["StateRewind", "plan_state"]
 
-_ENTRIES = 2
-"""So many batches are appended at least."""
-
 
 @dataclass(frozen=True, slots=True)
 class StateRewind:
@@ -46,34 +44,37 @@ class StateRewind:
 
 def plan_state(
     checkpoint: Checkpoint,
-    position: Position,
+    conf: Mapping[str, Any],
     batch_id: int | None,
     *,
+    lowest: int,
     drop: bool = False,
-    next_id: int = 0,
 ) -> StateRewind:
-    """Return what takes the state back to the end of a batch; None for other points.
+    """Return what lets a batch begin from the state at the end of another one.
 
     Args:
         checkpoint: the location.
-        position: where the query stands.
-        batch_id: the batch.
+        conf: the settings that the query has.
+        batch_id: the batch at whose end the state is; None for a point that is the end of none.
+        lowest: the batch that runs next has this id, or a later one.
         drop: empty the state instead.
-        next_id: the batch that runs next has this id, or a later one.
 
     Raises:
-        CheckpointError: the query has state that cannot go back to there.
+        CheckpointError: the query has state that cannot be taken there.
     """
     operators = checkpoint.operators()
-    lowest = max(next_id, position.next_id + _ENTRIES)
     if not operators:
         return StateRewind(lowest)
     names = ", ".join(info.name if info else state.operator for state, info in operators)
     if batch_id is None and not drop:
-        raise _stays(checkpoint, names, "state is kept for the ends of batches only")
+        raise _stays(
+            checkpoint,
+            names,
+            "state is kept for the ends of batches only (--drop-state empties it)",
+        )
     version = 0 if drop or batch_id is None else batch_id + 1
     states = [state for state, _ in operators]
-    if (problem := obstacle(states, version, position.newest.conf)) is not None:
+    if (problem := obstacle(states, version, conf)) is not None:
         raise _stays(checkpoint, names, problem)
     for state, info in operators:
         found = (*check_empty_files(state, version), *check_operator(state, info, version))
@@ -106,7 +107,7 @@ def _copy(checkpoint: Checkpoint, path: str | None, copy: str) -> Iterator[FileC
 def _stays(checkpoint: Checkpoint, names: str, why: str) -> CheckpointError:
     return refusal(
         checkpoint,
-        f"the query has state ({names}) that cannot go back: {why}; as it is, it holds already what"
-        " would be read again",
-        "start the query on a new location from the offsets that `inspect --batch N` shows",
+        f"the query has state ({names}) that cannot be taken there: {why}",
+        "as it is, the state holds already what would be read again: start the query on a new"
+        " location, from the offsets that `inspect --batch N` shows",
     )

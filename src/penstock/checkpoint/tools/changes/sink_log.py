@@ -24,24 +24,27 @@ from math import isqrt
 from typing import Any
 
 from penstock.checkpoint.batch_ids import describe_files, find_gaps, parse_batch_id
-from penstock.checkpoint.checksum import checksum_of, sidecar_name
+from penstock.checkpoint.checksum import checksum_of
 from penstock.checkpoint.log_format import MalformedLogError, decode_log, encode_log, parse_fields
 from penstock.checkpoint.tools.changes.files import CHECKSUM
 from penstock.checkpoint.tools.changes.plan import SINK_LOG, FileChange
 from penstock.checkpoint.tools.changes.position import misfit
 from penstock.checkpoint.tools.checks.checksums import check_sidecar, sidecar_of
 from penstock.checkpoint.tools.findings import Finding
-from penstock.checkpoint.tools.reading import read_if_there
-from penstock.errors import CheckpointError
-from penstock.storage import Storage, attach_storage, local_root, open_existing
+from penstock.checkpoint.tools.reading import read_entries, read_if_there
+from penstock.errors import CheckpointError, StorageError
+from penstock.storage import FileInfo, Storage, attach_storage, local_root, open_existing
 
-__all__ = ["SinkLog", "begin_sink_log"]
+__all__ = ["FIRST_COMPACTED", "SinkLog", "begin_sink_log"]
 
 _COMPACT = ".compact"
+_NAME = len(f"{SINK_LOG}/")
 _VERSION = 1
 _EMPTY = encode_log(_VERSION, [])
 _FEWEST = 10
 """Spark's own interval; a shorter one would compact more often than it has to."""
+FIRST_COMPACTED = _FEWEST - 1
+"""The first batch after which Spark compacts, by its own interval."""
 _MAX_ID = 2**31 - 2
 """The newest batch from which Spark can take an interval, a number of 32 bits."""
 _FIELDS = {
@@ -62,6 +65,8 @@ class SinkLog:
 
     storage: Storage
     entries: Mapping[int, str]
+    files: Mapping[str, FileInfo]
+    """All that is in its folder, by path."""
 
     @classmethod
     def open(cls, output: str | os.PathLike[str]) -> SinkLog:
@@ -74,14 +79,16 @@ class SinkLog:
         hint = "give the folder that the query's writeStream has as its path"
         storage = open_existing(os.fspath(output), operation="open file sink", hint=hint)
         storage = storage.without_sync()
+        paths = {f"{SINK_LOG}/{each.name}": each.size for each in storage.list(SINK_LOG)}
+        files = {path: FileInfo(path, size) for path, size in paths.items()}
         entries = {
-            batch_id: f"{SINK_LOG}/{entry.name}"
-            for entry in storage.list(SINK_LOG)
-            if (batch_id := parse_batch_id(entry.name.removesuffix(_COMPACT))) is not None
+            batch_id: path
+            for path in files
+            if (batch_id := parse_batch_id(path[_NAME:].removesuffix(_COMPACT))) is not None
         }
         if not entries:
             raise misfit(storage.url, f"it has no log of Spark's file sink in {SINK_LOG}", hint)
-        return cls(storage, entries)
+        return cls(storage, entries, files)
 
     @property
     def newest(self) -> int:
@@ -134,8 +141,8 @@ class SinkLog:
                 place,
                 f"the sink has taken batch {newest}, and the query has planned up to {planned}",
                 "the sink skips the batches up to there, without a word: their records are lost",
-                f"penstock checkpoint rewind --to-batch {committed} --sink: the next batches get"
-                " ids above the sink's",
+                f"penstock checkpoint rewind DIR --to-batch {committed} --sink {self.storage.url}:"
+                " the next batches get ids above the sink's",
             )
         elif newest < committed:
             yield Finding(
@@ -183,8 +190,15 @@ class SinkLog:
         return [line for each in needed for line in self._read(self.entries[each])]
 
     def _read(self, path: str) -> list[str]:
-        data, checksum = self.storage.read(path), read_if_there(self.storage, sidecar_of(path))
-        for finding in check_sidecar(path, data, checksum or b"", strict=False):
+        sidecar = sidecar_of(path)
+        found = read_entries(self.storage, self.files, [path, sidecar])
+        data, checksum = found.get(path), found.get(sidecar, b"")
+        if not isinstance(data, bytes) or not isinstance(checksum, bytes):
+            why = next(
+                (f": {e.message}" for e in found.values() if isinstance(e, StorageError)), ""
+            )
+            raise self._refusal(f"{path} cannot be read{why}")
+        for finding in check_sidecar(path, [data], checksum, strict=False):
             raise self._refusal(f"{finding.path}: {finding.what}")
         try:
             lines = decode_log(data, _VERSION)
@@ -216,20 +230,40 @@ def _divisors(number: int) -> set[int]:
     return low | {number // n for n in low}
 
 
-def begin_sink_log(output: str | os.PathLike[str], batch_id: int) -> tuple[FileChange, ...]:
+def begin_sink_log(
+    output: str | os.PathLike[str], batch_id: int, *, is_begun: bool = False
+) -> tuple[FileChange, ...]:
     """Return what lets a sink begin in a new folder after a batch, as if that had left no files.
+
+    Spark compacts after as many entries as lie between the last two compacted ones. Where there is
+    one only, that is its setting as far as that divides id + 1, and id + 1 otherwise: for the ids 9
+    to 18 that is 10 to 19 entries.
+
+    Args:
+        output: the folder.
+        batch_id: the batch; with one below ``FIRST_COMPACTED`` Spark compacts more often.
+        is_begun: the same entries may be there already.
 
     Raises:
         ConfigError: a sink has written to that folder.
     """
-    storage, name = attach_storage(output), f"{batch_id}{_COMPACT}"
-    if {entry.name for entry in storage.list(SINK_LOG)} - {name, sidecar_name(name)}:
+    storage = attach_storage(output)
+    last = (batch_id + 1) // _FEWEST * _FEWEST - 1
+    if last > FIRST_COMPACTED:
+        names = [f"{last - _FEWEST}{_COMPACT}", f"{last}{_COMPACT}"]
+        names += map(str, range(last + 1, batch_id + 1))
+    else:
+        names = [f"{batch_id}{_COMPACT}"]
+    changes = tuple(each for name in names for each in _new_entry(storage, name, _EMPTY))
+    known = {each.path for each in changes} if is_begun else set()
+    if {f"{SINK_LOG}/{entry.name}" for entry in storage.list(SINK_LOG)} - known:
         raise misfit(
             storage.url,
             f"it has a log of Spark's file sink in {SINK_LOG}: another query writes there",
-            "give a folder that does not exist yet",
+            "give a folder that does not exist yet; or delete it, if all that was there is a fork"
+            " that you gave up",
         )
-    return tuple(_new_entry(storage, name, _EMPTY))
+    return changes
 
 
 def _new_entry(storage: Storage, name: str, data: bytes) -> Iterator[FileChange]:

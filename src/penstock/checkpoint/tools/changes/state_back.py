@@ -15,7 +15,8 @@ Source: HDFSBackedStateStoreProvider.loadMap, readSnapshotFile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from penstock.checkpoint.tools.checks.checksums import sidecar_of, spark_checksum_of
 from penstock.checkpoint.tools.state_files import OperatorState, StateFile, StateStore
@@ -32,7 +33,7 @@ EMPTY_SNAPSHOT = (
 """An uncompressed block (sizes, checksum) of -1, the mark of the end; and the last block."""
 
 
-def obstacle(states: Iterable[OperatorState], version: int, conf: dict[str, str]) -> str | None:
+def obstacle(states: Iterable[OperatorState], version: int, conf: Mapping[str, Any]) -> str | None:
     """Return why the state cannot go back to a version; None if it can."""
     for state in states:
         if state.format != _FORMAT:

@@ -10,8 +10,9 @@ from penstock.checkpoint.rollback import START_ELSEWHERE
 from penstock.checkpoint.tools.batches import Batch
 from penstock.checkpoint.tools.findings import Finding
 from penstock.checkpoint.tools.next_batch import NextBatch, lacks_start, leaves_out
+from penstock.clock import iso_time
 
-__all__ = ["check_clocks", "check_ids", "check_sources"]
+__all__ = ["check_clocks", "check_ids", "check_sources", "left_behind"]
 
 
 def check_ids(
@@ -21,10 +22,12 @@ def check_ids(
     *,
     is_penstock: bool,
     way_back: str | None,
+    left: Collection[int] = (),
 ) -> Iterator[Finding]:
     """Yield what is missing from the logs; ``following`` says whether a start is possible.
 
-    ``way_back`` says how a penstock program goes back to before what is missing.
+    ``way_back`` says how a penstock program goes back to before what is missing; ``left`` are the
+    batches from which a query was taken back (``left_behind``).
     """
     if following.problem is not None:
         restart = START_ELSEWHERE if is_penstock else "start with a new checkpoint location"
@@ -59,7 +62,17 @@ def check_ids(
     waiting = sorted(set(planned) - set(committed))
     newest = max(planned, default=-1)
     lost = [batch_id for batch_id in waiting if batch_id != newest]
-    if lost and not is_penstock:
+    if is_penstock:
+        return
+    if undone := [batch_id for batch_id in lost if batch_id in left]:
+        yield Finding(
+            "note",
+            describe_files("commits", _ranges(undone)),
+            "batches before a rewind or promote have no commit",
+            "the query was killed in them, and then taken back, which leaves them out",
+            "nothing; what their sink has of them was written once",
+        )
+    if lost := [batch_id for batch_id in lost if batch_id not in left]:
         yield Finding(
             "warning",
             describe_files("commits", _ranges(lost)),
@@ -70,6 +83,12 @@ def check_ids(
         )
 
 
+def left_behind(batches: Sequence[Batch]) -> frozenset[int]:
+    """Return the batches after which a rewind or promote appended others."""
+    steps = zip(batches, batches[1:], batches[2:], strict=False)
+    return frozenset(last.batch_id for last, *pair in steps if are_appended(*pair))
+
+
 def check_clocks(batches: Sequence[Batch]) -> Iterator[Finding]:
     """Yield where times run back from one batch to the next."""
     for earlier, later, following in zip(batches, batches[1:], [*batches[2:], None], strict=False):
@@ -78,16 +97,16 @@ def check_clocks(batches: Sequence[Batch]) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 path,
-                f"its time {later.time_ms} is before that of batch {earlier.batch_id}, "
-                f"{earlier.time_ms}",
+                f"its time {_when(later.time_ms)} is before that of batch {earlier.batch_id}, "
+                f"{_when(earlier.time_ms)}",
                 "the driver's clock ran back, or drivers on two machines took turns; timeouts in"
                 " processing time come late",
                 "synchronize the clocks of the machines that drive the query",
             )
         if _ran_back(earlier.watermark_ms, later.watermark_ms):
             what = (
-                f"its watermark {later.watermark_ms} is before that of batch {earlier.batch_id}, "
-                f"{earlier.watermark_ms}"
+                f"its watermark {_when(later.watermark_ms)} is before that of batch "
+                f"{earlier.batch_id}, {_when(earlier.watermark_ms)}"
             )
             if following is not None and are_appended(later, following):
                 yield Finding(
@@ -127,6 +146,10 @@ def check_sources(batches: Sequence[Batch]) -> Iterator[Finding]:
 def are_appended(batch: Batch, following: Batch) -> bool:
     """Whether a rewind appended two batches: of one time and end, as no two that Spark planned."""
     return batch.time_ms == following.time_ms and batch.end_offsets == following.end_offsets
+
+
+def _when(time_ms: int | None) -> str:
+    return "unknown" if time_ms is None else iso_time(time_ms)
 
 
 def _ran_back(earlier: int | None, later: int | None) -> bool:

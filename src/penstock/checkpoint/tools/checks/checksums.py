@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from penstock.checkpoint.checksum import checksum_of, sidecar_name
+from penstock.checkpoint.checksum import BYTES_PER_CHUNK, sidecar_name
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
 from penstock.checkpoint.tools.findings import Finding
 
@@ -36,8 +36,10 @@ def spark_checksum_of(path: str) -> str:
     return f"{path}.crc"
 
 
-def check_sidecar(path: str, data: bytes, sidecar: bytes, *, strict: bool) -> Iterator[Finding]:
-    """Yield a finding when a file does not fit Hadoop's checksum.
+def check_sidecar(
+    path: str, data: Iterable[bytes], sidecar: bytes, *, strict: bool
+) -> Iterator[Finding]:
+    """Yield a finding when a file does not fit Hadoop's checksum; ``data`` are its pieces.
 
     A checksum that is empty or all zeros is what a power cut leaves, and is passed over. Hadoop
     also passes over one without a proper header; ``strict`` readers (penstock's) do not.
@@ -53,7 +55,7 @@ def check_sidecar(path: str, data: bytes, sidecar: bytes, *, strict: bool) -> It
             "the file beside it is refused" if strict else "the file beside it is read unchecked",
             f"compare {path} with a backup; if it is right, remove this checksum file",
         )
-    elif not _fits(data, sidecar, chunk_bytes) or (strict and sidecar != checksum_of(data)):
+    elif (strict and chunk_bytes != BYTES_PER_CHUNK) or not _fits(data, sidecar, chunk_bytes):
         yield Finding(
             "error",
             path,
@@ -89,7 +91,21 @@ def _chunk_bytes(sidecar: bytes) -> int | None:
     return count if count > 0 else None
 
 
-def _fits(data: bytes, sidecar: bytes, chunk_bytes: int) -> bool:
-    starts = range(0, len(data), chunk_bytes)
-    sums = (zlib.crc32(data[start : start + chunk_bytes]) for start in starts)
-    return sidecar[_HEADER_BYTES:] == b"".join(struct.pack(">I", each) for each in sums)
+def _fits(data: Iterable[bytes], sidecar: bytes, chunk_bytes: int) -> bool:
+    sums = b"".join(struct.pack(">I", each) for each in _sums(data, chunk_bytes))
+    return sidecar[_HEADER_BYTES:] == sums
+
+
+def _sums(data: Iterable[bytes], chunk_bytes: int) -> Iterator[int]:
+    """Yield the checksum of each chunk, also of those that end in another piece."""
+    left, found = chunk_bytes, 0
+    for piece in data:
+        view, start = memoryview(piece), 0
+        while start < len(view):
+            part = view[start : start + left]
+            start, left, found = start + len(part), left - len(part), zlib.crc32(part, found)
+            if not left:
+                yield found
+                left, found = chunk_bytes, 0
+    if left < chunk_bytes:
+        yield found

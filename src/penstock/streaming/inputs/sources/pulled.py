@@ -27,7 +27,7 @@ class PulledStreams(ContextPart):
 
     def kafkaStream(
         self,
-        topics: Sequence[str] | re.Pattern[str],
+        topics: str | Sequence[str] | re.Pattern[str],
         conf: Mapping[str, Any],
         starting: Starting = "latest",
         *,
@@ -46,8 +46,8 @@ class PulledStreams(ContextPart):
         of a batch is the number of its offsets: compaction and transactions leave some unused.
 
         Args:
-            topics: their names, or a pattern that whole names match: topics and partitions that
-                come later are read from their beginning.
+            topics: their names (a str is one), or a pattern that whole names match: topics and
+                partitions that come later are read from their beginning.
             conf: librdkafka's settings, with ``bootstrap.servers``. ``isolation.level`` is
                 ``read_committed`` unless given. A secret may be given as the path of a file on
                 each host: ``sasl.password.file`` for ``sasl.password``.

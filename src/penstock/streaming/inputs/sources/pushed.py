@@ -114,9 +114,21 @@ class PushedStreams(ContextPart):
     ) -> ReceiverInputDStream:
         """Return the stream of records that clients POST; they are answered when it is durable.
 
-        See penstock.receivers.HttpReceiver for the arguments, and for more of them
-        (``receiverStream`` takes one), ``receiverStream`` for ``name``. The port is opened on the
-        executor that the receiver runs on.
+        ``HttpReceiver`` has more arguments; pass one to ``receiverStream`` to use them.
+
+        Args:
+            port: TCP port, opened on the executor that the receiver runs on; 0 is any free one.
+            host: name or address to bind to. One that others can reach needs a ``token_file``.
+            schema: what a record is: ``"string"``, ``"binary"``, or columns, as text with Arrow's
+                types (``"page string, ms int64"``, as `penstock ingest http` takes it) or as a
+                ``pyarrow.Schema``.
+            token_file: path of a file with the bearer token that requests must carry.
+            tls_certificate: path of a PEM file with the certificate and its chain: serves HTTPS.
+            tls_key: path of a PEM file with its key.
+            name: see ``receiverStream``.
+
+        Raises:
+            ConfigError: an argument cannot work, or the extra ``http`` is not installed.
         """
         receiver = HttpReceiver(
             host,
@@ -238,8 +250,9 @@ class PushedStreams(ContextPart):
             stream: the stream's name in the journal. It must be there: what writes it makes it.
             journal: the journal: a path or an fsspec URL, that driver and executors share.
             name: the stream's name in the offsets, and in this program; ``stream`` by default.
-            consumer: the name to be registered under; by default one that belongs to this
-                checkpoint location, over restarts. `penstock journal consumers` lists them and
+            consumer: the name to be registered under; by default it is made of the application's
+                name, ``name`` and the checkpoint location's id, and stays over restarts.
+                `penstock journal consumers` lists consumers, with location and last commit, and
                 removes those of programs that are gone.
             startingOffsets: where a new consumer begins: "earliest" is the oldest block that is
                 held, "latest" what comes from the first start on.

@@ -1,0 +1,274 @@
+"""A way back: all topics of a checkpoint path go to other offsets, or none does.
+
+    rewind (durable) -> <topic>/<N+1>.txt of each topic -> planned removed -> rewind removed
+
+Invariants:
+
+1. The file ``rewind`` holds all new checkpoints. Until it is durable nothing is changed. From then
+   on the change is made: whoever has the path next completes it before anything else is read, be it
+   the same command again or a program that starts. So a program finds the path as it was before, or
+   as planned, whenever the command was killed.
+2. It is made with the path's lock, and if the topics' newest checkpoints are those of the plan.
+3. Numbers are not used again, and the checkpoints of before stay: that is the way back.
+4. ``planned`` is removed if it is what the plan saw. What follows is new to exactly-once sinks.
+
+Object stores have no locks. There a program that runs against the rule may create the same number:
+then what was made of the rewind is taken back, and its command or the start fails.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from penstock.batched.kept import (
+    ends_of,
+    kept_numbers,
+    newest,
+    open_path,
+    refusal,
+    sound,
+    topics_of,
+)
+from penstock.batched.layout import (
+    PLANNED,
+    REWIND,
+    TOPICS,
+    Move,
+    Rewind,
+    checkpoint_path,
+    dump_checkpoint,
+    dump_rewind,
+    parse_planned,
+    parse_rewind,
+)
+from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
+from penstock.checkpoint.local_files import local_path
+from penstock.errors import (
+    AlreadyExistsError,
+    ConcurrentDriverError,
+    LogFormatError,
+    NotFoundError,
+)
+from penstock.storage import Storage, open_storage
+
+__all__ = ["apply_rewind", "begun_rewind", "complete_rewind", "plan_promote", "plan_rewind"]
+
+_Ends = Mapping[int, int]
+_BYTES = "surrogateescape"  # keeps what is no UTF-8
+
+
+def plan_promote(place: str | os.PathLike[str], number: int) -> Rewind:
+    """Plan to make the checkpoint of that number the newest one, in each topic.
+
+    Returns the rewind that a command began and did not complete, if there is one.
+
+    Raises:
+        ConfigError: a topic does not have it, or it is damaged.
+        LogFormatError: a rewind was begun, and its file is damaged.
+    """
+    storage = open_path(place)
+    begun = begun_rewind(storage)
+    return begun or _plan(storage, {t: ends_of(storage, t, number) for t in _topics(storage)})
+
+
+def plan_rewind(
+    place: str | os.PathLike[str],
+    *,
+    shift_by: int | None = None,
+    offsets: Mapping[str, _Ends] | None = None,
+) -> Rewind:
+    """Plan to go back, by so many checkpoints of each topic, or to the offsets given.
+
+    Returns the rewind that a command began and did not complete, if there is one.
+
+    Args:
+        place: the checkpoint path.
+        shift_by: so many checkpoints.
+        offsets: the last offset that counts as done, by topic and partition; others stay. -1 is
+            before the first record. They may lie ahead, and in a topic that was created anew.
+
+    Raises:
+        ConfigError: there is no such checkpoint, topic or partition, or not one way was given.
+        LogFormatError: a rewind was begun, and its file is damaged.
+    """
+    storage = open_path(place)
+    if (shift_by is None) == (offsets is None):
+        raise refusal(storage, "one way back is needed", "give a number of checkpoints, or offsets")
+    if (begun := begun_rewind(storage)) is not None:
+        return begun
+    if shift_by is not None:
+        return _plan(storage, {t: _earlier(storage, t, shift_by) for t in _topics(storage)})
+    assert offsets is not None
+    moved = {t: _moved(storage, t, lasts) for t, lasts in offsets.items()}
+    return replace(_plan(storage, moved), is_anew=True)
+
+
+def apply_rewind(place: str | os.PathLike[str], plan: Rewind) -> list[str]:
+    """Make the checkpoints of a plan; return their paths.
+
+    After a kill the path is as before, or the plan is completed by this call, by the next command
+    or by the next start of the program.
+
+    Raises:
+        ConcurrentDriverError: the program runs, or made a checkpoint since.
+        StorageError: a file cannot be written; the same call completes the change.
+    """
+    if not plan.topics:
+        return []
+    storage = open_storage(place)
+    with _locked(storage):
+        if not plan.is_begun:
+            for topic, move in plan.topics.items():
+                if newest(storage, topic)[0] != move.number - 1:
+                    raise _conflict(storage, checkpoint_path(topic, move.number))
+            try:
+                storage.create(REWIND, dump_rewind(plan))
+            except AlreadyExistsError as error:
+                raise _conflict(storage, REWIND) from error
+        return complete_rewind(storage)
+
+
+def begun_rewind(storage: Storage) -> Rewind | None:
+    """Return the rewind that was begun and is not complete, if there is one.
+
+    Raises:
+        LogFormatError: its file is damaged.
+    """
+    try:
+        return parse_rewind(storage.read(REWIND))
+    except NotFoundError:
+        return None
+    except ValueError as error:
+        raise LogFormatError(
+            f"the file of a rewind is damaged: {error}",
+            operation="complete rewind",
+            path=storage.uri(REWIND),
+            hint="see by inspect which of the topics were moved; without the file they stay as "
+            "they are",
+        ) from error
+
+
+def complete_rewind(storage: Storage) -> list[str]:
+    """Complete the rewind that was begun, if there is one; return the checkpoints it has made.
+
+    Raises:
+        ConcurrentDriverError: a program made one of its checkpoints; the rewind is taken back.
+        LogFormatError: its file is damaged.
+        StorageError: a file cannot be written.
+    """
+    rewind = begun_rewind(storage)
+    if rewind is None:
+        return []
+    made = {
+        checkpoint_path(t, m.number): dump_checkpoint(m.after) for t, m in rewind.topics.items()
+    }
+    for path, data in made.items():
+        try:
+            storage.create(path, data)
+        except AlreadyExistsError as error:
+            if storage.read(path) != data:  # else an earlier try's
+                for other in (each for each in made if _holds(storage, each, made[each])):
+                    storage.delete(other)
+                storage.delete(REWIND)
+                raise _conflict(storage, path) from error
+    planned = rewind.planned
+    if planned is not None and _holds(storage, PLANNED, planned.encode(errors=_BYTES)):
+        storage.delete(PLANNED)
+    if rewind.is_anew:
+        storage.delete(TOPICS)
+    storage.delete(REWIND)
+    return list(made)
+
+
+def _plan(storage: Storage, after: Mapping[str, _Ends]) -> Rewind:
+    before = {topic: newest(storage, topic) for topic in after}
+    moves = {
+        topic: Move(before[topic][0] + 1, before[topic][1], ends)
+        for topic, ends in after.items()
+        if ends != before[topic][1]
+    }
+    try:
+        planned = storage.read(PLANNED).decode(errors=_BYTES)
+    except NotFoundError:
+        return Rewind(moves, None)
+    _check_none_waits(storage, planned, moves)
+    return Rewind(moves, planned)
+
+
+def _check_none_waits(storage: Storage, planned: str, moves: Mapping[str, Move]) -> None:
+    """Check that ``planned`` may go: that it has no batch of topics that stay, and is not done."""
+    try:
+        ranges = parse_planned(planned.encode(errors=_BYTES)).ranges
+    except ValueError:
+        return
+    for each in ranges:
+        if moves and each.topic not in moves:
+            done = newest(storage, each.topic)[1].get(each.partition, 0)
+            if done < each.end_offset:
+                raise refusal(
+                    storage,
+                    f"the batch that was planned last has records of {each.topic}, which would not "
+                    "move: they would be written twice",
+                    "start the program once, so that the batch is done; or move that topic, too",
+                )
+
+
+def _topics(storage: Storage) -> list[str]:
+    """Return the topics, without folders of others, such as lost+found."""
+    return [topic for topic in topics_of(storage) if kept_numbers(storage, topic)]
+
+
+def _earlier(storage: Storage, topic: str, shift_by: int) -> _Ends:
+    found = list(sound(storage, topic).values())
+    if shift_by < 1 or shift_by >= len(found):
+        raise refusal(
+            storage,
+            f"there are not {shift_by} checkpoints before the newest one of {topic}",
+            f"go back by 1 to {len(found) - 1}, or give offsets",
+        )
+    return found[-1 - shift_by]
+
+
+def _moved(storage: Storage, topic: str, lasts: _Ends) -> _Ends:
+    """Return the ends of a topic's newest checkpoint, with others for some partitions."""
+    _, ends = newest(storage, topic)
+    if wrong := sorted(p for p, last in lasts.items() if p < 0 or last < -1):
+        raise refusal(
+            storage,
+            f"partition {wrong[0]} of {topic} cannot be at {lasts[wrong[0]]}",
+            "give the last offset that counts as done; -1 is before the first record",
+        )
+    return {**ends, **{partition: last + 1 for partition, last in lasts.items()}}
+
+
+def _holds(storage: Storage, path: str, data: bytes) -> bool:
+    try:
+        return storage.read(path) == data
+    except NotFoundError:
+        return False
+
+
+@contextmanager
+def _locked(storage: Storage) -> Iterator[None]:
+    path = local_path(storage, LOCK_NAME)
+    if path is None:
+        yield
+        return
+    lock = DriverLock(path)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _conflict(storage: Storage, path: str) -> ConcurrentDriverError:
+    return ConcurrentDriverError(
+        f"{path} was made since this was planned",
+        operation="rewind",
+        path=storage.uri(path),
+        hint="stop the program, and plan again",
+    )

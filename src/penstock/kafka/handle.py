@@ -1,0 +1,78 @@
+"""Makes clients of librdkafka, and errors of what they answer."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import KafkaException
+
+from penstock.kafka import librdkafka as c
+
+__all__ = ["Callbacks", "check_code", "check_error", "fatal_error", "new_client"]
+
+Callbacks = Iterable[tuple[Callable[[int, Any], None], Any]]
+"""Functions that set a callback of a configuration, and the callbacks."""
+_TEXT_BYTES = 512
+
+
+def new_client(kind: int, settings: Mapping[str, Any], callbacks: Callbacks) -> int:
+    """Return a client.
+
+    Args:
+        kind: ``CONSUMER`` or ``PRODUCER``.
+        settings: librdkafka's, by their names.
+        callbacks: librdkafka does not keep them alive.
+
+    Raises:
+        KafkaException: a setting is unknown, or has a wrong value.
+    """
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    conf = c.conf_new()
+    for name, value in settings.items():
+        given = str(value).lower() if isinstance(value, bool) else str(value)
+        if c.conf_set(conf, name.encode(), given.encode(), text, _TEXT_BYTES):
+            c.conf_destroy(conf)
+            raise _error(ClientError._INVALID_ARG, text)
+    for set_callback, callback in callbacks:
+        set_callback(conf, callback)
+    handle = c.new(kind, conf, text, _TEXT_BYTES)
+    if not handle:
+        code = c.last_error()
+        c.conf_destroy(conf)
+        raise _error(code, text)
+    return int(handle)
+
+
+def fatal_error(handle: int) -> ClientError | None:
+    """Return why a client failed for good, None if it did not."""
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    code = c.fatal_error(handle, text, _TEXT_BYTES)
+    return ClientError(code, text.value.decode(errors="replace"), fatal=True) if code else None
+
+
+def check_code(code: int) -> None:
+    """Raise KafkaException for the code of an error; 0 is none."""
+    if code:
+        raise KafkaException(ClientError(code))
+
+
+def check_error(error: int | None) -> None:
+    """Raise KafkaException for an ``rd_kafka_error_t``, which is destroyed; None is none."""
+    if not error:
+        return
+    found = ClientError(
+        c.error_code(error),
+        c.error_string(error).decode(errors="replace"),
+        fatal=bool(c.error_is_fatal(error)),
+        retriable=bool(c.error_is_retriable(error)),
+        txn_requires_abort=bool(c.error_txn_requires_abort(error)),
+    )
+    c.error_destroy(error)
+    raise KafkaException(found)
+
+
+def _error(code: int, text: ctypes.Array[ctypes.c_char]) -> KafkaException:
+    return KafkaException(ClientError(code, text.value.decode(errors="replace")))

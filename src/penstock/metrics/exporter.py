@@ -1,0 +1,167 @@
+"""The metrics of one process: gathers samples from their sources, and renders them.
+
+Each exporter has a registry of its own: penstock never touches prometheus-client's global one, so a
+program's own metrics stay apart.
+
+Locations are read at a scrape, through a SharedStatus: what that costs does not grow with the
+number of those who scrape, nor beside a dashboard that shows the same ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from penstock import __version__
+from penstock.errors import ConfigError
+from penstock.metrics.batches import BatchMetrics
+from penstock.metrics.catalog import (
+    BUCKETS_S,
+    BUILD_INFO,
+    CATALOG,
+    JOURNAL_WRITTEN,
+    Histogram,
+    Metric,
+    Sample,
+)
+from penstock.metrics.locations import location_samples
+from penstock.status import LocationStatus, SharedStatus, Unreadable
+
+__all__ = ["Exporter"]
+
+_MOST_SERIES = 1000
+"""Of one metric; more are left out."""
+_MOST_FAILED = 20
+"""So many programs that ended with an error are still shown."""
+
+Source = Callable[[], Iterable[Sample]]
+
+
+class Exporter:
+    """The metrics of one process. Thread-safe.
+
+    Raises:
+        ConfigError: prometheus-client is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._client = _client()
+        self._registry = self._client.CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        self._lock = threading.Lock()
+        self._sources: dict[object, Source] = {}
+        self._failed: deque[BatchMetrics] = deque(maxlen=_MOST_FAILED)
+
+    def add(self, key: object, source: Source) -> None:
+        """Add a source of samples; it replaces an earlier one of that key."""
+        with self._lock:
+            self._sources[key] = source
+
+    def remove(self, key: object) -> None:
+        """Remove a source."""
+        with self._lock:
+            self._sources.pop(key, None)
+
+    def add_program(self, batches: BatchMetrics) -> None:
+        """Show a program's batches."""
+        self.add(batches, batches.samples)
+
+    def remove_program(self, batches: BatchMetrics, *, failed: bool) -> None:
+        """Show a program no longer; one that failed is shown as down."""
+        self.remove(batches)
+        if failed:
+            batches.down()
+            with self._lock:
+                self._failed.append(batches)
+
+    def add_locations(
+        self, locations: SharedStatus, *, program: str | None = None, stream: str | None = None
+    ) -> None:
+        """Show the status of locations.
+
+        Args:
+            locations: reads them.
+            program: what they are called, if there is one; by default their own names.
+            stream: show only this one of their streams.
+        """
+        highest: dict[tuple[str, ...], float | Histogram] = {}
+
+        def samples() -> Iterator[Sample]:
+            for status in locations.all():
+                for each in location_samples(program or status.name, _only(stream, status)):
+                    yield _never_less(each, highest)
+
+        self.add(locations, samples)
+
+    def collect(self) -> Iterator[Any]:
+        """Yield prometheus-client's metric families: its interface of a collector."""
+        with self._lock:
+            failed = [each.samples for each in self._failed]
+            sources = [*failed, *self._sources.values()]
+        series: dict[Metric, dict[tuple[str, ...], float | Histogram]] = {
+            BUILD_INFO: {(__version__,): 1}
+        }
+        for source in sources:
+            for metric, labels, value in source():
+                of_metric = series.setdefault(metric, {})
+                if len(of_metric) < _MOST_SERIES:
+                    of_metric[labels] = value  # never twice: Prometheus would refuse them all
+        for metric in CATALOG:
+            if metric in series:
+                yield self._family(metric, series[metric])
+
+    def render(self, accept: str = "") -> tuple[str, bytes]:
+        """Return the content type and the text of all metrics, in the form that is accepted."""
+        encode, content_type = self._client.exposition.choose_encoder(accept)
+        return content_type, encode(self._registry)
+
+    def _family(self, metric: Metric, series: dict[tuple[str, ...], float | Histogram]) -> Any:
+        core = self._client.core
+        kinds = {
+            "counter": core.CounterMetricFamily,
+            "gauge": core.GaugeMetricFamily,
+            "histogram": core.HistogramMetricFamily,
+        }
+        family = kinds[metric.kind](metric.name, metric.help, labels=metric.labels)
+        for labels, value in series.items():
+            if isinstance(value, Histogram):
+                bounds = (*map(str, BUCKETS_S), "+Inf")
+                buckets = list(zip(bounds, value.counts, strict=True))
+                family.add_metric(labels, buckets, value.total)
+            else:
+                family.add_metric(labels, value)
+        return family
+
+
+def _never_less(sample: Sample, highest: dict[tuple[str, ...], float | Histogram]) -> Sample:
+    """Return the sample; of the records ever written at least what it was.
+
+    Damage of a newest block hides its end, and to Prometheus a counter that falls began anew.
+    """
+    if sample.metric is not JOURNAL_WRITTEN:
+        return sample
+    highest[sample.labels] = max(sample.value, highest.get(sample.labels, 0))
+    return sample._replace(value=highest[sample.labels])
+
+
+def _only(stream: str | None, status: LocationStatus | Unreadable) -> LocationStatus | Unreadable:
+    if stream is None or isinstance(status, Unreadable):
+        return status
+    return replace(status, streams=tuple(s for s in status.streams if s.name == stream))
+
+
+def _client() -> Any:
+    try:
+        client = import_module("prometheus_client")
+        import_module("prometheus_client.core")
+    except ImportError as error:
+        raise ConfigError(
+            "metrics need prometheus-client, which is not installed",
+            operation="start metrics",
+            hint="pip install 'penstock[metrics]', or serve none",
+        ) from error
+    return client

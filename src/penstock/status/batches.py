@@ -1,0 +1,255 @@
+"""The batches of a location: its two logs, and what its driver recorded of those that ended.
+
+An entry of a log never changes while it is what it was: it is read once, and kept for as long as it
+is among the newest (a rewound location may write an id again: then the file's time is another).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from penstock.checkpoint.batch_records import (
+    BATCHES_KEY,
+    BatchRecord,
+    Driver,
+    decode_driver,
+    decode_records,
+)
+from penstock.checkpoint.tools.batches import Batch, batch_paths
+from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
+from penstock.checkpoint.tools.offsets import moved, streams_of
+from penstock.errors import LogFormatError
+from penstock.rate import RATES_KEY, KeptRates, decode_rates
+from penstock.receivers.control import process_exists
+from penstock.status.model import (
+    MOST_BATCHES,
+    BatchInput,
+    BatchState,
+    BatchStatus,
+    JobStatus,
+    NextStatus,
+    Process,
+)
+
+__all__ = ["BatchReader", "ReadBatches"]
+
+_INPUTS = "spark.penstock.inputs"
+_INTERVAL = "spark.penstock.batchIntervalMs"
+_MOST_TEXT = 2000
+_Stamp = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBatches:
+    """The newest batches of a location, and what their entries tell of its program."""
+
+    batches: tuple[BatchStatus, ...] = ()
+    earlier: int = 0
+    committed: int = -1
+    is_of_penstock: bool = False
+    process: Process | None = None
+    spark_ui: str | None = None
+    interval_ms: int | None = None
+    ends: Mapping[str, Any] = field(default_factory=dict)
+    """Where the newest planned batch ends, by input."""
+    rates: Mapping[str, KeptRates] = field(default_factory=dict)
+    """Its history of rates, by input."""
+    next: NextStatus | None = None
+    problems: tuple[str, ...] = ()
+
+
+class BatchReader:
+    """Reads one location again and again; what does not change is read once.
+
+    Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[_Stamp, Batch]] = {}
+
+    def read(self, checkpoint: Checkpoint) -> ReadBatches:
+        """Return the batches of a location that was just listed."""
+        ids = sorted({*checkpoint.planned, *checkpoint.committed})
+        if not ids:
+            return ReadBatches()
+        batches = self._batches(checkpoint, ids[-MOST_BATCHES - 1 :])  # one more: where it ends
+        newest = next((each for each in reversed(batches) if each.planned), None)
+        before = next((b for b in batches if newest and b.batch_id == newest.batch_id - 1), None)
+        following = checkpoint.next_batch(newest, before)
+        driver = decode_driver(newest.conf) if newest else None
+        process = _process(driver) if driver else None
+        shown = batches[-MOST_BATCHES:]
+        return ReadBatches(
+            batches=_statuses(batches, len(shown), process),
+            earlier=len(ids) - len(shown),
+            committed=max(checkpoint.committed, default=-1),
+            is_of_penstock=is_of_penstock(newest),
+            process=process,
+            spark_ui=driver.spark_ui if driver else None,
+            interval_ms=_interval(newest),
+            ends=_named_ends(newest) if newest else {},
+            rates=_rates(batches),
+            next=NextStatus(following.batch_id, following.rerun, following.problem),
+            problems=tuple(
+                f"{each.path}: {each.message}" for batch in shown for each in batch.problems
+            ),
+        )
+
+    def _batches(self, checkpoint: Checkpoint, wanted: list[int]) -> list[Batch]:
+        stamps = {each: _stamp(checkpoint, each) for each in wanted}
+        known = {
+            each: self._known[each]
+            for each, stamp in stamps.items()
+            if each in self._known and self._known[each][0] == stamp
+        }
+        new = checkpoint.batches([each for each in wanted if each not in known])
+        self._known = known | {b.batch_id: (stamps[b.batch_id], b) for b in new}
+        return [self._known[each][1] for each in wanted if each in self._known]
+
+
+def _stamp(checkpoint: Checkpoint, batch_id: int) -> _Stamp:
+    infos = (checkpoint.files.get(path) for path in batch_paths(batch_id))
+    offsets, commit = (None if info is None else (info.modified_ms or info.size) for info in infos)
+    return offsets, commit
+
+
+def _process(driver: Driver) -> Process:
+    return Process(driver.host, driver.pid, process_exists(driver.host, driver.pid))
+
+
+def _interval(newest: Batch | None) -> int | None:
+    text = newest.conf.get(_INTERVAL) if newest else None
+    return int(text) if isinstance(text, str) and text.isdecimal() else None
+
+
+def _named_ends(batch: Batch) -> dict[str, Any]:
+    """Return where a batch ends, by the names of its inputs where its entry has them."""
+    try:
+        names = json.loads(batch.conf[_INPUTS])
+        return {str(names[int(place)]): end for place, end in batch.end_offsets.items()}
+    except (IndexError, KeyError, TypeError, ValueError):
+        return {_stream_of(end) or place: end for place, end in batch.end_offsets.items()}
+
+
+def _stream_of(end: Any) -> str | None:
+    """Return the streams or topics of an offset, which name a query's source."""
+    streams = streams_of(end)
+    return ", ".join(sorted(streams)) if streams else None
+
+
+def _rates(batches: Iterable[Batch]) -> dict[str, KeptRates]:
+    found: dict[str, KeptRates] = {}
+    for batch in batches:
+        try:
+            entry = decode_rates(batch.conf.get(RATES_KEY, "{}"))
+        except LogFormatError:
+            continue
+        for name, kept in entry.items():
+            earlier = found[name].batches if name in found else ()
+            found[name] = KeptRates(kept.controller, (*earlier, *kept.batches))
+    return found
+
+
+def _statuses(
+    batches: Sequence[Batch], count: int, process: Process | None
+) -> tuple[BatchStatus, ...]:
+    """Return the last ``count`` batches; those before tell where they begin."""
+    records = {
+        record.batch_id: record
+        for batch in batches
+        for record in decode_records(batch.conf.get(BATCHES_KEY, "[]"))
+    }
+    ended = process is not None and process.alive is False
+    starts = {batch.batch_id + 1: _named_ends(batch) for batch in batches}
+    return tuple(
+        _status(batch, starts.get(batch.batch_id), records.get(batch.batch_id), ended=ended)
+        for batch in batches[-count:]
+    )
+
+
+def _status(
+    batch: Batch, starts: Mapping[str, Any] | None, record: BatchRecord | None, *, ended: bool
+) -> BatchStatus:
+    inputs = _inputs(batch, starts, record)
+    known = [each.records for each in inputs if each.records is not None]
+    times = _by_times(batch)
+    failed = () if record is None else [job.error for job in record.jobs if job.error]
+    return BatchStatus(
+        batch_id=batch.batch_id,
+        time_ms=batch.time_ms,
+        state=_state(batch, record, ended=ended),
+        is_rerun=record is not None and record.is_rerun,
+        records=sum(known) if known else None,
+        scheduling_delay_ms=record.scheduling_delay_ms if record else times.scheduling_delay_ms,
+        processing_ms=record.processing_ms if record else batch.took_ms,
+        total_delay_ms=record.total_delay_ms if record else times.total_delay_ms,
+        plan_ms=record.plan_ms if record else None,
+        commit_ms=record.commit_ms if record else None,
+        ended_ms=_ended_ms(record) if record else batch.committed_ms,
+        inputs=inputs,
+        jobs=tuple(JobStatus(j.name, j.took_ms, j.error) for j in record.jobs) if record else (),
+        error=failed[0] if failed else None,
+    )
+
+
+def _state(batch: Batch, record: BatchRecord | None, *, ended: bool) -> BatchState:
+    if batch.committed:
+        return "committed"
+    if record is not None and record.is_failed:
+        return "failed"
+    return "interrupted" if ended else "running"
+
+
+class _Times(NamedTuple):
+    scheduling_delay_ms: int | None = None
+    total_delay_ms: int | None = None
+
+
+def _by_times(batch: Batch) -> _Times:
+    """Return a batch's delays by the times of its files: of the newest, nothing else tells yet.
+
+    Of a penstock program only: its batches have the time at which they were due.
+    """
+    due_ms, planned_ms, end_ms = batch.time_ms, batch.planned_ms, batch.committed_ms
+    if due_ms is None or planned_ms is None or not is_of_penstock(batch):
+        return _Times()
+    late_ms = max(planned_ms - due_ms, 0)
+    return _Times(late_ms, None if batch.took_ms is None or end_ms is None else end_ms - due_ms)
+
+
+def _ended_ms(record: BatchRecord) -> int | None:
+    return None if record.total_delay_ms is None else record.due_ms + record.total_delay_ms
+
+
+def _inputs(
+    batch: Batch, starts: Mapping[str, Any] | None, record: BatchRecord | None
+) -> tuple[BatchInput, ...]:
+    said = (record.records if record else None) or {}
+    if starts is None and batch.batch_id == 0:
+        starts = {}
+    return tuple(
+        BatchInput(
+            name,
+            said[name] if name in said else _moved(starts, name, end),
+            _text(starts.get(name)) if starts else "",
+            _text(end),
+        )
+        for name, end in _named_ends(batch).items()
+        if end is not None
+    )
+
+
+def _moved(starts: Mapping[str, Any] | None, name: str, end: Any) -> int | None:
+    """Return how many records are between two offsets, as far as offsets count records."""
+    if starts is None or streams_of(end) is None:
+        return None
+    start = starts.get(name)
+    return moved({next(iter(end)): {}} if start is None else start, end)
+
+
+def _text(offset: Any) -> str:
+    text = "" if offset is None else json.dumps(offset, separators=(",", ":"), ensure_ascii=False)
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"

@@ -1,0 +1,219 @@
+"""One colour for a location, and why. Pure: a status in, a level and its reasons out.
+
+    error      records were lost or cannot be read; a part that should run does not; nothing commits
+    warning    it falls behind, an operator holds it back, a bound is near, records were refused
+    stopped    its program does not run, and nothing is wrong
+    ok         all others
+
+A program that is stopped is judged by what it left: records that wait for it are no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+from typing import Literal
+
+from penstock.status.model import (
+    BatchStatus,
+    ConsumerStatus,
+    InputStatus,
+    LocationStatus,
+    LossStatus,
+    ReceiverStatus,
+    StreamStatus,
+)
+
+__all__ = ["Health", "Level", "Page", "Reason", "duration", "health", "is_stopped"]
+
+Level = Literal["ok", "stopped", "warning", "error"]
+"""From the best to the worst."""
+Page = Literal["batches", "rates", "receivers", "journal", "checkpoint"]
+_ORDER: tuple[Level, ...] = ("ok", "stopped", "warning", "error")
+
+_RECENT = 5
+_NO_COMMIT_INTERVALS = 10
+_LEAST_NO_COMMIT_MS = 60_000
+_INPUT_LAG_INTERVALS = 5
+_LEAST_INPUT_LAG_MS = 30_000
+_CONSUMER_LAG_MS = 5 * 60_000
+_NEAR_BOUND = 0.8
+_LOSS_MS = 24 * 3_600_000
+"""A loss is shown for ever, and is an error for a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a location is not all right."""
+
+    level: Level
+    text: str
+    page: Page
+    """What shows more of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The worst level of all reasons, and these, the worst first."""
+
+    level: Level
+    reasons: tuple[Reason, ...]
+
+
+def health(status: LocationStatus) -> Health:
+    """Return how a location does, by what was read of it."""
+    found = [
+        *_of_batches(status),
+        *(reason for each in status.inputs for reason in _of_input(status, each)),
+        *(reason for each in status.streams for reason in _of_stream(status, each)),
+        *_of_losses(status.losses, status.read_ms),
+        *(Reason("error", problem, "checkpoint") for problem in status.problems),
+    ]
+    found.sort(key=lambda reason: _ORDER.index(reason.level), reverse=True)
+    return Health(found[0].level if found else "ok", tuple(found))
+
+
+def is_stopped(status: LocationStatus) -> bool:
+    """Whether the location's program is known not to run."""
+    return status.process is not None and status.process.alive is False
+
+
+def _of_batches(status: LocationStatus) -> Iterator[Reason]:
+    if status.next is not None and status.next.problem is not None:
+        yield Reason("error", f"it cannot start: {status.next.problem}", "checkpoint")
+    ended = [each for each in status.batches if each.state in ("committed", "failed")]
+    if ended and ended[-1].state == "failed":
+        last = ended[-1]
+        yield Reason(
+            "error", f"batch {last.batch_id} failed: {last.error or 'see its log'}", "batches"
+        )
+    if is_stopped(status):
+        yield Reason("stopped", _stopped_text(status), "batches")
+        return
+    yield from _of_pace(status, [each for each in ended if each.state == "committed"])
+    yield from _of_commits(status, ended)
+
+
+def _stopped_text(status: LocationStatus) -> str:
+    again = status.next.rerun if status.next is not None else ()
+    text = "its program does not run"
+    return f"{text}; batch {', '.join(map(str, again))} runs again at its start" if again else text
+
+
+def _of_pace(status: LocationStatus, committed: Sequence[BatchStatus]) -> Iterator[Reason]:
+    interval_ms = status.batch_interval_ms
+    if interval_ms is None or not committed:
+        return
+    last = committed[-1]
+    late_ms = last.scheduling_delay_ms
+    if late_ms is not None and late_ms > max(interval_ms, 1000):
+        level: Level = "error" if late_ms > _no_commit_ms(interval_ms) else "warning"
+        what = f"it is behind: batch {last.batch_id} began {duration(late_ms)} late"
+        yield Reason(level, what, "batches")
+    took = [b.processing_ms for b in committed[-_RECENT:] if b.processing_ms is not None]
+    if took and median(took) > interval_ms:
+        what = f"batches take {duration(round(median(took)))}, and the interval is "
+        yield Reason("warning", what + duration(interval_ms), "batches")
+
+
+def _of_commits(status: LocationStatus, ended: Sequence[BatchStatus]) -> Iterator[Reason]:
+    """Yield that a batch runs for long, or that a program commits nothing any more."""
+    limit_ms = _no_commit_ms(status.batch_interval_ms or 0)
+    running = [each for each in status.batches if each.state == "running"]
+    begun_ms = running[0].time_ms if running else None
+    last_ms = max((each.ended_ms for each in ended if each.ended_ms is not None), default=None)
+    if begun_ms is not None and status.read_ms - begun_ms > limit_ms:
+        age = duration(status.read_ms - begun_ms)
+        yield Reason("error", f"batch {running[0].batch_id} is not done after {age}", "batches")
+    elif status.batch_interval_ms and last_ms is not None and status.read_ms - last_ms > limit_ms:
+        age = duration(status.read_ms - last_ms)
+        yield Reason("error", f"no batch was committed for {age}", "batches")
+
+
+def _no_commit_ms(interval_ms: int) -> int:
+    return max(_NO_COMMIT_INTERVALS * interval_ms, _LEAST_NO_COMMIT_MS)
+
+
+def _of_input(status: LocationStatus, found: InputStatus) -> Iterator[Reason]:
+    if found.is_paused:
+        yield Reason("warning", f"input {found.name} is paused by an operator", "rates")
+    limit_ms = max(_INPUT_LAG_INTERVALS * (status.batch_interval_ms or 0), _LEAST_INPUT_LAG_MS)
+    if found.lag_records and (found.lag_ms or 0) > limit_ms and not is_stopped(status):
+        what = f"input {found.name} is behind by {found.lag_records:,} records"
+        yield Reason("warning", f"{what}, the oldest {duration(found.lag_ms or 0)} old", "batches")
+
+
+def _of_stream(status: LocationStatus, stream: StreamStatus) -> Iterator[Reason]:
+    for receiver in stream.receivers:
+        yield from _of_receiver(receiver)
+    for consumer in stream.consumers:
+        yield from _of_consumer(status, stream, consumer)
+    yield from _of_losses(stream.losses, status.read_ms)
+    for writer in stream.writers:
+        if writer.state == "damaged":
+            what = f"stream {stream.name}: the newest block of {writer.writer} is damaged"
+            yield Reason("error", what, "journal")
+    if stream.max_bytes and stream.size_bytes > _NEAR_BOUND * stream.max_bytes:
+        part = f"{100 * stream.size_bytes / stream.max_bytes:.0f}%"
+        yield Reason("warning", f"stream {stream.name} has {part} of its bytes in use", "journal")
+    if stream.dead_letters_of is not None and (stream.records or stream.staged_letters):
+        what = f"{stream.records or 'some'} records of {stream.dead_letters_of} were refused"
+        yield Reason("warning", f"{what}, and wait as dead letters", "journal")
+    for problem in stream.problems:
+        yield Reason("error", problem, "journal")
+
+
+def _of_receiver(receiver: ReceiverStatus) -> Iterator[Reason]:
+    who = f"receiver {receiver.name} of {receiver.stream}"
+    if receiver.state == "dead":
+        process = f"process {receiver.process.pid} on {receiver.process.host}"
+        yield Reason("error", f"{who} is dead: {process} ended without stopping it", "receivers")
+    elif receiver.state == "restarting":
+        why = f": {receiver.last_error}" if receiver.last_error else ""
+        yield Reason("error", f"{who} does not receive{why}", "receivers")
+
+
+def _of_consumer(
+    status: LocationStatus, stream: StreamStatus, consumer: ConsumerStatus
+) -> Iterator[Reason]:
+    if not consumer.lag_records or (consumer.location == status.location and is_stopped(status)):
+        return
+    who = f"consumer {consumer.name} of {stream.name}"
+    behind = f"{consumer.lag_records:,} records behind"
+    process = consumer.process
+    if process is not None and process.alive is False:
+        what = f"{who} is dead: process {process.pid} has ended, {behind}"
+        yield Reason("error", f"{what}; the journal keeps them for it", "journal")
+    elif (consumer.lag_ms or 0) > _CONSUMER_LAG_MS:
+        age = duration(consumer.lag_ms or 0)
+        yield Reason("warning", f"{who} is {behind}, the oldest {age} old", "journal")
+
+
+def _of_losses(losses: Sequence[LossStatus], now_ms: int) -> Iterator[Reason]:
+    recent = [each for each in losses if now_ms - _time_ms(each.when) < _LOSS_MS]
+    if recent:
+        records = sum(each.records for each in recent)
+        newest = recent[0]
+        what = f"{records:,} records of {newest.stream} were lost since yesterday"
+        yield Reason("error", f"{what}: {newest.reason}", "journal")
+
+
+def _time_ms(when: str) -> float:
+    try:
+        return datetime.fromisoformat(when).timestamp() * 1000
+    except ValueError:
+        return 0.0
+
+
+def duration(time_ms: int) -> str:
+    """Return a duration as people say it: ``350 ms``, ``12 s``, ``3 min``, ``2.5 h``."""
+    if time_ms < 1000:
+        return f"{time_ms} ms"
+    seconds = time_ms / 1000
+    for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            amount = seconds / length
+            return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.2g} {unit}"
+    return f"{seconds:.3g} s"

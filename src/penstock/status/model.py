@@ -1,0 +1,304 @@
+"""What the dashboard, the metrics and ``penstock top`` show of a location. Plain, immutable values.
+
+A location is a checkpoint location (of a DStream program, a Structured Streaming query or a program
+of batches) or a journal. Times are milliseconds since the epoch, rates are records per second.
+Everything is bounded: of what grows, the newest entries are held, and a number says how many there
+are. None means that nothing tells; it never means 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "MOST_BATCHES",
+    "MOST_LETTERS",
+    "MOST_LOSSES",
+    "BatchInput",
+    "BatchState",
+    "BatchStatus",
+    "ConsumerStatus",
+    "DeadLetterStatus",
+    "InputStatus",
+    "JobStatus",
+    "Kind",
+    "LocationStatus",
+    "LossStatus",
+    "NextStatus",
+    "Process",
+    "RateChange",
+    "ReceiverStatus",
+    "StreamStatus",
+    "WriterStatus",
+]
+
+MOST_BATCHES = 1000
+"""So many of the newest batches are held."""
+MOST_LOSSES = 100
+MOST_LETTERS = 50
+
+Kind = Literal["program", "query", "batched", "journal"]
+"""A DStream program, a Structured Streaming query, a program of penstock.batched, or a journal that
+processes of ``penstock ingest`` write."""
+
+BatchState = Literal["running", "committed", "failed", "interrupted"]
+"""Interrupted: planned and not committed, and its program has ended. It runs again at the next
+start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that wrote something of the location."""
+
+    host: str
+    pid: int
+    alive: bool | None
+    """Whether it exists; None for one on another host."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """One output operation of a batch."""
+
+    name: str
+    took_ms: int | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInput:
+    """What a batch takes from one input."""
+
+    name: str
+    records: int | None
+    start: str
+    """Where it begins, as JSON; empty at the beginning, and where that is no longer kept."""
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus:
+    """One batch. Delays are in milliseconds."""
+
+    batch_id: int
+    time_ms: int | None
+    """The batch's own time."""
+    state: BatchState
+    is_rerun: bool
+    """Whether an earlier run had planned it."""
+    records: int | None
+    """From all inputs."""
+    scheduling_delay_ms: int | None
+    """From when it was due to the start of its first job."""
+    processing_ms: int | None
+    """The time its jobs took; of a Structured query, from its plan to its commit."""
+    total_delay_ms: int | None
+    """From when it was due to the end of its last job."""
+    plan_ms: int | None
+    """How long it took to find and write its ranges."""
+    commit_ms: int | None
+    """How long it took to write its commit."""
+    ended_ms: int | None
+    """When its last job ended, or its commit was written."""
+    inputs: tuple[BatchInput, ...] = ()
+    jobs: tuple[JobStatus, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RateChange:
+    """What back pressure decided after a batch: a line of the rate's history."""
+
+    batch_id: int
+    time_ms: int
+    records: int
+    processing_ms: int
+    scheduling_delay_ms: int
+    limit: float | None
+    """The batch's limit in records."""
+    estimate: float | None
+    """The estimator's rate, None for no change."""
+    rate: float
+    """The rate from then on."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputStatus:
+    """One input of a program or query."""
+
+    name: str
+    lag_records: int | None
+    """Records that no batch has taken; None where only the source knows (Kafka, files)."""
+    lag_ms: int | None
+    """The age of the oldest of them."""
+    max_rate: float | None
+    """The override of an operator."""
+    is_paused: bool
+    rate: float | None
+    """The limit of back pressure now; None without one."""
+    changes: tuple[RateChange, ...] = ()
+    """The newest decisions, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextStatus:
+    """What a start of the program would do first."""
+
+    batch_id: int
+    rerun: tuple[int, ...]
+    problem: str | None
+    """Why it cannot start; None when it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterStatus:
+    """One writer's held records ``[start_offset, end_offset)``."""
+
+    writer: str
+    state: Literal["open", "sealed", "damaged"]
+    blocks: int
+    size_bytes: int
+    start_offset: int
+    end_offset: int
+    records: int
+    lost: int
+    """Skipped records in the range; not among ``records``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverStatus:
+    """One receiver: what it last said of itself, and what its blocks show."""
+
+    name: str
+    stream: str
+    state: Literal["started", "restarting", "stopped", "dead"]
+    """Dead: it did not stop, and its process does not exist."""
+    writer: str
+    process: Process
+    changed_ms: int
+    errors: int
+    """In this run."""
+    last_error: str | None
+    listening_at: str | None
+    rate: float
+    """Records that it published per second, over the last minute; these are acked."""
+    newest_ms: int | None
+    """When its newest block was published."""
+    block_records: int | None
+    """The records of a block, on average over the last minute."""
+    max_bytes: int | None
+    max_lag_records: int | None
+    refused: int = 0
+    """Records that it sent back for its limits since it started, as it says every half a minute."""
+    publish_ms: float | None = None
+    """How long its newest block took to become durable; None where it does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatus:
+    """One reader of a stream, which holds blocks back."""
+
+    name: str
+    lag_records: int
+    lag_ms: int | None
+    """The age of the oldest block with records that it has not committed; None without such."""
+    committed_ms: int | None
+    """When it last committed something new."""
+    location: str | None
+    """Its program's checkpoint location; None for plain readers."""
+    process: Process | None
+
+
+@dataclass(frozen=True, slots=True)
+class LossStatus:
+    """An entry of a loss log: records that readers leave out."""
+
+    stream: str
+    writer: str
+    start_offset: int
+    end_offset: int
+    records: int
+    reason: str
+    who: str
+    host: str
+    when: str
+    """UTC, in ISO 8601."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterStatus:
+    """A record that a program's parser refused."""
+
+    writer: str
+    offset: int
+    error_type: str
+    error: str
+    text: str
+    """The record as text, cut where it is long."""
+    time_ms: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """One stream of a journal."""
+
+    name: str
+    schema: str
+    writers: tuple[WriterStatus, ...]
+    receivers: tuple[ReceiverStatus, ...]
+    consumers: tuple[ConsumerStatus, ...]
+    records: int
+    blocks: int
+    size_bytes: int
+    rate: float
+    """Records published per second, over the last minute."""
+    oldest_ms: int | None
+    """When the oldest block that is held was published: what retention keeps."""
+    newest_ms: int | None
+    max_bytes: int | None
+    """The bound of all its receivers together; None when one of them has none."""
+    max_lag_records: int | None
+    losses: tuple[LossStatus, ...]
+    """The newest."""
+    loss_count: int
+    lost_records: int
+    dead_letters_of: str | None
+    """The stream whose dead letters this one holds; None for any other stream."""
+    staged_letters: int
+    """Files of dead letters that are not in blocks yet."""
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocationStatus:
+    """One location, as it was at ``read_ms``."""
+
+    location: str
+    """Its URL."""
+    name: str
+    kind: Kind
+    read_ms: int
+    id: str | None
+    """Of the program or query, over all its runs."""
+    process: Process | None
+    """The driver that last ran; None where nothing tells."""
+    spark_ui: str | None
+    """The URL of its Spark UI."""
+    batch_interval_ms: int | None
+    batches: tuple[BatchStatus, ...]
+    """Ascending, at most MOST_BATCHES."""
+    earlier: int
+    """How many batches are kept before those."""
+    committed: int
+    """The highest id of a committed batch, -1 without one."""
+    inputs: tuple[InputStatus, ...]
+    streams: tuple[StreamStatus, ...]
+    """Of the location's own journal."""
+    losses: tuple[LossStatus, ...]
+    """Of inputs without a journal, such as Kafka topics."""
+    next: NextStatus | None
+    problems: tuple[str, ...] = ()
+    """What could not be read, and why."""

@@ -1,0 +1,140 @@
+"""What was read of several locations, shared among all who ask.
+
+A location is read on demand, and at most once in a second: those who ask meanwhile wait
+for the same answer. One that takes long to read is read less often, so that looking costs at most a
+tenth of a core. Nothing is read in between, and only the newest answer is held.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from penstock.errors import PenstockError
+from penstock.status.checks import Checks, read_checks
+from penstock.status.letters import read_letters
+from penstock.status.links import with_lags
+from penstock.status.location import LocationReader
+from penstock.status.model import DeadLetterStatus, LocationStatus
+from penstock.status.places import find_place
+
+__all__ = ["SharedStatus", "Unreadable"]
+
+T = TypeVar("T")
+_STATUS_S = 1.0
+_DETAILS_S = 5.0
+_VALIDATION_S = 60.0
+_SHARE = 10
+_MOST_LOCATIONS = 200
+"""Of a session that starts queries for ever, the first are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A location that cannot be read."""
+
+    location: str
+    name: str
+    error: str
+
+
+Letters = Mapping[str, tuple[DeadLetterStatus, ...]]
+
+
+class _Shared(Generic[T]):
+    """The newest result of a call, made again when it is asked for and old."""
+
+    def __init__(self, read: Callable[[], T], max_age_s: float) -> None:
+        self._read = read
+        self._max_age_s = max_age_s
+        self._lock = threading.Lock()
+        self._known: tuple[T] | None = None
+        self._until_s = 0.0
+
+    def get(self) -> T:
+        with self._lock:
+            if self._known is None or time.monotonic() >= self._until_s:
+                began_s = time.monotonic()
+                self._known = (self._read(),)
+                ended_s = time.monotonic()
+                self._until_s = ended_s + max(self._max_age_s, _SHARE * (ended_s - began_s))
+            return self._known[0]
+
+
+class _Location:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._reader = LocationReader(path)
+        self.status = _Shared(self._read_status, _STATUS_S)
+        self.letters = _Shared(self._read_letters, _DETAILS_S)
+        self.checks = _Shared(lambda: self._read_checks(validated=False), _DETAILS_S)
+        self.validation = _Shared(lambda: self._read_checks(validated=True), _VALIDATION_S)
+
+    def _read_status(self) -> LocationStatus | Unreadable:
+        try:
+            return self._reader.read()
+        except PenstockError as error:
+            return Unreadable(self.path, self._reader.name, str(error))
+
+    def _read_letters(self) -> Letters:
+        status = self.status.get()
+        if isinstance(status, Unreadable):
+            return {}
+        wanted = [each.name for each in status.streams if each.dead_letters_of]
+        journal = find_place(self.path).journal if wanted else None
+        return {} if journal is None else {name: read_letters(journal, name) for name in wanted}
+
+    def _read_checks(self, *, validated: bool) -> Checks:
+        status = self.status.get()
+        if isinstance(status, Unreadable) or status.kind == "journal":
+            return Checks()
+        return read_checks(self.path, status.kind, validated=validated)
+
+
+class SharedStatus:
+    """Reads locations on demand. Thread-safe. Every method raises IndexError for no such location.
+
+    Args:
+        paths: paths or URLs of checkpoint locations and journals.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._lock = threading.Lock()
+        self._locations: list[_Location] = []
+        for path in paths:
+            self.add(path)
+
+    def add(self, path: str) -> None:
+        """Read one more location from now on, after all others, unless it is known."""
+        with self._lock:
+            if path not in self.paths and len(self._locations) < _MOST_LOCATIONS:
+                self._locations.append(_Location(path))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What is read, in order."""
+        return tuple(location.path for location in self._locations)
+
+    def all(self) -> list[LocationStatus | Unreadable]:
+        """Return the status of each location, in order, not older than a second or so."""
+        found = [location.status.get() for location in self._locations]
+        known = [each for each in found if isinstance(each, LocationStatus)]
+        return [
+            with_lags(each, known) if isinstance(each, LocationStatus) else each for each in found
+        ]
+
+    def get(self, index: int) -> LocationStatus | Unreadable:
+        """Return the status of one location."""
+        return self._locations[index].status.get()
+
+    def letters(self, index: int) -> Letters:
+        """Return the newest dead letters of a location, by the streams that hold them."""
+        return self._locations[index].letters.get()
+
+    def checks(self, index: int, *, validated: bool = False) -> Checks:
+        """Return what inspect says of a location, and what validate does if that is wanted."""
+        location = self._locations[index]
+        return (location.validation if validated else location.checks).get()

@@ -1,0 +1,1 @@
+"""``format("penstock")``: the streams of a journal."""

@@ -1,0 +1,144 @@
+"""``format("penstock")``: the data source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from penstock.errors import ConfigError, PenstockError
+from penstock.journal.existing import open_existing
+from penstock.journal.schema import pickles_refused
+from penstock.journal.spark_types import spark_schema
+from penstock.journal.stream import JournalStream
+from penstock.structured.journal.batch_reader import JournalBatchReader
+from penstock.structured.journal.options import JOURNAL_OPTIONS, NAME, JournalOptions
+from penstock.structured.journal.planner import JournalPlanner, check_owner
+from penstock.structured.journal.ranges import RangeReader, range_schema
+from penstock.structured.journal.read import BlockReader
+from penstock.structured.options import check_kind
+from penstock.structured.session import Session
+from penstock.structured.stream_reader import PlannedStreamReader, RefusedReader
+
+__all__ = ["JournalDataSource"]
+
+
+class JournalDataSource(DataSource):
+    """The records of one stream of a journal.
+
+    Raises:
+        ConfigError: an option is wrong, there is no such stream, or Spark cannot read it.
+    """
+
+    session: Session
+    """Set by ``bound_to``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._options = JournalOptions.parse(options)
+        self._stream = open_existing(self._options.journal, self._options.stream, False)
+        if self._stream.format.kind == "pickle":
+            raise pickles_refused(
+                path=self._stream.storage.uri(self._stream.name), ids={"stream": self._stream.name}
+            )
+
+        if self._options.consumer is not None:
+            check_owner(self._stream, self._options.consumer)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """Return the stream's columns."""
+        if self._options.ranges:
+            return range_schema(self._stream)
+        return from_arrow_schema(spark_schema(self._stream.format.arrow))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's)
+        """Return the reader of a query."""
+        try:
+            return self._stream_reader(schema)
+        except PenstockError as error:
+            return RefusedReader(error)
+
+    def _stream_reader(self, schema: StructType) -> JournalStreamReader:
+        check_kind(NAME, JOURNAL_OPTIONS, self.options, "stream")
+        consumer = self._options.consumer
+        if consumer is None:
+            raise ConfigError(
+                "readStream.format(\"penstock\") needs option 'consumer'",
+                operation="read options",
+                ids={"option": "consumer"},
+                hint='add .option("consumer", "my-query"): a name of the query that lasts; the '
+                "journal keeps what it has not committed",
+            )
+        read = (
+            RangeReader()
+            if self._options.ranges
+            else BlockReader(self._stream, arrow_columns(self._stream, schema))
+        )
+        return JournalStreamReader(self._stream, consumer, self._options, self.session, read)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a range."""
+        check_kind(NAME, JOURNAL_OPTIONS, self.options, "batch")
+        read = BlockReader(self._stream, arrow_columns(self._stream, schema))
+        return JournalBatchReader(self._stream, self._options, self.session, read)
+
+
+class JournalStreamReader(PlannedStreamReader):
+    """Plans and reads the batches of a query."""
+
+    def __init__(
+        self,
+        stream: JournalStream,
+        consumer: str,
+        options: JournalOptions,
+        session: Session,
+        read: Callable[[InputPartition], Iterator[pa.RecordBatch]],
+    ) -> None:
+        super().__init__(stream.name, options.given, session)
+        self._stream = stream
+        self._consumer = consumer
+        self._parsed = options
+        self._read = read
+
+    def open_planner(self) -> JournalPlanner:
+        """Register the consumer."""
+        return JournalPlanner(self._stream, self._consumer, self._parsed, self._session)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a task."""
+        return self._read(partition)
+
+
+def arrow_columns(stream: JournalStream, schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of the columns that Spark asks for.
+
+    Raises:
+        ConfigError: the stream has no such columns.
+    """
+    held = {
+        field.name: field.dataType for field in from_arrow_schema(spark_schema(stream.format.arrow))
+    }
+    for field in schema:
+        if held.get(field.name) != field.dataType:
+            raise ConfigError(
+                f"the query reads column {field.name!r} as {field.dataType.simpleString()}, and "
+                f"the stream holds {stream.format!r}",
+                operation="read stream",
+                path=stream.storage.uri(stream.name),
+                ids={"stream": stream.name, "column": field.name},
+                hint="leave out .schema(...), or name columns of the stream with their types",
+            )
+    return to_arrow_schema(schema, timezone="UTC")

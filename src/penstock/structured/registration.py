@@ -1,0 +1,65 @@
+"""Makes the data sources known to a Spark session."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import threading
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from penstock.conf import MetricsSettings, UiSettings
+from penstock.errors import ConfigError
+from penstock.structured.dashboard import QueriesDashboard
+from penstock.structured.journal.source import JournalDataSource
+from penstock.structured.kafka.source import KafkaDataSource
+from penstock.structured.listener import RateListener
+from penstock.structured.progress import ProgressListener, exporter_of
+from penstock.structured.session import RETAINED, Session, bound_to, check_in_driver
+
+__all__ = ["register"]
+
+_SOURCES = (JournalDataSource, KafkaDataSource)
+_lock = threading.Lock()
+_registered: set[str] = set()
+
+
+def register(spark: SparkSession) -> None:
+    """Make the formats known to a session, and the controller of their back pressure.
+
+    They are ``penstock`` and ``penstock-kafka``. Does nothing if they are known.
+
+    Raises:
+        ConfigError: this is Spark Connect, Spark is older than 4.2, or metrics cannot be served.
+    """
+    check_in_driver(spark, "_jsparkSession", "register sources")
+    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < (4, 2):
+        raise ConfigError(
+            f"Spark {pyspark.__version__} has no admission control for Python data sources",
+            operation="register sources",
+            hint="install pyspark 4.2 or later",
+        )
+    with _lock:
+        key = spark._jsparkSession.sessionUUID()
+        if key not in _registered:
+            conf = spark.sparkContext.getConf()
+            exporter = exporter_of(MetricsSettings.from_conf(conf))
+            session = _facts(spark)
+            for source in _SOURCES:
+                spark.dataSource.register(bound_to(source, session))
+            dashboard = QueriesDashboard(UiSettings.from_conf(conf), exporter)
+            listener = RateListener(
+                spark, session.folder, session.batches_to_retain, dashboard.show
+            )
+            spark.streams.addListener(listener)
+            spark.streams.addListener(ProgressListener(spark, exporter))
+            _registered.add(key)
+
+
+def _facts(spark: SparkSession) -> Session:
+    folder = tempfile.mkdtemp(prefix="penstock-structured-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    retained = spark.conf.get(RETAINED)
+    return Session(folder, spark.sparkContext.defaultParallelism, int(str(retained)))

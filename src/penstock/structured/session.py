@@ -1,0 +1,98 @@
+"""What the driver's process tells the processes in which Spark runs a data source.
+
+Spark makes a Python data source from its class, in processes of its own, with the options of the
+query and nothing else. So the class that is registered is a subclass with the session's facts in
+it, and what is known of a query when it starts is in a file of the session's folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+from pyspark.sql.datasource import DataSource
+
+from penstock.errors import ConfigError
+from penstock.structured.private_folder import PrivateFolder
+
+__all__ = ["RETAINED", "QueryFacts", "Session", "bound_to", "check_in_driver", "tell_query"]
+
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
+_TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The folder that Spark makes for a query without a checkpoint location, and deletes."""
+
+_Source = TypeVar("_Source", bound=DataSource)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """What the driver knows of a query when it starts."""
+
+    id: str
+    """That of its checkpoint location: the same in each run."""
+    location: str
+    """Its checkpoint location."""
+    batches_to_retain: int
+    """``spark.sql.streaming.minBatchesToRetain``."""
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether it was given no checkpoint location."""
+        return _TEMPORARY.fullmatch(self.location.rstrip("/").rpartition("/")[2]) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The facts of a Spark session."""
+
+    folder: str
+    """A private folder on the driver's host."""
+    slots: int
+    """How many tasks run at once."""
+    batches_to_retain: int
+    """``spark.sql.streaming.minBatchesToRetain`` at the registration."""
+
+    def query_of(self, *reads: str) -> QueryFacts | None:
+        """Return the query that was last started with a source; None if it is not known.
+
+        Args:
+            reads: the options that tell it from the other sources of the session.
+        """
+        found = PrivateFolder(self.folder).read(_file_of(reads))
+        return None if found is None else QueryFacts(**found)
+
+
+def check_in_driver(handle: object, inner: str, operation: str) -> None:
+    """Refuse a session or query of Spark Connect.
+
+    Args:
+        handle: the session or query.
+        inner: its attribute in the driver's process.
+        operation: what it is for.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    if not hasattr(handle, inner):
+        raise ConfigError(
+            "the session is one of Spark Connect",
+            operation=operation,
+            hint="use a program with a session of its own: penstock needs the driver's process",
+        )
+
+
+def tell_query(folder: str, reads: tuple[str, ...], facts: QueryFacts) -> None:
+    """Note what a query is, before its readers ask."""
+    PrivateFolder(folder).write(_file_of(reads), asdict(facts))
+
+
+def _file_of(reads: tuple[str, ...]) -> str:
+    return f"query-{hashlib.sha256(json.dumps(reads).encode()).hexdigest()[:32]}"
+
+
+def bound_to(source: type[_Source], session: Session) -> type[_Source]:
+    """Return a subclass of the source with ``session`` set, which pickles by value."""
+    return type(source.__name__, (source,), {"session": session, "__module__": "__main__"})

@@ -1,0 +1,26 @@
+"""Sinks for ``foreachBatch`` that write each batch once, however often it runs.
+
+    query.writeStream.foreachBatch(ParquetSink("s3://bucket/orders"))
+
+``batch``      what a batch is known by: query, output, batch id
+``batch_log``  which batches of a Parquet sink are published     without Spark
+``parquet``    Parquet files
+``staging``    the protocol of tables                            without Spark
+``sqlite``, ``postgres``                                         without Spark
+``tables``     tables of these two
+
+``penstock.kafka.spark.write`` is the sink of Kafka.
+"""
+
+from penstock.structured.sinks.batch import query_batch
+from penstock.structured.sinks.parquet import ParquetSink, published_files, read_parquet
+from penstock.structured.sinks.tables import PostgresSink, SqliteSink
+
+__all__ = [
+    "ParquetSink",
+    "PostgresSink",
+    "SqliteSink",
+    "published_files",
+    "query_batch",
+    "read_parquet",
+]

@@ -1,0 +1,138 @@
+"""Batches as Parquet files: an attempt writes files of its own, and one exclusive file publishes.
+
+``batch_log`` has the protocol and its invariants.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import SinkError
+from penstock.model import OutputBatch, check_output
+from penstock.storage import Storage, local_root, open_existing, open_storage
+from penstock.storage.posix import sync
+from penstock.structured.sinks.batch import note_write, query_batch
+from penstock.structured.sinks.batch_log import PUBLISHED, BatchLog, Published
+from penstock.structured.sinks.plans import check_same
+
+__all__ = ["ParquetSink", "published_files", "read_parquet"]
+
+_log = logging.getLogger(__name__)
+
+
+class ParquetSink:
+    """Writes batches under a folder, each once: a function for ``foreachBatch``.
+
+    Several queries may write to one folder. ``read_parquet`` reads it: Spark takes the names of the
+    files' folders for hidden ones, so a plain reader finds nothing rather than too much.
+
+    Args:
+        path: the folder, or any URL that a journal may have, which executors can write to.
+
+    Raises:
+        ConfigError: the storage cannot be used.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._storage = open_storage(path)
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Write a batch of a Structured query; raises as ``write`` and ``query_batch``."""
+        self.write(df, query_batch(df, batch_id))
+
+    def write(self, df: DataFrame, output: OutputBatch) -> None:
+        """Write a batch, unless it is written.
+
+        Args:
+            df: its records.
+            output: what it is known by: the third argument of a DStream's ``foreachBatch``, or
+                ``query_batch``.
+
+        Raises:
+            ConfigError: ``output`` is none.
+            SinkError: a later batch is written already, or this one was: by this run, or with other
+                records by a run that this one knows nothing of.
+            StorageError: the batch cannot be published, or it is not known whether it was.
+        """
+        check_output(output)
+        log = BatchLog(self._storage, output.location_id, output.output)
+        if log.has(output.batch_id):
+            note_write(self._storage.url, output)
+            check_same(output, log.plan_of(output.batch_id), self._storage.url)
+            _log.info("Batch %d is published already", output.batch_id)
+            return
+        attempt = secrets.token_hex(8)
+        folder = log.attempt_folder(output.batch_id, attempt)
+        df.write.parquet(self._storage.uri(folder))
+        files = [name for name in self._storage.names(folder) if name.startswith("part-")]
+        _make_durable(self._storage, folder, files)
+        if not log.publish(Published(output.batch_id, attempt, files, output.plan)):
+            check_same(output, log.plan_of(output.batch_id), self._storage.url)
+            _log.warning(
+                "Batch %d was published by another attempt; what this one wrote was deleted",
+                output.batch_id,
+            )
+        note_write(self._storage.url, output)
+
+
+def read_parquet(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
+    """Return the records of all published batches of a ``ParquetSink``.
+
+    It has the columns of all batches; those that a batch lacks are null in it.
+    The batches are those of this moment: later ones are not in the DataFrame.
+
+    Raises:
+        SinkError: there are none.
+        ConfigError, StorageError, LogFormatError: the sink cannot be read.
+    """
+    files = published_files(path)
+    if not files:
+        raise SinkError(
+            "no batch is published, so the columns are not known",
+            operation="read sink",
+            path=os.fspath(path),
+            hint="give the path of the ParquetSink, after its first batch",
+        )
+    whole = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "true"}
+    return spark.read.options(**whole).parquet(*files)
+
+
+def published_files(path: str | os.PathLike[str]) -> list[str]:
+    """Return the URIs of all published files, in the order of batches, for any reader of Parquet.
+
+    Raises:
+        ConfigError, StorageError, LogFormatError: the sink cannot be read.
+    """
+    storage = open_existing(
+        os.fspath(path), operation="read sink", hint="give the path of the ParquetSink"
+    )
+    found: list[str] = []
+    for location in _folders(storage, PUBLISHED):
+        for output in _folders(storage, f"{PUBLISHED}/{location}"):
+            log = BatchLog(storage, location, output)
+            found += log.paths(log.read())
+    return [storage.uri(file) for file in found]
+
+
+def _folders(storage: Storage, folder: str) -> list[str]:
+    return [entry.name for entry in storage.list(folder) if entry.is_folder]
+
+
+def _make_durable(storage: Storage, folder: str, files: Sequence[str]) -> None:
+    """Make files and their names survive a power cut: Spark does not on a file system."""
+    root = local_root(storage.url)
+    if root is None:
+        return
+    parts = folder.split("/")
+    folders = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+    for path in [*(f"{folder}/{name}" for name in files), *reversed(folders)]:
+        fd = os.open(os.path.join(root, path), os.O_RDONLY)
+        try:
+            sync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.metrics import Exporter, MetricsServer
+
+
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
+    server = MetricsServer(Exporter(), "127.0.0.1", 0)
+    yield server
+    server.close()
+
+
+def test_metrics_are_served_and_nothing_else(server: MetricsServer) -> None:
+    assert server.url == f"http://127.0.0.1:{server.port}/metrics"
+    found = httpx.get(server.url)
+    assert found.status_code == 200
+    assert found.headers["content-type"].startswith("text/plain")
+    assert "penstock_build_info{version=" in found.text
+    assert httpx.get(server.url.replace("/metrics", "/")).status_code == 404
+    assert httpx.post(server.url).status_code == 501
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:9", 200), ("evil.example", 421), ("", 421)],
+)
+def test_a_strangers_name_that_points_here_is_refused(
+    server: MetricsServer, host: str, status: int
+) -> None:
+    assert httpx.get(server.url, headers={"Host": host}).status_code == status
+
+
+def test_a_token_is_asked_for_where_there_is_one(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    server = MetricsServer(Exporter(), "127.0.0.1", 0, str(token))
+    try:
+        assert httpx.get(server.url).status_code == 401
+        wrong = {"Authorization": "Bearer other"}
+        assert httpx.get(server.url, headers=wrong).status_code == 401
+        right = {"Authorization": "Bearer s3cret"}
+        assert httpx.get(server.url, headers=right).status_code == 200
+    finally:
+        server.close()
+
+
+def test_an_address_that_others_reach_needs_a_token() -> None:
+    with pytest.raises(ConfigError, match="there is no token"):
+        MetricsServer(Exporter(), "0.0.0.0", 0)
+
+
+def test_a_port_that_is_taken_is_said(server: MetricsServer) -> None:
+    with pytest.raises(ConfigError, match=f"127.0.0.1:{server.port}"):
+        MetricsServer(Exporter(), "127.0.0.1", server.port)
+
+
+def test_a_closed_server_frees_its_port_and_ends_its_thread(server: MetricsServer) -> None:
+    one = MetricsServer(Exporter(), "127.0.0.1", 0)
+    one.close()
+    with socket.create_server(("127.0.0.1", one.port)):
+        pass

@@ -1,0 +1,255 @@
+"""Queries of Structured Streaming into the sinks: their batches run again, and are written once."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import ConfigError, SinkError
+from penstock.kafka.spark import write as write_to_kafka
+from penstock.model import OutputBatch
+from penstock.structured.sinks import ParquetSink, SqliteSink, query_batch, read_parquet
+from tests.kafka.broker import Broker
+from tests.kafka.sink_driver import committed
+from tests.structured.postgres import Server, needs_postgres
+
+pytestmark = pytest.mark.spark
+Sink = Callable[[DataFrame, int], None]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query over files of lines, a batch for each file."""
+
+    spark: SparkSession
+    folder: Path
+
+    def add(self, name: str, lines: list[str]) -> None:
+        (self.folder / "in").mkdir(exist_ok=True)
+        (self.folder / name).write_text("\n".join(lines))
+        (self.folder / name).rename(self.folder / "in" / name)
+
+    def run(self, sink: Sink) -> None:
+        """Process all files."""
+        lines = self.spark.readStream.option("maxFilesPerTrigger", "1").text(
+            str(self.folder / "in")
+        )
+        query = (
+            lines.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def uncommit(self, batch_id: int) -> None:
+        """Leave what a kill before the batch's commit would have left."""
+        for name in (f"{batch_id}", f".{batch_id}.crc"):
+            (self.folder / "checkpoint" / "commits" / name).unlink()
+
+
+@pytest.fixture
+def query(sc: SparkContext, tmp_path: Path) -> Query:
+    return Query(SparkSession.builder.getOrCreate(), tmp_path)
+
+
+def run_again(query: Query, sink: Sink) -> Counter[str]:
+    """Run two batches, the second one twice, then a third; return what shall have been written."""
+    query.add("0", ["a", "b"])
+    query.run(sink)
+    query.add("1", ["c"])
+    query.run(sink)
+    query.uncommit(1)
+    query.add("2", ["d"])
+    query.run(sink)
+    return Counter("abcd")
+
+
+def test_parquet(query: Query, tmp_path: Path) -> None:
+    sink = ParquetSink(tmp_path / "out")
+    with pytest.raises(SinkError, match="no batch is published"):
+        read_parquet(query.spark, tmp_path / "out")
+    written = run_again(query, sink)
+    found = read_parquet(query.spark, tmp_path / "out").collect()
+    assert Counter(row.value for row in found) == written
+    zombie = query.spark.createDataFrame([("zombie",)], ["value"])
+    location = next((tmp_path / "out" / "_published").iterdir()).name
+    sink.write(zombie, OutputBatch(location, "foreachBatch", 2))
+    with pytest.raises(SinkError, match="but batch 2 is published"):
+        sink.write(zombie, OutputBatch(location, "foreachBatch", 1))
+    assert read_parquet(query.spark, tmp_path / "out").count() == 4
+
+
+def test_a_table_of_sqlite(query: Query, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+        db.execute("CREATE TABLE lines (value TEXT)")
+        written = run_again(query, SqliteSink(tmp_path / "shop.db", "lines"))
+        assert Counter(value for (value,) in db.execute("SELECT value FROM lines")) == written
+
+
+def sink_of(kind: str, folder: Path) -> ParquetSink | SqliteSink:
+    if kind == "parquet":
+        return ParquetSink(folder / "out")
+    with closing(sqlite3.connect(folder / "shop.db")) as db:
+        db.execute("CREATE TABLE lines (value TEXT)")
+    return SqliteSink(folder / "shop.db", "lines")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
+def test_a_second_write_of_a_batch_is_refused(query: Query, tmp_path: Path, kind: str) -> None:
+    sink = sink_of(kind, tmp_path)
+
+    def write_twice(df: DataFrame, batch_id: int) -> None:
+        sink(df.where("value < 'b'"), batch_id)
+        sink(df.where("value >= 'b'"), batch_id)
+
+    query.add("0", ["a", "b"])
+    for _ in range(2):  # also when the batch, written in part, runs again
+        with pytest.raises(StreamingQueryException, match="already in this run"):
+            query.run(write_twice)
+
+
+COLUMNS = """
+ cast(1 as tinyint) as small, 2L as big, 1.5D as float, cast(1.25 as decimal(9,2)) as price,
+ true as flag, date'2026-01-02' as day, timestamp'2026-01-02 03:04:05.678+02:00' as at,
+ timestamp_ntz'2026-01-02 03:04:05' as wall, x'00ff' as bytes, array(1, 2) as list,
+ named_struct('a', 'x') as struct, cast(null as string) as none, '' as empty
+"""
+TYPES = (
+    "small smallint, big bigint, float double precision, price numeric, flag boolean, day date, "
+    "at timestamp with time zone, wall timestamp, bytes bytea, list jsonb, struct jsonb, "
+    "none text, empty text"
+)
+
+
+@needs_postgres
+@pytest.mark.slow
+def test_a_table_of_postgres(query: Query) -> None:
+    import psycopg
+
+    from penstock.structured.sinks import PostgresSink
+
+    server = Server()
+    server.start()
+    try:
+        with psycopg.connect(server.url, autocommit=True) as db:
+            db.execute("CREATE TABLE lines (value text)")
+            written = run_again(query, PostgresSink(server.url, "lines"))
+            found = db.execute("SELECT value FROM lines").fetchall()
+            assert Counter(value for (value,) in found) == written
+            db.execute(f"CREATE TABLE types ({TYPES})")  # type: ignore[arg-type,unused-ignore]
+            df = query.spark.sql(f"SELECT {COLUMNS}")
+            PostgresSink(server.url, "types").write(df, OutputBatch("q", "types", 0))
+            row = db.execute(
+                "SELECT small, big, float, price::text, flag, day::text, "
+                "(at at time zone 'UTC')::text, wall::text, bytes, list, struct, none, empty "
+                "FROM types"
+            ).fetchone()
+    finally:
+        server.stop()
+    assert row == (
+        *(1, 2, 1.5, "1.25", True, "2026-01-02", "2026-01-02 01:04:05.678"),
+        *("2026-01-02 03:04:05", b"\x00\xff", [1, 2], {"a": "x"}, None, ""),
+    )
+
+
+@pytest.mark.slow
+def test_kafka(query: Query, broker: Broker) -> None:
+    topic = broker.create_topic("structured-out")
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        output = query_batch(df, batch_id)
+        write_to_kafka(df, output, topic, broker.conf, delivery="exactly_once")
+
+    assert committed(broker, topic) == Counter()
+    written = run_again(query, write)
+    assert committed(broker, topic) == written
+
+
+def test_a_copy_of_the_query_is_another_one(query: Query, tmp_path: Path) -> None:
+    query.add("0", ["a"])
+    sink = ParquetSink(tmp_path / "out")
+    query.run(sink)
+    shutil.rmtree(tmp_path / "checkpoint")
+    query.run(sink)  # a new location has a new id: these are other batches
+    assert read_parquet(query.spark, tmp_path / "out").count() == 2
+
+
+def test_outside_of_a_query(query: Query, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="batch 3 has no query in this thread"):
+        ParquetSink(tmp_path / "out")(query.spark.range(1), 3)
+
+
+def test_what_a_batch_is_known_by(query: Query) -> None:
+    seen: list[OutputBatch] = []
+
+    def note(df: DataFrame, batch_id: int) -> None:
+        seen.append(query_batch(df, batch_id))
+
+    query.add("0", ["a"])
+    query.add("1", ["b"])
+    query.run(note)
+    query.uncommit(1)
+    query.run(note)
+    # Only the first batch of a run may be written.
+    assert [(batch.batch_id, batch.may_be_written) for batch in seen] == [
+        *((0, True), (1, False)),
+        (1, True),
+    ]
+    assert len({batch.location_id for batch in seen}) == 1
+    assert seen[0].plan != seen[1].plan == seen[2].plan != ""
+
+
+@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
+def test_a_checkpoint_restored_from_a_copy_one_batch_older(
+    query: Query, tmp_path: Path, kind: str
+) -> None:
+    sink = sink_of(kind, tmp_path)
+    query.add("0", ["a"])
+    query.run(sink)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+    query.add("1", ["b"])
+    query.run(sink)
+    shutil.rmtree(tmp_path / "checkpoint")
+    (tmp_path / "copy").rename(tmp_path / "checkpoint")
+    query.add("2", ["c"])
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="was restored from an older copy"):
+            query.run(sink)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
+def test_what_is_no_batch_is_refused(query: Query, tmp_path: Path, kind: str) -> None:
+    with pytest.raises(ConfigError, match=r"batch is given as 0.*query_batch\(df, batch_id\)"):
+        sink_of(kind, tmp_path).write(query.spark.range(1), 0)  # type: ignore[arg-type]
+
+
+def test_batches_with_other_columns_are_read_with_all_of_them(query: Query, tmp_path: Path) -> None:
+    sink = ParquetSink(tmp_path / "out")
+    for batch_id, columns in enumerate(["1 as a", "2 as a, 'x' as b"]):
+        sink.write(query.spark.sql(f"SELECT {columns}"), OutputBatch("q", "out", batch_id))
+    found = read_parquet(query.spark, tmp_path / "out").orderBy("a").collect()
+    assert [row.asDict() for row in found] == [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+
+
+def test_a_file_of_sqlite_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        SqliteSink(tmp_path / "shop.db", "lines")
+    assert not (tmp_path / "shop.db").exists()
+
+
+def test_an_error_of_a_sink_ends_the_query(query: Query, tmp_path: Path) -> None:
+    query.add("0", ["a"])
+    sqlite3.connect(tmp_path / "shop.db").close()
+    with pytest.raises(StreamingQueryException, match="there is no table lines"):
+        query.run(SqliteSink(tmp_path / "shop.db", "lines"))

@@ -1,0 +1,218 @@
+"""What is read of a location, and how it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.errors import ConfigError
+from penstock.journal import JournalStream, RecordFormat
+from penstock.journal.retention.consumer_files import ConsumerEntry, write_consumer
+from penstock.status import (
+    LocationReader,
+    LocationStatus,
+    SharedStatus,
+    Unreadable,
+    health,
+    read_location,
+)
+from penstock.status.blocks import Published, oldest_untaken
+from penstock.status.model import BatchStatus, InputStatus, Process
+from penstock.storage import open_storage
+from tests.journal.helpers import write_blocks
+from tests.ui.world import Batches, program, stream_of
+
+NOW = 1_800_000_000_000
+HOST = Process("h", 1, True)
+EMPTY = LocationStatus(
+    location="file:///p",
+    name="p",
+    kind="program",
+    read_ms=NOW,
+    id=None,
+    process=HOST,
+    spark_ui=None,
+    batch_interval_ms=1000,
+    batches=(),
+    earlier=0,
+    committed=-1,
+    inputs=(),
+    streams=(),
+    losses=(),
+    next=None,
+)
+DONE = BatchStatus(
+    batch_id=7,
+    time_ms=NOW - 2000,
+    state="committed",
+    is_rerun=False,
+    records=10,
+    scheduling_delay_ms=3,
+    processing_ms=200,
+    total_delay_ms=203,
+    plan_ms=2,
+    commit_ms=1,
+    ended_ms=NOW - 1000,
+)
+
+
+def with_batches(*batches: BatchStatus, **facts: object) -> LocationStatus:
+    return replace(EMPTY, batches=batches, **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "text"),
+    [
+        (EMPTY, "ok", ""),
+        (with_batches(DONE), "ok", ""),
+        (with_batches(DONE, process=replace(HOST, alive=False)), "stopped", "does not run"),
+        (with_batches(DONE, process=replace(HOST, alive=None)), "ok", ""),
+        (with_batches(replace(DONE, scheduling_delay_ms=900)), "ok", ""),
+        (with_batches(replace(DONE, scheduling_delay_ms=9000)), "warning", "9 s late"),
+        (with_batches(replace(DONE, scheduling_delay_ms=90_000)), "error", "90 s late"),
+        (with_batches(replace(DONE, processing_ms=1500)), "warning", "batches take 1.5 s"),
+        (with_batches(replace(DONE, ended_ms=NOW - 61_000)), "error", "no batch was committed"),
+        (with_batches(replace(DONE, state="failed", error="E")), "error", "batch 7 failed: E"),
+        (
+            with_batches(replace(DONE, state="running", time_ms=NOW - 300_000)),
+            "error",
+            "batch 7 is not done after 5 min",
+        ),
+        (
+            replace(EMPTY, inputs=(InputStatus("i", None, None, None, True, None),)),
+            "warning",
+            "input i is paused",
+        ),
+        (
+            replace(EMPTY, inputs=(InputStatus("i", 9, 31_000, None, False, None),)),
+            "warning",
+            "input i is behind by 9 records",
+        ),
+        (replace(EMPTY, problems=("torn",)), "error", "torn"),
+    ],
+)
+def test_one_colour_and_why(status: LocationStatus, level: str, text: str) -> None:
+    found = health(status)
+    assert found.level == level
+    assert text in " ".join(reason.text for reason in found.reasons)
+
+
+def test_the_worst_reason_comes_first() -> None:
+    status = with_batches(replace(DONE, processing_ms=1500), problems=("torn",))
+    assert [reason.level for reason in health(status).reasons] == ["error", "warning"]
+
+
+def test_ages_and_rates_of_blocks() -> None:
+    blocks = {"r0-00000000": Published((0, 10, 25), (1000, 50_000, 70_000), 30)}
+    (one,) = blocks.values()
+    assert one.since(70_000) == (20, 2)
+    assert one.oldest_after(0) == 1000
+    assert one.oldest_after(10) == 50_000
+    assert one.oldest_after(30) is None
+    assert oldest_untaken(blocks, {"r0-00000000": 26}) == 70_000
+    assert oldest_untaken(blocks, {"r0-00000001": 0}) is None  # a later epoch: it is finished
+
+
+def test_a_program_without_a_record_is_told_by_its_files(tmp_path: Path) -> None:
+    """The newest batch: the record of its delays comes with the next one."""
+    program(tmp_path / "p", Batches(3))
+    status = read_location(str(tmp_path / "p"))
+    newest = status.batches[-1]
+    assert (newest.scheduling_delay_ms, newest.processing_ms) == (5, 240 + 46)
+    assert (newest.total_delay_ms, newest.plan_ms) == (291, None)
+    assert status.batches[1].plan_ms == 5
+    assert status.inputs[0].changes[-1].batch_id == 1
+    assert status.next is not None
+    assert status.next.batch_id == 3
+
+
+def test_what_changed_is_read_again(tmp_path: Path) -> None:
+    program(tmp_path / "p", Batches(3, failed=frozenset({2})))
+    reader = LocationReader(str(tmp_path / "p"))
+    assert reader.read().batches[-1].state == "running"
+    (tmp_path / "p" / "commits" / "2").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    assert reader.read().batches[-1].state == "committed"
+    (tmp_path / "p" / "offsets" / "1").unlink()
+    (tmp_path / "p" / "commits" / "1").unlink()
+    assert [batch.batch_id for batch in reader.read().batches] == [0, 2]
+
+
+def test_a_dead_program(tmp_path: Path) -> None:
+    program(tmp_path / "p", Batches(4, failed=frozenset({3})), is_alive=False)
+    status = read_location(str(tmp_path / "p"))
+    assert status.batches[-1].state == "interrupted"
+    found = health(status)
+    assert found.level == "stopped"
+    assert "batch 3 runs again at its start" in found.reasons[0].text
+
+
+def test_damage_hides_nothing_else(tmp_path: Path) -> None:
+    program(tmp_path / "p", Batches(5))
+    (tmp_path / "p" / "offsets" / "2").write_text("v1\n{torn")
+    status = read_location(str(tmp_path / "p"))
+    assert len(status.batches) == 5
+    assert any("offsets/2" in problem for problem in status.problems)
+    assert health(status).level == "error"
+
+
+def test_a_store_of_objects() -> None:
+    journal = open_storage("memory://status-test/journal")
+    stream = JournalStream.create(journal, "clicks", RecordFormat("string"))
+    write_blocks(stream, [["a", "b"], ["c"]], close=False)
+    write_consumer(stream, "plain", ConsumerEntry({"r0-00000000": 2}))
+    status = read_location("memory://status-test/journal")
+    assert status.kind == "journal"
+    (found,) = status.streams
+    assert (found.records, found.blocks) == (3, 2)
+    (consumer,) = found.consumers
+    assert (consumer.lag_records, consumer.process) == (1, None)
+
+
+def test_a_bucket_tells_when_blocks_came(s3_bucket: str) -> None:
+    root = f"{s3_bucket}/status"
+    journal = open_storage(f"{root}/journal")
+    stream = JournalStream.create(journal, "clicks", RecordFormat("string"))
+    write_blocks(stream, [["a", "b"], ["c"]], close=False)
+    write_consumer(stream, "plain", ConsumerEntry({"r0-00000000": 2}))
+    entry = OffsetSeq(batch_timestamp_ms=NOW, sources=('{"clicks":{"r0-00000000":2}}',))
+    with CheckpointLocation(open_storage(root)) as location:
+        location.plan(0, entry)
+        location.run(0)
+        location.commit(0)
+        location.plan(1, entry)
+    status = read_location(root)
+    assert [each.state for each in status.batches] == ["committed", "running"]
+    (found,) = status.streams
+    assert (found.records, found.rate) == (3, 3 / 60)
+    assert found.consumers[0].lag_ms is not None
+    assert status.inputs[0].lag_records == 1
+
+
+def test_what_is_no_location(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="neither a checkpoint location nor a journal"):
+        read_location(str(tmp_path))
+    (found,) = SharedStatus([str(tmp_path)]).all()
+    assert isinstance(found, Unreadable)
+
+
+def test_a_status_is_shared_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream_of(tmp_path / "j", "clicks", blocks=1, records=1)
+    reads = 0
+    real = LocationReader.read
+
+    def read(self: LocationReader) -> LocationStatus:
+        nonlocal reads
+        reads += 1
+        return real(self)
+
+    monkeypatch.setattr(LocationReader, "read", read)
+    shared = SharedStatus([str(tmp_path / "j")])
+    assert reads == 0
+    first = shared.get(0)
+    assert shared.get(0) is first
+    assert reads == 1
+    with pytest.raises(IndexError):
+        shared.get(1)
