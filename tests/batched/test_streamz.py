@@ -46,7 +46,7 @@ class Site:
         self.most = 0
 
     def source(self, **options: Any) -> Stream:
-        conf = {**self.broker.conf, "auto.offset.reset": "earliest"}
+        conf = {**self.broker.conf, "auto.offset.reset": "earliest", "log_level": 0}
         options = {"poll_interval": 0.05, "checkpoint_path": self.path, **options}
         return Stream.from_kafka_batched([self.topic], conf, **options)
 
@@ -202,9 +202,7 @@ def test_a_function_that_fails_behind_to_kafka(site: Site) -> None:
     assert eventually(lambda: not source._checkpoints.is_open)
 
 
-def test_a_start_after_a_delivery_that_failed(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_after_a_delivery_that_failed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     small = site.broker.create_topic(f"{site.out}-small", max_message_bytes="1000")
     stream = site.source()
     stream.flatten().map(lambda value: value[: site.most]).to_kafka(small, site.broker.conf)
