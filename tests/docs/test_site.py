@@ -128,3 +128,15 @@ def test_messages_that_troubleshooting_quotes_are_those_of_the_code() -> None:
     parts = [part.strip(" ,") for text in quoted for part in text.split("...")]
     assert len(parts) > 5
     assert [part for part in parts if part not in code] == []
+
+
+def test_tests_that_pages_name_exist() -> None:
+    rows = (ROOT / "docs" / "bugs.md").read_text(encoding="utf-8").splitlines()
+    named = {name for row in rows for name in re.findall(r"`(test_\w+)` \|$", row)}
+    assert len(named) > 30
+    tests = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py"))
+    assert {name for name in named if f"def {name}(" not in tests} == set()
+    tried = (ROOT / "docs" / "tried.md").read_text(encoding="utf-8")
+    files = re.findall(r"`(tests/[\w/]+\.py)`", tried)
+    assert len(files) > 5
+    assert [file for file in files if not (ROOT / file).exists()] == []

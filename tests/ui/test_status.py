@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -206,6 +207,32 @@ def test_a_program_without_a_record_is_told_by_its_files(tmp_path: Path) -> None
     assert status.inputs[0].changes[-1].batch_id == 1
     assert status.next is not None
     assert status.next.batch_id == 3
+
+
+def test_the_newest_batch_is_late_since_the_first_tick_that_it_stands_for(tmp_path: Path) -> None:
+    """It came when the batch before it ended, 59 s later, and has the time of the last tick."""
+    now_ms = time.time_ns() // 1_000_000
+    conf = {"spark.penstock.batchIntervalMs": "1000"}
+    entry = OffsetSeq(
+        batch_timestamp_ms=now_ms, conf=conf, sources=('{"clicks":{"r0-00000000":2}}',)
+    )
+    with CheckpointLocation(open_storage(tmp_path)) as location:
+        for batch_id, time_ms in enumerate((now_ms - 60_000, now_ms)):
+            location.plan(batch_id, replace(entry, batch_timestamp_ms=time_ms))
+            location.run(batch_id)
+            location.commit(batch_id)
+    first, late = read_location(str(tmp_path)).batches
+    assert first.scheduling_delay_ms is not None
+    assert late.scheduling_delay_ms is not None
+    assert late.total_delay_ms is not None
+    planned_ms = (tmp_path / "offsets" / "1").stat().st_mtime_ns // 1_000_000
+    assert late.scheduling_delay_ms == planned_ms - (now_ms - 59_000)
+    assert late.total_delay_ms >= late.scheduling_delay_ms
+    with CheckpointLocation(
+        open_storage(tmp_path)
+    ) as location:  # a restart: its downtime is no delay
+        location.plan(2, replace(entry, batch_timestamp_ms=now_ms + 600_000))
+    assert read_location(str(tmp_path)).batches[2].scheduling_delay_ms == 0
 
 
 def test_what_changed_is_read_again(tmp_path: Path) -> None:
