@@ -25,7 +25,7 @@ test: check ## all checks, and all tests but the soak
 quick: setup ## the tests that need neither Spark nor kills, in seconds
 	@$(PYTEST) -q -m "not spark and not slow and not soak" $(ARGS)
 
-check: setup ## format, lint, types, import direction, links and public names of the documentation
+check: setup ## format, lint, types, import direction, links, commands and public names of the documentation
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary

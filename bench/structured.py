@@ -11,6 +11,10 @@ Of the streams the time of a batch is taken from Spark's trigger to its end: pla
 Planning: the latest offset and the tasks of a batch over 10,000 blocks, as the process beside the
 driver does it, against 100 ms; and again after 10,000 batches of the query (1,000 with --quick).
 
+HTTP: POSTs of one line and of a hundred (100 bytes each), acked when they are durable, to a query
+that counts them with a trigger of 1 s, end to end: through the journal and the native lane, and
+through a Starlette application, Kafka (acks=all) and Spark's own source. One machine has it all.
+
 Back pressure: the scenarios of backpressure.py, with their job, for queries with a trigger of 1 s:
 one with ``fit``, and one with the static maxOffsetsPerTrigger that fills 90% of the interval, what
 Spark takes of it included. A query leaves out the ticks that pass while a batch runs, so its delay
@@ -22,14 +26,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from backpressure import INTERVAL_MS, LEAST_PEAK_S, Run, Scenario, figures_of, scenarios
-from harness import Metric, fresh_process, parse_options, report
+from harness import Metric, fresh_process, in_turns, parse_options, report
+from harness.kafka_broker import connector_jars
 
 from penstock.rate import RateDecision
 
 _TARGETS = {"records": 0.45, "ranges": 0.8}
 _PLANNING_MS = 100.0
+_HTTP = 5.0
 _FLAT = 0.8
 """A median of some plans varies by so much."""
 _STATIC = 15_000
@@ -70,6 +77,23 @@ def _planning(quick: bool) -> list[Metric]:
         Metric(name, "ms", found["plan_ms"], _PLANNING_MS, 1.0, less_is_better=True),
         Metric(f"after {batches:,} batches, to before", "ms of a core", used, new, _FLAT, True),
     ]
+
+
+def _http(quick: bool) -> list[Metric]:
+    seconds, rounds = (4, 1) if quick else (10, 3)
+
+    def rate(engine: str, lines: int) -> float:
+        found = fresh_process("_http_query_program.py", engine, lines, seconds, timeout_s=600)
+        return float(found["rate"])
+
+    metrics = []
+    for lines in (1, 100):
+        engines = ["penstock", "kafka"] if connector_jars() else ["penstock"]
+        sides = {f"{lines} a request, {each}": partial(rate, each, lines) for each in engines}
+        ours, *peer = in_turns(sides, rounds, "lines/s").values()
+        name = f"HTTP to a count, {lines} a request, to Kafka's way"
+        metrics.append(Metric(name, "lines/s", ours, peer[0] if peer else None, _HTTP))
+    return metrics
 
 
 def _back_pressure(quick: bool) -> list[Metric]:
@@ -123,6 +147,7 @@ def _with_delays(batches: list[RateDecision], step_ms: float) -> list[RateDecisi
 _PARTS: dict[str, Callable[[bool], list[Metric]]] = {
     "reading": _reading,
     "planning": _planning,
+    "http": _http,
     "backpressure": _back_pressure,
 }
 

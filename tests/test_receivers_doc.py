@@ -15,7 +15,7 @@ import pytest
 from tests.faults.driver import Driver
 from tests.free_port import free_port
 from tests.receivers.acking_service import AckingService
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 DOC = Path(__file__).parents[1] / "docs" / "receivers.md"
 TASKS = 600
@@ -108,7 +108,7 @@ def test_the_tutorial_stores_a_request_once_through_a_kill(tmp_path: Path) -> No
 def run(script: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
-        ["timeout", "170", "bash", "-c", "\n".join(script)],
+        ["timeout", f"{2 * WAIT_S:g}", "bash", "-c", "\n".join(script)],
         cwd=folder,
         env={**os.environ, "PATH": path},
         capture_output=True,

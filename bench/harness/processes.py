@@ -132,9 +132,9 @@ def load_server(backlog: int, steps: Sequence[tuple[float, float]]) -> Iterator[
 
 
 @contextmanager
-def http_server(kind: str) -> Iterator[int]:
+def http_server(kind: str, *arguments: str) -> Iterator[int]:
     """Run an HTTP server (harness.http_server) of a kind; yields its port. Ends with the block."""
-    with _server("harness.http_server", kind) as printed:
+    with _server("harness.http_server", kind, *arguments) as printed:
         yield int(printed.readline())
 
 

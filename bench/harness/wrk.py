@@ -33,6 +33,7 @@ end
 class Load:
     """What a run of wrk found."""
 
+    requests: int
     requests_per_s: float
     p50_ms: float
     p99_ms: float
@@ -75,4 +76,5 @@ def wrk(
     found = json.loads(done.stdout.splitlines()[-1])
     if found["errors"]:
         raise RuntimeError(f"requests failed: {found}")
-    return Load(found["requests"] / found["seconds"], found["p50_ms"], found["p99_ms"])
+    requests = found["requests"]
+    return Load(requests, requests / found["seconds"], found["p50_ms"], found["p99_ms"])

@@ -1,7 +1,8 @@
 """Check the documentation without building it: what `make check` runs.
 
 Links and their anchors lead somewhere, each page is in the navigation of mkdocs.yml, pages and
-examples import public names only, and each public name says what it is. `make docs` finds the same
+examples import public names only, commands that pages show are taken by their parsers, and each
+public name says what it is. `make docs` finds the same
 and more (what is in docstrings and in pages that are made), but takes longer.
 """
 
@@ -19,6 +20,7 @@ from pymdownx.slugs import slugify
 
 from scripts.site.pages import BESIDE, MADE, ROOT, page_of, sources, with_links
 from scripts.site.public_names import definition, public_modules, public_names
+from scripts.site.shown import wrong_commands
 
 _SLUG = slugify(case="lower")
 _FENCE = re.compile(r"^ *```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
@@ -32,6 +34,7 @@ def problems() -> Iterator[str]:
     anchors = {page: anchors_of(text) for page, text in pages.items()}
     for page, text in pages.items():
         yield from broken_links(page, text, anchors)
+        yield from wrong_commands(BESIDE.get(page, f"docs/{page}"), text)
         yield from private_imports(f"docs/{page}", "\n".join(_FENCE.findall(text)))
     for example in sorted((ROOT / "examples").glob("*.py")):
         yield from private_imports(f"examples/{example.name}", example.read_text(encoding="utf-8"))

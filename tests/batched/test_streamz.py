@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -25,7 +26,7 @@ from penstock.storage import open_storage
 from tests.forked import forked
 from tests.kafka.broker import Broker
 from tests.kafka.test_kills import PARTITIONS, Sender
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 from .functions import as_ints
 from .reading import read_topic
@@ -45,7 +46,7 @@ class Site:
         self.most = 0
 
     def source(self, **options: Any) -> Stream:
-        conf = {**self.broker.conf, "auto.offset.reset": "earliest"}
+        conf = {**self.broker.conf, "auto.offset.reset": "earliest", "log_level": 0}
         options = {"poll_interval": 0.05, "checkpoint_path": self.path, **options}
         return Stream.from_kafka_batched([self.topic], conf, **options)
 
@@ -201,7 +202,7 @@ def test_a_function_that_fails_behind_to_kafka(site: Site) -> None:
     assert eventually(lambda: not source._checkpoints.is_open)
 
 
-def test_a_start_after_a_delivery_that_failed(site: Site) -> None:
+def test_a_start_after_a_delivery_that_failed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     small = site.broker.create_topic(f"{site.out}-small", max_message_bytes="1000")
     stream = site.source()
     stream.flatten().map(lambda value: value[: site.most]).to_kafka(small, site.broker.conf)
@@ -211,6 +212,15 @@ def test_a_start_after_a_delivery_that_failed(site: Site) -> None:
     (source,) = on_streamz._sources(stream)
     assert eventually(lambda: source.error is not None)
     site.most = 10
+    topic_ids = source._checkpoints.topic_ids
+
+    def slowly() -> Any:
+        # The loop wakes earlier sleepers first: the run before looks whether it has ended.
+        polled = asyncio.run_coroutine_threadsafe(asyncio.sleep(0.1), source.loop.asyncio_loop)
+        polled.result(WAIT_S)
+        return topic_ids()
+
+    monkeypatch.setattr(source._checkpoints, "topic_ids", slowly)
     stream.start()
     assert eventually(lambda: site.checkpoint() == {"0": 0})
     assert source.error is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import time
@@ -82,7 +83,8 @@ def test_json_has_all_that_is_known_and_the_verdict(paths: list[str], tmp_path: 
 
 
 @pytest.mark.slow
-def test_it_lives_on_a_terminal_and_ends_with_ctrl_c(paths: list[str]) -> None:
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_it_lives_on_a_terminal_and_leaves_it_as_it_was(paths: list[str], end: int) -> None:
     ours, theirs = pty.openpty()
     command = [str(Path(sys.executable).with_name("penstock")), "top", "--interval", "0.2", *paths]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
@@ -93,8 +95,10 @@ def test_it_lives_on_a_terminal_and_ends_with_ctrl_c(paths: list[str]) -> None:
         deadline_s = time.monotonic() + WAIT_S
         while seen.count(b"enrich-sessions") < 6 and time.monotonic() < deadline_s:
             seen += os.read(ours, 65_536)
-        assert b"\x1b[?1049h" in seen  # a screen of its own, which leaves the terminal as it was
-        process.send_signal(2)
+        assert b"\x1b[?1049h" in seen  # a screen of its own
+        process.send_signal(end)
+        while b"\x1b[?1049l" not in seen and time.monotonic() < deadline_s:
+            seen += os.read(ours, 65_536)
         assert process.wait(WAIT_S) == 0
     finally:
         process.kill()

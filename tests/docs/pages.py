@@ -33,12 +33,12 @@ def changed(code: str, diff: str) -> str:
     return code.replace(old, new)
 
 
-def shell(commands: list[str], folder: Path, within_s: int = 170) -> str:
+def shell(commands: list[str], folder: Path, within_s: float = 2 * WAIT_S) -> str:
     """Run commands as a reader types them; return what they print."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     script = ["set -m", "trap 'kill -9 -- $(jobs -p | sed s/^/-/) 2>/dev/null' EXIT", *commands]
     done = subprocess.run(
-        ["timeout", str(within_s), "bash", "-c", "\n".join(script)],
+        ["timeout", f"{within_s:g}", "bash", "-c", "\n".join(script)],
         cwd=folder,
         env={**os.environ, "PATH": path},
         capture_output=True,

@@ -13,6 +13,7 @@ from scripts.site.check import anchors_of, broken_links, private_imports, proble
 from scripts.site.commands import all_commands
 from scripts.site.pages import ROOT, for_the_site
 from scripts.site.public_names import definition, public_modules, public_names
+from scripts.site.shown import wrong_commands
 
 
 def test_the_check_finds_nothing() -> None:
@@ -49,6 +50,31 @@ def test_a_page_that_imports_what_is_not_public_is_found() -> None:
         "Secret from penstock.streaming, where it is not public",
         "x from penstock.conf, where it is not public",
     ]
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [
+        ("    penstock journal ls DIR  # that of a program\n", ""),
+        ("```sh\nA=1 penstock rate set 5 --checkpoint D 2> log | head; ls\n```\n", ""),
+        ("```sh\npenstock ingest tail a \\\n    --journal j --stream s &\n```\n", ""),
+        ("```python\npenstock nothing\n```\n", ""),
+        ("```\n$ penstock journal ls D\npenstock printed this\n```\n", ""),
+        ("    penstock journal list DIR\n", "there is no command list"),
+        ("    penstock journal ls DIR --lines 3\n", "--lines"),
+        ("    penstock journal skip DIR\n", "Missing parameter: stream"),
+        ("    penstock --log-format json --install-completion\n", ""),
+        ("    penstock --log json\n", "there is no option --log"),
+        ("    penstock checkpoint inspect DIR --last three\n", "three"),
+        ("See `penstock checkpoint inspect|validate` and `penstock ingest --ui-port`.", ""),
+        ("See `penstock checkpoint look`.", "there is no command look"),
+        ("See `penstock journal ls DIR --lines 3`.", "there is no option --lines"),
+    ],
+)
+def test_commands_that_the_command_line_refuses_are_found(shown: str, found: str) -> None:
+    told = list(wrong_commands("docs/a.md", shown))
+    assert found in " ".join(told)
+    assert len(told) == (1 if found else 0)
 
 
 def test_links_of_files_beside_the_docs_lead_to_their_pages() -> None:
@@ -102,3 +128,15 @@ def test_messages_that_troubleshooting_quotes_are_those_of_the_code() -> None:
     parts = [part.strip(" ,") for text in quoted for part in text.split("...")]
     assert len(parts) > 5
     assert [part for part in parts if part not in code] == []
+
+
+def test_tests_that_pages_name_exist() -> None:
+    rows = (ROOT / "docs" / "bugs.md").read_text(encoding="utf-8").splitlines()
+    named = {name for row in rows for name in re.findall(r"`(test_\w+)` \|$", row)}
+    assert len(named) > 30
+    tests = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py"))
+    assert {name for name in named if f"def {name}(" not in tests} == set()
+    tried = (ROOT / "docs" / "tried.md").read_text(encoding="utf-8")
+    files = re.findall(r"`(tests/[\w/]+\.py)`", tried)
+    assert len(files) > 5
+    assert [file for file in files if not (ROOT / file).exists()] == []

@@ -109,6 +109,7 @@ def test_the_command_is_installed_as_a_tool(
 def test_a_python_runs_a_small_suite_on_the_locked_packages(version: str, tmp_path: Path) -> None:
     copy = copy_of_the_project(tmp_path)
     run(copy / "scripts" / "setup.sh", PYTHON=python_of(version))
+    run(copy / ".venv" / "bin" / "pytest", "-q", "--collect-only", "tests", folder=copy)
     run_suite(copy, BOTH)
 
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
-TIME = datetime.fromtimestamp(1001, UTC)
+TIME = datetime.fromtimestamp(1001, timezone.utc)
 
 
 def test_outputs_are_named_by_kind_and_number_or_as_the_program_says(ssc: StreamingContext) -> None:

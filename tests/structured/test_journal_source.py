@@ -34,6 +34,14 @@ def test_it_reads_each_record_once_across_restarts(query: Query) -> None:
     assert query.ids == [0, 1]
 
 
+def test_a_session_that_was_made_of_another_reads_too(query: Query, tmp_path: Path) -> None:
+    query.frame()
+    write_blocks(query.stream, [["a", "b"]])
+    other = Query(query.spark.newSession(), query.stream, tmp_path / "other")
+    assert other.drain() == [["a", "b"]]
+    assert other.drain() == []
+
+
 def test_the_offsets_are_those_of_dstreams(query: Query, tmp_path: Path) -> None:
     write_blocks(query.stream, [["a", "b"]], close=False)
     query.drain()

@@ -79,9 +79,28 @@ def test_each_reason_leads_to_its_page(page: Page, dashboard: Dashboard) -> None
     row = page.get_by_role("row").filter(has_text="fraud-scoring")
     assert "dead" in row.inner_text()
     assert "84,000" in row.inner_text()
+    page.wait_for_url("**/3/journal#web-clicks")
     losses = page.get_by_role("table", name="Losses of sensors").inner_text()
     assert "180 to 269" in losses
     assert "damaged by the disk" in losses
+    page.goto(dashboard.url)
+    page.get_by_role("link", name="batch 179 began").click()
+    page.wait_for_url("**/1/batches/179")
+    assert "foreachRDD at job.py:41" in text_of(page)
+
+
+def test_a_phone_shows_reasons_over_its_whole_width(page: Page, dashboard: Dashboard) -> None:
+    page.set_viewport_size({"width": 420, "height": 900})
+    page.goto(dashboard.url)
+    link = page.get_by_role("link", name="consumer fraud-scoring").bounding_box()
+    assert link is not None
+    assert link["x"] < 80
+    page.goto(f"{dashboard.url}3/journal")
+    losses = page.get_by_role("table", name="Losses of sensors").bounding_box()
+    assert losses is not None
+    assert losses["height"] < 150
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide == 420
 
 
 def test_hostile_names_and_records_are_text(page: Page, dashboard: Dashboard) -> None:

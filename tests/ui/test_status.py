@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -20,9 +22,19 @@ from penstock.status import (
     read_location,
 )
 from penstock.status.blocks import Published, oldest_untaken
-from penstock.status.model import BatchStatus, InputStatus, Process
+from penstock.status.model import (
+    BatchStatus,
+    ConsumerStatus,
+    InputStatus,
+    JobStatus,
+    LossStatus,
+    Process,
+    StreamStatus,
+)
+from penstock.status.rates import rate_out
 from penstock.storage import open_storage
 from tests.journal.helpers import write_blocks
+from tests.metrics.statuses import stream_status
 from tests.ui.world import Batches, program, stream_of
 
 NOW = 1_800_000_000_000
@@ -89,7 +101,7 @@ def with_batches(*batches: BatchStatus, **facts: object) -> LocationStatus:
         (
             replace(EMPTY, inputs=(InputStatus("i", 9, 31_000, None, False, None),)),
             "warning",
-            "input i is behind by 9 records",
+            "input i has 9 records waiting",
         ),
         (replace(EMPTY, problems=("torn",)), "error", "torn"),
     ],
@@ -98,6 +110,74 @@ def test_one_colour_and_why(status: LocationStatus, level: str, text: str) -> No
     found = health(status)
     assert found.level == level
     assert text in " ".join(reason.text for reason in found.reasons)
+
+
+SLOW = replace(
+    DONE,
+    processing_ms=1500,
+    jobs=(JobStatus("print at a.py:1", 100), JobStatus("w at b.py:2", 1300)),
+)
+
+
+def test_a_slow_program_names_its_slowest_output() -> None:
+    (found,) = health(with_batches(*[SLOW] * 7)).reasons
+    assert found.text == (
+        "batches take 1.5 s (median of the last 5), and the interval is 1 s; most of it w at b.py:2"
+    )
+    alike = replace(SLOW, jobs=(JobStatus("a", 740), JobStatus("b", 740)))
+    (found,) = health(with_batches(alike)).reasons
+    assert found.text.endswith("the interval is 1 s")
+
+
+def test_a_batch_leads_to_its_own_page() -> None:
+    late, stuck = health(
+        with_batches(
+            replace(DONE, scheduling_delay_ms=90_000),
+            replace(DONE, batch_id=8, state="running", time_ms=NOW - 90_000),
+        )
+    ).reasons
+    assert [(each.page, each.place) for each in (late, stuck)] == [
+        ("batches", "7"),
+        ("batches", "8"),
+    ]
+
+
+def test_losses_and_dead_consumers_say_since_when() -> None:
+    when = datetime.fromtimestamp(NOW / 1000 - 240, timezone.utc).isoformat()
+    lost = LossStatus("s", "r0-00000000", 0, 9, 9, "why", "me", "h", when)
+    dead = ConsumerStatus("c", 12, 400_000, NOW - 360_000, "file:///c", replace(HOST, alive=False))
+    reasons = health(replace(EMPTY, losses=(lost,), streams=(stream_with(dead),))).reasons
+    assert {each.text for each in reasons} == {
+        "consumer c of s is dead: process 1 has ended, 12 records behind, its last commit 6 min "
+        "ago; the journal keeps them for it",
+        "9 records of s were lost, the last 4 min ago: why",
+    }
+    assert {each.place for each in reasons} == {"s"}
+
+
+def test_a_program_is_said_to_be_behind_once() -> None:
+    """Its input tells it; its own consumer would tell the same, with another number."""
+    behind = InputStatus("s", 9, 400_000, None, False, None)
+    own = ConsumerStatus("streaming", 30, 400_000, NOW, EMPTY.location, HOST)
+    other = replace(own, name="other", location="file:///o")
+    status = replace(EMPTY, inputs=(behind,), streams=(stream_with(own, other),))
+    found = [each.text.split(", ")[0] for each in health(status).reasons]
+    assert found == ["input s has 9 records waiting", "consumer other of s is 30 records behind"]
+
+
+def stream_with(*consumers: ConsumerStatus) -> StreamStatus:
+    found = replace(stream_status("s"), consumers=consumers, losses=(), receivers=(), writers=())
+    return replace(found, max_bytes=None, problems=())
+
+
+def test_what_goes_out_counts_where_batches_take_longer_than_the_minute() -> None:
+    first = replace(DONE, ended_ms=NOW - 400_000, records=900)
+    second = replace(DONE, ended_ms=NOW - 200_000, records=1000)
+    running = replace(DONE, state="running", ended_ms=None, records=9)
+    assert rate_out(with_batches(first, second, running)) == 1000 / 400
+    assert rate_out(with_batches(first, second)) == 0
+    recent = replace(DONE, ended_ms=NOW - 30_000, records=600)
+    assert rate_out(with_batches(first, replace(recent, batch_id=8), recent, running)) == 20
 
 
 def test_the_worst_reason_comes_first() -> None:
@@ -127,6 +207,32 @@ def test_a_program_without_a_record_is_told_by_its_files(tmp_path: Path) -> None
     assert status.inputs[0].changes[-1].batch_id == 1
     assert status.next is not None
     assert status.next.batch_id == 3
+
+
+def test_the_newest_batch_is_late_since_the_first_tick_that_it_stands_for(tmp_path: Path) -> None:
+    """It came when the batch before it ended, 59 s later, and has the time of the last tick."""
+    now_ms = time.time_ns() // 1_000_000
+    conf = {"spark.penstock.batchIntervalMs": "1000"}
+    entry = OffsetSeq(
+        batch_timestamp_ms=now_ms, conf=conf, sources=('{"clicks":{"r0-00000000":2}}',)
+    )
+    with CheckpointLocation(open_storage(tmp_path)) as location:
+        for batch_id, time_ms in enumerate((now_ms - 60_000, now_ms)):
+            location.plan(batch_id, replace(entry, batch_timestamp_ms=time_ms))
+            location.run(batch_id)
+            location.commit(batch_id)
+    first, late = read_location(str(tmp_path)).batches
+    assert first.scheduling_delay_ms is not None
+    assert late.scheduling_delay_ms is not None
+    assert late.total_delay_ms is not None
+    planned_ms = (tmp_path / "offsets" / "1").stat().st_mtime_ns // 1_000_000
+    assert late.scheduling_delay_ms == planned_ms - (now_ms - 59_000)
+    assert late.total_delay_ms >= late.scheduling_delay_ms
+    with CheckpointLocation(
+        open_storage(tmp_path)
+    ) as location:  # a restart: its downtime is no delay
+        location.plan(2, replace(entry, batch_timestamp_ms=now_ms + 600_000))
+    assert read_location(str(tmp_path)).batches[2].scheduling_delay_ms == 0
 
 
 def test_what_changed_is_read_again(tmp_path: Path) -> None:

@@ -160,6 +160,7 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
     def _close(self) -> None:
         if self._is_open:
             self._is_open = False
+            self._position = None  # or its ``_poll`` could close what a start has just opened
             self._pending.clear()
             self._checkpoints.close(self._source.topics)
 

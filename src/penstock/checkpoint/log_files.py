@@ -24,12 +24,17 @@ from typing import Any, NamedTuple
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields, parse_log
 
 __all__ = [
+    "NEWEST_COMMIT_VERSION",
+    "NEWEST_OFFSET_VERSION",
     "CommitFile",
     "OffsetFile",
     "SourceLine",
     "parse_commit_file",
     "parse_offset_file",
 ]
+
+NEWEST_OFFSET_VERSION, NEWEST_COMMIT_VERSION = 2, 3
+"""The newest versions that Spark 4.3 writes."""
 
 _NO_OFFSET = "-"
 _NAMED_SOURCES = 2

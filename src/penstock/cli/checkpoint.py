@@ -152,7 +152,8 @@ def _tell_of_repair(location: str) -> None:
     if fixed:
         print_line(
             f"penstock checkpoint repair {shlex.quote(location)} fixes what needs no choice, by"
-            f" {fixed} files, and shows them before it does: prefer it to the fixes above"
+            f" {fixed} file{'s' if fixed > 1 else ''}, and shows them before it does: prefer it to"
+            " the fixes above"
         )
 
 

@@ -124,7 +124,7 @@ def plan_lines(plan: Plan, evidence: str | None) -> Iterator[str]:
         else:
             yield from (f"  {verb} {folder}{name}  ({why})" for name in names)
     if sums:
-        yield f"  and {sums} checksums of these files"
+        yield f"  and {sums} checksum{'s' if sums > 1 else ''} of these files"
     yield from (f"- {sentence}" for sentence in plan.meaning)
     if evidence is not None:
         yield f"- {evidence}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -43,6 +44,7 @@ def top(
     if once or not console.is_terminal:
         console.print(view(shared.all(), console.width))
         return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it, too, leaves the screen
     with (
         suppress(KeyboardInterrupt),
         Live(console=console, screen=True, auto_refresh=False) as live,

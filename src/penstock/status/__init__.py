@@ -4,7 +4,7 @@
 again and again, and ``SharedStatus`` shares it among all who look. ``health`` judges it.
 """
 
-from penstock.status.health import Health, Level, Reason, duration, health
+from penstock.status.health import Health, Level, Reason, ago, duration, health
 from penstock.status.location import LocationReader, read_location
 from penstock.status.model import LocationStatus
 from penstock.status.shared import SharedStatus, Unreadable
@@ -17,6 +17,7 @@ __all__ = [
     "Reason",
     "SharedStatus",
     "Unreadable",
+    "ago",
     "duration",
     "health",
     "read_location",

@@ -38,6 +38,7 @@ __all__ = ["BatchReader", "ReadBatches"]
 
 _INPUTS = "spark.penstock.inputs"
 _INTERVAL = "spark.penstock.batchIntervalMs"
+_RUN = "spark.penstock.run"
 _MOST_TEXT = 2000
 _Stamp = tuple[int | None, int | None]
 
@@ -164,18 +165,30 @@ def _statuses(
     }
     ended = process is not None and process.alive is False
     starts = {batch.batch_id + 1: _named_ends(batch) for batch in batches}
+    before = {batch.batch_id + 1: batch for batch in batches}
     return tuple(
-        _status(batch, starts.get(batch.batch_id), records.get(batch.batch_id), ended=ended)
+        _status(
+            batch,
+            starts.get(batch.batch_id),
+            records.get(batch.batch_id),
+            _due_ms(batch, before.get(batch.batch_id)),
+            ended=ended,
+        )
         for batch in batches[-count:]
     )
 
 
 def _status(
-    batch: Batch, starts: Mapping[str, Any] | None, record: BatchRecord | None, *, ended: bool
+    batch: Batch,
+    starts: Mapping[str, Any] | None,
+    record: BatchRecord | None,
+    due_ms: int | None,
+    *,
+    ended: bool,
 ) -> BatchStatus:
     inputs = _inputs(batch, starts, record)
     known = [each.records for each in inputs if each.records is not None]
-    times = _by_times(batch)
+    times = _by_times(batch, due_ms)
     failed = () if record is None else [job.error for job in record.jobs if job.error]
     return BatchStatus(
         batch_id=batch.batch_id,
@@ -208,12 +221,24 @@ class _Times(NamedTuple):
     total_delay_ms: int | None = None
 
 
-def _by_times(batch: Batch) -> _Times:
+def _due_ms(batch: Batch, before: Batch | None) -> int | None:
+    """Return when a batch was due: a late one has the time of the last tick that it stands for.
+
+    The first of these came an interval after the batch before it, if one driver planned both.
+    """
+    time_ms, interval_ms = batch.time_ms, _interval(batch)
+    if time_ms is None or interval_ms is None or before is None or before.time_ms is None:
+        return time_ms
+    is_same_run = before.conf.get(_RUN) == batch.conf.get(_RUN)
+    return min(before.time_ms + interval_ms, time_ms) if is_same_run else time_ms
+
+
+def _by_times(batch: Batch, due_ms: int | None) -> _Times:
     """Return a batch's delays by the times of its files: of the newest, nothing else tells yet.
 
-    Of a penstock program only: its batches have the time at which they were due.
+    Of a penstock program only: its batches have the times of ticks.
     """
-    due_ms, planned_ms, end_ms = batch.time_ms, batch.planned_ms, batch.committed_ms
+    planned_ms, end_ms = batch.planned_ms, batch.committed_ms
     if due_ms is None or planned_ms is None or not is_of_penstock(batch):
         return _Times()
     late_ms = max(planned_ms - due_ms, 0)

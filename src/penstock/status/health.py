@@ -10,6 +10,7 @@ A program that is stopped is judged by what it left: records that wait for it ar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +27,7 @@ from penstock.status.model import (
     StreamStatus,
 )
 
-__all__ = ["Health", "Level", "Page", "Reason", "duration", "health", "is_stopped"]
+__all__ = ["Health", "Level", "Page", "Reason", "ago", "duration", "health", "is_stopped"]
 
 Level = Literal["ok", "stopped", "warning", "error"]
 """From the best to the worst."""
@@ -52,6 +53,8 @@ class Reason:
     text: str
     page: Page
     """What shows more of it."""
+    place: str = ""
+    """Where on that page, or below it: a batch's id, a stream's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,8 @@ def _of_batches(status: LocationStatus) -> Iterator[Reason]:
     ended = [each for each in status.batches if each.state in ("committed", "failed")]
     if ended and ended[-1].state == "failed":
         last = ended[-1]
-        yield Reason(
-            "error", f"batch {last.batch_id} failed: {last.error or 'see its log'}", "batches"
-        )
+        what = f"batch {last.batch_id} failed: {last.error or 'see its log'}"
+        yield Reason("error", what, "batches", str(last.batch_id))
     if is_stopped(status):
         yield Reason("stopped", _stopped_text(status), "batches")
         return
@@ -111,11 +113,23 @@ def _of_pace(status: LocationStatus, committed: Sequence[BatchStatus]) -> Iterat
     if late_ms is not None and late_ms > max(interval_ms, 1000):
         level: Level = "error" if late_ms > _no_commit_ms(interval_ms) else "warning"
         what = f"it is behind: batch {last.batch_id} began {duration(late_ms)} late"
-        yield Reason(level, what, "batches")
-    took = [b.processing_ms for b in committed[-_RECENT:] if b.processing_ms is not None]
+        yield Reason(level, what, "batches", str(last.batch_id))
+    recent = [each for each in committed[-_RECENT:] if each.processing_ms is not None]
+    took = [each.processing_ms or 0 for each in recent]
     if took and median(took) > interval_ms:
-        what = f"batches take {duration(round(median(took)))}, and the interval is "
-        yield Reason("warning", what + duration(interval_ms), "batches")
+        what = f"batches take {duration(round(median(took)))} (median of the last {len(took)})"
+        what += f", and the interval is {duration(interval_ms)}"
+        slowest = _slowest_job(recent)
+        yield Reason("warning", what + (f"; most of it {slowest}" if slowest else ""), "batches")
+
+
+def _slowest_job(batches: Sequence[BatchStatus]) -> str | None:
+    """Return the output operation that took more than half of the batches' time."""
+    took: Counter[str] = Counter()
+    for job in (job for batch in batches for job in batch.jobs):
+        took[job.name] += job.took_ms or 0
+    name, most = max(took.items(), key=lambda each: each[1], default=("", 0))
+    return name if 2 * most > sum(each.processing_ms or 0 for each in batches) else None
 
 
 def _of_commits(status: LocationStatus, ended: Sequence[BatchStatus]) -> Iterator[Reason]:
@@ -125,8 +139,9 @@ def _of_commits(status: LocationStatus, ended: Sequence[BatchStatus]) -> Iterato
     begun_ms = running[0].time_ms if running else None
     last_ms = max((each.ended_ms for each in ended if each.ended_ms is not None), default=None)
     if begun_ms is not None and status.read_ms - begun_ms > limit_ms:
-        age = duration(status.read_ms - begun_ms)
-        yield Reason("error", f"batch {running[0].batch_id} is not done after {age}", "batches")
+        batch_id = running[0].batch_id
+        what = f"batch {batch_id} is not done after {duration(status.read_ms - begun_ms)}"
+        yield Reason("error", what, "batches", str(batch_id))
     elif status.batch_interval_ms and last_ms is not None and status.read_ms - last_ms > limit_ms:
         age = duration(status.read_ms - last_ms)
         yield Reason("error", f"no batch was committed for {age}", "batches")
@@ -141,8 +156,8 @@ def _of_input(status: LocationStatus, found: InputStatus) -> Iterator[Reason]:
         yield Reason("warning", f"input {found.name} is paused by an operator", "rates")
     limit_ms = max(_INPUT_LAG_INTERVALS * (status.batch_interval_ms or 0), _LEAST_INPUT_LAG_MS)
     if found.lag_records and (found.lag_ms or 0) > limit_ms and not is_stopped(status):
-        what = f"input {found.name} is behind by {found.lag_records:,} records"
-        yield Reason("warning", f"{what}, the oldest {duration(found.lag_ms or 0)} old", "batches")
+        what = f"input {found.name} has {found.lag_records:,} records waiting"
+        yield Reason("warning", f"{what}, the oldest {duration(found.lag_ms or 0)} old", "rates")
 
 
 def _of_stream(status: LocationStatus, stream: StreamStatus) -> Iterator[Reason]:
@@ -154,15 +169,17 @@ def _of_stream(status: LocationStatus, stream: StreamStatus) -> Iterator[Reason]
     for writer in stream.writers:
         if writer.state == "damaged":
             what = f"stream {stream.name}: the newest block of {writer.writer} is damaged"
-            yield Reason("error", what, "journal")
+            yield Reason("error", what, "journal", stream.name)
     if stream.max_bytes and stream.size_bytes > _NEAR_BOUND * stream.max_bytes:
         part = f"{100 * stream.size_bytes / stream.max_bytes:.0f}%"
-        yield Reason("warning", f"stream {stream.name} has {part} of its bytes in use", "journal")
+        what = f"stream {stream.name} has {part} of its bytes in use"
+        yield Reason("warning", what, "journal", stream.name)
     if stream.dead_letters_of is not None and (stream.records or stream.staged_letters):
         what = f"{stream.records or 'some'} records of {stream.dead_letters_of} were refused"
-        yield Reason("warning", f"{what}, and wait as dead letters", "journal")
+        what += ", and wait as dead letters"
+        yield Reason("warning", what, "journal", stream.dead_letters_of)
     for problem in stream.problems:
-        yield Reason("error", problem, "journal")
+        yield Reason("error", problem, "journal", stream.name)
 
 
 def _of_receiver(receiver: ReceiverStatus) -> Iterator[Reason]:
@@ -185,10 +202,14 @@ def _of_consumer(
     process = consumer.process
     if process is not None and process.alive is False:
         what = f"{who} is dead: process {process.pid} has ended, {behind}"
-        yield Reason("error", f"{what}; the journal keeps them for it", "journal")
-    elif (consumer.lag_ms or 0) > _CONSUMER_LAG_MS:
+        if consumer.committed_ms is not None:
+            what += f", its last commit {ago(consumer.committed_ms, status.read_ms)}"
+        what += "; the journal keeps them for it"
+        yield Reason("error", what, "journal", stream.name)
+    elif (consumer.lag_ms or 0) > _CONSUMER_LAG_MS and consumer.location != status.location:
+        # Of the location's own program the inputs tell it, with what its batches have yet to take.
         age = duration(consumer.lag_ms or 0)
-        yield Reason("warning", f"{who} is {behind}, the oldest {age} old", "journal")
+        yield Reason("warning", f"{who} is {behind}, the oldest {age} old", "journal", stream.name)
 
 
 def _of_losses(losses: Sequence[LossStatus], now_ms: int) -> Iterator[Reason]:
@@ -196,8 +217,9 @@ def _of_losses(losses: Sequence[LossStatus], now_ms: int) -> Iterator[Reason]:
     if recent:
         records = sum(each.records for each in recent)
         newest = recent[0]
-        what = f"{records:,} records of {newest.stream} were lost since yesterday"
-        yield Reason("error", f"{what}: {newest.reason}", "journal")
+        when = ago(round(_time_ms(newest.when)), now_ms)
+        what = f"{records:,} records of {newest.stream} were lost, the last {when}"
+        yield Reason("error", f"{what}: {newest.reason}", "journal", newest.stream)
 
 
 def _time_ms(when: str) -> float:
@@ -205,6 +227,12 @@ def _time_ms(when: str) -> float:
         return datetime.fromisoformat(when).timestamp() * 1000
     except ValueError:
         return 0.0
+
+
+def ago(time_ms: int, now_ms: int) -> str:
+    """Return how long ago a time is: ``just now``, ``12 s ago``."""
+    seconds = (now_ms - time_ms) // 1000
+    return f"{duration(1000 * seconds)} ago" if seconds > 0 else "just now"
 
 
 def duration(time_ms: int) -> str:

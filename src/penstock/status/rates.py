@@ -6,20 +6,24 @@ from penstock.status.model import LocationStatus
 
 __all__ = ["rate_out"]
 
-_WINDOW_S = 60
+_WINDOW_MS = 60_000
 
 
 def rate_out(status: LocationStatus) -> float | None:
     """Return the records per second of the batches that were committed in the last minute.
 
-    None if no batch tells how many it had.
+    While a batch runs, at least one that was committed counts: where batches take longer than the
+    minute, it begins when the last but one ended. None if no batch tells how many it had.
     """
     if all(each.records is None for each in status.batches):
         return None
-    since_ms = status.read_ms - 1000 * _WINDOW_S
-    recent = (
-        each.records or 0
+    ended = [
+        (each.ended_ms, each.records or 0)
         for each in status.batches
-        if each.state == "committed" and (each.ended_ms or 0) > since_ms
-    )
-    return sum(recent) / _WINDOW_S
+        if each.state == "committed" and each.ended_ms is not None
+    ]
+    since_ms = status.read_ms - _WINDOW_MS
+    if status.batches[-1].state == "running" and len(ended) > 1:
+        since_ms = min(since_ms, ended[-2][0])
+    recent = sum(records for ended_ms, records in ended if ended_ms > since_ms)
+    return 1000 * recent / (status.read_ms - since_ms)

@@ -6,6 +6,8 @@ import atexit
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -47,8 +49,9 @@ def register(spark: SparkSession) -> None:
             conf = spark.sparkContext.getConf()
             exporter = exporter_of(MetricsSettings.from_conf(conf))
             session = _facts(spark)
-            for source in _SOURCES:
-                spark.dataSource.register(bound_to(source, session))
+            with _active(spark):
+                for source in _SOURCES:
+                    spark.dataSource.register(bound_to(source, session))
             dashboard = QueriesDashboard(UiSettings.from_conf(conf), exporter)
             listener = RateListener(
                 spark, session.folder, session.batches_to_retain, dashboard.show
@@ -63,3 +66,20 @@ def _facts(spark: SparkSession) -> Session:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     retained = spark.conf.get(RETAINED)
     return Session(folder, spark.sparkContext.defaultParallelism, int(str(retained)))
+
+
+@contextmanager
+def _active(spark: SparkSession) -> Iterator[None]:
+    """Make a session the active one: Spark looks there whether a name is taken already."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()

@@ -20,6 +20,8 @@ _TONES: tuple[Tone, ...] = ("usual", "running", "rerun", "failed")
 
 _WIDTH, _HEIGHT = 640, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 10, 20
+_UNITS_MS = ((144e6, 86.4e6), (6e6, 3.6e6), (100e3, 60e3))
+"""From which time on an axis counts days, hours, minutes: half of it is still a round number."""
 _PLOT_W, _PLOT_H = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
 
@@ -44,6 +46,8 @@ class Series:
     """A value as text."""
     line: float | None = None
     """A value to compare the others with."""
+    is_time: bool = False
+    """Whether the values are milliseconds."""
 
 
 def column_data(columns: Sequence[Column]) -> str:
@@ -57,7 +61,7 @@ def chart(series: Series, columns: Sequence[Column]) -> Html | None:
     if not known:
         return None
     now = series.shown(known[-1])
-    top = _nice(max(*known, series.line or 0.0, 0.0))
+    top = (_nice_ms if series.is_time else _nice)(max(*known, series.line or 0.0, 0.0))
     texts = ["" if value is None else series.shown(value) for value in series.values]
     summary = f"{series.title}: the newest is {now}"
     return h(
@@ -102,7 +106,7 @@ def _grid(series: Series, top: float) -> list[Html]:
     for part in (0.0, 0.5, 1.0):
         y = _y(part * top, top)
         found.append(h("line", class_="grid", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y))
-        text = series.shown(part * top)
+        text = series.shown(part * top) if part else "0"
         found.append(h("text", text, class_="axis", x=_LEFT - 6, y=y + 3.5, text_anchor="end"))
     return found
 
@@ -154,3 +158,9 @@ def _nice(value: float) -> float:
         return 1.0
     scale = 10.0 ** math.floor(math.log10(value))
     return next(each * scale for each in (1, 2, 4, 5, 10) if each * scale >= value * 0.9999)
+
+
+def _nice_ms(value_ms: float) -> float:
+    """Return the same of milliseconds, in the unit that they are shown in."""
+    unit = next((unit for least, unit in _UNITS_MS if value_ms > least), 1.0)
+    return _nice(value_ms / unit) * unit

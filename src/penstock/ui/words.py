@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from penstock.status import duration
+from penstock.status import ago, duration
 
 __all__ = ["UNKNOWN", "age", "clock", "count", "day_and_clock", "delay", "rate", "size"]
 
@@ -33,9 +33,7 @@ def delay(time_ms: int | None) -> str:
 
 def age(time_ms: int | None, now_ms: int) -> str:
     """Return how long ago a time is."""
-    return (
-        UNKNOWN if time_ms is None else f"{duration(max(now_ms - time_ms, 0) // 1000 * 1000)} ago"
-    )
+    return UNKNOWN if time_ms is None else ago(time_ms, now_ms)
 
 
 def size(size_bytes: int | None) -> str:

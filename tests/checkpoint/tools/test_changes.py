@@ -215,6 +215,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         "are no JSON",
     ),
     "no undo file": (lambda q: plan_undo(q / "undo/1.json"), "no such undo file"),
+    "the location": (plan_undo, "it is no undo file.*the file that --apply named"),
 }
 
 

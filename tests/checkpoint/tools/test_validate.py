@@ -298,6 +298,23 @@ def test_a_newer_version_is_named_in_sparks_words(query: Path) -> None:
     ) in finding.what
 
 
+def test_a_start_fails_on_what_a_newer_release_wrote(query: Path) -> None:
+    edit(query / "commits/4", lambda text: text.replace("v1", "v9", 1))
+    for problem in (inspect(query).next.problem, last_state(query).next.problem):
+        assert problem is not None
+        assert "commits/4 cannot be read: UnsupportedLogVersion" in problem
+
+
+def test_torn_state_has_a_way_on_without_a_backup(query: Path) -> None:
+    (query / "state/0/0/5.delta").write_bytes(b"torn")
+    (query / "state/0/0/.5.delta.crc").write_bytes(b"crc\0\0\0\2\0\0\0\0\0")
+
+    (finding,) = validate(query).findings
+
+    assert "checksum" in finding.what
+    assert "rewind --drop-state" in finding.fix
+
+
 def test_the_newest_batch_may_be_uncommitted(query: Path) -> None:
     remove(query / "commits/4")
     remove(query / "state/0/0/5.delta")

@@ -5,23 +5,33 @@ What cannot be parsed is kept as a problem beside what can, so one torn file hid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.log_files import (
+    NEWEST_COMMIT_VERSION,
+    NEWEST_OFFSET_VERSION,
     CommitFile,
     OffsetFile,
     parse_commit_file,
     parse_offset_file,
 )
-from penstock.checkpoint.log_format import MalformedLogError, is_time_ms, parse_json
+from penstock.checkpoint.log_format import MalformedLogError, check_version, is_time_ms, parse_json
 from penstock.checkpoint.tools.reading import Content
 from penstock.errors import StorageError
 from penstock.storage import FileInfo
 
-__all__ = ["Batch", "Problem", "batch_ids_in", "batch_paths", "parse_batch", "parse_offset"]
+__all__ = [
+    "Batch",
+    "Problem",
+    "batch_ids_in",
+    "batch_paths",
+    "newer_problems",
+    "parse_batch",
+    "parse_offset",
+]
 
 T = TypeVar("T")
 
@@ -145,6 +155,19 @@ def parse_batch(
         committed_ms=_written_ms(files.get(commit_path)),
         problems=tuple(problems),
     )
+
+
+def newer_problems(batch: Batch) -> Iterator[Problem]:
+    """Yield the entries of a batch that only a later release of Spark than the known ones reads."""
+    offsets_path, commit_path = batch_paths(batch.batch_id)
+    for path, entry, newest in (
+        (offsets_path, batch.offsets, NEWEST_OFFSET_VERSION),
+        (commit_path, batch.commit, NEWEST_COMMIT_VERSION),
+    ):
+        try:
+            check_version(entry.version if entry is not None else newest, newest)
+        except MalformedLogError as error:
+            yield Problem(path, str(error))
 
 
 def _parse(

@@ -18,7 +18,13 @@ from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
 from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED
-from penstock.checkpoint.tools.batches import Batch, batch_ids_in, batch_paths, parse_batch
+from penstock.checkpoint.tools.batches import (
+    Batch,
+    batch_ids_in,
+    batch_paths,
+    newer_problems,
+    parse_batch,
+)
 from penstock.checkpoint.tools.next_batch import NextBatch, next_of_penstock, next_of_spark
 from penstock.checkpoint.tools.operators import OperatorInfo, newest_infos, parse_operator_info
 from penstock.checkpoint.tools.reading import (
@@ -167,9 +173,10 @@ class Checkpoint:
         for path in self.folders_in(*_LOGS):
             if path in (f"offsets/{following.batch_id}", f"commits/{following.first}"):
                 return replace(following, problem=f"{path} is no file, in the place of an entry")
-        problems = [*newest.problems] if newest is not None else []
+        problems = [*newest.problems, *newer_problems(newest)] if newest is not None else []
         if before is not None and not is_of_penstock(newest):
-            problems += [each for each in before.problems if each.path.startswith("offsets/")]
+            found = (*before.problems, *newer_problems(before))
+            problems += [each for each in found if each.path.startswith("offsets/")]
         if following.problem is None and problems:
             damage = problems[0]
             return replace(following, problem=f"{damage.path} cannot be read: {damage.message}")

@@ -36,7 +36,7 @@ _FEED_BYTES_PER_S = 2_000_000
 """At most, so that a batch takes about as long as its interval, whatever the size."""
 _TICK_S = 0.1
 _TELL_S = 2.0
-_HANGS_S = 90.0
+_HANGS_S = 240.0
 _IDLE_BATCHES = 30
 _STOP_S = 60.0
 _LONGEST_WAIT_S = 1.5

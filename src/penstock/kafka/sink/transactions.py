@@ -137,6 +137,8 @@ class TransactionalSender(Generic[Token]):
         error = self._call(lambda: refused_topic(client, self._topic))
         if error is not None:
             raise self._sender.error(error, topic=self._topic)
+        # The first answer ends the bootstrap connection; the second comes by the one that follows.
+        self._call(lambda: client.topic_error(self._topic, _TIMEOUT_S))
         self._call(lambda: client.init_transactions(_TIMEOUT_S))
 
     def begin(self) -> None:

@@ -74,8 +74,12 @@ def _summary(status: LocationStatus, shown: Sequence[BatchStatus]) -> Html:
     return tiles(
         ("Batch interval", words.delay(interval_ms), ""),
         ("Scheduling delay", _delay(last, "scheduling_delay_ms"), _tone(last, interval_ms)),
-        ("Processing, last", _delay(last, "processing_ms"), ""),
-        ("Processing, median", words.delay(typical), _over(typical, interval_ms)),
+        (
+            "Processing, last",
+            _delay(last, "processing_ms"),
+            _over(last.processing_ms if last else None, interval_ms),
+        ),
+        (f"Processing, median of {len(took)}", words.delay(typical), _over(typical, interval_ms)),
         ("Total delay", _delay(last, "total_delay_ms"), ""),
         ("Records, last batch", words.count(last.records if last else None), ""),
         ("Failed", words.count(failed), "error" if failed else ""),
@@ -108,9 +112,10 @@ def _timelines(
     def of(title: str, value: Value, *, lined: bool) -> Html | None:
         line = interval_ms if lined else None
         values = [_largest(group, value) for group in groups]
-        return chart(Series(title, values, _ms, line), columns)
+        return chart(Series(title, values, _ms, line, is_time=True), columns)
 
-    rates = [_largest(group, lambda b: _input_rate(b, interval_ms)) for group in groups]
+    taken = _input_rates(shown, interval_ms)
+    rates = [_largest(group, lambda b: taken[b.batch_id]) for group in groups]
     unit = "Records per batch" if interval_ms is None else "Input rate, records/s"
     choice = [
         h(
@@ -137,6 +142,7 @@ def _timelines(
         ),
         h(
             "p",
+            h("span", "committed", class_="key"),
             h("span", "failed", class_="key failed"),
             h("span", "ran again", class_="key rerun"),
             h("span", "running", class_="key running"),
@@ -153,10 +159,24 @@ def _ms(value: float) -> str:
     return words.delay(round(value))
 
 
-def _input_rate(batch: BatchStatus, interval_ms: int | None) -> float | None:
-    if batch.records is None:
-        return None
-    return batch.records if interval_ms is None else batch.records * 1000 / interval_ms
+def _input_rates(
+    batches: Sequence[BatchStatus], interval_ms: int | None
+) -> dict[int, float | None]:
+    """Return the records per second of each batch, its records where there is no interval.
+
+    A batch that comes late has the records of all intervals since the batch before it.
+    """
+    rates: dict[int, float | None] = {}
+    before_ms = None
+    for each in batches:
+        rate: float | None = each.records
+        if each.records is not None and interval_ms is not None:
+            known = before_ms is not None and each.time_ms is not None
+            span_ms = (each.time_ms or 0) - (before_ms or 0) if known else 0
+            rate = each.records * 1000 / max(span_ms, interval_ms)
+        rates[each.batch_id] = rate
+        before_ms = each.time_ms
+    return rates
 
 
 def _grouped(batches: Sequence[BatchStatus]) -> list[Sequence[BatchStatus]]:

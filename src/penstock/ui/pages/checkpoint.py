@@ -57,10 +57,10 @@ def _facts(status: LocationStatus) -> Html:
         again = ", ".join(map(str, following.rerun)) or "none"
         pairs += [
             ("Newest committed batch", words.UNKNOWN if status.committed < 0 else status.committed),
-            ("Runs again at a start", again),
-            ("Next new batch", following.batch_id),
+            ("A start runs again", again),
+            ("Its first new batch", following.batch_id),
             (
-                "Can start",
+                "A start is possible",
                 state("error", following.problem) if following.problem else state("ok", "yes"),
             ),
         ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.status import Health, LocationStatus, health
+from penstock.status import Health, LocationStatus, Reason, health
 from penstock.ui.html import Child, Html, h, join
 from penstock.ui.parts import level_badge
 from penstock.ui.words import day_and_clock
 
-__all__ = ["TABS", "Tab", "content", "document", "location_head"]
+__all__ = ["TABS", "Tab", "content", "document", "location_head", "reason_link"]
 
 _KINDS = {
     "program": "DStream program",
@@ -111,6 +111,13 @@ def location_head(index: int, status: LocationStatus, active: str, extra: Child 
     )
 
 
+def reason_link(index: int, reason: Reason) -> Html:
+    """Return a reason that leads to what shows more of it."""
+    sign = "/" if reason.page == "batches" else "#"
+    place = f"{sign}{reason.place}" if reason.place else ""
+    return h("a", reason.text, href=f"/{index}/{reason.page}{place}")
+
+
 def _reasons(index: int, found: Health, active: str) -> Html | None:
     if not found.reasons:
         return None
@@ -119,8 +126,8 @@ def _reasons(index: int, found: Health, active: str) -> Html | None:
             "li",
             h("i", class_=f"dot {reason.level}", aria_hidden="true"),
             h("span", reason.text)
-            if reason.page == active
-            else h("a", reason.text, href=f"/{index}/{reason.page}"),
+            if reason.page == active and not reason.place
+            else reason_link(index, reason),
             class_=reason.level,
         )
         for reason in found.reasons[:8]

@@ -10,7 +10,7 @@ from penstock.status.rates import rate_out
 from penstock.ui import words
 from penstock.ui.charts import sparkline
 from penstock.ui.html import Child, Html, h
-from penstock.ui.pages.layout import TABS, content
+from penstock.ui.pages.layout import TABS, content, reason_link
 from penstock.ui.parts import Cell, cell, level_badge, number, section, state, table
 
 __all__ = ["overview"]
@@ -23,8 +23,8 @@ _PROGRAMS = (
     "In records/s",
     "Records per batch",
     "Out records/s",
-    "Lag records",
-    "Lag time",
+    "Waiting",
+    "Oldest",
     "Scheduling delay",
     "Processing",
     "Interval",
@@ -37,8 +37,8 @@ _STREAMS = (
     "In records/s",
     "Receivers",
     "Consumers",
-    "Largest lag",
-    "Lag time",
+    "Most behind",
+    "Oldest",
     "Size",
     "Lost",
     "Dead letters",
@@ -75,7 +75,7 @@ def overview(found: Sequence[Found]) -> Html:
 
 def _attention(found: Sequence[Found], judged: Sequence[_Judged]) -> Html:
     reasons = [
-        (reason, f"/{index}/{reason.page}", each.name)
+        (reason, index, each.name)
         for index, each, its in judged
         for reason in its.reasons
         if reason.level != "stopped"
@@ -91,10 +91,10 @@ def _attention(found: Sequence[Found], judged: Sequence[_Judged]) -> Html:
             "li",
             h("i", class_=f"dot {reason.level}", aria_hidden="true"),
             h("b", name),
-            h("a", reason.text, href=href),
+            reason_link(index, reason),
             class_=reason.level,
         )
-        for reason, href, name in reasons[:_MOST_REASONS]
+        for reason, index, name in reasons[:_MOST_REASONS]
     ]
     if not rows:
         calm = state("ok", "Everything keeps up, and nothing was lost.")

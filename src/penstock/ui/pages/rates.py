@@ -52,7 +52,11 @@ def _input(index: int, status: LocationStatus, found: InputStatus, *, may_change
     return section(
         f"Input {found.name}",
         tiles(
-            ("State", state("warning", "paused") if found.is_paused else state("ok", "taken"), ""),
+            (
+                "State",
+                state("warning", "paused") if found.is_paused else state("ok", "not paused"),
+                "",
+            ),
             ("Limit now, records/s", words.rate(found.rate), ""),
             ("Set by an operator, records/s", words.rate(found.max_rate), ""),
             ("Waiting, records", words.count(found.lag_records), ""),

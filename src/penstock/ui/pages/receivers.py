@@ -13,7 +13,7 @@ from penstock.ui.parts import Cell, State, cell, code, number, process_text, sec
 __all__ = ["receivers_page"]
 
 _STATES: dict[str, tuple[State, str]] = {
-    "started": ("ok", "receiving"),
+    "started": ("ok", "up"),
     "restarting": ("error", "restarting"),
     "stopped": ("stopped", "stopped"),
     "dead": ("error", "dead"),

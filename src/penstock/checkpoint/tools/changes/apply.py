@@ -64,6 +64,8 @@ from penstock.storage import Storage, attach_storage, open_storage
 __all__ = ["apply_plan", "interrupted_plan", "plan_undo"]
 
 _UNDO_FOLDER = "undo"
+_READ_UNDO = "read undo file"
+_HINT = "give the file that --apply named; it is in the folder undo of the checkpoint location"
 _UNDONE = "the location is as it was before: the change was taken back already, or never made"
 
 
@@ -124,9 +126,12 @@ def plan_undo(undo_file: str | os.PathLike[str]) -> Plan:
         CheckpointError: the location has moved since: a query has run on it.
         StorageError: it cannot be read.
     """
-    place, slash, name = os.fspath(undo_file).rpartition(f"/{_UNDO_FOLDER}/")
+    path = os.fspath(undo_file)
+    place, slash, name = path.rpartition(f"/{_UNDO_FOLDER}/")
+    if not slash and path.startswith(f"{_UNDO_FOLDER}/"):
+        place, slash, name = ".", "/", path.removeprefix(f"{_UNDO_FOLDER}/")
     if not slash:
-        place, name = ".", os.fspath(undo_file).removeprefix(f"{_UNDO_FOLDER}/")
+        raise ConfigError("it is no undo file", operation=_READ_UNDO, path=path, hint=_HINT)
     checkpoint = Checkpoint.open(place)
     undo_path = f"{_UNDO_FOLDER}/{name}"
     plan = inverse(_read_plan(checkpoint.storage, undo_path))
@@ -278,17 +283,16 @@ def _resolve(storage: Storage, content: bytes | CopyOf | None) -> bytes | None:
 
 
 def _read_plan(storage: Storage, undo_path: str) -> Plan:
-    facts: dict[str, Any] = {"operation": "read undo file", "path": storage.uri(undo_path)}
-    hint = "give the file that --apply named; it is in the folder undo of the checkpoint location"
+    facts: dict[str, Any] = {"operation": _READ_UNDO, "path": storage.uri(undo_path)}
     data = read_entries(storage, list_folders(storage, [_UNDO_FOLDER]), [undo_path]).get(undo_path)
     if data is None:
-        raise ConfigError("there is no such undo file", hint=hint, **facts)
+        raise ConfigError("there is no such undo file", hint=_HINT, **facts)
     if isinstance(data, StorageError):
         raise data
     try:
         return parse_plan(data, location=storage.url, undo_path=undo_path)
     except MalformedPlanError as error:
-        raise ConfigError(str(error), hint=hint, **facts) from error
+        raise ConfigError(str(error), hint=_HINT, **facts) from error
 
 
 def _moved(storage: Storage, what: str) -> CheckpointError:

@@ -178,4 +178,4 @@ def _meaning(after: Preview, fixes: _Fixes, left: Sequence[Finding]) -> Iterator
         yield f"batch {following.first} runs next{again}; no record is lost"
     yield from fixes.meaning
     for each in left:
-        yield f"left as it is: {each.path}: {each.what}. To fix: {each.fix}"
+        yield f"left as it is: {each.path}: {each.what.rstrip('.')}. To fix: {each.fix}"

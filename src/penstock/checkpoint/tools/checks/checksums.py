@@ -18,6 +18,10 @@ __all__ = ["check_sidecar", "check_size", "main_name", "sidecar_of", "spark_chec
 
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8
+_WITHOUT_BACKUP = (
+    "; without one, go back to a batch whose state is whole, or throw the state away (rewind"
+    " --drop-state)"
+)
 
 
 def sidecar_of(path: str) -> str:
@@ -62,7 +66,7 @@ def check_sidecar(
             f"it does not fit its checksum {sidecar_of(path)}: one of the two was altered",
             "the query fails when it reads this file (ChecksumException)",
             "restore the file from a backup; if it was edited by hand and is right, remove the"
-            " checksum file",
+            f" checksum file{_WITHOUT_BACKUP if path.startswith('state/') else ''}",
         )
 
 
@@ -80,7 +84,7 @@ def check_size(path: str, size: int, checksum: bytes) -> Iterator[Finding]:
             f"checksum {spark_checksum_of(path)}",
             "the query fails when it loads this state"
             " (CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED)",
-            "restore both files from a backup",
+            f"restore both files from a backup{_WITHOUT_BACKUP}",
         )
 
 

@@ -13,7 +13,12 @@ from functools import partial
 from typing import Any
 
 from penstock.checkpoint.commit_log import CommitLog
-from penstock.checkpoint.log_files import parse_commit_file, parse_offset_file
+from penstock.checkpoint.log_files import (
+    NEWEST_COMMIT_VERSION,
+    NEWEST_OFFSET_VERSION,
+    parse_commit_file,
+    parse_offset_file,
+)
 from penstock.checkpoint.log_format import (
     MalformedLogError,
     check_version,
@@ -44,8 +49,8 @@ __all__ = [
 EntryChecks = Mapping[str, Callable[[str, bytes], Iterator[Finding]]]
 """What checks the entries of a log, by its folder."""
 
-_OFFSET_VERSION, _COMMIT_VERSION, _SOURCE_VERSION = 2, 3, 1
-"""The newest versions that Spark 4.3 writes."""
+_SOURCE_VERSION = 1
+"""The newest version that Spark 4.3 writes."""
 
 _OFFSET_FIELDS = {
     1: {"batchWatermarkMs", "batchTimestampMs", "conf"},
@@ -126,7 +131,7 @@ def _check_strictly(log: MetadataLog[Any], path: str, data: bytes) -> Iterator[F
 
 def _check_offsets_end(path: str, data: bytes) -> Iterator[Finding]:
     try:
-        check_version(parse_log(data).version, _OFFSET_VERSION)
+        check_version(parse_log(data).version, NEWEST_OFFSET_VERSION)
         found = parse_offset_file(data)
     except MalformedLogError as error:
         yield _unreadable(path, error, _RESTORE)
@@ -146,7 +151,7 @@ def _is_cut_off(offset: str) -> bool:
 
 def _check_commit_end(path: str, data: bytes) -> Iterator[Finding]:
     try:
-        check_version(parse_commit_file(data).version, _COMMIT_VERSION)
+        check_version(parse_commit_file(data).version, NEWEST_COMMIT_VERSION)
     except MalformedLogError as error:
         yield _unreadable(path, error, _RESTORE)
         return
@@ -160,7 +165,7 @@ def _check_offsets(
     """Yield what is wrong with an entry of the offset log."""
     fix = f"{_RESTORE}; without one, go back to the batch before (docs/checkpoints.md)"
     try:
-        check_version(parse_log(data).version, _OFFSET_VERSION)
+        check_version(parse_log(data).version, NEWEST_OFFSET_VERSION)
         found = parse_offset_file(data)
         metadata = found.metadata or {}
         if found.metadata is None and found.version != 1:
@@ -192,7 +197,7 @@ def _check_commit(path: str, data: bytes) -> Iterator[Finding]:
     fix = f"{_RESTORE}; without one, remove it if its batch is the newest: that batch runs again"
     try:
         found = parse_commit_file(data)
-        check_version(found.version, _COMMIT_VERSION)
+        check_version(found.version, NEWEST_COMMIT_VERSION)
         _check_time(found.metadata, "nextBatchWatermarkMs")
         for field in _COMMIT_REQUIRED.get(found.version, ()):
             if not isinstance(found.metadata.get(field), Mapping):
