@@ -27,6 +27,10 @@ OWN = {"host": "127.0.0.1:4141", "origin": "http://127.0.0.1:4141"}
         ("127.0.0.1.example.com", "wrong_host"),
         ("streams.example.org", "wrong_host"),
         ("", "wrong_host"),
+        ("127.0.0.1:80/signin?", "wrong_host"),
+        ("localhost:80/static/style.css#", "wrong_host"),
+        ("[::1]/signin?", "wrong_host"),
+        ("user@localhost", "wrong_host"),
     ],
 )
 def test_only_addresses_and_known_names_are_answered(host: str, verdict: str) -> None:

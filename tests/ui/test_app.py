@@ -123,6 +123,15 @@ def test_a_script_with_the_token(guarded: httpx.Client, location: Path) -> None:
     assert large.status_code == 413
 
 
+@pytest.mark.parametrize("end", ["/signin?", ":80/static/style.css#", ":80/signin?"])
+def test_no_host_makes_a_page_one_that_needs_no_token(guarded: httpx.Client, end: str) -> None:
+    host = f"127.0.0.1{end}"
+    assert guarded.get("/api/status", headers={"Host": host}).status_code == 421
+    own = {"Host": host, "Origin": f"http://{host}"}
+    form = {"stream": "clicks", "action": "pause"}
+    assert guarded.post("/0/rates", data=form, headers=own).status_code == 421
+
+
 def test_a_form_of_another_site_is_refused(guarded: httpx.Client, location: Path) -> None:
     origin = {"Origin": str(guarded.base_url).rstrip("/")}
     signed_in = guarded.post("/signin", data={"token": "secret"}, headers=origin)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ __all__ = ["Access", "Verdict"]
 Verdict = Literal["allowed", "wrong_host", "wrong_origin", "no_token", "read_only"]
 _LOCAL = ("localhost",)
 _SAFE = ("GET", "HEAD")
+_HOST = re.compile(r"(\[[^\[\]]+\]|[^:/?#@\[\]\s]+)(:[0-9]*)?")
+"""Nothing after the port: what builds URLs of a Host would take it for their path."""
 
 
 def _own_names() -> frozenset[str]:
@@ -81,7 +84,8 @@ class Access:
         return cookie is not None and hmac.compare_digest(cookie.encode(), self.cookie.encode())
 
     def _is_known(self, host: str) -> bool:
-        name = _without_port(host).lower()
+        found = _HOST.fullmatch(host)
+        name = found[1].strip("[]").lower() if found else ""
         if name in self.own_names or name in self.allowed_hosts:
             return True
         try:
@@ -89,12 +93,6 @@ class Access:
         except ValueError:
             return False
         return True
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 def _same_origin(origin: str | None, host: str) -> bool:

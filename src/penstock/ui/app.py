@@ -88,7 +88,8 @@ class _Guard:
         cookie = request.cookies.get(_COOKIE)
         verdict = self._access.decide(request.method, _plain(request.headers), cookie)
         if verdict == "allowed" or (
-            request.url.path in _OPEN and verdict in ("no_token", "read_only")
+            # Not request.url's, which is made of the Host header as well.
+            request.scope["path"] in _OPEN and verdict in ("no_token", "read_only")
         ):
             return None
         status, text = _REFUSALS[verdict]
