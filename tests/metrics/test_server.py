@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -9,6 +11,8 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.metrics import Exporter, MetricsServer
+from penstock.metrics import server as metrics_server
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -60,6 +64,18 @@ def test_an_address_that_others_reach_needs_a_token() -> None:
 def test_a_port_that_is_taken_is_said(server: MetricsServer) -> None:
     with pytest.raises(ConfigError, match=f"127.0.0.1:{server.port}"):
         MetricsServer(Exporter(), "127.0.0.1", server.port)
+
+
+def test_connections_that_are_left_open_hold_few_threads(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_server, "_MOST", 3)
+    before = threading.active_count()
+    with ExitStack() as held:
+        for _ in range(20):
+            held.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+        assert httpx.get(server.url).status_code == 200
+        assert eventually(lambda: threading.active_count() <= before + 3)
 
 
 def test_a_closed_server_frees_its_port_and_ends_its_thread(server: MetricsServer) -> None:

@@ -13,10 +13,11 @@ import logging
 import socket
 import socketserver
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from penstock.conf import MetricsSettings
 from penstock.errors import ConfigError
@@ -28,6 +29,8 @@ __all__ = ["MetricsServer", "exporter_for", "serve_metrics"]
 _log = logging.getLogger(__name__)
 
 _REQUEST_S = 10.0
+_MOST = 32
+"""Connections at a time: clients that send nothing hold no more threads of a driver."""
 _POLL_S = 0.2
 """How long a close takes at most."""
 
@@ -82,6 +85,28 @@ def _is_address(host: str) -> bool:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+
+    def __init__(self, *args: Any) -> None:
+        self._open: dict[object, None] = {}
+        self._lock = threading.Lock()
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; the oldest of too many connections gives way to the new one."""
+        with self._lock:
+            self._open[request] = None
+            oldest: Any = next(iter(self._open)) if len(self._open) > _MOST else None
+            if oldest is not None:
+                del self._open[oldest]
+                with suppress(OSError):  # its client has gone
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def server_bind(self) -> None:
         """Bind, without asking for the host's name, which may take seconds."""

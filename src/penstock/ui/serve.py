@@ -118,6 +118,7 @@ def start_dashboard(
         import uvicorn
 
         from penstock.ui.app import make_app
+        from penstock.ui.connections import BoundedProtocol
     except ImportError as error:
         raise ConfigError(
             f"the dashboard needs a package that is not installed: {error.name}",
@@ -127,7 +128,7 @@ def start_dashboard(
     listener, shared = _listen(settings), SharedStatus(paths)
     config = uvicorn.Config(
         make_app(shared, access, exporter or _exporter_of(shared)),
-        http="h11",
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         loop="asyncio",
