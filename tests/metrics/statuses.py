@@ -92,4 +92,5 @@ def full_status() -> LocationStatus:
         losses=(loss,),
         next=None,
         problems=("offsets/3 is damaged",),
+        lost_records={"topic": 7},
     )

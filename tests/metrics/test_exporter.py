@@ -159,6 +159,26 @@ def test_a_program_that_failed_stays_as_one_that_is_down() -> None:
     assert found == {"penstock_program_up{program=failed}": 0}
 
 
+def test_a_failure_is_forgotten_when_the_program_runs_again() -> None:
+    shown = Exporter()
+    failed, again, other = BatchMetrics("q", None), BatchMetrics("q", None), BatchMetrics("r", None)
+    shown.add_program(failed)
+    shown.remove_program(failed, failed=True)
+    shown.remove_program(other, failed=True)
+    shown.add_program(again)
+    shown.remove_program(again, failed=False)
+    found = {key: value for key, value in values(shown).items() if "program_up" in key}
+    assert found == {"penstock_program_up{program=r}": 0}
+
+
+def test_dead_letters_begin_with_none() -> None:
+    """Of a gauge that begins with the first ones delta() says 0, and no alert fires."""
+    status = full_status()
+    shown = Exporter()
+    shown.add("before", lambda: location_samples("p", replace(status, streams=status.streams[:1])))
+    assert values(shown)["penstock_dead_letter_records{program=p,stream=clicks}"] == 0
+
+
 def test_labels_are_bounded_and_hostile_ones_are_text() -> None:
     def many() -> Iterator[Sample]:
         yield Sample(CONSUMER_LAG, ("p", "s", 'a"\n} x 1'), 1)

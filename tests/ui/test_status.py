@@ -12,7 +12,11 @@ import pytest
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
+from penstock.journal.losses.loss_log import create_loss, loss_now, source_folder
 from penstock.journal.retention.consumer_files import ConsumerEntry, write_consumer
+from penstock.metrics.catalog import LOST
+from penstock.metrics.locations import location_samples
+from penstock.model import OffsetRange
 from penstock.status import (
     LocationReader,
     LocationStatus,
@@ -23,6 +27,7 @@ from penstock.status import (
 )
 from penstock.status.blocks import Published, oldest_untaken
 from penstock.status.model import (
+    MOST_LOSSES,
     BatchStatus,
     ConsumerStatus,
     InputStatus,
@@ -31,7 +36,7 @@ from penstock.status.model import (
     Process,
     StreamStatus,
 )
-from penstock.status.rates import rate_out
+from penstock.status.rates import rate_in, rate_out
 from penstock.storage import open_storage
 from tests.journal.helpers import write_blocks
 from tests.metrics.statuses import stream_status
@@ -153,6 +158,57 @@ def test_losses_and_dead_consumers_say_since_when() -> None:
         "9 records of s were lost, the last 4 min ago: why",
     }
     assert {each.place for each in reasons} == {"s"}
+
+
+def test_each_inputs_losses_are_told_apart() -> None:
+    when = datetime.fromtimestamp(NOW / 1000 - 240, timezone.utc).isoformat()
+    one, other = (LossStatus(name, "0", 0, 9, 9, "why", "me", "h", when) for name in "ab")
+    found = [each.text for each in health(replace(EMPTY, losses=(one, one, other))).reasons]
+    assert found == [
+        "18 records of a were lost, the last 4 min ago: why",
+        "9 records of b were lost, the last 4 min ago: why",
+    ]
+
+
+def test_all_losses_of_an_input_count_also_those_that_are_not_shown(tmp_path: Path) -> None:
+    program(tmp_path / "p", Batches(1))
+    storage = open_storage(tmp_path / "p").without_sync()
+    for number in range(MOST_LOSSES + 5):
+        lost = OffsetRange("0", 10 * number, 10 * number + 2)
+        create_loss(storage, source_folder("topic"), loss_now(lost, "gone"))
+    status = read_location(str(tmp_path / "p"))
+    assert len(status.losses) == MOST_LOSSES
+    counted = {
+        labels[1]: v for metric, labels, v in location_samples("p", status) if metric is LOST
+    }
+    assert counted["topic"] == 2 * (MOST_LOSSES + 5)
+
+
+def test_an_interval_of_too_many_digits_hides_nothing(tmp_path: Path) -> None:
+    program(tmp_path / "p", Batches(2))
+    newest = tmp_path / "p" / "offsets" / "1"
+    setting = '"spark.penstock.batchIntervalMs":"'
+    assert setting in newest.read_text()
+    newest.write_text(newest.read_text().replace(setting, setting + "9" * 5000))
+    status = read_location(str(tmp_path / "p"))
+    assert (status.batch_interval_ms, len(status.batches)) == (None, 2)
+
+
+def test_locations_of_one_folders_name_are_told_apart(tmp_path: Path) -> None:
+    paths = [tmp_path / program / "checkpoint" for program in "abc"]
+    shared = SharedStatus([*map(str, paths), f"{paths[0]}/"])
+    assert [each.name for each in shared.all()] == [
+        "checkpoint",
+        "b/checkpoint",
+        "c/checkpoint",
+        "a/checkpoint",
+    ]
+
+
+def test_what_comes_in_is_what_batches_take_where_there_is_no_journal() -> None:
+    status = with_batches(replace(DONE, ended_ms=NOW - 30_000, records=600))
+    assert rate_in(status) == rate_out(status) == 10
+    assert rate_in(replace(status, streams=(stream_status(),))) == 5
 
 
 def test_a_program_is_said_to_be_behind_once() -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from penstock.cli.output import printable
 from penstock.status import Level, LocationStatus, Unreadable, duration, health
 from penstock.status.model import BatchStatus, StreamStatus
-from penstock.status.rates import rate_out
+from penstock.status.rates import rate_in, rate_out
 
 __all__ = ["view"]
 
@@ -62,7 +62,7 @@ def _locations(statuses: Sequence[LocationStatus | Unreadable], is_wide: bool) -
         batch = _last_ended(each)
         records, age_ms = _lag(each)
         cells = [
-            _number(_rate_in(each)),
+            _number(rate_in(each)),
             _number(rate_out(each)),
             _count(records),
             _time(age_ms),
@@ -147,10 +147,6 @@ def _lag(status: LocationStatus) -> tuple[int | None, int | None]:
     records = [count for count, _ in each if count is not None]
     ages = [age for _, age in each if age is not None]
     return (sum(records) if records else None), max(ages, default=None)
-
-
-def _rate_in(status: LocationStatus) -> float | None:
-    return sum(each.rate for each in status.streams) if status.streams else None
 
 
 def _alarming(count: int) -> Text:

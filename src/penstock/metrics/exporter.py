@@ -67,7 +67,10 @@ class Exporter:
             self._sources.pop(key, None)
 
     def add_program(self, batches: BatchMetrics) -> None:
-        """Show a program's batches."""
+        """Show a program's batches, and no longer how one of its name ended before."""
+        with self._lock:
+            kept = [each for each in self._failed if each.program != batches.program]
+            self._failed = deque(kept, _MOST_FAILED)
         self.add(batches, batches.samples)
 
     def remove_program(self, batches: BatchMetrics, *, failed: bool) -> None:

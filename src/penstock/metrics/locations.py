@@ -58,12 +58,16 @@ def _values(status: LocationStatus) -> Iterator[_Value]:
         yield INPUT_PAUSED, (each.name,), int(each.is_paused)
     streams = {each.name for each in status.streams}
     of_inputs = {each.name: 0 for each in status.inputs if each.name not in streams}
-    for loss in status.losses:
-        of_inputs[loss.stream] = of_inputs.get(loss.stream, 0) + loss.records
-    for name, records in of_inputs.items():
+    for name, records in (of_inputs | dict(status.lost_records)).items():
         yield LOST, (name,), records
+    # A gauge that began with the first refusals would hide them from delta().
+    letters = {each.name: 0 for each in status.streams if each.dead_letters_of is None}
     for stream in status.streams:
         yield from _stream_values(stream)
+        if stream.dead_letters_of is not None:
+            letters[stream.dead_letters_of] = stream.records
+    for name, records in letters.items():
+        yield DEAD_LETTERS, (name,), records
 
 
 def _stream_values(stream: StreamStatus) -> Iterator[_Value]:
@@ -77,8 +81,6 @@ def _stream_values(stream: StreamStatus) -> Iterator[_Value]:
     yield JOURNAL_MAX_LAG, name, stream.max_lag_records
     yield JOURNAL_DAMAGED, name, damaged + len(stream.problems)
     yield LOST, name, stream.lost_records
-    if stream.dead_letters_of is not None:
-        yield DEAD_LETTERS, (stream.dead_letters_of,), stream.records
     for receiver in stream.receivers:
         for state in _STATES:
             yield RECEIVER_STATE, (*name, receiver.name, state), int(receiver.state == state)

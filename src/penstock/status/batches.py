@@ -40,6 +40,7 @@ _INPUTS = "spark.penstock.inputs"
 _INTERVAL = "spark.penstock.batchIntervalMs"
 _RUN = "spark.penstock.run"
 _MOST_TEXT = 2000
+_MOST_DIGITS = 16
 _Stamp = tuple[int | None, int | None]
 
 
@@ -123,7 +124,9 @@ def _process(driver: Driver) -> Process:
 
 def _interval(newest: Batch | None) -> int | None:
     text = newest.conf.get(_INTERVAL) if newest else None
-    return int(text) if isinstance(text, str) and text.isdecimal() else None
+    if not isinstance(text, str) or len(text) > _MOST_DIGITS or not text.isdecimal():
+        return None
+    return int(text)
 
 
 def _named_ends(batch: Batch) -> dict[str, Any]:

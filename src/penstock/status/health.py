@@ -213,8 +213,11 @@ def _of_consumer(
 
 
 def _of_losses(losses: Sequence[LossStatus], now_ms: int) -> Iterator[Reason]:
-    recent = [each for each in losses if now_ms - _time_ms(each.when) < _LOSS_MS]
-    if recent:
+    of_streams: dict[str, list[LossStatus]] = {}
+    for each in losses:
+        if now_ms - _time_ms(each.when) < _LOSS_MS:
+            of_streams.setdefault(each.stream, []).append(each)
+    for recent in of_streams.values():
         records = sum(each.records for each in recent)
         newest = recent[0]
         when = ago(round(_time_ms(newest.when)), now_ms)

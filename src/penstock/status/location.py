@@ -64,7 +64,7 @@ class LocationReader:
         checkpoint = Checkpoint(storage, list_folders(storage, ("offsets", "commits")))
         read = self._batches.read(checkpoint)
         inputs, problems = read_inputs(storage, read, journal, status.read_ms)
-        losses = _losses_of_inputs(storage, problems)
+        losses, lost = _losses_of_inputs(storage, problems)
         return replace(
             status,
             kind="program" if read.is_of_penstock or not read.batches else "query",
@@ -77,6 +77,7 @@ class LocationReader:
             committed=read.committed,
             inputs=inputs,
             losses=losses,
+            lost_records=lost,
             next=read.next,
             problems=(*status.problems, *read.problems, *problems),
         )
@@ -107,16 +108,21 @@ def _read_id(storage: Storage) -> str | None:
     return Checkpoint(storage, {METADATA: FileInfo(METADATA)}).read_id()
 
 
-def _losses_of_inputs(storage: Storage, problems: list[str]) -> tuple[LossStatus, ...]:
-    """Return the loss logs of inputs without a journal, such as Kafka topics."""
+def _losses_of_inputs(
+    storage: Storage, problems: list[str]
+) -> tuple[tuple[LossStatus, ...], dict[str, int]]:
+    """Return the losses of inputs without a journal, such as Kafka topics, and their records."""
     found: list[LossStatus] = []
+    lost: dict[str, int] = {}
     for entry in storage.list("sources"):
         if entry.is_folder:
             try:
-                found += loss_statuses(entry.name, read_losses(storage, source_folder(entry.name)))
+                losses = read_losses(storage, source_folder(entry.name))
+                lost[entry.name] = sum(each.records.count for each in losses)
+                found += loss_statuses(entry.name, losses)
             except PenstockError as error:
                 problems.append(str(error))
-    return tuple(found)
+    return tuple(found), lost
 
 
 def _with_topics(status: LocationStatus, path: str) -> LocationStatus:

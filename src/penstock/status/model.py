@@ -8,7 +8,8 @@ are. None means that nothing tells; it never means 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = [
@@ -298,7 +299,9 @@ class LocationStatus:
     streams: tuple[StreamStatus, ...]
     """Of the location's own journal."""
     losses: tuple[LossStatus, ...]
-    """Of inputs without a journal, such as Kafka topics."""
+    """Of inputs without a journal, such as Kafka topics; of each the newest MOST_LOSSES."""
     next: NextStatus | None
     problems: tuple[str, ...] = ()
     """What could not be read, and why."""
+    lost_records: Mapping[str, int] = field(default_factory=dict)
+    """By input without a journal: the records of all its losses."""

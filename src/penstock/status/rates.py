@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from penstock.status.model import LocationStatus
 
-__all__ = ["rate_out"]
+__all__ = ["rate_in", "rate_out"]
 
 _WINDOW_MS = 60_000
+
+
+def rate_in(status: LocationStatus) -> float | None:
+    """Return what arrives: in its journal, or what its batches take where it has none."""
+    if status.streams:
+        return sum(each.rate for each in status.streams)
+    return rate_out(status)
 
 
 def rate_out(status: LocationStatus) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -65,9 +65,10 @@ class _Shared(Generic[T]):
 
 
 class _Location:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, name: str) -> None:
         self.path = path
-        self._reader = LocationReader(path)
+        self.name = name
+        self._reader = LocationReader(path, name)
         self.status = _Shared(self._read_status, _STATUS_S)
         self.letters = _Shared(self._read_letters, _DETAILS_S)
         self.checks = _Shared(lambda: self._read_checks(validated=False), _DETAILS_S)
@@ -94,6 +95,13 @@ class _Location:
         return read_checks(self.path, status.kind, validated=validated)
 
 
+def _name(path: str, taken: Collection[str]) -> str:
+    """Return as many of a path's last parts as tell it from other locations."""
+    parts = path.rstrip("/").split("/")
+    names = ("/".join(parts[-count:]) for count in range(1, len(parts) + 1))
+    return next((each for each in names if each and each not in taken), path)
+
+
 class SharedStatus:
     """Reads locations on demand. Thread-safe. Every method raises IndexError for no such location.
 
@@ -111,7 +119,8 @@ class SharedStatus:
         """Read one more location from now on, after all others, unless it is known."""
         with self._lock:
             if path not in self.paths and len(self._locations) < _MOST_LOCATIONS:
-                self._locations.append(_Location(path))
+                taken = {location.name for location in self._locations}
+                self._locations.append(_Location(path, _name(path, taken)))
 
     @property
     def paths(self) -> tuple[str, ...]:

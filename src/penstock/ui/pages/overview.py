@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.status import Health, LocationStatus, Unreadable, health
 from penstock.status.model import BatchStatus, StreamStatus
-from penstock.status.rates import rate_out
+from penstock.status.rates import rate_in, rate_out
 from penstock.ui import words
 from penstock.ui.charts import sparkline
 from penstock.ui.html import Child, Html, h
@@ -118,7 +118,7 @@ def _program(judged: _Judged) -> tuple[str, Sequence[Cell]]:
     return str(index), (
         cell(level_badge(its.level)),
         cell(h("a", status.name, href=f"/{index}/{first}"), "name"),
-        number(words.rate(_rate_in(status))),
+        number(words.rate(rate_in(status))),
         cell(_spark(status)),
         number(words.rate(rate_out(status))),
         number(words.count(_lag_records(status))),
@@ -138,13 +138,6 @@ def _over(value: int | None, interval_ms: int | None) -> bool:
 def _last_ended(status: LocationStatus) -> BatchStatus | None:
     ended = [b for b in status.batches if b.state == "committed" and b.processing_ms is not None]
     return ended[-1] if ended else None
-
-
-def _rate_in(status: LocationStatus) -> float | None:
-    """Return what arrives: in its journal, or what its batches take where it has none."""
-    if status.streams:
-        return sum(each.rate for each in status.streams)
-    return rate_out(status)
 
 
 def _lag_records(status: LocationStatus) -> int | None:
