@@ -65,6 +65,7 @@ def test_nothing_is_loaded_from_elsewhere(client: httpx.Client) -> None:
         ("/0/batches/6", 404),
         ("/0/batches/99999999999999999999999", 404),
         ("/7/batches", 404),
+        pytest.param(f"/{5000 * '9'}/batches", 404, id="more digits than int() takes"),
         ("/1/batches", 503),
         ("/static/../app.py", 404),
         ("/static/%2e%2e%2fapp.py", 404),
@@ -121,6 +122,18 @@ def test_a_script_with_the_token(guarded: httpx.Client, location: Path) -> None:
     assert RateOverrides(open_storage(location)).get("clicks") == RateOverride()
     large = guarded.post("/0/rates", content=b"x" * 20_000, headers=bearer)
     assert large.status_code == 413
+
+
+def test_a_change_is_shown_and_logged_as_it_was_made(
+    guarded: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "penstock.ui")
+    bearer = {"Authorization": "Bearer secret"}
+    for form in ({"action": "set", "rate": "1234567.5"}, {"action": "pause", "rate": "\nforged"}):
+        changed = guarded.post("/0/rates", data={"stream": "clicks", **form}, headers=bearer)
+        assert changed.status_code == 303
+    assert 'value="1234567.5"' in guarded.get("/0/rates", headers=bearer).text
+    assert not any("\n" in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize("end", ["/signin?", ":80/static/style.css#", ":80/signin?"])

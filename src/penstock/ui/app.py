@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -66,6 +67,13 @@ _REFUSALS: dict[Verdict, tuple[int, str]] = {
 Page = Callable[[Request], Html]
 
 
+class _Number(IntegerConvertor):
+    regex = "[0-9]{1,18}"  # int() refuses thousands of digits
+
+
+register_url_convertor("penstock_number", _Number())
+
+
 class _Guard:
     """Answers what is allowed, and gives every answer the headers that a browser obeys."""
 
@@ -107,18 +115,18 @@ def make_app(shared: SharedStatus, access: Access, exporter: Exporter | None) ->
     dashboard = _Pages(shared, access)
     pages: dict[str, Page] = {
         "/": dashboard.overview,
-        "/{index:int}/batches": dashboard.batches,
-        "/{index:int}/batches/{batch:int}": dashboard.batch,
-        "/{index:int}/rates": dashboard.rates,
-        "/{index:int}/receivers": dashboard.receivers,
-        "/{index:int}/journal": dashboard.journal,
-        "/{index:int}/checkpoint": dashboard.checkpoint,
+        "/{index:penstock_number}/batches": dashboard.batches,
+        "/{index:penstock_number}/batches/{batch:penstock_number}": dashboard.batch,
+        "/{index:penstock_number}/rates": dashboard.rates,
+        "/{index:penstock_number}/receivers": dashboard.receivers,
+        "/{index:penstock_number}/journal": dashboard.journal,
+        "/{index:penstock_number}/checkpoint": dashboard.checkpoint,
     }
     routes = [Route(path, _served(page, access), methods=["GET"]) for path, page in pages.items()]
     routes += [
         Route("/api/status", dashboard.status, methods=["GET"]),
         Route("/metrics", _metrics_of(exporter), methods=["GET"]),
-        Route("/{index:int}/rates", dashboard.change, methods=["POST"]),
+        Route("/{index:penstock_number}/rates", dashboard.change, methods=["POST"]),
         Route("/signin", dashboard.sign_in_form, methods=["GET"]),
         Route("/signin", dashboard.sign_in, methods=["POST"]),
         Route("/signout", dashboard.sign_out, methods=["POST"]),
@@ -218,7 +226,7 @@ class _Pages:
         arguments = (form.get("stream", ""), form.get("action", ""), form.get("rate", ""))
         await run_in_threadpool(change_rate, path, *arguments)
         _log.info(
-            "Rate of input %r of %s changed by the dashboard: %s %s",
+            "Rate of input %r of %s changed by the dashboard: %r %r",
             arguments[0],
             path,
             *arguments[1:],

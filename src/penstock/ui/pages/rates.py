@@ -127,7 +127,7 @@ def _short(why: str) -> str:
 
 def _form(index: int, found: InputStatus) -> Html:
     field = f"rate-{found.name}"
-    shown = "" if found.max_rate is None else f"{found.max_rate:g}"
+    shown = "" if found.max_rate is None else f"{found.max_rate:.15g}"
     return h(
         "form",
         h("input", type="hidden", name="stream", value=found.name),
