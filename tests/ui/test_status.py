@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +27,7 @@ from penstock.status import (
     health,
     read_location,
 )
+from penstock.status import shared as shared_module
 from penstock.status.blocks import Published, oldest_untaken
 from penstock.status.model import (
     MOST_LOSSES,
@@ -41,6 +44,7 @@ from penstock.storage import open_storage
 from tests.journal.helpers import write_blocks
 from tests.metrics.statuses import stream_status
 from tests.ui.world import Batches, program, stream_of
+from tests.waiting import WAIT_S
 
 NOW = 1_800_000_000_000
 HOST = Process("h", 1, True)
@@ -358,6 +362,33 @@ def test_what_is_no_location(tmp_path: Path) -> None:
         read_location(str(tmp_path))
     (found,) = SharedStatus([str(tmp_path)]).all()
     assert isinstance(found, Unreadable)
+
+
+def test_who_waits_for_a_store_that_hangs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    real = LocationReader.read
+
+    def read(self: LocationReader) -> LocationStatus:
+        begun.set()
+        assert go_on.wait(WAIT_S)
+        return real(self)
+
+    monkeypatch.setattr(LocationReader, "read", read)
+    monkeypatch.setattr(shared_module, "_PATIENCE_S", 0.1)
+    stream_of(tmp_path / "j", "clicks", blocks=1, records=1)
+    shared = SharedStatus([str(tmp_path / "j")])
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(shared.get, 0)
+        assert begun.wait(WAIT_S)
+        try:
+            found = threads.submit(shared.get, 0).result(timeout=20)
+        finally:
+            go_on.set()
+        assert isinstance(found, Unreadable)
+        assert "still being read" in found.error
+        assert isinstance(first.result(timeout=WAIT_S), LocationStatus)
 
 
 def test_a_status_is_shared_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

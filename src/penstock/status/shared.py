@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StorageError
 from penstock.status.checks import Checks, read_checks
 from penstock.status.letters import read_letters
 from penstock.status.links import with_lags
@@ -28,6 +28,8 @@ _STATUS_S = 1.0
 _DETAILS_S = 5.0
 _VALIDATION_S = 60.0
 _SHARE = 10
+_PATIENCE_S = 10.0
+"""So long one who asks waits for what another reads: a store that hangs holds few threads."""
 _MOST_LOCATIONS = 200
 """Of a session that starts queries for ever, the first are shown."""
 
@@ -55,13 +57,26 @@ class _Shared(Generic[T]):
         self._until_s = 0.0
 
     def get(self) -> T:
-        with self._lock:
+        """Return it.
+
+        Raises:
+            StorageError: another has been reading it for long.
+        """
+        if not self._lock.acquire(timeout=_PATIENCE_S):
+            raise StorageError(
+                f"it is still being read, after {_PATIENCE_S:.0f} s",
+                operation="read location",
+                hint="see whether its storage answers",
+            )
+        try:
             if self._known is None or time.monotonic() >= self._until_s:
                 began_s = time.monotonic()
                 self._known = (self._read(),)
                 ended_s = time.monotonic()
                 self._until_s = ended_s + max(self._max_age_s, _SHARE * (ended_s - began_s))
             return self._known[0]
+        finally:
+            self._lock.release()
 
 
 class _Location:
@@ -69,10 +84,17 @@ class _Location:
         self.path = path
         self.name = name
         self._reader = LocationReader(path, name)
-        self.status = _Shared(self._read_status, _STATUS_S)
+        self._status = _Shared(self._read_status, _STATUS_S)
         self.letters = _Shared(self._read_letters, _DETAILS_S)
         self.checks = _Shared(lambda: self._read_checks(validated=False), _DETAILS_S)
         self.validation = _Shared(lambda: self._read_checks(validated=True), _VALIDATION_S)
+
+    def status(self) -> LocationStatus | Unreadable:
+        """Return its status, not older than a second or so."""
+        try:
+            return self._status.get()
+        except StorageError as error:
+            return Unreadable(self.path, self.name, str(error))
 
     def _read_status(self) -> LocationStatus | Unreadable:
         try:
@@ -81,7 +103,7 @@ class _Location:
             return Unreadable(self.path, self._reader.name, str(error))
 
     def _read_letters(self) -> Letters:
-        status = self.status.get()
+        status = self.status()
         if isinstance(status, Unreadable):
             return {}
         wanted = [each.name for each in status.streams if each.dead_letters_of]
@@ -89,7 +111,7 @@ class _Location:
         return {} if journal is None else {name: read_letters(journal, name) for name in wanted}
 
     def _read_checks(self, *, validated: bool) -> Checks:
-        status = self.status.get()
+        status = self.status()
         if isinstance(status, Unreadable) or status.kind == "journal":
             return Checks()
         return read_checks(self.path, status.kind, validated=validated)
@@ -129,7 +151,7 @@ class SharedStatus:
 
     def all(self) -> list[LocationStatus | Unreadable]:
         """Return the status of each location, in order, not older than a second or so."""
-        found = [location.status.get() for location in self._locations]
+        found = [location.status() for location in self._locations]
         known = [each for each in found if isinstance(each, LocationStatus)]
         return [
             with_lags(each, known) if isinstance(each, LocationStatus) else each for each in found
@@ -137,7 +159,7 @@ class SharedStatus:
 
     def get(self, index: int) -> LocationStatus | Unreadable:
         """Return the status of one location."""
-        return self._locations[index].status.get()
+        return self._locations[index].status()
 
     def letters(self, index: int) -> Letters:
         """Return the newest dead letters of a location, by the streams that hold them."""
