@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, StorageError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.losses.loss_log import create_loss, loss_now, source_folder
 from penstock.journal.retention.consumer_files import ConsumerEntry, write_consumer
@@ -207,6 +207,21 @@ def test_locations_of_one_folders_name_are_told_apart(tmp_path: Path) -> None:
         "c/checkpoint",
         "a/checkpoint",
     ]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["s3://AKIA:hunter2@bucket/p", "s3://AKIA:x/hunter2@bucket/p", "s3://bucket/p?secret=hunter2"],
+)
+def test_secrets_in_a_url_are_not_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(self: LocationReader) -> LocationStatus:
+        raise StorageError("gone", operation="read location")
+
+    monkeypatch.setattr(LocationReader, "read", read)
+    for found in SharedStatus([url, f"{url}/"]).all():  # the second needs a longer name
+        assert isinstance(found, Unreadable)
+        assert found.location.startswith("s3://bucket/p")
+        assert "hunter2" not in str(found)
 
 
 def test_what_comes_in_is_what_batches_take_where_there_is_no_journal() -> None:

@@ -7,6 +7,7 @@ tenth of a core. Nothing is read in between, and only the newest answer is held.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,6 +29,7 @@ _STATUS_S = 1.0
 _DETAILS_S = 5.0
 _VALIDATION_S = 60.0
 _SHARE = 10
+_USER = re.compile(r"^[^/]*[:@].*@|^[^/]*@")
 _PATIENCE_S = 10.0
 """So long one who asks waits for what another reads: a store that hangs holds few threads."""
 _MOST_LOCATIONS = 200
@@ -94,13 +96,13 @@ class _Location:
         try:
             return self._status.get()
         except StorageError as error:
-            return Unreadable(self.path, self.name, str(error))
+            return Unreadable(_shown(self.path), self.name, str(error))
 
     def _read_status(self) -> LocationStatus | Unreadable:
         try:
             return self._reader.read()
         except PenstockError as error:
-            return Unreadable(self.path, self._reader.name, str(error))
+            return Unreadable(_shown(self.path), self.name, str(error))
 
     def _read_letters(self) -> Letters:
         status = self.status()
@@ -115,6 +117,12 @@ class _Location:
         if isinstance(status, Unreadable) or status.kind == "journal":
             return Checks()
         return read_checks(self.path, status.kind, validated=validated)
+
+
+def _shown(path: str) -> str:
+    """Return a path or URL without what may be secret: a user, a password, a query."""
+    scheme, sign, rest = path.partition("://")
+    return scheme + sign + _USER.sub("", rest.partition("?")[0]) if sign else path
 
 
 def _name(path: str, taken: Collection[str]) -> str:
@@ -142,7 +150,7 @@ class SharedStatus:
         with self._lock:
             if path not in self.paths and len(self._locations) < _MOST_LOCATIONS:
                 taken = {location.name for location in self._locations}
-                self._locations.append(_Location(path, _name(path, taken)))
+                self._locations.append(_Location(path, _name(_shown(path), taken)))
 
     @property
     def paths(self) -> tuple[str, ...]:
