@@ -44,7 +44,8 @@ bench: setup ## run every benchmark beside its peer
 	@scripts/bench.sh $(ARGS)
 
 soak: setup ## the tests that take minutes
-	@scripts/tools.sh mosquitto strace buildah debootstrap
+	@scripts/tools.sh mosquitto strace postgresql:pg_ctlcluster buildah debootstrap
+	@scripts/kafka.sh
 	@$(BIN)/pytest -m soak -o faulthandler_timeout=0 $(ARGS)
 
 lock: ## write requirements.lock again (ARGS=--upgrade for newer versions)

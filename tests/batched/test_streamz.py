@@ -362,7 +362,13 @@ class Numbers:
 
 
 @pytest.mark.parametrize(
-    ("program", "kills"), [(run_program, KILLS), (run_on_dask, KILLS // 2)], ids=["streamz", "dask"]
+    ("program", "kills"),
+    [
+        pytest.param(run_program, KILLS, id="streamz"),
+        pytest.param(run_on_dask, KILLS // 2, id="dask"),
+        pytest.param(run_program, 20, id="streamz-twenty", marks=pytest.mark.soak),
+        pytest.param(run_on_dask, 20, id="dask-twenty", marks=pytest.mark.soak),
+    ],
 )
 def test_kills_at_random(
     broker: Broker, tmp_path: Path, program: Callable[..., None], kills: int
