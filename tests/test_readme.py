@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import SparkContext
@@ -42,7 +43,7 @@ def test_the_program_is_short() -> None:
 def test_the_other_two_make_the_streams_that_they_show(sc: SparkContext, tmp_path: Path) -> None:
     _, http, structured = programs()
     ssc = StreamingContext(sc, 1)
-    names = {"ssc": ssc}
+    names: dict[str, Any] = {"ssc": ssc}
     exec(http.replace("/tmp/slow", str(tmp_path / "slow")), names)
     (clicks,) = ssc.graph.inputs
     assert clicks.name == "clicks"
