@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import SparkContext
@@ -42,20 +43,27 @@ def test_the_program_is_short() -> None:
 def test_the_other_two_make_the_streams_that_they_show(sc: SparkContext, tmp_path: Path) -> None:
     _, http, structured = programs()
     ssc = StreamingContext(sc, 1)
-    exec(http, {"ssc": ssc, "write": print})
+    names: dict[str, Any] = {"ssc": ssc}
+    exec(http.replace("/tmp/slow", str(tmp_path / "slow")), names)
     (clicks,) = ssc.graph.inputs
     assert clicks.name == "clicks"
     assert clicks.format.arrow.names == ["page", "ms"]
+    spark = SparkSession.builder.getOrCreate()
+    sent = spark.createDataFrame([("/a", 12), ("/b", 120)], "page string, ms long")
+    names["write_slow"](sent, 7)
+    assert spark.read.parquet(str(tmp_path / "slow/batch=7")).collect() == [("/b", 120)]
 
     format_ = RecordFormat("string")
-    JournalStream.create(open_storage(tmp_path), "clicks", format_)
-    lines = structured.replace("/data/journal", str(tmp_path))
-    *before, last = lines.strip().splitlines()
-    names = {"spark": SparkSession.builder.getOrCreate()}
-    exec("\n".join(before), names)
-    counts = eval(last, names)
-    assert counts.isStreaming
-    assert counts.columns == ["value", "count"]
+    JournalStream.create(open_storage(tmp_path / "data/journal"), "clicks", format_)
+    lines = structured.replace("/data", str(tmp_path / "data"))
+    assert lines.count(".awaitTermination()") == 1
+    exec(lines.replace(".awaitTermination()", ""), {"spark": spark})
+    (query,) = spark.streams.active
+    try:
+        query.processAllAvailable()
+        assert (tmp_path / "data/count/offsets/0").exists()
+    finally:
+        query.stop()
 
 
 @pytest.mark.spark

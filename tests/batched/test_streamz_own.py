@@ -28,6 +28,10 @@ pytestmark = pytest.mark.soak
 _number = count()
 
 
+def _same(records: list[Any]) -> list[Any]:
+    return records
+
+
 @pytest.fixture
 def own(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """streamz's module of Kafka tests, over this broker and ours."""
@@ -61,7 +65,8 @@ def own(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modu
         source.makes_checkpoints = True  # they collect in lists, and mean that for a sink
         source.consumer = SimpleNamespace(close=source._close)
         streams.append(source)
-        return stream
+        # Theirs is two nodes behind its source on Dask, and they close its consumer by that.
+        return stream.map(_same) if options.get("dask") else stream
 
     class Ours(streamz.Stream):  # type: ignore[misc]
         def to_kafka(self, topic: str, conf: dict[str, Any]) -> Any:

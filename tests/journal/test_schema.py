@@ -55,6 +55,8 @@ TYPES: dict[str, tuple[pa.DataType, Any]] = {
     "list_of_dictionary": (pa.list_(pa.dictionary(pa.int32(), pa.string())), ["a", "b"]),
     "uuid": (pa.uuid(), uuid.UUID(int=7)),
 }
+if int(pa.__version__.partition(".")[0]) < 26:  # see the test below
+    del TYPES["fixed_list"]
 
 
 def test_columns_may_be_text() -> None:
@@ -94,6 +96,18 @@ def test_every_type_comes_back_as_it_went_in(name: str) -> None:
 def test_types_that_parquet_cannot_hold_are_refused_at_once(column: pa.DataType) -> None:
     with pytest.raises(ConfigError, match="cannot hold columns"):
         RecordFormat(pa.schema([("c", column)]))
+
+
+def test_lists_of_fixed_size_need_a_pyarrow_that_reads_nulls_in_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nested = pa.schema([("c", pa.struct([("xy", pa.list_(pa.int32(), 2))]))])
+    monkeypatch.setattr(pa, "__version__", "26.0.0")
+    assert RecordFormat(nested).arrow == nested
+    monkeypatch.setattr(pa, "__version__", "25.0.1")
+    with pytest.raises(ConfigError, match="cannot hold columns") as caught:
+        RecordFormat(nested)
+    assert "pyarrow 26" in str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize("schema", ["text", "", None, 7, pa.schema([]), {"a": "int"}])

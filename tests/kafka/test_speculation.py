@@ -83,5 +83,8 @@ def test_two_copies_of_a_task_write_once(tmp_path: Path) -> None:
         with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
             driver.wait_records(RECORDS * PARTITIONS)
         assert {each.name for each in copies.iterdir()} == {"0", "1"}
+        logs = [each.read_text() for each in (tmp_path / "spark").glob("*/app-*/*/stderr")]
+        assert len(logs) >= 2
+        assert not [log for log in logs if "Exception in task" in log], "a copy did not wait"
         expected = Counter(f"{p}-{n}" for p in range(PARTITIONS) for n in range(RECORDS))
         assert committed(broker, "out") == expected

@@ -288,6 +288,8 @@ def _stored_schema(schema: pa.Schema) -> pa.Schema:
     try:
         if len(set(schema.names)) < len(schema):
             raise pa.ArrowInvalid("two columns have the same name")
+        if any("fixed_size_list" in str(kind) for kind in schema.types) and _is_before_26():
+            raise pa.ArrowInvalid("before pyarrow 26 a null in a list of fixed size is not read")
         # An array, also an empty one, has pyarrow import pandas.
         block = encode_block(pa.Table.from_batches([], schema), BlockFooter(0, 0))
         _, parquet = read_block(block.to_pybytes(), "")
@@ -299,6 +301,10 @@ def _stored_schema(schema: pa.Schema) -> pa.Schema:
             operation="choose record schema",
             hint="remove or change the column that the cause names",
         ) from e
+
+
+def _is_before_26() -> bool:
+    return int(pa.__version__.partition(".")[0]) < 26
 
 
 def _is_plain(column: pa.DataType) -> bool:
