@@ -61,6 +61,8 @@ _IS_KILLED = """
 broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=300
 """
+_QUEUED = 50_000
+"""Less than librdkafka's queue holds."""
 _JAVA = ["-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC"]
 USER, PASSWORD = "ann", "tell-nobody-7"
 
@@ -203,9 +205,10 @@ class Broker:
     ) -> None:
         """Write records, and wait until they are durable."""
         producer = Producer({**self.conf, "linger.ms": 5})
-        for value in values:
+        for number, value in enumerate(values, start=1):
             producer.produce(topic, value=value, partition=partition, **more)
-            producer.poll(0)
+            if number % _QUEUED == 0:
+                assert producer.flush(60) == 0  # or a busy machine's queue gets full
         assert producer.flush(60) == 0
 
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:

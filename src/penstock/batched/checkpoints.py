@@ -350,11 +350,7 @@ class Checkpoints:
     def _as_read(self, done: tuple[str, int]) -> tuple[str, int]:
         """Return how far a partition is done and its log says that it was read."""
         name, end = done
-        path = log_path(*split_name(name))
-        try:
-            return name, min(end, parse_log(self._storage.read(path)))
-        except (NotFoundError, ValueError):
-            return name, 0
+        return name, min(end, _read_up_to(self._storage, log_path(*split_name(name))))
 
     def _add_topic(self, item: tuple[str, Mapping[int, int]]) -> _Topic:
         topic, ends = item
@@ -487,12 +483,23 @@ def _newest_sound(
 def note_read(storage: Storage, topic: str, partition: int, end: int) -> None:
     """Record that a partition was read up to ``end``: the dirty bit first, then its log.
 
+    A log does not go back: tasks that read at once may end in any order, and copies of a task late.
     ``storage`` need not be one whose files survive a power cut: see invariant 2.
     """
     if not storage.exists(DIRTY_BIT):
         with suppress(AlreadyExistsError):
             storage.create(DIRTY_BIT, b"")
-    storage.create(log_path(topic, partition), dump_log(end), overwrite=True)
+    path = log_path(topic, partition)
+    if end > _read_up_to(storage, path):
+        storage.create(path, dump_log(end), overwrite=True)
+
+
+def _read_up_to(storage: Storage, path: str) -> int:
+    """Return what a log says, 0 without a sound one."""
+    try:
+        return parse_log(storage.read(path))
+    except (NotFoundError, ValueError):
+        return 0
 
 
 def _in_parallel(step: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
