@@ -48,13 +48,14 @@ def scripted(*answers: bytes) -> Iterator[int]:
             pass
 
     with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         try:
             yield server.getsockname()[1]
         finally:
             server.shutdown(socket.SHUT_RDWR)
-            thread.join()
+            thread.join(WAIT_S)
+            assert not thread.is_alive(), "the receiver left a connection open"
 
 
 def first_error(port: int, **options: Any) -> ReceiverError:
@@ -103,6 +104,14 @@ def test_each_answer_is_named_with_what_fixes_it(
         error = first_error(port, version=version)
     assert reason in error.message
     assert hint in str(error)
+
+
+def test_a_connection_is_closed_whatever_the_broker_says_last() -> None:
+    message_of_qos_0, malformed = b"\x30\x04\x00\x01tx", b"\x36\x04\x00\x01tx"
+    host = RecordingHost()
+    with scripted(CONNACK_3, SUBACK_3 + message_of_qos_0, malformed) as port:
+        with host.run(MqttReceiver("127.0.0.1", port, "plant/#")):
+            host.wait_for_records(1)
 
 
 def test_an_absent_broker_is_tried_again_with_growing_delays() -> None:

@@ -28,6 +28,7 @@ __all__ = ["Network"]
 _log = logging.getLogger(__name__)
 
 _POLL_MS = 100
+_FAILURES = OSError, ValueError, PenstockError
 _BROKEN = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _STABLE_S = 10.0
 """A connection that held this long worked: two clients that take a session from each other do not
@@ -123,7 +124,7 @@ class Network:
         try:
             client.open()
             self._serve()
-        except (OSError, ValueError, PenstockError) as error:
+        except _FAILURES as error:
             client.failure = client.failure or error
         finally:
             self._disconnect()
@@ -179,13 +180,17 @@ class Network:
         what we sent last.
         """
         client = self._client
-        self._acknowledge()
-        client.goodbye()
-        deadline_s = time.monotonic() + _GOODBYE_S
-        while client.is_usable() and time.monotonic() < deadline_s:
-            if self._wait(may_read=True):
-                client.loop_read()
-        client.close()
+        try:
+            self._acknowledge()
+            client.goodbye()
+            deadline_s = time.monotonic() + _GOODBYE_S
+            while client.is_usable() and time.monotonic() < deadline_s:
+                if self._wait(may_read=True):
+                    client.loop_read()
+        except _FAILURES as error:
+            client.failure = client.failure or error
+        finally:
+            client.close()
 
     def _described(self, failure: Exception | None) -> ReceiverError:
         address = f"{self._options.host}:{self._options.port}"
