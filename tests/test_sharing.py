@@ -47,10 +47,11 @@ def test_a_worker_that_dies_fails_one_test(tmp_path: Path, more: str) -> None:
     (tmp_path / "test_dies.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     workers = ["-n2", "--dist=loadgroup", "--no-loadscope-reorder"]
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *workers, "."],
+        [sys.executable, "-m", "pytest", "-q", "-p", "xdist", *workers, "."],
         cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if "PYTEST" not in name},
+        env=environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # each worker would import them
         timeout=120,
         stdout=subprocess.PIPE,
         text=True,
