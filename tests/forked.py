@@ -25,6 +25,8 @@ FORKS.set_forkserver_preload(
         "httpx",
         "distributed",
         "paho.mqtt.client",
+        "pandas",  # this and the next one come with the first array of Python's objects
+        "pyarrow.pandas_compat",
         "pytest",
         "penstock.batched.checkpoints",
         "penstock.batched.streamz",

@@ -66,7 +66,7 @@ class LogWriter:
 
 def judge(sent: int, sink: Path) -> Verdict:
     """Compare the sink with the lines ``line 0`` to ``line sent-1``."""
-    files = sorted(sink.glob("batch=*/*.parquet"))
+    files = sorted(sink.glob("batch=*.parquet"))
     values = (v for f in files for v in pq.ParquetFile(f).read()["value"].to_pylist())
     seen = Counter(values)
     expected = {f"line {n}": n for n in range(sent)}

@@ -3,7 +3,7 @@
     python program.py MASTER CHECKPOINT SINK STREAM [MOMENT [SIGNAL]]
 
 STREAM is JSON: the context's method that makes the stream, and its arguments. Each batch is written
-to SINK/batch=<id> as Parquet, replacing what an earlier try left there. Prints a line for every
+to SINK/batch=<id>.parquet, replacing what an earlier try left there. Prints a line for every
 batch that was committed. At the MOMENT (tests.crash_steps) the process is killed, without a chance
 to tidy up; or stopped until it is continued, if SIGNAL is SIGSTOP. Batches and their log entries
 follow each other quickly, and few entries are kept.

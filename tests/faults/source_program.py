@@ -3,7 +3,7 @@
     python source_program.py MASTER CHECKPOINT SINK RECEIVERS
 
 RECEIVERS is JSON: for each stream's name the class's name in penstock.receivers, and its arguments.
-Each batch is written to SINK/<stream>/batch=<id> as Parquet, replacing what an earlier try left
+Each batch is written to SINK/<stream>/batch=<id>.parquet, replacing what an earlier try left
 there. Prints a line a batch.
 """
 

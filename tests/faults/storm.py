@@ -154,7 +154,7 @@ class Site:
         return self.spark if place == "spark" else self.ingest[name]
 
     def _files(self, name: str) -> list[Path]:
-        return sorted(self.sink.glob(f"{name}/batch=*/*.parquet"))
+        return sorted(self.sink.glob(f"{name}/batch=*.parquet"))
 
     def _seen(self, name: str) -> Counter[str]:
         tables = (pq.ParquetFile(file).read() for file in self._files(name))
