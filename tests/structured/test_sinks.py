@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections import Counter
@@ -19,6 +20,7 @@ from penstock.errors import ConfigError, SinkError
 from penstock.kafka.spark import write as write_to_kafka
 from penstock.model import OutputBatch
 from penstock.structured.sinks import ParquetSink, SqliteSink, query_batch, read_parquet
+from penstock.structured.sinks.staging import quoted
 from tests.kafka.broker import Broker
 from tests.kafka.sink_driver import committed
 from tests.structured.postgres import Server, needs_postgres
@@ -95,6 +97,21 @@ def test_a_table_of_sqlite(query: Query, tmp_path: Path) -> None:
         db.execute("CREATE TABLE lines (value TEXT)")
         written = run_again(query, SqliteSink(tmp_path / "shop.db", "lines"))
         assert Counter(value for (value,) in db.execute("SELECT value FROM lines")) == written
+
+
+def test_odd_names_and_nested_times(query: Query, tmp_path: Path) -> None:
+    names = ["a.b", "a`b", 'say "it"', "50%"]
+    times = (
+        "timestamp'2026-01-02 03:04:05.678901+02:00' at, timestamp_ntz'2026-01-02 03:04:05' wall"
+    )
+    df = query.spark.sql(f"SELECT 1, 2, 3, struct({times})").toDF(*names)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+        db.execute(f"CREATE TABLE odd ({', '.join(map(quoted, names))})")
+        SqliteSink(tmp_path / "shop.db", "odd").write(df, OutputBatch("q", "out", 0))
+        (row,) = db.execute("SELECT * FROM odd")
+    assert row[:3] == (1, 2, 3)
+    wall = "2026-01-02T03:04:05.000000"
+    assert json.loads(row[3]) == {"at": "2026-01-02T01:04:05.678901Z", "wall": wall}
 
 
 def sink_of(kind: str, folder: Path) -> ParquetSink | SqliteSink:
