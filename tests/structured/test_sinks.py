@@ -92,6 +92,16 @@ def test_parquet(query: Query, tmp_path: Path) -> None:
     assert read_parquet(query.spark, tmp_path / "out").count() == 4
 
 
+def test_parquet_files_of_any_name(query: Query, tmp_path: Path) -> None:
+    conf = query.spark.sparkContext._jsc.hadoopConfiguration()
+    conf.set("mapreduce.output.basename", "lines")
+    try:
+        ParquetSink(tmp_path / "out").write(query.spark.range(3), OutputBatch("q", "out", 0))
+    finally:
+        conf.unset("mapreduce.output.basename")
+    assert read_parquet(query.spark, tmp_path / "out").count() == 3
+
+
 def test_a_table_of_sqlite(query: Query, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
         db.execute("CREATE TABLE lines (value TEXT)")
