@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 # Other JVMs than HotSpot do without what they do not know. One that cannot use the archive (as
@@ -125,6 +126,17 @@ def _load_classes(archive: str) -> None:
     spark = SparkSession(context)
     spark.range(2).selectExpr("id", "cast(id as string) as text").write.parquet("written")
     spark.read.parquet("written").groupBy("text").count().collect()
+    spark.range(2).mapInArrow(lambda batches: batches, "id long").collect()
+    query = (
+        spark.readStream.format("rate")
+        .load()
+        .writeStream.foreachBatch(lambda batch, batch_id: batch.count())
+        .option("checkpointLocation", "query")
+        .start()
+    )
+    while not query.recentProgress:
+        time.sleep(0.1)
+    query.stop()
     context.stop()
     stop_jvm(_ARCHIVE_WITHIN_S)
 

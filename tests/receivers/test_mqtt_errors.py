@@ -109,9 +109,11 @@ def test_each_answer_is_named_with_what_fixes_it(
 def test_a_connection_is_closed_whatever_the_broker_says_last() -> None:
     message_of_qos_0, malformed = b"\x30\x04\x00\x01tx", b"\x36\x04\x00\x01tx"
     host = RecordingHost()
-    with scripted(CONNACK_3, SUBACK_3 + message_of_qos_0, malformed) as port:
-        with host.run(MqttReceiver("127.0.0.1", port, "plant/#")):
-            host.wait_for_records(1)
+    with (
+        scripted(CONNACK_3, SUBACK_3 + message_of_qos_0, malformed) as port,
+        host.run(MqttReceiver("127.0.0.1", port, "plant/#")),
+    ):
+        host.wait_for_records(1)
 
 
 def test_an_absent_broker_is_tried_again_with_growing_delays() -> None:

@@ -196,12 +196,13 @@ def test_the_native_lane_reads_the_same_records(query: Query) -> None:
     assert sorted(value for batch in found for value in batch) == ["a", "b", "c", "d"]
 
 
-def test_scan_refuses_a_part_of_a_batch(query: Query) -> None:
+@pytest.mark.parametrize(("left", "told"), [(1, "1 of its 2 ranges"), (0, "none of its ranges")])
+def test_scan_refuses_a_part_of_a_batch(query: Query, left: int, told: str) -> None:
     write_blocks(query.stream, [["a"]])
     write_blocks(query.stream, [["b"]], receiver="r1")
     query.options["content"] = "ranges"
-    query.on_batch = lambda batch, _: values(scan(batch.limit(1)))  # type: ignore[assignment,return-value]
-    with pytest.raises(StreamingQueryException, match="1 of its 2 ranges"):
+    query.on_batch = lambda batch, _: values(scan(batch.limit(left)))  # type: ignore[assignment,return-value]
+    with pytest.raises(StreamingQueryException, match=told):
         query.drain()
 
 
