@@ -156,6 +156,14 @@ def test_what_belongs_to_streams_is_refused_in_a_batch(
         read(stream, spark, consumer="c").collect()
 
 
+def test_workers_are_the_program_s_python_and_not_one_on_the_path(
+    stream: JournalStream, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python3")
+    assert values(read(stream, spark.newSession())) == []
+
+
 def read(
     stream: JournalStream,
     spark: SparkSession,

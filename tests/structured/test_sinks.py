@@ -146,6 +146,14 @@ def test_a_second_write_of_a_batch_is_refused(query: Query, tmp_path: Path, kind
             query.run(write_twice)
 
 
+def test_a_second_write_to_a_table_by_another_name_is_refused(query: Query, tmp_path: Path) -> None:
+    first, second = sink_of("sqlite", tmp_path), SqliteSink(tmp_path / "shop.db", "LINES")
+    df, batch = query.spark.sql("SELECT 'a' AS value"), OutputBatch("q", "out", 0, run="run")
+    first.write(df, batch)
+    with pytest.raises(SinkError, match="already in this run"):
+        second.write(df, batch)
+
+
 COLUMNS = """
  cast(1 as tinyint) as small, 2L as big, 1.5D as float, cast(1.25 as decimal(9,2)) as price,
  true as flag, date'2026-01-02' as day, timestamp'2026-01-02 03:04:05.678+02:00' as at,

@@ -15,7 +15,7 @@ from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.errors import ConfigError, StorageError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.losses.loss_log import create_loss, loss_now, source_folder
-from penstock.journal.retention.consumer_files import ConsumerEntry, write_consumer
+from penstock.journal.retention.consumer_files import ConsumerEntry, Program, write_consumer
 from penstock.metrics.catalog import LOST
 from penstock.metrics.locations import location_samples
 from penstock.model import OffsetRange
@@ -361,6 +361,21 @@ def test_a_store_of_objects() -> None:
     assert (found.records, found.blocks) == (3, 2)
     (consumer,) = found.consumers
     assert (consumer.lag_records, consumer.process) == (1, None)
+
+
+def test_a_query_has_the_lag_of_its_consumer_in_a_journal_beside_it(tmp_path: Path) -> None:
+    journal = open_storage(tmp_path / "journal")
+    stream = JournalStream.create(journal, "clicks", RecordFormat("string"))
+    write_blocks(stream, [["a", "b"], ["c"]], close=False)
+    # As Spark says the location of a query's checkpoint: Hadoop's short form.
+    reader = Program(f"file:{tmp_path}/query", "h", 1)
+    write_consumer(stream, "count", ConsumerEntry({"r0-00000000": 2}, program=reader))
+    log = tmp_path / "query/offsets"
+    log.mkdir(parents=True)
+    (log / "0").write_text(f'v1\n{{"batchTimestampMs":{NOW}}}\n{{"clicks":{{"r0-00000000":2}}}}')
+    query, _ = SharedStatus([str(tmp_path / "query"), str(tmp_path / "journal")]).all()
+    assert isinstance(query, LocationStatus)
+    assert (query.kind, query.inputs[0].lag_records) == ("query", 1)
 
 
 def test_a_bucket_tells_when_blocks_came(s3_bucket: str) -> None:

@@ -43,7 +43,7 @@ class _TableSink:
 
     def __init__(self, database: Database, where: str, table: str) -> None:
         self._database = database
-        self._where = f"{where} {table}"
+        self._where = where
         self._table = table
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -68,13 +68,15 @@ class _TableSink:
         check_output(output)
         rows = _columns(df)
         stage = begin(self._database, self._table, output, df.columns)
+        target = self._database.find(self._table, "")  # one table may be given by two names
+        where = f"{self._where} {target.table}"
         if stage is None:
-            note_write(self._where, output)
+            note_write(where, output)
             _log.info("Batch %d is written already", output.batch_id)
             return
         tasks = rows.mapInArrow(_Load(self._database, stage), _LOADED).collect()
         publish(self._database, stage, [Loaded(*task) for task in tasks])
-        note_write(self._where, output)
+        note_write(where, output)
 
 
 class SqliteSink(_TableSink):
@@ -91,7 +93,7 @@ class SqliteSink(_TableSink):
     """
 
     def __init__(self, path: str | os.PathLike[str], table: str) -> None:
-        path = os.path.abspath(path)
+        path = os.path.realpath(path)
         if not os.path.isfile(path):
             raise ConfigError(
                 "there is no such file",
