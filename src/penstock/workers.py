@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
+from typing import TYPE_CHECKING
 
-__all__ = ["freeze_imports"]
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["freeze_imports", "use_this_python"]
 
 _is_frozen = False
 
@@ -20,3 +25,12 @@ def freeze_imports() -> None:
     if not _is_frozen and "pyspark.worker" in sys.modules:
         _is_frozen = True
         gc.freeze()
+
+
+def use_this_python(sc: SparkContext) -> None:
+    """Set a local context's workers to this interpreter; PySpark takes the first python3 on PATH.
+
+    ``PYSPARK_PYTHON`` decides where it is set.
+    """
+    if str(sc.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        sc.pythonExec = sys.executable

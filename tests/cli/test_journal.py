@@ -113,7 +113,7 @@ def test_ls_tells_of_the_bounds_of_receivers_that_did_not_stop(
     )
     for receiver in ("r0", "r1"):
         write_status(lines, receiver, said)
-    assert "2.0 MB, at most 5000 records behind" in succeed("ls", journal)
+    assert "1.91 MiB, at most 5000 records behind" in succeed("ls", journal)
     write_status(lines, "r1", replace(said, max_bytes=None))
     assert "bound: at most 5000 records behind" in succeed("ls", journal)
     for receiver in ("r0", "r1"):

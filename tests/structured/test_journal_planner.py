@@ -89,6 +89,45 @@ def test_a_later_reader_fences_the_earlier_one_and_nothing_is_lost() -> None:
     assert records(stream, second, begin, second.latest(second.begin())) == ["a", "b"]
 
 
+def test_an_earlier_reader_that_slept_before_it_wrote_ends_and_the_later_one_goes_on() -> None:
+    stream = memory_stream()
+    write_blocks(stream, [["a"], ["b"]])
+    early, late = planner_of(stream), planner_of(stream)
+    begin = early.begin()
+    end = early.latest(begin)
+    write = early._write
+
+    def sleeps(committed: Offsets) -> None:
+        late.latest(end)
+        write(committed)
+
+    early._write = sleeps  # type: ignore[method-assign]
+    early.commit({"r0-00000000": 1})
+    assert late.latest(end) == end
+    with pytest.raises(ConcurrentDriverError, match="another query reads as consumer"):
+        early.latest(end)
+    again = planner_of(stream)
+    assert again.latest(end) == end
+    assert consumers(stream)["q"] == end
+
+
+def test_a_consumer_that_was_removed_ends_its_query() -> None:
+    """Its stream may have been created anew, with other records at the same offsets."""
+    stream = memory_stream()
+    write_blocks(stream, [["a"]])
+    running = planner_of(stream)
+    end = running.latest(running.begin())
+    remove_consumer(stream, "q")
+    for plan in (running.latest, running.commit):
+        with pytest.raises(ConfigError, match="was removed while this query runs"):
+            plan(end)
+    later = planner_of(stream)
+    assert later.latest(end) == end
+    with pytest.raises(ConcurrentDriverError):
+        running.latest(end)
+    assert later.latest(end) == end
+
+
 def test_a_query_that_is_refused_leaves_the_running_one_alone() -> None:
     stream = memory_stream()
     write_blocks(stream, [["a"]])
@@ -130,6 +169,18 @@ def test_a_consumer_that_has_committed_nothing_goes_to_the_query_that_begins(
     write_blocks(stream, [["a"]])
     begin = planner_in(tmp_path, stream, "one").begin()
     assert planner_in(tmp_path, stream, "two", startingOffsets="latest").begin() == begin
+
+
+def test_a_query_that_begins_late_takes_no_consumer_that_has_committed(tmp_path: Path) -> None:
+    stream = memory_stream()
+    write_blocks(stream, [["a"]])
+    late = planner_in(tmp_path, stream, "two")
+    running = planner_in(tmp_path, stream, "one")
+    end = running.latest(running.begin())
+    running.commit(end)
+    with pytest.raises(ConfigError, match="begins anew"):
+        late.begin()
+    assert running.latest(end) == end
 
 
 def test_a_query_without_a_checkpoint_location_is_refused(tmp_path: Path) -> None:
@@ -237,6 +288,15 @@ def test_a_query_that_ends_by_itself_reads_all_again_after_its_checkpoint_was_ta
     assert records(stream, again, start, end) == ["b", "c"]
 
 
+def test_a_query_that_ends_by_itself_takes_a_record_at_any_rate() -> None:
+    admission = Admission()
+    admission.end_at({"r0-00000000": 3})
+    at: Offsets = {"r0-00000000": 0}
+    for taken in (1, 2, 3, 3):
+        at = admission.end_of_batch(at, {"r0-00000000": 3}, 0.3, lambda writer: (writer, 0))
+        assert at == {"r0-00000000": taken}
+
+
 def test_commits_may_come_late_and_twice() -> None:
     stream = memory_stream()
     planner = planner_of(stream)
@@ -269,6 +329,7 @@ def test_old_blocks_are_retired_behind_the_batches_that_are_retained() -> None:
     ("starting", "why"),
     [
         ({"s": {"r0-00000000": 9}}, "the stream ends before"),
+        ({"s": {"r0-00000000": 1, "r1-00000000": 0}}, "the stream ends before, in r1-00000000"),
         ({"s": {"r0-00000000": 0}}, "records from there on are gone"),
     ],
 )
@@ -310,6 +371,7 @@ def test_the_name_of_another_program_is_refused() -> None:
         ({"startingOffsets": '{"other": {"r0-00000000": 1}}'}, "with stream 's' and no other"),
         ({"startingOffsets": "latest", "startingTimestamp": "1"}, "are both given"),
         ({"startingTimestamp": "yesterday"}, "milliseconds since the epoch"),
+        ({"startingTimestamp": f"{2**63}"}, "milliseconds since the epoch"),
     ],
 )
 def test_wrong_options_are_refused_by_name(given: dict[str, str], says: str) -> None:

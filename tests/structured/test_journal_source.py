@@ -156,6 +156,14 @@ def test_what_belongs_to_streams_is_refused_in_a_batch(
         read(stream, spark, consumer="c").collect()
 
 
+def test_workers_are_the_program_s_python_and_not_one_on_the_path(
+    stream: JournalStream, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python3")
+    assert values(read(stream, spark.newSession())) == []
+
+
 def read(
     stream: JournalStream,
     spark: SparkSession,
@@ -188,12 +196,13 @@ def test_the_native_lane_reads_the_same_records(query: Query) -> None:
     assert sorted(value for batch in found for value in batch) == ["a", "b", "c", "d"]
 
 
-def test_scan_refuses_a_part_of_a_batch(query: Query) -> None:
+@pytest.mark.parametrize(("left", "told"), [(1, "1 of its 2 ranges"), (0, "none of its ranges")])
+def test_scan_refuses_a_part_of_a_batch(query: Query, left: int, told: str) -> None:
     write_blocks(query.stream, [["a"]])
     write_blocks(query.stream, [["b"]], receiver="r1")
     query.options["content"] = "ranges"
-    query.on_batch = lambda batch, _: values(scan(batch.limit(1)))  # type: ignore[assignment,return-value]
-    with pytest.raises(StreamingQueryException, match="1 of its 2 ranges"):
+    query.on_batch = lambda batch, _: values(scan(batch.limit(left)))  # type: ignore[assignment,return-value]
+    with pytest.raises(StreamingQueryException, match=told):
         query.drain()
 
 

@@ -47,17 +47,19 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> KafkaPlanner:
 
 def test_a_query_that_runs_on_plans_nothing_meanwhile(planner: KafkaPlanner) -> None:
     FlakyTopics.failing = 1
+    planner.has_begun = True
     assert planner.latest({"clicks/0": 300}) == {"clicks/0": 300}
     assert planner.latest({"clicks/0": 300}) == ENDS
 
 
 def test_a_query_that_ends_with_what_there_is_waits_for_them(planner: KafkaPlanner) -> None:
+    planner.has_begun = True
     planner.snapshot()
     FlakyTopics.failing = 3
     assert planner.latest({"clicks/0": 300}) == ENDS
 
 
 def test_a_query_of_one_batch_waits_for_them(planner: KafkaPlanner) -> None:
-    planner.takes_all = True
+    planner.takes_all = planner.has_begun = True
     FlakyTopics.failing = 3
     assert planner.latest({"clicks/0": 300}) == ENDS

@@ -84,6 +84,21 @@ def test_partitions_and_topics_that_come_later(query: DrivenQuery) -> None:
     assert query.offsets(query.newest())[query.topic]["2"] == 2
 
 
+def test_a_query_that_begins_before_its_topics_loses_none_of_their_records(
+    query: DrivenQuery,
+) -> None:
+    pattern = f"{query.topic}-later.*"
+    query.options = {"subscribePattern": pattern, "startingOffsets": "latest", "groupIdPrefix": "a"}
+    assert query.drain() == []
+    assert query.newest() == 0
+    reader = query.reader()
+    assert not query.poll(reader)
+    topic = query.broker.create_topic(f"{query.topic}-later")
+    query.broker.produce(topic, values(0, 3))
+    reader.stop()
+    assert query.drain() == [values(0, 3)]
+
+
 def test_killed_before_each_commit(query: DrivenQuery) -> None:
     query.options["maxOffsetsPerTrigger"] = "2"
     query.broker.produce(query.topic, values(0, 6))

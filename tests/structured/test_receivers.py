@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError, FencedError
 from penstock.journal import JournalStream
+from penstock.journal.description import stream_names
 from penstock.receivers import HttpReceiver, Receiver, TailReceiver
 from penstock.storage import open_storage
 from penstock.streaming import StreamingContext
@@ -195,6 +196,7 @@ def test_what_cannot_work_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         start_receivers(spark, receivers, tmp_path / "journal", "clicks")
+    assert stream_names(open_storage(tmp_path / "journal")) == []
 
 
 def test_receivers_of_several_streams_share_the_slots(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections import Counter
@@ -19,6 +20,7 @@ from penstock.errors import ConfigError, SinkError
 from penstock.kafka.spark import write as write_to_kafka
 from penstock.model import OutputBatch
 from penstock.structured.sinks import ParquetSink, SqliteSink, query_batch, read_parquet
+from penstock.structured.sinks.staging import quoted
 from tests.kafka.broker import Broker
 from tests.kafka.sink_driver import committed
 from tests.structured.postgres import Server, needs_postgres
@@ -90,11 +92,36 @@ def test_parquet(query: Query, tmp_path: Path) -> None:
     assert read_parquet(query.spark, tmp_path / "out").count() == 4
 
 
+def test_parquet_files_of_any_name(query: Query, tmp_path: Path) -> None:
+    conf = query.spark.sparkContext._jsc.hadoopConfiguration()
+    conf.set("mapreduce.output.basename", "lines")
+    try:
+        ParquetSink(tmp_path / "out").write(query.spark.range(3), OutputBatch("q", "out", 0))
+    finally:
+        conf.unset("mapreduce.output.basename")
+    assert read_parquet(query.spark, tmp_path / "out").count() == 3
+
+
 def test_a_table_of_sqlite(query: Query, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
         db.execute("CREATE TABLE lines (value TEXT)")
         written = run_again(query, SqliteSink(tmp_path / "shop.db", "lines"))
         assert Counter(value for (value,) in db.execute("SELECT value FROM lines")) == written
+
+
+def test_odd_names_and_nested_times(query: Query, tmp_path: Path) -> None:
+    names = ["a.b", "a`b", 'say "it"', "50%"]
+    times = (
+        "timestamp'2026-01-02 03:04:05.678901+02:00' at, timestamp_ntz'2026-01-02 03:04:05' wall"
+    )
+    df = query.spark.sql(f"SELECT 1, 2, 3, struct({times})").toDF(*names)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+        db.execute(f"CREATE TABLE odd ({', '.join(map(quoted, names))})")
+        SqliteSink(tmp_path / "shop.db", "odd").write(df, OutputBatch("q", "out", 0))
+        (row,) = db.execute("SELECT * FROM odd")
+    assert row[:3] == (1, 2, 3)
+    wall = "2026-01-02T03:04:05.000000"
+    assert json.loads(row[3]) == {"at": "2026-01-02T01:04:05.678901Z", "wall": wall}
 
 
 def sink_of(kind: str, folder: Path) -> ParquetSink | SqliteSink:
@@ -117,6 +144,14 @@ def test_a_second_write_of_a_batch_is_refused(query: Query, tmp_path: Path, kind
     for _ in range(2):  # also when the batch, written in part, runs again
         with pytest.raises(StreamingQueryException, match="already in this run"):
             query.run(write_twice)
+
+
+def test_a_second_write_to_a_table_by_another_name_is_refused(query: Query, tmp_path: Path) -> None:
+    first, second = sink_of("sqlite", tmp_path), SqliteSink(tmp_path / "shop.db", "LINES")
+    df, batch = query.spark.sql("SELECT 'a' AS value"), OutputBatch("q", "out", 0, run="run")
+    first.write(df, batch)
+    with pytest.raises(SinkError, match="already in this run"):
+        second.write(df, batch)
 
 
 COLUMNS = """

@@ -12,9 +12,10 @@ from typing import Any
 
 import httpx
 import pytest
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 from pyspark.sql import SparkSession
 
+from penstock.errors import BatchFailedError
 from penstock.receivers import TailReceiver
 from penstock.streaming import StreamingContext
 from penstock.structured import graceful_stop, register, start_receivers
@@ -97,11 +98,23 @@ def test_a_dstream_program_becomes_a_query(
     ssc = StreamingContext(sc, 0.2)
     ssc.checkpoint(str(old))
     lines = ssc.receiverStream(TailReceiver(str(log.path)), name="clicks")
-    lines.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+    down = list[bool]()
+
+    def take(rdd: RDD[str]) -> None:
+        records = rdd.collect()
+        if records and down:
+            raise ConnectionError("the sink is down")
+        seen.extend(records)
+
+    lines.foreachRDD(take)
     ssc.start()
     log.grow()
     assert eventually(lambda: len(seen) == len(log.lines))
-    ssc.stop(stopSparkContext=False, stopGraceFully=True)
+    down.append(True)
+    log.grow()
+    with pytest.raises(BatchFailedError):  # it was planned, and is not committed
+        ssc.awaitTermination()
+    ssc.stop(stopSparkContext=False)
     log.grow()
 
     register(spark)
@@ -110,7 +123,7 @@ def test_a_dstream_program_becomes_a_query(
         "start_receivers": start_receivers,
         "old_receivers": [TailReceiver(str(log.path))],
     }
-    for start in ("newest = ", "receivers = start_receivers(spark, old_receivers"):
+    for start in ("starting_offsets = ", "receivers = start_receivers(spark, old_receivers"):
         exec(block(start).replace("/data/old", str(old)), names)
     writer = names["clicks"].writeStream.foreachBatch(
         lambda df, batch_id: seen.extend(row.value for row in df.collect())

@@ -15,7 +15,7 @@ from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.errors import ConfigError, StorageError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.losses.loss_log import create_loss, loss_now, source_folder
-from penstock.journal.retention.consumer_files import ConsumerEntry, write_consumer
+from penstock.journal.retention.consumer_files import ConsumerEntry, Program, write_consumer
 from penstock.metrics.catalog import LOST
 from penstock.metrics.locations import location_samples
 from penstock.model import OffsetRange
@@ -43,7 +43,7 @@ from penstock.status.rates import rate_in, rate_out
 from penstock.storage import open_storage
 from tests.journal.helpers import write_blocks
 from tests.metrics.statuses import stream_status
-from tests.ui.world import Batches, program, stream_of
+from tests.ui.world import Batches, now_ms, program, receiver, stream_of
 from tests.waiting import WAIT_S
 
 NOW = 1_800_000_000_000
@@ -330,6 +330,17 @@ def test_a_dead_program(tmp_path: Path) -> None:
     assert "batch 3 runs again at its start" in found.reasons[0].text
 
 
+def test_a_process_that_started_after_the_batches_is_not_their_driver(tmp_path: Path) -> None:
+    day_ms = 24 * 3_600_000  # no test runs for so long
+    program(tmp_path / "p", Batches(4, ended_ms=day_ms))  # with the id of this process
+    stream = stream_of(tmp_path / "p" / "journal", "clicks", blocks=1, records=1)
+    receiver(stream, changed_ms=now_ms() - day_ms)
+    status = read_location(str(tmp_path / "p"))
+    assert status.process is not None
+    assert status.process.alive is False
+    assert status.streams[0].receivers[0].state == "dead"
+
+
 def test_damage_hides_nothing_else(tmp_path: Path) -> None:
     program(tmp_path / "p", Batches(5))
     (tmp_path / "p" / "offsets" / "2").write_text("v1\n{torn")
@@ -350,6 +361,21 @@ def test_a_store_of_objects() -> None:
     assert (found.records, found.blocks) == (3, 2)
     (consumer,) = found.consumers
     assert (consumer.lag_records, consumer.process) == (1, None)
+
+
+def test_a_query_has_the_lag_of_its_consumer_in_a_journal_beside_it(tmp_path: Path) -> None:
+    journal = open_storage(tmp_path / "journal")
+    stream = JournalStream.create(journal, "clicks", RecordFormat("string"))
+    write_blocks(stream, [["a", "b"], ["c"]], close=False)
+    # As Spark says the location of a query's checkpoint: Hadoop's short form.
+    reader = Program(f"file:{tmp_path}/query", "h", 1)
+    write_consumer(stream, "count", ConsumerEntry({"r0-00000000": 2}, program=reader))
+    log = tmp_path / "query/offsets"
+    log.mkdir(parents=True)
+    (log / "0").write_text(f'v1\n{{"batchTimestampMs":{NOW}}}\n{{"clicks":{{"r0-00000000":2}}}}')
+    query, _ = SharedStatus([str(tmp_path / "query"), str(tmp_path / "journal")]).all()
+    assert isinstance(query, LocationStatus)
+    assert (query.kind, query.inputs[0].lag_records) == ("query", 1)
 
 
 def test_a_bucket_tells_when_blocks_came(s3_bucket: str) -> None:
@@ -395,15 +421,49 @@ def test_who_waits_for_a_store_that_hangs_is_told(
     stream_of(tmp_path / "j", "clicks", blocks=1, records=1)
     shared = SharedStatus([str(tmp_path / "j")])
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(shared.get, 0)
+        first = threads.submit(shared.all, None)
         assert begun.wait(WAIT_S)
         try:
             found = threads.submit(shared.get, 0).result(timeout=20)
         finally:
             go_on.set()
         assert isinstance(found, Unreadable)
-        assert "still being read" in found.error
-        assert isinstance(first.result(timeout=WAIT_S), LocationStatus)
+        assert "no answer since 20" in found.error
+        assert isinstance(first.result(timeout=WAIT_S)[0], LocationStatus)
+
+
+def test_a_location_that_hangs_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, hangs = threading.Event(), threading.Event()
+    real = LocationReader.read
+
+    def read(self: LocationReader) -> LocationStatus:
+        if self.name == "hangs" and hangs.is_set():
+            assert go_on.wait(WAIT_S)
+        return real(self)
+
+    monkeypatch.setattr(LocationReader, "read", read)
+    monkeypatch.setattr(shared_module, "_STATUS_S", 0)
+    monkeypatch.setattr(shared_module, "_SHARE", 0)
+    for name in ("hangs", "usual"):
+        stream_of(tmp_path / name, "clicks", blocks=1, records=1)
+    shared = SharedStatus([str(tmp_path / "hangs"), str(tmp_path / "usual")])
+    known, _ = shared.all()
+    hangs.set()
+    try:
+        within_s = 0.1
+        meanwhile, usual = shared.all(within_s)
+        assert meanwhile == known
+        assert isinstance(usual, LocationStatus)
+        monkeypatch.setattr(shared_module, "_PATIENCE_S", within_s)
+        found, usual = shared.all(within_s)
+        assert isinstance(found, Unreadable)
+        assert "no answer since 20" in found.error
+        assert isinstance(usual, LocationStatus)
+    finally:
+        go_on.set()
+    assert isinstance(shared.all(None)[0], LocationStatus)
 
 
 def test_a_status_is_shared_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,7 @@ def receiver(stream: JournalStream, name: str = "r0", **facts: object) -> None:
         state="started",
         host=socket.gethostname(),
         pid=os.getpid(),
-        changed_ms=now_ms() - 3_600_000,
+        changed_ms=now_ms(),
         listening_at="http://127.0.0.1:8080",
     )
     write_status(stream, name, replace(said, **facts))  # type: ignore[arg-type]

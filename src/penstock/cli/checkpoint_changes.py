@@ -7,7 +7,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
-from rich.filesize import decimal
 
 from penstock.batched.inspection import is_checkpoint_path
 from penstock.checkpoint.log_format import parse_json
@@ -42,6 +41,7 @@ from penstock.cli.options import (
 )
 from penstock.cli.output import print_json, print_line
 from penstock.cli.progress import progress_bar
+from penstock.status import size
 
 __all__ = ["EXIT_STATUS", "app", "parse_time", "show_or_apply"]
 
@@ -164,7 +164,7 @@ def fork(
     plan = plan_fork(location, target, sink=sink)
     if not as_json:
         print_line(f"{plan.location}: fork {plan.target}")
-        print_line(f"  copy {len(plan.files)} files, {decimal(plan.size_bytes)}")
+        print_line(f"  copy {len(plan.files)} files, {size(plan.size_bytes)}")
         for sentence in plan.meaning:
             print_line(f"- {sentence}")
     fork_id = None
@@ -198,7 +198,7 @@ def export(
     if as_json:
         print_json({"location": location, "file": file, "size_bytes": len(data)})
     else:
-        print_line(f"{file}: {decimal(len(data))}")
+        print_line(f"{file}: {size(len(data))}")
 
 
 @app.command("import")

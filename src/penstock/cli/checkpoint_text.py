@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from rich.filesize import decimal
-
 from penstock.checkpoint.tools import (
     BatchDiff,
     BatchFacts,
@@ -24,6 +22,7 @@ from penstock.checkpoint.tools import (
 from penstock.checkpoint.tools.changes.files import CHECKSUM
 from penstock.cli.offsets_text import describe_move, describe_offset, part_rows
 from penstock.cli.tables import table_lines
+from penstock.status import size
 
 __all__ = [
     "batch_diff_lines",
@@ -60,7 +59,7 @@ def inspection_lines(found: Inspection, now_ms: int) -> Iterator[str]:
         yield f"and {found.earlier} earlier (--last)"
     if found.sources:
         yield ""
-        rows = [(s.source, s.files, decimal(s.size_bytes), s.newest or "-") for s in found.sources]
+        rows = [(s.source, s.files, size(s.size_bytes), s.newest or "-") for s in found.sources]
         yield from table_lines(_SOURCE_TITLES, rows, right=("files", "size"))
     if found.operators:
         yield ""
@@ -249,7 +248,7 @@ def _operator_row(facts: OperatorFacts) -> tuple[Any, ...]:
     stores = (", ".join(facts.stores) or "-") if few else f"{len(facts.stores)} stores"
     name = facts.name or "-"
     head = (facts.operator, name, facts.format, facts.partitions, stores, versions)
-    return (*head, facts.files, decimal(facts.size_bytes))
+    return (*head, facts.files, size(facts.size_bytes))
 
 
 def _watermark(time_ms: int | None) -> str:

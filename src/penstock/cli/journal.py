@@ -14,7 +14,6 @@ from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
-from rich.filesize import decimal
 
 from penstock.cli.journal_consumers import app as consumers
 from penstock.cli.journal_losses import list_losses, skip_records
@@ -36,6 +35,7 @@ from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
 from penstock.journal.losses.loss_log import skip_command
 from penstock.journal.verify import verify_files
 from penstock.model import OffsetRange
+from penstock.status import size
 from penstock.status.stream_facts import (
     ReceiverFacts,
     StreamFacts,
@@ -149,8 +149,8 @@ def _print_stream(facts: StreamFacts) -> None:
 
 def _writer_row(facts: WriterFacts) -> tuple[object, ...]:
     offsets = f"{facts.start_offset}..{facts.end_offset}"
-    size = decimal(facts.size_bytes)
-    return (facts.writer, facts.state, facts.blocks, facts.records, offsets, size)
+    held = size(facts.size_bytes)
+    return (facts.writer, facts.state, facts.blocks, facts.records, offsets, held)
 
 
 def _notes(facts: StreamFacts) -> Iterator[str]:
@@ -198,7 +198,7 @@ def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:
     parts = []
     if bounds.max_bytes is not None:
         held = sum(each.size_bytes for each in facts.writers if each.records)
-        parts.append(f"{decimal(held)} of {decimal(bounds.max_bytes)}")
+        parts.append(f"{size(held)} of {size(bounds.max_bytes)}")
     if bounds.max_lag_records is not None:
         parts.append(f"at most {bounds.max_lag_records} records behind")
     return f"bound: {', '.join(parts)}"
@@ -264,7 +264,7 @@ class _Totals:
         found = f"{self.damaged} DAMAGED" if self.damaged else "all sound"
         if self.skipped:
             found += f", {self.skipped} skipped (see `penstock journal losses`)"
-        return f"{self.blocks} blocks, {self.records} records, {decimal(self.size_bytes)}: {found}"
+        return f"{self.blocks} blocks, {self.records} records, {size(self.size_bytes)}: {found}"
 
 
 @dataclass(frozen=True, slots=True)

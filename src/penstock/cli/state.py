@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.filesize import decimal
 
 from penstock.cli.options import JsonOption
 from penstock.cli.output import print_line
@@ -31,6 +30,7 @@ from penstock.state import (
 )
 from penstock.state.delta import Entry
 from penstock.state.layout import partition_folder
+from penstock.status import size
 from penstock.storage import Storage, open_existing
 from penstock.storage.trust import check_trusted
 
@@ -166,7 +166,7 @@ def _describe(storage: Storage, operator: str) -> dict[str, Any]:
 def _row(described: dict[str, Any]) -> tuple[object, ...]:
     newest_ms = described["versions"][-1]
     partitions, versions = len(described["partitions"]), len(described["versions"])
-    held = (described["keys"], described["files"], decimal(described["bytes"]))
+    held = (described["keys"], described["files"], size(described["bytes"]))
     return (described["operator"], partitions, *held, versions, newest_ms, iso_time(newest_ms))
 
 

@@ -38,11 +38,11 @@ def top(
     """Show what programs, queries and journals do, live; Ctrl-C ends it."""
     shared = SharedStatus(paths)
     if as_json:
-        print_json({"locations": [_as_json(each) for each in shared.all()]})
+        print_json({"locations": [_as_json(each) for each in shared.all(None)]})
         return
     console = Console(markup=False, highlight=False)
     if once or not console.is_terminal:
-        console.print(view(shared.all(), console.width))
+        console.print(view(shared.all(None), console.width))
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it, too, leaves the screen
     with (

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.output import printable
-from penstock.status import Level, LocationStatus, Unreadable, duration, health
+from penstock.status import Level, LocationStatus, Unreadable, duration, health, size
 from penstock.status.model import BatchStatus, StreamStatus
 from penstock.status.rates import rate_in, rate_out
 
@@ -104,7 +103,7 @@ def _streams(read: Sequence[LocationStatus], is_wide: bool) -> Table:
             lag = max((consumer.lag_records for consumer in stream.consumers), default=None)
             cells: list[str | Text] = [
                 _number(stream.rate),
-                decimal(stream.size_bytes),
+                size(stream.size_bytes),
                 _bound(stream),
                 _count(lag),
                 _alarming(stream.lost_records),

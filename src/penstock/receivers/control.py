@@ -26,8 +26,10 @@ import json
 import os
 import re
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from penstock.errors import FencedError, LogFormatError, NotFoundError
@@ -53,6 +55,9 @@ __all__ = [
 State = Literal["started", "restarting", "stopped"]
 _STATUS = ".status.json"
 _COMMAND = re.compile(r"(.+)\.([0-9]{20}-[0-9a-f]{32})\.command\.json")
+_START_TIME = 19
+"""Where /proc/PID/stat has the start of a process, behind the name."""
+_CLOCKS_AGREE_S = 5.0
 _T = TypeVar("_T")
 
 
@@ -199,8 +204,15 @@ def read_status(stream: JournalStream, receiver: str) -> Status | None:
     return _read(stream, _status_path(stream, receiver), Status)
 
 
-def process_exists(host: str, pid: int) -> bool | None:
-    """Return whether there is such a process; None for one on another host."""
+def process_exists(host: str, pid: int, said_ms: int | None = None) -> bool | None:
+    """Return whether there is such a process; None for one on another host.
+
+    Args:
+        host: its host.
+        pid: its id.
+        said_ms: a time at which it was running. A process that started later (where the system
+            tells when) is another one, which got the id of the first after its end.
+    """
     if host != socket.gethostname():
         return None
     try:
@@ -209,7 +221,18 @@ def process_exists(host: str, pid: int) -> bool | None:
         return False
     except PermissionError:
         pass  # another user's
-    return True
+    began_s = _began_s(pid)
+    return said_ms is None or began_s is None or began_s <= said_ms / 1000 + _CLOCKS_AGREE_S
+
+
+def _began_s(pid: int) -> float | None:
+    """Return when a process started, since the epoch; None where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        up_s = int(fields[_START_TIME]) / os.sysconf("SC_CLK_TCK")
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + up_s
+    except (OSError, AttributeError, IndexError, ValueError):  # not Linux, or it just ended
+        return None
 
 
 def _runs(stream: JournalStream, receiver: str) -> list[str]:

@@ -4,7 +4,7 @@
 again and again, and ``SharedStatus`` shares it among all who look. ``health`` judges it.
 """
 
-from penstock.status.health import Health, Level, Reason, ago, duration, health
+from penstock.status.health import Health, Level, Reason, ago, duration, health, size
 from penstock.status.location import LocationReader, read_location
 from penstock.status.model import LocationStatus
 from penstock.status.shared import SharedStatus, Unreadable
@@ -21,4 +21,5 @@ __all__ = [
     "duration",
     "health",
     "read_location",
+    "size",
 ]

@@ -82,7 +82,7 @@ class BatchReader:
         before = next((b for b in batches if newest and b.batch_id == newest.batch_id - 1), None)
         following = checkpoint.next_batch(newest, before)
         driver = decode_driver(newest.conf) if newest else None
-        process = _process(driver) if driver else None
+        process = _process(driver, newest.planned_ms) if newest and driver else None
         shown = batches[-MOST_BATCHES:]
         return ReadBatches(
             batches=_statuses(batches, len(shown), process),
@@ -118,8 +118,8 @@ def _stamp(checkpoint: Checkpoint, batch_id: int) -> _Stamp:
     return offsets, commit
 
 
-def _process(driver: Driver) -> Process:
-    return Process(driver.host, driver.pid, process_exists(driver.host, driver.pid))
+def _process(driver: Driver, said_ms: int | None) -> Process:
+    return Process(driver.host, driver.pid, process_exists(driver.host, driver.pid, said_ms))
 
 
 def _interval(newest: Batch | None) -> int | None:

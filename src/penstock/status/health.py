@@ -27,13 +27,14 @@ from penstock.status.model import (
     StreamStatus,
 )
 
-__all__ = ["Health", "Level", "Page", "Reason", "ago", "duration", "health", "is_stopped"]
+__all__ = ["Health", "Level", "Page", "Reason", "ago", "duration", "health", "is_stopped", "size"]
 
 Level = Literal["ok", "stopped", "warning", "error"]
 """From the best to the worst."""
 Page = Literal["batches", "rates", "receivers", "journal", "checkpoint"]
 _ORDER: tuple[Level, ...] = ("ok", "stopped", "warning", "error")
 
+_SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _RECENT = 5
 _NO_COMMIT_INTERVALS = 10
 _LEAST_NO_COMMIT_MS = 60_000
@@ -248,3 +249,15 @@ def duration(time_ms: int) -> str:
             amount = seconds / length
             return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.2g} {unit}"
     return f"{seconds:.3g} s"
+
+
+def size(size_bytes: int) -> str:
+    """Return bytes as people say it: ``512 bytes``, ``12.4 MiB``."""
+    amount = float(size_bytes)
+    for unit in _SIZES:
+        if amount < 1024 or unit == _SIZES[-1]:
+            break
+        amount /= 1024
+    if unit == "bytes":
+        return f"{size_bytes} bytes"
+    return f"{amount:,.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"

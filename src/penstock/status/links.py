@@ -13,22 +13,31 @@ __all__ = ["with_lags"]
 def with_lags(status: LocationStatus, others: Sequence[LocationStatus]) -> LocationStatus:
     """Return a status with the lags that consumers of its program have in other journals.
 
-    A program's consumer names the program's location, and is named after its input.
+    A consumer names the location of its program or query. A program's is named after its input, and
+    a query's input after the stream.
     """
     if all(each.lag_records is not None for each in status.inputs):
         return status
     consumers = [
-        consumer
+        (stream.name, consumer)
         for other in others
         for stream in other.streams
         for consumer in stream.consumers
         if consumer.location == status.location
     ]
-    return replace(status, inputs=tuple(_with_lag(each, consumers) for each in status.inputs))
+    inputs = []
+    for found in status.inputs:
+        own = [
+            consumer
+            for stream, consumer in consumers
+            if consumer.name.startswith(f"{found.name}-")
+            or (status.kind == "query" and stream == found.name)
+        ]
+        inputs.append(_with_lag(found, own))
+    return replace(status, inputs=tuple(inputs))
 
 
-def _with_lag(found: InputStatus, consumers: Sequence[ConsumerStatus]) -> InputStatus:
-    own = [each for each in consumers if each.name.startswith(f"{found.name}-")]
+def _with_lag(found: InputStatus, own: Sequence[ConsumerStatus]) -> InputStatus:
     if found.lag_records is not None or not own:
         return found
     lag_ms = max((each.lag_ms for each in own if each.lag_ms is not None), default=None)

@@ -11,7 +11,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Generic, TypeVar
 
 from penstock.errors import PenstockError, StorageError
@@ -30,8 +32,10 @@ _DETAILS_S = 5.0
 _VALIDATION_S = 60.0
 _SHARE = 10
 _USER = re.compile(r"^[^/]*[:@].*@|^[^/]*@")
+_GLANCE_S = 2.0
+"""So long those who ask for all locations wait for each of them: one may hang."""
 _PATIENCE_S = 10.0
-"""So long one who asks waits for what another reads: a store that hangs holds few threads."""
+"""So long those who ask for one wait for it, and what was known of it is shown meanwhile."""
 _MOST_LOCATIONS = 200
 """Of a session that starts queries for ever, the first are shown."""
 
@@ -48,6 +52,38 @@ class Unreadable:
 Letters = Mapping[str, tuple[DeadLetterStatus, ...]]
 
 
+class _Reading(Generic[T]):
+    """One call in a thread of its own, which no process waits for at its end."""
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self.since_ms = time.time_ns() // 1_000_000
+        self._began_s = time.monotonic()
+        self._result: Future[T] = Future()
+        threading.Thread(
+            target=self._run, args=(read,), name="penstock-status", daemon=True
+        ).start()
+
+    def _run(self, read: Callable[[], T]) -> None:
+        try:
+            self._result.set_result(read())
+        except BaseException as error:  # for those who wait
+            self._result.set_exception(error)
+
+    @property
+    def age_s(self) -> float:
+        """For how long it has run, or did."""
+        return time.monotonic() - self._began_s
+
+    def is_done(self, within_s: float | None) -> bool:
+        """Return whether it is done so long after it began; None waits for it."""
+        left_s = None if within_s is None else max(within_s - self.age_s, 0)
+        return bool(wait([self._result], left_s).done)
+
+    def result(self) -> T:
+        """Return what it read, or raise what it raised, when it is done."""
+        return self._result.result()
+
+
 class _Shared(Generic[T]):
     """The newest result of a call, made again when it is asked for and old."""
 
@@ -57,28 +93,52 @@ class _Shared(Generic[T]):
         self._lock = threading.Lock()
         self._known: tuple[T] | None = None
         self._until_s = 0.0
+        self._reading: _Reading[T] | None = None
 
-    def get(self) -> T:
-        """Return it.
+    def begin(self) -> _Reading[T] | None:
+        """Read it now unless it is known or being read; return the call that runs."""
+        with self._lock:
+            if self._reading is None and time.monotonic() >= self._until_s:
+                self._reading = _Reading(self._read_now)
+            return self._reading
+
+    def get(self, within_s: float | None) -> T:
+        """Return it: what is known where it takes longer, but not for ever.
+
+        Args:
+            within_s: how long after its begin a call is waited for, by all who ask; None: to its
+                end.
 
         Raises:
-            StorageError: another has been reading it for long.
+            StorageError: it takes longer, and nothing is known, or it takes very long.
         """
-        if not self._lock.acquire(timeout=_PATIENCE_S):
-            raise StorageError(
-                f"it is still being read, after {_PATIENCE_S:.0f} s",
-                operation="read location",
-                hint="see whether its storage answers",
-            )
+        reading = self.begin()
+        known = self._known
+        if reading is None:
+            assert known is not None
+            return known[0]
+        if reading.is_done(within_s):
+            return reading.result()
+        if known is not None and reading.age_s < _PATIENCE_S:
+            return known[0]
+        since = datetime.fromtimestamp(reading.since_ms / 1000, timezone.utc)
+        raise StorageError(
+            f"no answer since {since:%Y-%m-%d %H:%M:%S} UTC",
+            operation="read location",
+            hint="see whether its storage answers",
+        )
+
+    def _read_now(self) -> T:
+        began_s = time.monotonic()
         try:
-            if self._known is None or time.monotonic() >= self._until_s:
-                began_s = time.monotonic()
-                self._known = (self._read(),)
-                ended_s = time.monotonic()
+            found = self._read()
+            ended_s = time.monotonic()
+            with self._lock:
+                self._known = (found,)
                 self._until_s = ended_s + max(self._max_age_s, _SHARE * (ended_s - began_s))
-            return self._known[0]
+            return found
         finally:
-            self._lock.release()
+            self._reading = None
 
 
 class _Location:
@@ -91,10 +151,14 @@ class _Location:
         self.checks = _Shared(lambda: self._read_checks(validated=False), _DETAILS_S)
         self.validation = _Shared(lambda: self._read_checks(validated=True), _VALIDATION_S)
 
-    def status(self) -> LocationStatus | Unreadable:
-        """Return its status, not older than a second or so."""
+    def begin(self) -> None:
+        """Read its status now, if it is old."""
+        self._status.begin()
+
+    def status(self, within_s: float | None = _PATIENCE_S) -> LocationStatus | Unreadable:
+        """Return its status, not older than a second or so; see _Shared.get."""
         try:
-            return self._status.get()
+            return self._status.get(within_s)
         except StorageError as error:
             return Unreadable(_shown(self.path), self.name, str(error))
 
@@ -157,9 +221,17 @@ class SharedStatus:
         """What is read, in order."""
         return tuple(location.path for location in self._locations)
 
-    def all(self) -> list[LocationStatus | Unreadable]:
-        """Return the status of each location, in order, not older than a second or so."""
-        found = [location.status() for location in self._locations]
+    def all(self, within_s: float | None = _GLANCE_S) -> list[LocationStatus | Unreadable]:
+        """Return the status of each location, in order, not older than a second or so.
+
+        Args:
+            within_s: so long a location that does not answer is waited for; all are read at once.
+                None: to the end.
+        """
+        locations = tuple(self._locations)
+        for location in locations:
+            location.begin()
+        found = [location.status(within_s) for location in locations]
         known = [each for each in found if isinstance(each, LocationStatus)]
         return [
             with_lags(each, known) if isinstance(each, LocationStatus) else each for each in found
@@ -171,9 +243,9 @@ class SharedStatus:
 
     def letters(self, index: int) -> Letters:
         """Return the newest dead letters of a location, by the streams that hold them."""
-        return self._locations[index].letters.get()
+        return self._locations[index].letters.get(_PATIENCE_S)
 
     def checks(self, index: int, *, validated: bool = False) -> Checks:
         """Return what inspect says of a location, and what validate does if that is wanted."""
         location = self._locations[index]
-        return (location.validation if validated else location.checks).get()
+        return (location.validation if validated else location.checks).get(_PATIENCE_S)

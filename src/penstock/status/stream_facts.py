@@ -119,7 +119,7 @@ def _receiver_facts(stream: JournalStream, damage: list[str]) -> list[ReceiverFa
     for receiver in receivers_with_status(stream):
         try:
             if (status := read_status(stream, receiver)) is not None:
-                exists = process_exists(status.host, status.pid)
+                exists = process_exists(status.host, status.pid, status.changed_ms)
                 found.append(ReceiverFacts(receiver, status, exists))
         except LogFormatError as error:
             damage.append(str(error))
@@ -141,10 +141,14 @@ def _look_at_consumer(
     name: str, writers: Mapping[WriterId, WriterFacts], entry: ConsumerEntry
 ) -> ConsumerFacts:
     program = entry.program
-    exists = None if program is None else process_exists(program.host, program.pid)
+    exists = None if program is None else _exists(program)
     ends = {writer: facts.end_offset for writer, facts in writers.items()}
     lag = records_behind(ends, entry.offsets)
     return ConsumerFacts(name, lag, entry.offsets, program, exists)
+
+
+def _exists(program: Program) -> bool | None:
+    return process_exists(program.host, program.pid, program.committed_ms)
 
 
 def _bounds(said: list[Status]) -> Bounds | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -199,6 +200,11 @@ def _consumer(facts: ConsumerFacts, blocks: Mapping[str, Published], now_ms: int
         lag_records=facts.lag,
         lag_ms=None if oldest_ms is None else max(now_ms - oldest_ms, 0),
         committed_ms=None if program is None else program.committed_ms,
-        location=None if program is None else program.location,
+        location=None if program is None else _url(program.location),
         process=None if program is None else Process(program.host, program.pid, facts.has_process),
     )
+
+
+def _url(location: str) -> str:
+    """Return a location as locations are named here; Spark's queries say ``file:/path``."""
+    return re.sub("^file:/(?!/)", "file:///", location)

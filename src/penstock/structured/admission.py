@@ -54,6 +54,8 @@ class Admission:
                 raise _paused()
             return start
         if limit is not None:
+            if self._last is not None:
+                limit = max(1, limit)  # a batch of no records would end the query
             cut = cut_range(begin, end, RangeLimits(limit), self._carry, lane)
             end, self._carry = cut.end, cut.carry
         return end if _takes(start, end) else start

@@ -140,7 +140,7 @@ def _unknown(source: str, name: str, known: Mapping[str, Option]) -> ConfigError
 
 def time_ms(name: str, value: str) -> int:
     """Return a time in milliseconds since the epoch."""
-    if not value.strip().isdecimal():
+    if not value.strip().isdecimal() or int(value) >= 1 << 63:
         raise _refused(name, value, "milliseconds since the epoch, such as 1764000000000")
     return int(value)
 

@@ -95,7 +95,7 @@ def start_receivers(
     sc = spark.sparkContext
     if has_executors(sc):
         check_shared(sc, storage)
-    feed = ReceiverFeed(named, JournalStream.create(storage, stream, record_format))
+    feed = ReceiverFeed(named, JournalStream(storage, stream, record_format))
     return RunningReceivers(sc, feed, StreamingSettings.from_conf(sc.getConf()))
 
 
@@ -121,6 +121,7 @@ class RunningReceivers:
                 lambda stream: limit.receive_limit(),
                 others=sum(beside),
             )
+            JournalStream.create(feed.journal.storage, feed.journal.name, feed.journal.format)
             self._tracker.start()
             _running.append(self)
         atexit.register(self._stop_at_exit)

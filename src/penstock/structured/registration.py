@@ -20,6 +20,7 @@ from penstock.structured.kafka.source import KafkaDataSource
 from penstock.structured.listener import RateListener
 from penstock.structured.progress import ProgressListener, exporter_of
 from penstock.structured.session import RETAINED, Session, bound_to, check_in_driver
+from penstock.workers import use_this_python
 
 __all__ = ["register"]
 
@@ -49,6 +50,7 @@ def register(spark: SparkSession) -> None:
             conf = spark.sparkContext.getConf()
             exporter = exporter_of(MetricsSettings.from_conf(conf))
             session = _facts(spark)
+            use_this_python(spark.sparkContext)
             with _active(spark):
                 for source in _SOURCES:
                     spark.dataSource.register(bound_to(source, session))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from penstock.status import ago, duration
+from penstock.status import size as size_of
 
 __all__ = ["UNKNOWN", "age", "clock", "count", "day_and_clock", "delay", "rate", "size"]
 
 UNKNOWN = "–"  # noqa: RUF001 (a dash as wide as a digit)
-_SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def count(number: int | None) -> str:
@@ -38,16 +38,7 @@ def age(time_ms: int | None, now_ms: int) -> str:
 
 def size(size_bytes: int | None) -> str:
     """Return bytes: ``12.4 MiB``."""
-    if size_bytes is None:
-        return UNKNOWN
-    amount = float(size_bytes)
-    for unit in _SIZES:
-        if amount < 1024 or unit == _SIZES[-1]:
-            break
-        amount /= 1024
-    if unit == "bytes":
-        return f"{size_bytes} bytes"
-    return f"{amount:,.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"
+    return UNKNOWN if size_bytes is None else size_of(size_bytes)
 
 
 def clock(time_ms: int | None) -> str:

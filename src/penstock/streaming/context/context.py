@@ -6,8 +6,6 @@ Same names and meaning as ``pyspark.streaming.StreamingContext``; the engine is 
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
@@ -49,6 +47,7 @@ from penstock.streaming.recovery.run import (
     RunCheckpoints,
     keep_graph,
 )
+from penstock.workers import use_this_python
 
 if TYPE_CHECKING:
     from penstock.streaming.context.monitoring import Monitoring
@@ -106,7 +105,7 @@ class StreamingContext(StreamSources, RateControl):
     def _set_up(self, sc: SparkContext, graph: DStreamGraph, clock: Clock | None) -> None:
         _check_spark_context(sc)
         self._sc = sc
-        _use_this_python(sc)
+        use_this_python(sc)
         self._clock = clock or SystemClock()
         session = SessionConf(sc)
         sql = {name: session.explicit(name) for name in session_setting_names()}
@@ -451,12 +450,6 @@ def _check_spark_context(sc: object) -> None:
         if is_connect
         else "pass spark.sparkContext",
     )
-
-
-def _use_this_python(sc: SparkContext) -> None:
-    """Set the workers' interpreter to this one; PySpark would take the first python3 on PATH."""
-    if str(sc.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
-        sc.pythonExec = sys.executable
 
 
 def _interval_ms(seconds: float | None, what: str = "batch duration") -> int:

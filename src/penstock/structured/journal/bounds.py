@@ -86,7 +86,7 @@ def _check_not_after(
 ) -> None:
     # Of a writer whose blocks are all retired, nothing tells the end.
     gone = {w for w in offsets if (writer := parse_writer(w)) and is_finished(writer, earliest)}
-    if beyond := [w for w, at in offsets.items() if w not in gone and at > ends.get(w, 0)]:
+    if beyond := [w for w, at in offsets.items() if w not in gone and at > ends.get(w, -1)]:
         raise _refused(stream, option, offsets, f"the stream ends before, in {', '.join(beyond)}")
 
 

@@ -15,12 +15,14 @@ Invariants:
 5. Of a query's readers it belongs to the one that claimed it last: with its first call that plans,
    so a query that is refused claims nothing. An earlier reader, of a run that was left behind,
    finds that out before its next batch and its next commit, and ends: its checkpoint stays as it
-   is, and all blocks from there on are kept for as long as ``retained`` covers them.
+   is, and all blocks from there on are kept for as long as ``retained`` covers them. One that slept
+   after it had looked, may write once more: claims are numbered, so the last one takes it back.
 """
 
 from __future__ import annotations
 
 import shlex
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,6 +37,7 @@ from penstock.journal.reader import slice_ranges
 from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
     Program,
+    check_not_expired,
     read_consumer,
     write_consumer,
 )
@@ -79,15 +82,14 @@ class JournalPlanner(StreamPlanner):
         self._owner = _ANY_QUERY if query is None else f"{_ANY_QUERY} {query.id}"
         self._location = "a Structured Streaming query" if query is None else query.location
         self._carries_ranges = options.ranges
-        self._run = uuid.uuid4().hex
         begin = _register(stream, consumer, options, self._owner, self._location)
-        self._source = JournalSource(
-            Consumer(stream, consumer, self._owner, begin, self._location, self._run)
-        )
+        self._consumer = Consumer(stream, consumer, self._owner, begin, self._location)
+        self._source = JournalSource(self._consumer)
         self._committed: Offsets
         self._recent: RecentEnds
         self._adopt(self._entry())
-        self._is_claimed = False
+        self._run: str | None = None
+        """This reader's claim, once it has the consumer."""
         self._resumed = False
 
     def encode(self, offsets: Offsets) -> dict[str, Any]:
@@ -104,6 +106,7 @@ class JournalPlanner(StreamPlanner):
         Raises:
             ConfigError: the consumer has committed batches, and this query has none.
         """
+        self._adopt(self._entry())  # another query may have begun since, and committed
         if self._recent.count:
             raise self._not_new()
         self._claim(is_new=True)
@@ -167,11 +170,20 @@ class JournalPlanner(StreamPlanner):
         Args:
             is_new: whether the query has no batch, nor has the consumer.
         """
-        if self._is_claimed:
+        if self._run is not None:
             return
         entry = self._entry()
         if not is_new and _is_of_another(entry, self._owner):
             raise self._not_its_own(entry)
+        # Not before now: a claim of before the consumer was removed is an earlier one.
+        number = max(_claim_of(entry.run)[0] + 1, time.time_ns() // 1_000_000)
+        self._run = f"{number}-{uuid.uuid4().hex}"
+        self._source = JournalSource(replace(self._consumer, run=self._run))
+        self._adopt(entry)
+        self._take(entry)
+
+    def _take(self, entry: ConsumerEntry) -> None:
+        """Write an entry as this reader's."""
         program = Program.of_this_process(self._location)
         committed_ms = None if entry.program is None else entry.program.committed_ms
         mine = replace(
@@ -181,18 +193,18 @@ class JournalPlanner(StreamPlanner):
             program=replace(program, committed_ms=committed_ms),
         )
         write_consumer(self._stream, self._name, mine)
-        self._adopt(mine)
-        self._is_claimed = True
 
     def _entry(self) -> ConsumerEntry:
         entry = read_consumer(self._stream, self._name)
         if entry is None:
+            check_not_expired(self._stream, self._name)
             raise ConfigError(
-                f"consumer {self._name!r} was removed while this query began",
-                operation="begin query",
+                f"consumer {self._name!r} was removed while this query runs",
+                operation="read consumer",
                 path=self._path,
                 ids={"stream": self._stream.name, "consumer": self._name},
-                hint="start the query again, which registers it",
+                hint="start the query again, which registers it; if the stream was created anew, "
+                "with a new checkpoint location",
             )
         return entry
 
@@ -202,8 +214,8 @@ class JournalPlanner(StreamPlanner):
 
     def _check_current(self) -> None:
         self._claim()
-        entry = read_consumer(self._stream, self._name)
-        if entry is not None and entry.run != self._run:
+        entry = self._entry()
+        if _claim_of(entry.run) > _claim_of(self._run):
             raise ConcurrentDriverError(
                 f"another query reads as consumer {self._name!r} since this one began",
                 operation="plan batch",
@@ -213,6 +225,9 @@ class JournalPlanner(StreamPlanner):
                 "is to be done; otherwise give each query a consumer of its own, and start this "
                 "one again",
             )
+        if entry.run != self._run:  # an earlier reader has slept, and written since
+            own = replace(entry, offsets=self._committed, recent=self._recent)
+            self._take(replace(own, retained=self._recent.oldest))
 
     def _not_new(self) -> ConfigError:
         return ConfigError(
@@ -259,6 +274,12 @@ def check_owner(stream: JournalStream, consumer: str) -> ConsumerEntry | None:
             + _removal(stream, consumer),
         )
     return entry
+
+
+def _claim_of(run: str | None) -> tuple[int, str]:
+    """Return what orders claims: their numbers; of two that were made at once, one is the later."""
+    number, dash, _ = (run or "").partition("-")
+    return (int(number) if dash else 0, run or "")
 
 
 def _is_of_another(entry: ConsumerEntry, owner: str) -> bool:

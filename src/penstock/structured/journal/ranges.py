@@ -74,9 +74,10 @@ def scan(batch: DataFrame) -> DataFrame:
             '.option("content", "ranges")',
         )
     rows = batch.collect()
-    if rows and len(rows) != rows[0][3]:
+    if not rows or len(rows) != rows[0][3]:
+        some = f"{len(rows)} of its {rows[0][3]}" if rows else "none of its"
         raise ConfigError(
-            f"the batch has {len(rows)} of its {rows[0][3]} ranges: records would be left out",
+            f"the batch has {some} ranges: records would be left out",
             operation="scan batch",
             hint="call scan() on the batch as foreachBatch gets it; filter and limit what it "
             "returns",

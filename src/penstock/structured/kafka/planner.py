@@ -4,7 +4,8 @@ Invariants:
 
 1. A query begins with ``{}``, whenever it is asked. The query's first batch has no records: its end
    is where the records begin, resolved once. So that is durable in the query's checkpoint before a
-   record is read, and a first batch that runs again is the same.
+   record is read, and a first batch that runs again is the same. It is recorded also while there
+   is no topic yet: those that come later are new, and "latest" passes over none of their records.
 2. The same holds for a partition that is new: one batch records where it begins, and the next one
    reads it.
 3. Offsets have the form of Spark's Kafka source: each of the two continues from a checkpoint of the
@@ -79,6 +80,8 @@ class KafkaPlanner(StreamPlanner):
         self._last: Offsets | None = None
         self.takes_all = False
         """Whether the batch that is planned is the only one of this run (Trigger.Once)."""
+        self.has_begun = False
+        """Whether the query's log has where it begins."""
         self._topics.scan()
         group = options.group
         self._group = None if group is None else Group(options.settings, group)
@@ -99,7 +102,7 @@ class KafkaPlanner(StreamPlanner):
         """Return the ends of all partitions, of the first batch where they begin.
 
         While the brokers do not answer, nothing is new, for up to a minute. A query that ends when
-        nothing is new waits for them instead.
+        nothing is new waits for them instead, and so does one that has not begun.
 
         Raises:
             KafkaError: they have not answered for a minute.
@@ -108,13 +111,13 @@ class KafkaPlanner(StreamPlanner):
         """
         while True:
             try:
-                available = self._topics.latest(start) if start else self._first()
+                available = self._topics.latest(start) if self.has_begun else self._first()
                 break
             except KafkaDataLossError:
                 raise
             except KafkaError as error:
                 self._patience.bear(error)
-                if not (self.ends_by_itself or self.takes_all):
+                if self.has_begun and not (self.ends_by_itself or self.takes_all):
                     self._plan = _Plan(start, start, start)
                     return start
                 time.sleep(_AGAIN_S)  # nothing new would end the query as if it were done
@@ -122,7 +125,7 @@ class KafkaPlanner(StreamPlanner):
         if self._last is not None:  # what is created after it, is read by the next run
             wanted = start.keys() | self._last.keys()
             available = {name: end for name, end in available.items() if name in wanted}
-        starts = self._topics.starts(start, available) if start else available
+        starts = self._topics.starts(start, available) if self.has_begun else available
         self._plan = _Plan(start, available, starts)
         return available
 

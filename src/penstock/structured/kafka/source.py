@@ -103,14 +103,17 @@ class KafkaStreamReader(PlannedStreamReader):
 
         planner = cast("KafkaPlanner", self._planner)
         planner.takes_all = isinstance(limit, ReadAllAvailable)
+        planner.has_begun = bool(start)
         end = super().latestOffset(start, limit)
-        if end == start:
-            end = planner.recorded()
+        if not start:
+            end = {FIRST: {}, **planner.recorded()}
+        elif end in (start, {}):  # nothing, as where it began: there was no topic then
+            end = planner.recorded() or start
         elif self._waits(planner, limit):
             return start
         if end != start:
             self._batch_s = time.monotonic()
-        return end if start or not end else {FIRST: {}, **end}
+        return end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch."""

@@ -69,7 +69,8 @@ class ParquetSink:
         attempt = secrets.token_hex(8)
         folder = log.attempt_folder(output.batch_id, attempt)
         df.write.parquet(self._storage.uri(folder))
-        files = [name for name in self._storage.names(folder) if name.startswith("part-")]
+        # Hadoop's settings may give them another name than "part-...".
+        files = [name for name in self._storage.names(folder) if name.endswith(".parquet")]
         _make_durable(self._storage, folder, files)
         if not log.publish(Published(output.batch_id, attempt, files, output.plan)):
             check_same(output, log.plan_of(output.batch_id), self._storage.url)

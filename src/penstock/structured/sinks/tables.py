@@ -28,6 +28,13 @@ _PLAIN = (
     T.StringType, T.BooleanType, T.NumericType, T.DateType, T.TimestampType, T.TimestampNTZType,
     T.BinaryType,
 )  # fmt: skip
+_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Spark leaves out nulls and microseconds unless it is told."""
 _log = logging.getLogger(__name__)
 
 
@@ -36,7 +43,7 @@ class _TableSink:
 
     def __init__(self, database: Database, where: str, table: str) -> None:
         self._database = database
-        self._where = f"{where} {table}"
+        self._where = where
         self._table = table
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -60,14 +67,16 @@ class _TableSink:
         """
         check_output(output)
         rows = _columns(df)
-        stage = begin(self._database, self._table, output, rows.columns)
+        stage = begin(self._database, self._table, output, df.columns)
+        target = self._database.find(self._table, "")  # one table may be given by two names
+        where = f"{self._where} {target.table}"
         if stage is None:
-            note_write(self._where, output)
+            note_write(where, output)
             _log.info("Batch %d is written already", output.batch_id)
             return
         tasks = rows.mapInArrow(_Load(self._database, stage), _LOADED).collect()
         publish(self._database, stage, [Loaded(*task) for task in tasks])
-        note_write(self._where, output)
+        note_write(where, output)
 
 
 class SqliteSink(_TableSink):
@@ -84,7 +93,7 @@ class SqliteSink(_TableSink):
     """
 
     def __init__(self, path: str | os.PathLike[str], table: str) -> None:
-        path = os.path.abspath(path)
+        path = os.path.realpath(path)
         if not os.path.isfile(path):
             raise ConfigError(
                 "there is no such file",
@@ -164,19 +173,21 @@ class _Load:
 def _columns(df: DataFrame) -> DataFrame:
     """Return the rows with columns of types that databases have.
 
+    They are named by their positions: Spark takes dots and quotes in a name for its own.
+
     Raises:
         ConfigError: they have none for a column.
     """
     columns = []
-    for field in df.schema.fields:
+    for position, field in enumerate(df.schema.fields):
         column = F.col(f"`{field.name.replace('`', '``')}`")
         if isinstance(field.dataType, _NESTED):
-            column = F.to_json(column, {"ignoreNullFields": "false"})
+            column = F.to_json(column, _JSON)
         elif not isinstance(field.dataType, _PLAIN):
             raise ConfigError(
                 f"column {field.name} is {field.dataType.simpleString()}",
                 operation="write batch",
                 hint="cast it to a string or a number",
             )
-        columns.append(column.alias(field.name))
+        columns.append(column.alias(str(position)))
     return df.select(columns)
