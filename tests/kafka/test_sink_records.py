@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import pyarrow as pa
@@ -62,6 +63,31 @@ def test_the_checksum_is_of_the_records_and_not_of_their_columns() -> None:
         tallies.append((tally.count, tally.checksum))
     assert tallies[0][0] == len(ROWS)
     assert len(set(tallies)) == 1
+
+
+def _checksum(*records: Outgoing) -> int:
+    tally = Tally()
+    for each in records:
+        tally.add(each)
+    return tally.checksum
+
+
+@pytest.mark.parametrize("key", [b"k", b"", None])
+def test_the_checksum_tells_topics_apart(key: bytes | None) -> None:
+    assert _checksum(Outgoing("t", [key], [b"v"])) != _checksum(Outgoing("u", [key], [b"v"]))
+
+
+def test_the_checksum_tells_no_key_and_an_empty_one_apart() -> None:
+    assert _checksum(Outgoing("t", [None], [b"v"])) != _checksum(Outgoing("t", [b""], [b"v"]))
+
+
+def test_the_checksum_tells_which_key_has_which_value() -> None:
+    """CRCs are linear: where they were added up, one pair of 10,000 was told for its swap."""
+    values = [b"%05d" % n for n in range(400)]
+    keys = [b"%d" % (n * 7919) for n in range(100_000, 100_400)]
+    for one, other in combinations(range(400), 2):
+        key, value = [keys[one], keys[other]], [values[one], values[other]]
+        assert _checksum(Outgoing("t", key, value)) != _checksum(Outgoing("t", key, value[::-1]))
 
 
 def _columns() -> Iterator[Any]:
