@@ -62,6 +62,7 @@ def run(
     code = PROGRAM.format(folder=folder, before=before, stop=stop, wait=wait, graceful=graceful)
     with subprocess.Popen(
         [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONUNBUFFERED": ""},  # or print() writes a line in two parts
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -33,7 +33,7 @@ from penstock.cli.checkpoint_text import (
 from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.kafka_readers import find_readers
 from penstock.cli.options import JsonOption, LagBrokersOption, LocationArgument
-from penstock.cli.output import print_json, print_line
+from penstock.cli.output import counted, print_json, print_line
 from penstock.cli.plots import draw_progress
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
@@ -152,7 +152,7 @@ def _tell_of_repair(location: str) -> None:
     if fixed:
         print_line(
             f"penstock checkpoint repair {shlex.quote(location)} fixes what needs no choice, by"
-            f" {fixed} file{'s' if fixed > 1 else ''}, and shows them before it does: prefer it to"
+            f" {counted(fixed, 'file')}, and shows them before it does: prefer it to"
             " the fixes above"
         )
 

@@ -39,7 +39,7 @@ from penstock.cli.options import (
     PlanJsonOption,
     StoppedOption,
 )
-from penstock.cli.output import print_json, print_line
+from penstock.cli.output import counted, print_json, print_line
 from penstock.cli.progress import progress_bar
 from penstock.status import size
 
@@ -164,7 +164,7 @@ def fork(
     plan = plan_fork(location, target, sink=sink)
     if not as_json:
         print_line(f"{plan.location}: fork {plan.target}")
-        print_line(f"  copy {len(plan.files)} files, {size(plan.size_bytes)}")
+        print_line(f"  copy {counted(len(plan.files), 'file')}, {size(plan.size_bytes)}")
         for sentence in plan.meaning:
             print_line(f"- {sentence}")
     fork_id = None
@@ -215,7 +215,7 @@ def import_location(
     except OSError as error:
         raise typer.BadParameter(str(error), param_hint="FILE") from error
     if not as_json:
-        print_line(f"{plan.target}: import of {plan.location}, {len(plan.files)} files")
+        print_line(f"{plan.target}: import of {plan.location}, {counted(len(plan.files), 'file')}")
     if apply:
         apply_import(plan)
     if as_json:

@@ -17,7 +17,7 @@ from penstock.batched.inspection import (
 from penstock.batched.layout import Rewind, checkpoint_path
 from penstock.batched.rewind import apply_rewind, plan_promote, plan_rewind
 from penstock.cli.options import NOT_YET
-from penstock.cli.output import print_json, print_line
+from penstock.cli.output import counted, print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 
@@ -106,8 +106,8 @@ def _validation_lines(found: PathValidation) -> Iterator[str]:
         yield f"  this means: {each.meaning}"
         yield f"  to fix: {each.fix}"
     count = len(found.findings)
-    what = f"{count} finding{'s' if count > 1 else ''}" if count else "sound"
-    yield f"{found.location}: {found.files} files, {what}"
+    what = counted(count, "finding") if count else "sound"
+    yield f"{found.location}: {counted(found.files, 'file')}, {what}"
 
 
 def _plan_lines(location: str, plan: Rewind) -> Iterator[str]:

@@ -21,6 +21,7 @@ from penstock.checkpoint.tools import (
 )
 from penstock.checkpoint.tools.changes.files import CHECKSUM
 from penstock.cli.offsets_text import describe_move, describe_offset, part_rows
+from penstock.cli.output import counted
 from penstock.cli.tables import table_lines
 from penstock.status import size
 
@@ -96,8 +97,8 @@ def validation_lines(found: Validation) -> Iterator[str]:
         yield f"  this means: {each.meaning}"
         yield f"  to fix: {each.fix}"
     counts = Counter(finding.severity for finding in found.findings)
-    parts = [f"{n} {severity}{'s' if n > 1 else ''}" for severity, n in counts.items()]
-    yield f"{found.location}: {found.files} files, {', '.join(parts) or 'sound'}"
+    parts = [counted(n, severity) for severity, n in counts.items()]
+    yield f"{found.location}: {counted(found.files, 'file')}, {', '.join(parts) or 'sound'}"
     if found.is_penstock:
         yield "the journal is not among them: `penstock journal verify` reads its blocks"
 
@@ -123,7 +124,7 @@ def plan_lines(plan: Plan, evidence: str | None) -> Iterator[str]:
         else:
             yield from (f"  {verb} {folder}{name}  ({why})" for name in names)
     if sums:
-        yield f"  and {sums} checksum{'s' if sums > 1 else ''} of these files"
+        yield f"  and {counted(sums, 'checksum')} of these files"
     yield from (f"- {sentence}" for sentence in plan.meaning)
     if evidence is not None:
         yield f"- {evidence}"

@@ -18,7 +18,7 @@ import typer
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["age_in_words", "print_json", "print_line", "print_text", "printable"]
+__all__ = ["age_in_words", "counted", "print_json", "print_line", "print_text", "printable"]
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f"  # C0 without the tab, C1
@@ -37,6 +37,11 @@ def age_in_words(time_ms: int) -> str:
         if age_s >= 2 * seconds:
             return f"{age_s // seconds} {unit} ago"
     return "just now"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural if need be: ``1 file``, ``3 files``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def printable(text: str) -> str:
