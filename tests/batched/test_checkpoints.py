@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -246,6 +247,23 @@ def test_what_stands_in_the_place_of_files(tmp_path: Path) -> None:
             assert checkpoints.ends() == {"a": {0: end - 1}}
             run(checkpoints, a(end - 1, end))
     assert (tmp_path / "path/a/9.txt").read_text() == '{"0": 3}'
+
+
+def test_what_is_no_file_in_the_place_of_the_next_checkpoint(tmp_path: Path) -> None:
+    """It is named: there is no other program."""
+    with opened(tmp_path, "a") as checkpoints:
+        run(checkpoints, a(0, 2))
+    pipe, link = tmp_path / "a/2.txt", tmp_path / "a/3.txt"
+    os.mkfifo(pipe)
+    link.symlink_to("nowhere")
+    for place, end in ((pipe, 3), (link, 4)):
+        with opened(tmp_path, "a") as checkpoints:
+            with pytest.raises(StorageError, match=f"a/{place.name} is in the way .* is no file"):
+                run(checkpoints, a(end - 1, end))
+        place.unlink()
+        with opened(tmp_path, "a") as checkpoints:
+            run(checkpoints, a(end - 1, end))
+    assert newest(tmp_path, "a") == {"0": 3}
 
 
 # -- an earlier run

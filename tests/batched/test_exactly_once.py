@@ -179,6 +179,34 @@ def test_a_sink_that_is_added_while_a_batch_waits(
 
 @pytest.mark.spark
 @pytest.mark.slow
+def test_programs_without_the_sinks_that_a_batch_waits_for(site: Site, tmp_path: Path) -> None:
+    """Their checkpoints would say that it was written; under another name it would be doubled."""
+    source = site.source().flatten()
+    stream = source.map(fail_without, b"1", str(tmp_path / "allowed")).to_kafka(
+        site.out, site.broker.conf, delivery="exactly_once"
+    )
+    site.broker.produce(site.topic, [b"1"])
+    site.broker.produce(site.topic, [b"1"], partition=1)
+    stream.start()
+    with pytest.raises(BatchFailedError, match="not allowed yet"):
+        stream.awaitTermination()
+    plain = site.source(npartitions=1).flatten().to_kafka(site.out, site.broker.conf)
+    with pytest.raises(RecoveryMismatchError, match=f"program does not have: {site.out}"):
+        plain.start()
+    named = site.source().flatten()
+    named = named.to_kafka(site.out, site.broker.conf, delivery="exactly_once", name="other")
+    with pytest.raises(RecoveryMismatchError, match=f"program does not have: {site.out}"):
+        named.start()
+    (tmp_path / "allowed").touch()
+    site.start(stream)
+    site.wait({"0": 0, "1": 0})
+    assert site.written() == [b"1", b"1"]
+    stream.stop()
+    site.start(plain)  # nothing waits any more
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 def test_a_log_that_a_late_task_writes_ends_the_program(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

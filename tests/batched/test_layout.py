@@ -77,6 +77,12 @@ def test_names_of_checkpoints() -> None:
     assert [checkpoint_number(name) for name in names] == [0, 1, 100, *[None] * 6]
 
 
+def test_the_number_after_a_number_is_one_as_well() -> None:
+    number = 10**19 - 1  # a checkpoint that no start saw would be passed over for ever
+    assert checkpoint_number(f"{number}.txt") == number
+    assert checkpoint_number(f"{number + 1}.txt") == number + 1
+
+
 @pytest.mark.parametrize("topic", ["dirty_bit", "write-ahead-logs", "driver.lock"])
 def test_topics_in_the_place_of_other_files_are_refused(topic: str) -> None:
     with pytest.raises(ConfigError, match=f"'{topic}' cannot have checkpoints"):

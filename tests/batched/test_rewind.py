@@ -253,10 +253,19 @@ def test_a_batch_that_waits_of_a_topic_that_stays(tmp_path: Path) -> None:
     (tmp_path / "planned").write_bytes(dump_planned(waiting))
     with pytest.raises(ConfigError, match="has records of b, which would not move"):
         plan_rewind(tmp_path, offsets={"a": {0: 3}})
-    assert apply_rewind(tmp_path, plan_rewind(tmp_path, offsets={"a": {0: 8}})) == []
-    assert (tmp_path / "planned").exists()  # nothing was to be done
     go_back(tmp_path)
     assert check(tmp_path) == AFTER
+
+
+def test_a_batch_that_waits_is_left_where_the_checkpoints_are(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    waiting = Planned(str(uuid.UUID(int=1)), 3, (a(9, 12), b(5, 7)))
+    (tmp_path / "planned").write_bytes(dump_planned(waiting))
+    made = apply_rewind(tmp_path, plan_rewind(tmp_path, offsets={"a": {0: 8}, "b": {0: 4}}))
+    assert made == ["a/3.txt", "b/3.txt"]
+    assert stands(tmp_path) == BEFORE
+    assert not (tmp_path / "planned").exists()
+    assert not plan_rewind(tmp_path, offsets={"a": {0: 8}}).topics  # nothing waits any more
 
 
 def test_folders_of_others_do_not_matter(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -21,6 +21,7 @@ import pytest
 from streamz import Stream
 
 import penstock.batched.streamz as on_streamz
+from penstock.batched.rewind import apply_rewind, plan_rewind
 from penstock.errors import ConcurrentDriverError, ConfigError, StreamingError
 from penstock.storage import open_storage
 from tests.forked import forked
@@ -137,6 +138,88 @@ def test_what_waits_in_an_operation_is_in_no_checkpoint(site: Site) -> None:
     site.start(stream)
     assert eventually(lambda: site.checkpoint() == {"0": 3})
     assert site.written() == [b"0 1", b"2 3"]
+
+
+def test_what_a_coroutine_has_is_in_no_checkpoint(site: Site) -> None:
+    stream = site.source().flatten().rate_limit(1)
+    stream.to_kafka(site.out, site.broker.conf)
+    site.broker.produce(site.topic, [b"1", b"2", b"3"])
+    site.start(stream)
+    assert eventually(lambda: site.checkpoint() is not None)
+    assert site.written() == [b"1", b"2", b"3"]
+
+
+def test_what_a_sink_of_coroutines_has_is_in_no_checkpoint(site: Site) -> None:
+    seen: list[Any] = []
+
+    async def slowly(value: bytes) -> bytes:
+        await asyncio.sleep(0.5)
+        seen.append(value)
+        return value
+
+    stream = site.source().flatten()
+    stream.map_async(slowly).add_checkpoint()
+    stream.sink(slowly)
+    site.broker.produce(site.topic, [b"1", b"2"])
+    site.start(stream)
+    assert eventually(lambda: site.checkpoint() == {"0": 1})
+    assert sorted(seen) == [b"1", b"1", b"2", b"2"]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["its-own", "after-it"])
+def test_a_coroutine_that_fails_stops_the_source(site: Site, after: bool) -> None:
+    async def as_int(value: bytes) -> Any:
+        return value if after else int(value)
+
+    stream = site.source(max_batch_size=1)
+    made = stream.flatten().map_async(as_int)
+    (made.map(int) if after else made).map(str).to_kafka(site.out, site.broker.conf)
+    site.broker.produce(site.topic, [b"1", b"x"])
+    site.start(stream)
+    (source,) = on_streamz._sources(stream)
+    assert eventually(lambda: isinstance(source.error, ValueError))
+    assert site.checkpoint() in (None, {"0": 0})
+    site.broker.produce(site.topic, [b"2"])
+    apply_rewind(site.path, plan_rewind(site.path, offsets={site.topic: {0: 1}}))
+    stream.start()
+    assert eventually(lambda: site.checkpoint() == {"0": 2})
+
+
+def test_a_sink_that_is_added_to_a_stream_that_runs(site: Site) -> None:
+    seen: list[Any] = []
+    stream = site.source()
+    stream.sink(seen.append)
+    site.start(stream)
+    with pytest.raises(StreamingError, match="was added to a stream that runs"):
+        stream.flatten().to_kafka(site.out, site.broker.conf)
+
+
+def test_start_when_a_sink_is_attached(site: Site) -> None:
+    site.broker.produce(site.topic, [b"1"])
+    stream = site.source(start=True)
+    time.sleep(0.3)  # nothing is emitted meanwhile
+    site.started.append(stream.flatten().to_kafka(site.out, site.broker.conf))
+    site.started.append(stream)
+    assert eventually(lambda: site.checkpoint() == {"0": 0})
+    assert site.written() == [b"1"]
+
+
+def test_a_record_that_cannot_be_queued_holds_no_other_back(site: Site) -> None:
+    other = site.broker.create_topic(f"{site.topic}-other")
+    conf = {**site.broker.conf, "auto.offset.reset": "earliest"}
+    right = Stream.from_kafka_batched([other], conf, site.path, poll_interval=0.05)
+    joined = site.source().map(as_ints).union(right).flatten()
+    joined.to_kafka(site.out, site.broker.conf)
+    site.started.append(right)
+    site.broker.produce(site.topic, [b"1"])  # an int
+    site.start(joined)
+    (good,) = on_streamz._sources(right)
+    (bad,) = {*on_streamz._sources(joined)} - {good}
+    assert eventually(lambda: bad.error is not None)
+    site.broker.produce(other, [b"x"])
+    assert eventually(lambda: (site.path / other / "1.txt").exists())
+    assert good.error is None
+    assert site.written() == [b"x"]
 
 
 def test_a_function_that_fails_gets_into_no_checkpoint(site: Site) -> None:
@@ -262,28 +345,44 @@ def test_without_a_path_it_is_streamz_own(site: Site) -> None:
     stream.stop()
 
 
-def test_on_dask(site: Site) -> None:
+@contextmanager
+def dask_in_this_process(threads: int = 1) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from distributed import Client, LocalCluster
 
         with (
             LocalCluster(
-                n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+                n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=None
             ) as cluster,
             Client(cluster),
         ):
-            stream = site.source(dask=True)
-            stream.map(as_ints).buffer(4).gather().flatten().map(str).to_kafka(
-                site.out, site.broker.conf
-            )
-            site.broker.produce(site.topic, [b"1", b"2"])
-            site.broker.produce(site.topic, [b"3"], partition=1)
-            site.start(stream)
-            assert eventually(lambda: site.checkpoint() == {"0": 1, "1": 0})
-            assert site.written() == [b"1", b"2", b"3"]
-            stream.stop()
-            assert eventually(lambda: not on_streamz._sources(stream)[0]._checkpoints.is_open)
+            yield
+
+
+def test_on_dask(site: Site) -> None:
+    with dask_in_this_process(threads=2):
+        stream = site.source(dask=True)
+        stream.map(as_ints).buffer(4).gather().flatten().map(str).to_kafka(
+            site.out, site.broker.conf
+        )
+        site.broker.produce(site.topic, [b"1", b"2"])
+        site.broker.produce(site.topic, [b"3"], partition=1)
+        site.start(stream)
+        assert eventually(lambda: site.checkpoint() == {"0": 1, "1": 0})
+        assert site.written() == [b"1", b"2", b"3"]
+        stream.stop()
+        assert eventually(lambda: not on_streamz._sources(stream)[0]._checkpoints.is_open)
+
+
+def test_a_sink_on_dask_needs_gather(site: Site) -> None:
+    """Its results are on the workers: nothing would wait for them."""
+    with dask_in_this_process():
+        stream = site.source(dask=True).map(as_ints)
+        with pytest.raises(ConfigError, match=r"a sink on Dask without gather\(\)"):
+            stream.add_checkpoint()
+        with pytest.raises(ConfigError, match=r"a sink on Dask without gather\(\)"):
+            stream.buffer(2).to_kafka(site.out, site.broker.conf)
 
 
 # -- kill -9

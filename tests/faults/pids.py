@@ -49,14 +49,16 @@ def orphan_and_stop(receiver: int) -> None:
 
     Raises:
         LookupError: it is an orphan already.
+        ProcessLookupError: it noticed that, and ended.
     """
     daemon, executor = _daemon_and_executor(receiver)
     # The daemon would end the receiver, and the kernel hangs up on a process group that has a
-    # stopped member when it is orphaned: so orphan it first, stop it before it notices.
+    # stopped member when it is orphaned: so orphan it first, stop it before it notices. The kernel
+    # looks again when the executor ends with a dead daemon that it has not waited for.
     os.kill(daemon, signal.SIGKILL)
     assert eventually(lambda: not is_alive(daemon))
-    with suppress(ProcessLookupError):
-        os.kill(receiver, signal.SIGSTOP)
+    os.kill(receiver, signal.SIGSTOP)
+    assert eventually(lambda: not descends_from(daemon, executor))
     with suppress(ProcessLookupError):
         os.kill(executor, signal.SIGKILL)
 

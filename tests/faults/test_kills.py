@@ -212,10 +212,14 @@ def _kill_executor(site: Site) -> None:
 
 def _stop_and_replace(site: Site) -> int:
     """Stop a receiver, which outlives its executor; return its process when it has a successor."""
-    zombie = _wait_receiver(site)
-    orphan_and_stop(zombie)
-    _wait_receiver(site, other_than=zombie)
-    return zombie
+    while True:
+        zombie = _wait_receiver(site)
+        try:
+            orphan_and_stop(zombie)
+        except (LookupError, OSError):  # it ended before it was stopped: strike the next one
+            continue
+        _wait_receiver(site, other_than=zombie)
+        return zombie
 
 
 def _wait_receiver(site: Site, other_than: int | None = None) -> int:

@@ -159,6 +159,8 @@ class Broker:
         """Stop it with SIGSTOP: it takes connections, and answers nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        # Its threads go on for a moment, and may answer once more, until all have stopped.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def resume(self) -> None:
         """End a pause."""

@@ -23,9 +23,13 @@ from penstock.errors import (
 )
 from penstock.kafka import brokers
 from penstock.kafka.brokers import partition_facts
+from penstock.kafka.generations import Generations
+from penstock.kafka.losses import LossLog, LostRange
 from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
 from penstock.receivers import KafkaReceiver
+from penstock.storage import attach_storage
 from penstock.streaming import StreamingContext
+from penstock.structured.kafka.options import KafkaOptions
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.cli.commands import Commands
@@ -194,6 +198,29 @@ def test_a_query_of_spark_is_moved_and_back(broker: Broker, tmp_path: Path) -> N
     assert "moved/0 cannot go on from 1: 1 records are gone, the topic has [2, 9)" in str(error)
     assert "exactly one point" in str(KAFKA.fail(*command))
     assert "no:7 is not among" in str(KAFKA.fail(*command, "--to-latest", "--topic", "no:7"))
+
+
+def test_what_a_query_passed_over_is_read_after_a_reset(broker: Broker, tmp_path: Path) -> None:
+    """With its loss log in the checkpoint location, of penstock-kafka."""
+    broker.create_topic("passed")
+    broker.produce("passed", [b"%d" % n for n in range(10)])
+    place = spark_query(tmp_path / "query", {"passed": {"0": 2}}, {"passed": {"0": 10}})
+    options = {"kafka.bootstrap.servers": broker.address, "subscribe": "passed"}
+    storage, name = attach_storage(str(place)), KafkaOptions.parse(options).identity
+    LossLog(storage, name).add([LostRange("passed/0", 2, 10, "records [0, 3) were deleted")])
+
+    def lost() -> list[tuple[int, int]]:
+        return [(r.start_offset, r.end_offset) for r in LossLog(storage, name).read()["passed-0"]]
+
+    command = ("reset", str(place), "--brokers", broker.address, "--apply", "--stopped")
+    done = KAFKA.succeed(*command, "--to-offset", "5")
+    assert "the loss log holds nothing more of what is read from there on" in done
+    assert lost() == [(2, 5)]
+    apply_plan(plan_undo(done.rpartition("undo ")[2].split()[0]), stopped=True)
+    assert lost() == [(2, 10)]
+    Generations(storage, name).observe({"passed": "the id of an earlier topic"})
+    error = KAFKA.fail(*command, "--to-offset", "5")
+    assert "topic passed was deleted and created anew" in str(error)
 
 
 def test_a_program_that_runs_is_not_moved(broker: Broker, tmp_path: Path) -> None:

@@ -318,7 +318,8 @@ def test_a_program_that_had_nothing_to_write_for_long(
     begun(quiet, tasks=2)
     forget(broker, topic, group)
     monkeypatch.setattr(batches, "_IDLE_S", 0)
-    quiet.sink.keep(0)  # batch 0 may not be done: nothing is kept of it
+    with pytest.raises(KafkaError, match="batch 0 is empty, but the sink has begun it with 2 part"):
+        quiet.sink.keep(0)  # it may not be done: nothing is kept of it
     with pytest.raises(KafkaError, match="do not know any more"):
         driver().sink.open([0])
     quiet.write(1, again=False)
@@ -362,6 +363,24 @@ def test_a_location_that_was_restored_is_refused(
     ):
         driver().run(3)
     assert committed(broker, topic) == expected(3)
+
+
+def test_a_location_that_was_restored_where_the_batch_is_empty_now(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next batch would have its records again, under an id that no token is of."""
+    driver().run(3)
+    restored = driver()
+    restored.start()
+    with pytest.raises(KafkaError, match="batch 2 is empty, but the sink has begun it with 2"):
+        restored.sink.keep(2)
+    with pytest.raises(
+        KafkaError, match="batch 1 is to be written, but the sink has begun batch 2"
+    ):
+        restored.sink.keep(1)
+    monkeypatch.setattr(batches, "_IDLE_S", 0)
+    restored.sink.keep(3)
+    restored.sink.keep(3)  # it runs again, after a restart say
 
 
 def test_a_transaction_that_takes_too_long(broker: Broker, topic: str, tmp_path: Path) -> None:

@@ -211,6 +211,22 @@ def test_kafka(query: Query, broker: Broker) -> None:
     assert committed(broker, topic) == written
 
 
+@pytest.mark.slow
+def test_kafka_where_the_first_batches_were_left_out(query: Query, broker: Broker) -> None:
+    """Missing tokens would be taken for expired ones, in each start anew."""
+    topic = broker.create_topic("structured-left-out")
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        if batch_id > 0:
+            output = query_batch(df, batch_id)
+            write_to_kafka(df, output, topic, broker.conf, delivery="exactly_once")
+
+    query.add("0", ["a"])
+    query.add("1", ["b"])
+    query.run(write)
+    assert committed(broker, topic) == Counter("b")
+
+
 def test_a_copy_of_the_query_is_another_one(query: Query, tmp_path: Path) -> None:
     query.add("0", ["a"])
     sink = ParquetSink(tmp_path / "out")

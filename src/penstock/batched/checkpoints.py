@@ -372,7 +372,15 @@ class Checkpoints:
         try:
             self._storage.create(path, dump_checkpoint(ends))
         except AlreadyExistsError as error:
-            raise self._concurrent(path) from error
+            if self._storage.exists(path):
+                raise self._concurrent(path) from error
+            raise StorageError(
+                f"{path} is in the way of the next checkpoint, and is no file",
+                operation="add checkpoint",
+                path=self._storage.uri(path),
+                hint="remove it (a pipe, or a link to nothing); a restart continues after the "
+                "newest checkpoint",
+            ) from error
         if self._lock is None:
             others = self._storage.names(topic)
             if max(n for n in map(checkpoint_number, others) if n is not None) > number:

@@ -14,7 +14,9 @@ moment. Invariants:
 3. Ranges have their places in a batch (the sinks' partitions) by their order.
 4. A path has one id, which was created exclusively: two programs fence each other at the sinks. Who
    is fenced there plans nothing, nor who finds a plan that is not the last one of its own.
-5. No operation keeps elements or a state from batch to batch: a restart would not have them.
+5. A program that lacks a sink of the batch makes no checkpoint while it waits: that would say that
+   the sink has written it. A sink with another name would write it a second time.
+6. No operation keeps elements or a state from batch to batch: a restart would not have them.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from penstock.errors import RecoveryMismatchError, StorageError
 from penstock.kafka import KafkaRange
 from penstock.kafka.sink import Destination, SinkBatches, check_sink_settings
 
-__all__ = ["ExactlyOnce", "Output", "Writing", "resume"]
+__all__ = ["ExactlyOnce", "Output", "Writing", "check_none_waits", "resume"]
 
 Ends = Mapping[str, Mapping[int, int]]
 
@@ -79,12 +81,14 @@ class ExactlyOnce:
 
         Raises:
             KafkaError: the brokers do not answer or refuse, or forgot what that batch wrote.
-            RecoveryMismatchError: that batch has topics that the program does not read, or the
-                checkpoints are not at it.
+            RecoveryMismatchError: that batch has topics or sinks that the program does not have,
+                or the checkpoints are not at it.
         """
         self._last = self._checkpoints.first_planned(Planned(str(uuid.uuid4()), -1, ()))
         _check_topics(self._last, ends)
         again, missing = resume(self._last, ends)
+        if again:
+            _check_sinks(self._last, (output.name for output in self._outputs.values()))
         self._checkpoints.complete(missing)
         self._may_be_written = bool(again)
         for node, output in self._outputs.items():
@@ -162,6 +166,37 @@ def resume(planned: Planned, ends: Ends) -> tuple[list[KafkaRange], list[KafkaRa
                 "what follows is then written, whether it was before or not",
             )
     return ([], waiting) if is_written else (waiting, [])
+
+
+def check_none_waits(checkpoints: Checkpoints, ends: Ends) -> None:
+    """Check that a program without exactly-once sinks passes no batch that waits for such.
+
+    Raises:
+        LogFormatError: the file of that batch is damaged.
+        RecoveryMismatchError: one waits.
+    """
+    planned = checkpoints.planned() or Planned("", -1, ())
+    for each in planned.ranges:
+        at = ends.get(each.topic, {}).get(each.partition, each.start_offset)
+        if each.topic in ends and at < each.end_offset:
+            raise _lacks_sinks(planned, planned.sinks or ())
+
+
+def _check_sinks(planned: Planned, sinks: Iterable[str]) -> None:
+    if lacking := sorted(set(planned.sinks or ()).difference(sinks)):
+        raise _lacks_sinks(planned, lacking)
+
+
+def _lacks_sinks(planned: Planned, sinks: Iterable[str]) -> RecoveryMismatchError:
+    return RecoveryMismatchError(
+        "the batch that was planned last waits for exactly-once sinks that this program does not "
+        f"have: {', '.join(sinks) or 'those of an earlier run'}",
+        operation="recover",
+        ids={"batch": planned.batch},
+        hint="start once with them, by their names; or leave the batch by `penstock checkpoint "
+        "rewind`, which may go to where the checkpoints are: its records are then read as any "
+        "other, whether they were written before or not",
+    )
 
 
 def _check_topics(planned: Planned, ends: Ends) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pyspark import SparkConf, SparkContext
 
 from penstock.batched.checkpoints import Checkpoints
-from penstock.batched.exactly_once import ExactlyOnce
+from penstock.batched.exactly_once import ExactlyOnce, check_none_waits
 from penstock.batched.graph import Graph, States, held, run_place
 from penstock.batched.jobs import Reading, Work, run_on_spark
 from penstock.batched.operations import Place
@@ -110,6 +110,8 @@ class Program:
             if self._exactly_once is not None:
                 again = self._exactly_once.open(ends)
                 self._again = [Work(node_of[each.topic], each) for each in again]
+            else:
+                check_none_waits(self._checkpoints, ends)
             ends = self._checkpoints.ends()
             ids = self._checkpoints.topic_ids()
             positions = {node: Position(source, ends, ids) for node, source in sources.items()}

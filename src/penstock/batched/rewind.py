@@ -184,36 +184,38 @@ def complete_rewind(storage: Storage) -> list[str]:
 
 
 def _plan(storage: Storage, after: Mapping[str, _Ends]) -> Rewind:
+    try:
+        planned = storage.read(PLANNED).decode(errors=_BYTES)
+    except NotFoundError:
+        planned = None
+    waiting = set[str]() if planned is None else _waiting(storage, planned)
     before = {topic: newest(storage, topic) for topic in after}
     moves = {
         topic: Move(before[topic][0] + 1, before[topic][1], ends)
         for topic, ends in after.items()
-        if ends != before[topic][1]
+        if ends != before[topic][1] or topic in waiting
     }
-    try:
-        planned = storage.read(PLANNED).decode(errors=_BYTES)
-    except NotFoundError:
-        return Rewind(moves, None)
-    _check_none_waits(storage, planned, moves)
+    if moves and (left := sorted(waiting - moves.keys())):
+        raise refusal(
+            storage,
+            f"the batch that was planned last has records of {left[0]}, which would not move: they "
+            "would be written twice",
+            "start the program once, so that the batch is done; or move that topic, too",
+        )
     return Rewind(moves, planned)
 
 
-def _check_none_waits(storage: Storage, planned: str, moves: Mapping[str, Move]) -> None:
-    """Check that ``planned`` may go: that it has no batch of topics that stay, and is not done."""
+def _waiting(storage: Storage, planned: str) -> set[str]:
+    """Return the topics of which ``planned`` has records that no checkpoint has."""
     try:
         ranges = parse_planned(planned.encode(errors=_BYTES)).ranges
     except ValueError:
-        return
-    for each in ranges:
-        if moves and each.topic not in moves:
-            done = newest(storage, each.topic)[1].get(each.partition, 0)
-            if done < each.end_offset:
-                raise refusal(
-                    storage,
-                    f"the batch that was planned last has records of {each.topic}, which would not "
-                    "move: they would be written twice",
-                    "start the program once, so that the batch is done; or move that topic, too",
-                )
+        return set()
+    return {
+        each.topic
+        for each in ranges
+        if newest(storage, each.topic)[1].get(each.partition, 0) < each.end_offset
+    }
 
 
 def _topics(storage: Storage) -> list[str]:

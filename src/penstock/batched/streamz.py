@@ -7,8 +7,9 @@
 
 streamz counts for each element who still has it. A range is done when nothing has its element any
 more, nor what was made of it: then the callback of its counter tells ``Checkpoints``, which knows
-when a batch is. That holds for its Dask backend too: ``gather`` keeps the count until a result is
-there.
+when a batch is. A coroutine has its element until it ends, which streamz leaves out (``rate_limit``
+sleeps without a count): ``_emit`` does that here, for all nodes. On the Dask backend ``gather``
+keeps the count until a result is there.
 
 Without ``checkpoint_path`` these are streamz's own functions.
 """
@@ -17,9 +18,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
+from inspect import isawaitable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -29,8 +32,10 @@ import streamz.sources
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import Message, Producer
 from streamz.core import RefCounter
+from tornado.gen import convert_yielded
 
 from penstock.batched.checkpoints import Checkpoints
+from penstock.batched.exactly_once import check_none_waits
 from penstock.batched.messages import get_message_batch
 from penstock.batched.sources import Position, Source
 from penstock.errors import ConfigError, KafkaDataLossError, KafkaError, StreamingError
@@ -47,6 +52,8 @@ _checkpoints: WeakValueDictionary[str, Checkpoints] = WeakValueDictionary()
 _streamz_from_kafka_batched = streamz.Stream.from_kafka_batched
 _streamz_to_kafka = streamz.Stream.to_kafka
 _streamz_flatten = streamz.Stream.flatten
+_streamz_map_async = streamz.Stream.map_async
+_streamz_emit = streamz.Stream._emit
 
 
 class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
@@ -60,6 +67,7 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
         self._position: Position | None = None
         self._patience = Patience("No batch is planned until the brokers answer")
         self.makes_checkpoints = False
+        self.starts_with_sink = False
         self._pending: set[KafkaRange] = set()
         self._is_open = False
         self.error: BaseException | None = None
@@ -80,6 +88,7 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
         ends = self._checkpoints.open(self._source.topics)
         self._is_open = True
         try:
+            check_none_waits(self._checkpoints, ends)
             self._position = Position(self._source, ends, self._checkpoints.topic_ids())
             self._checkpoints.note_topic_ids(self._position.topic_ids)
             for topic, begins in self._position.new_topics.items():
@@ -124,11 +133,12 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
             return False
         self.started = True
         ranges, has_more = planned
-        if self.makes_checkpoints:
+        if ranges and self.makes_checkpoints:
             self._checkpoints.begin(ranges, position.new_partitions)
             self._pending.update(ranges)
         for each in ranges:
-            ref = RefCounter(cb=partial(self._done, position, each), loop=self.loop)
+            ref = RefCounter(loop=self.loop)
+            ref.cb = partial(self._done, position, each, ref)
             wanted = (
                 self._source.settings,
                 each.topic,
@@ -141,9 +151,11 @@ class FromKafkaBatched(streamz.sources.Source):  # type: ignore[misc]
                 await result
         return has_more
 
-    def _done(self, position: Position, each: KafkaRange) -> None:
+    def _done(self, position: Position, each: KafkaRange, ref: RefCounter) -> None:
         """Take in that nothing has a range's element any more; may be called again."""
         if self._position is not position or each not in self._pending or not self._is_open:
+            return
+        if ref.count > 0:  # a coroutine has taken it meanwhile
             return
         self._pending.remove(each)
         try:
@@ -230,8 +242,9 @@ def from_kafka_batched(
     """Return a stream of lists; see ``penstock.batched.from_kafka_batched``, and streamz's own.
 
     With ``dask`` ranges are read, and what follows runs, on the workers, up to ``gather()``. With a
-    path new partitions are always read. Streams of one process that have the same path share it, so
-    that they can be joined.
+    path new partitions are always read, and ``start`` starts the stream when the first sink that
+    makes checkpoints is attached. Streams of one process that have the same path share it, so that
+    they can be joined.
     """
     if checkpoint_path is None:
         return _streamz_from_kafka_batched(
@@ -263,8 +276,7 @@ def from_kafka_batched(
     else:
         ranges = FromKafkaBatched(source, checkpoints, **kwargs)
         stream = ranges.starmap(get_message_batch, keys=keys)
-    if start:
-        stream.start()
+    ranges.starts_with_sink = start
     return stream
 
 
@@ -280,6 +292,26 @@ class Flatten(streamz.Stream):  # type: ignore[misc]
         return [result for item in x for result in self._emit(item, metadata=metadata)]
 
 
+class MapAsync(streamz.core.map_async):  # type: ignore[misc]
+    """Its sources end if one of its coroutines fails.
+
+    streamz drops the element then, as if it were done, or hands nothing on any more.
+    """
+
+    work_task: Any
+
+    def _create_task(self, coro: Any) -> Any:
+        task = super()._create_task(coro)
+        task.add_done_callback(self._note_end)
+        return task
+
+    def _note_end(self, task: Any) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if self.work_task and task is self.work_task[1]:
+                self.work_task = self._create_work_task()
+            _fail_sources(self, error)
+
+
 class AddCheckpoint(streamz.sinks.Sink):  # type: ignore[misc]
     """Passes elements on; what comes before it is a sink that checkpoints are made for.
 
@@ -291,6 +323,8 @@ class AddCheckpoint(streamz.sinks.Sink):  # type: ignore[misc]
         super().__init__(upstream, **kwargs)
         for source in _sources(self):
             source.makes_checkpoints = True
+            if source.starts_with_sink:
+                source.start()
 
     def update(self, x: Any, who: Any = None, metadata: Any = None) -> Any:
         """See streamz."""
@@ -317,15 +351,15 @@ class ToKafka(streamz.Stream):  # type: ignore[misc]
 
     def update(self, x: Any, who: Any = None, metadata: Any = None) -> None:
         """Queue an element; see streamz."""
-        self._retain_refs(metadata)
         written = _Written(x, metadata)
-        self._waiting.append(written)
         while True:
             try:
                 self._producer.produce(self._topic, x, on_delivery=written.note)
                 break
             except BufferError:
                 self._producer.poll(0.1)
+        self._retain_refs(metadata)
+        self._waiting.append(written)
         if not self._is_polling:
             self._is_polling = True
             self.loop.add_callback(self._poll)
@@ -396,6 +430,7 @@ def _to_kafka(
         )
     if not sources:
         return _streamz_to_kafka(self, topic, producer_conf, **kwargs)
+    _check_sink(self)
     return AddCheckpoint(ToKafka(self, topic, producer_conf, **kwargs))
 
 
@@ -404,8 +439,31 @@ def _flatten(self: streamz.Stream, *args: Any, **kwargs: Any) -> streamz.Stream:
     return (Flatten if _sources(self) else _streamz_flatten)(self, *args, **kwargs)
 
 
+def _map_async(self: streamz.Stream, *args: Any, **kwargs: Any) -> streamz.Stream:
+    """Apply a coroutine function to each element."""
+    return (MapAsync if _sources(self) else _streamz_map_async)(self, *args, **kwargs)
+
+
+def _emit(self: streamz.Stream, x: Any, metadata: Any = None) -> list[Any]:
+    """Hand an element on; those that take it in coroutines have it until these end."""
+    results: list[Any] = _streamz_emit(self, x, metadata)
+    if metadata and results:
+        results = [convert_yielded(each) for each in results if isawaitable(each)]
+        for each in results:
+            self._retain_refs(metadata)
+            each.add_done_callback(partial(_release, self, metadata))
+    return results
+
+
+def _release(stream: streamz.Stream, metadata: Any, future: Any) -> None:
+    """Give an element's count back; not if what had it failed."""
+    if not future.cancelled() and future.exception() is None:
+        stream._release_refs(metadata)
+
+
 def _add_checkpoint(self: streamz.Stream, **kwargs: Any) -> streamz.Stream:
     """Make a checkpoint of each batch when all sinks have taken it in; follows a sink."""
+    _check_sink(self)
     return AddCheckpoint(self, **kwargs)
 
 
@@ -426,6 +484,32 @@ def _sources(stream: streamz.Stream) -> list[FromKafkaBatched]:
             found[each] = None
         waiting += each.upstreams
     return list(found)
+
+
+def _check_sink(stream: streamz.Stream) -> None:
+    """Refuse a sink whose first checkpoint would pass what the sink did not take in."""
+    if _is_on_dask(stream):
+        raise ConfigError(
+            "a sink on Dask without gather() is not possible: its results are on the workers, and "
+            "nothing would wait for them",
+            operation="build stream",
+            hint="gather() before to_kafka() or add_checkpoint(); functions before it run on the "
+            "workers",
+        )
+    if any(not (each.stopped or each.makes_checkpoints) for each in _sources(stream)):
+        raise StreamingError(
+            "the first sink that makes checkpoints was added to a stream that runs: it would not "
+            "get what is under way, and its checkpoints would pass that",
+            operation="build stream",
+            hint="attach it before start()",
+        )
+
+
+def _is_on_dask(stream: streamz.Stream) -> bool:
+    """Whether its elements are futures of Dask's."""
+    if (dask := sys.modules.get("streamz.dask")) is None or isinstance(stream, dask.gather):
+        return False
+    return isinstance(stream, dask.DaskStream) or any(map(_is_on_dask, stream.upstreams))
 
 
 def _fail_sources(stream: streamz.Stream, error: BaseException) -> None:
@@ -463,4 +547,6 @@ async def _sleep(seconds: float) -> None:
 streamz.Stream.from_kafka_batched = staticmethod(from_kafka_batched)
 streamz.Stream.to_kafka = _to_kafka
 streamz.Stream.flatten = _flatten
+streamz.Stream.map_async = _map_async
+streamz.Stream._emit = _emit
 streamz.Stream.add_checkpoint = _add_checkpoint

@@ -3,7 +3,8 @@
 A penstock input leaves out what its loss log holds (``losses``), also where the topic still has it:
 with ``on_data_loss="latest"``. A reset says that records are read from an offset on, so what the
 log holds from there on does not count any more, and is removed by the same plan: its undo file
-keeps it.
+keeps it. A query over ``format("penstock-kafka")`` leaves the same out, by the log that its option
+``lossLog`` names: of one in another folder than the checkpoint location nothing is known here.
 
 Offsets of a topic that was created anew are of the old one. A program notes that, and where the new
 one begins, when it plans a batch; until then no offset in its log means the new topic.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -28,6 +30,9 @@ from penstock.model import OffsetRange
 from penstock.storage import Storage, attach_storage
 
 __all__ = ["plan_reset"]
+
+_OF_A_QUERY = re.compile(r"kafka-[0-9a-f]{8}")
+"""What a query over penstock-kafka calls its topics in ``sources`` (its options' identity)."""
 
 
 def plan_reset(
@@ -49,25 +54,35 @@ def plan_reset(
         ConfigError, CheckpointError: as ``plan_rewind``.
     """
     storage = attach_storage(place)
-    if anew := Generations(storage, held.name).created_anew(topic_ids):
+    inputs = _inputs(storage, held)
+    if anew := [t for each in inputs for t in Generations(storage, each).created_anew(topic_ids)]:
         raise KafkaDataLossError(
             f"topic {', '.join(anew)} was deleted and created anew since the newest batch: the "
             "offsets of the program are those of the old topic",
             operation="reset offsets",
             path=storage.url,
-            hint="run the program with on_data_loss='earliest' until it has read a batch: it "
-            "continues with the new topic's first record",
+            hint="run the program with on_data_loss='earliest' (a query: onDataLoss) until it has "
+            "read a batch: it continues with the new topic's first record",
         )
     ends = {move.partition: move.end for move in moves}
     plan = plan_rewind(place, to_offsets={held.source: held.moved_to(ends)}, may_skip=True)
     if plan.undo_path is not None or not plan.changes:  # begun before: it holds all of them
         return plan
     names = {"/".join(held.keys[part]): end for part, end in ends.items()}
-    changes = tuple(_without_losses(storage, source_folder(held.name), names))
+    folders = map(source_folder, inputs)
+    changes = tuple(change for each in folders for change in _without_losses(storage, each, names))
     if not changes:
         return plan
     meaning = "the loss log holds nothing more of what is read from there on"
     return replace(plan, meaning=(*plan.meaning, meaning), changes=(*changes, *plan.changes))
+
+
+def _inputs(storage: Storage, held: HeldOffsets) -> list[str]:
+    """Return under which names in ``sources`` there may be notes of what is read."""
+    if held.name != held.source:
+        return [held.name]
+    of_queries = (each.name for each in storage.list("sources") if each.is_folder)
+    return [held.name, *filter(_OF_A_QUERY.fullmatch, of_queries)]
 
 
 def _without_losses(

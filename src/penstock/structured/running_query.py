@@ -9,7 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-__all__ = ["RunningQuery", "plan_of_batch", "running_query"]
+__all__ = ["RunningQuery", "has_run_before", "plan_of_batch", "running_query"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,16 @@ def plan_of_batch(spark: SparkSession, query_id: str, batch_id: int) -> str:
         return "" if known is None or known.isEmpty() else str(known.get().batchTimestampMs())
     except Py4JError:  # another release of Spark tells it in another way
         return ""
+
+
+def has_run_before(spark: SparkSession, query_id: str, batch_id: int) -> bool:
+    """Whether this run of a query has ended a batch before this one; False if that is not known."""
+    try:
+        query = _execution(spark, query_id)
+        progress = None if query is None else query.lastProgress()
+        return progress is not None and bool(progress.batchId() < batch_id)
+    except Py4JError:  # another release of Spark tells it in another way
+        return False
 
 
 def _execution(spark: SparkSession, query_id: str) -> Any:

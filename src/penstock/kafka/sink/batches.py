@@ -112,9 +112,12 @@ class SinkBatches:
 
         Raises:
             ConcurrentDriverError: another driver has taken over.
-            KafkaError: the brokers do not answer or refuse.
+            KafkaError: the brokers do not answer or refuse; or the sink has begun the batch, with
+                partitions, or a later one.
         """
         with self._lock:
+            if self._last is not None:
+                self._check_not_begun(batch_id, self._last)
             is_idle = time.monotonic() - self._used_s >= _IDLE_S
             if is_idle and self._last is not None and self._last.next_id <= batch_id:
                 self._take_over()
@@ -204,6 +207,13 @@ class SinkBatches:
             return done.next_id > batch_id
         finally:
             sender.close()
+
+    def _check_not_begun(self, batch_id: int, last: Begun) -> None:
+        """Raise KafkaError for an empty batch in the place of one that may have been written."""
+        if last.next_id > batch_id + 1:
+            raise failures.overtaken(self._name, batch_id, last.next_id - 1)
+        if last.next_id == batch_id + 1 and last.partitions:
+            raise failures.emptied(self._name, batch_id, last.partitions)
 
     def _tell_forgotten(self, batch_id: int) -> None:
         if batch_id > 0:

@@ -10,6 +10,7 @@ __all__ = [
     "OPERATION",
     "KafkaStuckError",
     "driver_fenced",
+    "emptied",
     "forgotten",
     "other_partitions",
     "other_records",
@@ -23,6 +24,10 @@ __all__ = [
 
 OPERATION = "write to Kafka"
 _COPY = "if another driver runs on a copy of the checkpoint location, stop one of the two"
+_OLDER = (
+    "the checkpoint location was restored from an older copy, or another driver runs on a copy of "
+    "it; only one of them may write to this sink"
+)
 _Error = TypeVar("_Error", bound=PenstockError)
 
 
@@ -77,8 +82,18 @@ def overtaken(sink: str, batch_id: int, begun_id: int) -> KafkaError:
     return _error(
         KafkaError,
         f"batch {batch_id} is to be written, but the sink has begun batch {begun_id}",
-        "the checkpoint location was restored from an older copy, or another driver runs on a copy "
-        "of it; only one of them may write to this sink",
+        _OLDER,
+        sink=sink,
+    )
+
+
+def emptied(sink: str, batch_id: int, partitions: int) -> KafkaError:
+    """Return the error of a batch that the sink has begun, and that is planned anew as empty."""
+    return _error(
+        KafkaError,
+        f"batch {batch_id} is empty, but the sink has begun it with {partitions} partitions: a "
+        "later batch would double their records",
+        _OLDER,
         sink=sink,
     )
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError, SinkError
 from penstock.model import OutputBatch, check_name
-from penstock.structured.running_query import plan_of_batch
+from penstock.structured.running_query import has_run_before, plan_of_batch
 
 __all__ = ["note_write", "query_batch"]
 
@@ -47,9 +47,10 @@ def query_batch(df: DataFrame, batch_id: int, output: str = "foreachBatch") -> O
         )
     with _lock:
         first = _first_batches.setdefault(f"{query_id}/{run}", batch_id)
+    is_first = first == batch_id and not has_run_before(df.sparkSession, query_id, batch_id)
     name = check_name("output", output)
     plan = plan_of_batch(df.sparkSession, query_id, batch_id)
-    return OutputBatch(query_id, name, batch_id, first == batch_id, run or "", plan)
+    return OutputBatch(query_id, name, batch_id, is_first, run or "", plan)
 
 
 def note_write(sink: str, output: OutputBatch) -> None:
