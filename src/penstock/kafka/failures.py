@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +13,14 @@ from confluent_kafka import KafkaException
 from penstock.errors import ConfigError, KafkaError
 from penstock.kafka.client_conf import is_secret, without_secrets
 
-__all__ = ["FINAL", "OUT_OF_RANGE", "error_of", "kafka_error", "settings_checked"]
+__all__ = [
+    "FINAL",
+    "OUT_OF_RANGE",
+    "error_of",
+    "failure_of",
+    "kafka_error",
+    "settings_checked",
+]
 
 OUT_OF_RANGE = (ClientError.OFFSET_OUT_OF_RANGE, ClientError._AUTO_OFFSET_RESET)
 FINAL = (
@@ -46,6 +54,18 @@ def error_of(error: KafkaException) -> ClientError:
     """Return what a client's exception holds."""
     held: ClientError = error.args[0]
     return held
+
+
+def failure_of(answer: Future[Any]) -> ClientError | None:
+    """Wait for an answer; return the error that it is, None of one that has a result.
+
+    What ``result()`` raises holds the frame that has the answer, and so its client, until the
+    garbage collector comes.
+    """
+    error = answer.exception()
+    if error is None or isinstance(error, KafkaException):
+        return None if error is None else error_of(error)
+    raise error
 
 
 def kafka_error(
