@@ -39,6 +39,8 @@ _HINTS = {
     ClientError.GROUP_AUTHORIZATION_FAILED: "grant this user READ on the group, or choose group.id",
     ClientError.FENCED_INSTANCE_ID: "another receiver is in the group under this receiver's "
     "group.instance.id: give each stream a group of its own",
+    ClientError.MSG_SIZE_TOO_LARGE: "records of that size have to be allowed: message.max.bytes of "
+    "the client (1,000,000 if not set) and of the brokers, max.message.bytes of the topic",
     ClientError._AUTHENTICATION: "check sasl.mechanism, sasl.username and sasl.password",
     ClientError.SASL_AUTHENTICATION_FAILED: "check sasl.mechanism, sasl.username and sasl.password",
     ClientError._SSL: "check security.protocol and the ssl settings",
