@@ -9,18 +9,23 @@ from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
 from penstock.errors import KafkaDataLossError, KafkaError
-from penstock.kafka import COLUMNS, KafkaRange, KafkaRecord, brokers, reader, topics
+from penstock.kafka import COLUMNS, KafkaRange, KafkaRecord, brokers, idle, reader, topics
 from penstock.kafka.brokers import group_members, group_offsets
+from penstock.kafka.idle import IdleClients
 from penstock.kafka.losses import LossLog
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.reader import read_batches, read_records
 from penstock.kafka.records import YEARS_MS
+from penstock.kafka.sink import Encoder, partition, send_partition, transactions
+from penstock.kafka.sink.tokens import Done
+from penstock.kafka.sink.transactions import lend_sender
 from penstock.kafka.topics import Topics
 from penstock.model import OffsetRange
 from penstock.storage import open_storage
@@ -228,9 +233,35 @@ def test_who_asks_the_brokers_leaves_no_client(
         for conf in (broker.conf, {"bootstrap.servers": "127.0.0.1:1"}):
             with suppress(KafkaError):
                 ask(conf)
-        assert eventually(lambda: count_clients() == before, 10)
+        assert eventually(lambda: count_clients() <= before, 10)  # idle ones may end meanwhile
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("ask", [group_offsets, group_members])
+def test_answers_that_come_too_late(
+    broker: Broker, ask: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are errors, and do not end the process."""
+    assert not ask(broker.conf, "late")
+    for number in range(50):
+        monkeypatch.setattr(brokers, "_TIMEOUT_S", number / 1000)
+        with suppress(KafkaError):
+            ask(broker.conf, "late")
+
+
+def test_clients_that_no_task_takes_end(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle, "KEPT_S", 0.2)
+    for module in (reader, partition, transactions):
+        monkeypatch.setattr(module, "_idle", IdleClients[Any](lambda client: client.close()))
+    before = count_clients()
+    send_partition(broker.conf, Encoder(topic)([b"a"]))
+    with lend_sender(broker.conf, topic, "ends", Done):
+        pass
+    assert [r.value for r in read_records(broker.conf, [KafkaRange(topic, 0, 0, 1)])] == [b"a"]
+    assert eventually(lambda: count_clients() <= before, 10)
 
 
 def test_where_a_time_begins(broker: Broker, topic: str) -> None:

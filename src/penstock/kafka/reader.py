@@ -4,13 +4,12 @@ A range is read to its end by position, not by its last record: compaction remov
 transactions use offsets up, so the last offsets of a range may have none. librdkafka reports where
 it is in a partition when it reaches the partition's end, and with each later record.
 
-A consumer is kept for the next task of the process: it has its connections and its topics' leaders.
+A consumer is kept for the next task of the process.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,6 +26,7 @@ from penstock.kafka.client_conf import resolve
 from penstock.kafka.columns import to_batch
 from penstock.kafka.consumer import ConsumerHandle
 from penstock.kafka.failures import FINAL, OUT_OF_RANGE, kafka_error, settings_checked
+from penstock.kafka.idle import IdleClients
 from penstock.kafka.losses import LOSS_HINT
 from penstock.kafka.messages import Messages
 from penstock.kafka.offsets import KafkaRange
@@ -47,8 +47,6 @@ Of aborted records the client tells nothing. So the leader is asked whether ther
 """
 _ANSWER_S = 5.0
 _log = logging.getLogger(__name__)
-_idle: dict[str, list[_Client]] = {}
-_lock = threading.Lock()
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -58,7 +56,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         ConfigError: one is unknown or has a wrong value, or a file of a secret cannot be read.
     """
     with settings_checked("configure Kafka client", settings):
-        _Client(settings).consumer.close()
+        _Client(settings).close()
 
 
 def read_records(
@@ -131,23 +129,27 @@ class _Client:
     def _note(self, error: ClientError) -> None:
         self.error = error
 
+    def close(self) -> None:
+        """End it."""
+        self.consumer.close()
+
+
+_idle = IdleClients(_Client.close)
+
 
 @contextmanager
 def _client(settings: Mapping[str, Any]) -> Iterator[_Client]:
     """Lend a client of this process; one that failed is closed."""
     key = repr(sorted(settings.items()))
-    with _lock:
-        idle = _idle.setdefault(key, [])
-        client = idle.pop() if idle else _Client(settings)
+    client = _idle.take(key) or _Client(settings)
     try:
         yield client
     except BaseException:
-        client.consumer.close()
+        client.close()
         raise
     with suppress(KafkaException):
         client.consumer.unassign()  # or it goes on fetching
-    with _lock:
-        idle.append(client)
+    _idle.keep(key, client)
 
 
 def _read(

@@ -32,13 +32,14 @@ Invariants:
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import KafkaFencedError
+from penstock.kafka.idle import IdleClients
 from penstock.kafka.sink import failures
 from penstock.kafka.sink.producer import Sender
 from penstock.kafka.sink.records import Outgoing, Tally
@@ -53,6 +54,7 @@ from penstock.kafka.sink.transactions import (
 __all__ = ["Destination", "send_partition", "write_partition"]
 
 _POLL_S = 0.2
+_idle = IdleClients(Sender.close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,8 @@ def send_partition(settings: Mapping[str, Any], records: Iterator[Outgoing]) -> 
     Raises:
         KafkaError: one cannot be delivered.
     """
-    sender, count = _take_sender(settings), 0
+    key, count = repr(sorted(settings.items())), 0
+    sender = _idle.take(key) or Sender(settings)
     try:
         for some in records:
             sender.send(some)
@@ -126,7 +129,7 @@ def send_partition(settings: Mapping[str, Any], records: Iterator[Outgoing]) -> 
     except BaseException:
         sender.close()
         raise
-    _keep_sender(settings, sender)
+    _idle.keep(key, sender)
     return count
 
 
@@ -157,9 +160,8 @@ def _check_attempt(to: Destination, attempt: int, done: Done | None, index: int)
     if done is not None:
         latest = done.attempt
     else:  # its first batch, or so long ago that the brokers forgot it
-        tokens = Tokens(to.settings, to.topic, to.name, Begun)
-        begun = tokens.read()
-        tokens.close()
+        with closing(Tokens(to.settings, to.topic, to.name, Begun)) as tokens:
+            begun = tokens.read()
         latest = attempt + 1 if begun is None else begun.attempt
     if latest > attempt:
         raise failures.superseded(to.name, to.batch_id, attempt, index)
@@ -171,9 +173,8 @@ def _result_of_other(to: Destination, attempt: int, index: int, name: str) -> in
     To fence it in turn would let the two fence each other until Spark gives up. To end before it is
     done would have Spark start a third one.
     """
-    tokens = Tokens(to.settings, to.topic, name, Done)
     deadline_s = time.monotonic() + transaction_limit_s(to.settings)
-    try:
+    with closing(Tokens(to.settings, to.topic, name, Done)) as tokens:
         while True:
             done = tokens.read()
             if done is not None:
@@ -183,25 +184,8 @@ def _result_of_other(to: Destination, attempt: int, index: int, name: str) -> in
             if time.monotonic() > deadline_s:
                 raise failures.task_left(name, to.batch_id)
             time.sleep(_POLL_S)
-    finally:
-        tokens.close()
 
 
 def _with(first: Outgoing, records: Iterator[Outgoing]) -> Iterator[Outgoing]:
     yield first
     yield from records
-
-
-_lock = threading.Lock()
-_idle: dict[str, list[Sender]] = {}
-
-
-def _take_sender(settings: Mapping[str, Any]) -> Sender:
-    with _lock:
-        idle = _idle.setdefault(repr(sorted(settings.items())), [])
-        return idle.pop() if idle else Sender(settings)
-
-
-def _keep_sender(settings: Mapping[str, Any], sender: Sender) -> None:
-    with _lock:
-        _idle[repr(sorted(settings.items()))].append(sender)

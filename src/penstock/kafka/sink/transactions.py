@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -22,6 +21,7 @@ from confluent_kafka import KafkaError as ClientError
 from penstock.errors import KafkaError
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.idle import IdleClients
 from penstock.kafka.sink import failures
 from penstock.kafka.sink.producer import RETRIES, Sender, refused_topic
 from penstock.kafka.sink.records import Outgoing
@@ -38,8 +38,6 @@ _PAUSE_S = 0.2
 _DEFAULT_LIMIT_MS = 60_000
 _KEPT = 8
 """So many idle producers are kept in a process, each with some threads and connections."""
-_IDLE_S = 3600.0
-"""For so long: brokers forget an idle transactional id after transactional.id.expiration.ms."""
 _PRODUCERS = (
     "transaction.timeout.ms", "enable.idempotence", "acks", "linger.ms", "compression.type",
     "compression.codec", "batch.size", "batch.num.messages", "partitioner", "message.timeout.ms",
@@ -236,8 +234,7 @@ def _patiently(
         time.sleep(_PAUSE_S)
 
 
-_lock = threading.Lock()
-_idle: OrderedDict[str, tuple[float, TransactionalSender[Any]]] = OrderedDict()
+_idle = IdleClients[TransactionalSender[Any]](TransactionalSender.close, _KEPT)
 
 
 @contextmanager
@@ -250,14 +247,12 @@ def lend_sender(
     coordinator fewer. One that fails is closed.
     """
     key = repr((sorted(settings.items()), topic, name))
-    with _lock:
-        since_s, sender = _idle.pop(key, (0.0, None))
+    sender = _idle.take(key)
     token: Token | None = None
     if sender is not None:
         with _closed_on_error(sender):
             token = sender.tokens.read()
-        is_last = token is not None and getattr(token, "writer", None) == sender.writer
-        if not is_last or time.monotonic() - since_s > _IDLE_S:
+        if token is None or getattr(token, "writer", None) != sender.writer:
             sender.close()
             sender = None
     if sender is None:
@@ -268,11 +263,7 @@ def lend_sender(
     with _closed_on_error(sender):
         yield sender, token
     sender.is_kept = True
-    with _lock:
-        _idle[key] = (time.monotonic(), sender)
-        surplus = [_idle.popitem(last=False)[1][1] for _ in range(len(_idle) - _KEPT)]
-    for each in surplus:
-        each.close()
+    _idle.keep(key, sender)
 
 
 @contextmanager
