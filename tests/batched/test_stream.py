@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import runpy
@@ -30,6 +31,7 @@ from penstock.errors import (
 from penstock.storage import patience
 from tests.faults.driver import Driver
 from tests.kafka.broker import Broker
+from tests.kafka.clients import count_clients
 from tests.waiting import WAIT_S, eventually
 
 from .functions import add, as_bytes, as_ints, fail, is_even, note
@@ -220,6 +222,15 @@ def test_without_a_path_there_are_no_files(site: Site, tmp_path: Path) -> None:
     site.start(site.source(checkpoint_path=None).flatten().to_kafka(site.out, site.broker.conf))
     assert eventually(lambda: site.written() == [b"1"])
     assert not any(tmp_path.iterdir())
+
+
+def test_a_program_that_was_stopped_leaves_no_client(site: Site) -> None:
+    gc.collect()  # those of earlier tests
+    before = count_clients()
+    stream = site.start(site.source().flatten().to_kafka(site.out, site.broker.conf))
+    assert count_clients() > before
+    stream.stop()
+    assert eventually(lambda: count_clients() <= before)
 
 
 def test_a_batch_that_fails_ends_the_program(site: Site) -> None:

@@ -294,6 +294,8 @@ def test_a_start_after_a_delivery_that_failed(site: Site, monkeypatch: pytest.Mo
     site.start(stream)
     (source,) = on_streamz._sources(stream)
     assert eventually(lambda: source.error is not None)
+    assert "max.message.bytes of the topic" in str(source.error)
+    assert f"topic={small} record=key None, value b'xxx" in str(source.error)
     site.most = 10
     topic_ids = source._checkpoints.topic_ids
 
@@ -307,6 +309,14 @@ def test_a_start_after_a_delivery_that_failed(site: Site, monkeypatch: pytest.Mo
     stream.start()
     assert eventually(lambda: site.checkpoint() == {"0": 0})
     assert source.error is None
+
+
+def test_secrets_of_a_sink_may_be_in_files(site: Site, tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("tell-nobody")
+    conf = {**site.broker.conf, "security.protocol": "SASL_PLAINTEXT", "sasl.username": "ann"}
+    conf |= {"sasl.mechanism": "PLAIN", "sasl.password.file": str(secret)}
+    site.source().flatten().to_kafka(site.out, conf)
 
 
 def test_two_streams_on_one_path(site: Site) -> None:

@@ -136,6 +136,7 @@ class Program:
             _log.error("The program ends: %s", error)
             self._error = error
         finally:
+            self._positions.clear()  # and with them their clients
             self._close()
 
     def _close(self) -> None:

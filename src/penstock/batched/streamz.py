@@ -40,7 +40,9 @@ from penstock.batched.messages import get_message_batch
 from penstock.batched.sources import Position, Source
 from penstock.errors import ConfigError, KafkaDataLossError, KafkaError, StreamingError
 from penstock.kafka import KafkaRange
+from penstock.kafka.failures import kafka_error
 from penstock.kafka.sink import sink_conf
+from penstock.kafka.sink.producer import sender_conf, shown
 from penstock.storage import open_storage
 from penstock.storage.patience import Patience
 
@@ -341,11 +343,9 @@ class ToKafka(streamz.Stream):  # type: ignore[misc]
         self, upstream: streamz.Stream, topic: str, producer_conf: Mapping[str, Any], **kwargs: Any
     ) -> None:
         super().__init__(upstream, ensure_io_loop=True, **kwargs)
-        settings = sink_conf(producer_conf).settings()
+        self._settings = sink_conf(producer_conf).settings()
         self._topic = topic
-        self._producer = Producer(
-            {"enable.idempotence": True, "linger.ms": 5, **settings, "log_level": 0}
-        )
+        self._producer = Producer(sender_conf(self._settings))
         self._waiting: deque[_Written] = deque()
         self._is_polling = False
 
@@ -389,12 +389,9 @@ class ToKafka(streamz.Stream):  # type: ignore[misc]
                 await result
             self._release_refs(written.metadata)
         if self._waiting and (error := self._waiting[0].error) is not None:
-            raise KafkaError(
-                f"Kafka: {error.str()} ({error.name()})",
-                operation="write to Kafka",
-                ids={"topic": self._topic},
-                hint="the records are written again after a restart",
-            )
+            record = shown(None, self._waiting[0].value)
+            given = (error, "write to Kafka", self._settings)
+            raise kafka_error(*given, topic=self._topic, record=record)
 
 
 class _Written:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from io import BytesIO
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -14,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from penstock.errors import KafkaDataLossError
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.failures import error_of, failure_of, kafka_error
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reset import PartitionFacts, check_held
 from penstock.kafka.topics import Topics
@@ -105,15 +103,20 @@ def group_offsets(settings: Mapping[str, Any], group: str) -> dict[str, int]:
     Raises:
         KafkaError: the brokers do not answer, or refuse.
     """
-    # An AdminClient asks for them too, and a coordinator that does not answer in time, or is not
-    # the coordinator any more, makes librdkafka end the process (its issue 4605).
+    # Not by an AdminClient: librdkafka ends the process when a broker answers that it is not the
+    # coordinator, as for the first group of a cluster, or just too late (its issue 4605).
     conf = {**resolve(settings), "group.id": group, "enable.auto.commit": False, "log_level": 0}
-    with closing(Consumer(conf)) as consumer, _refusal("read group offsets", settings, group):
-        topics = consumer.list_topics(timeout=_TIMEOUT_S).topics.items()
-        places = [TopicPartition(topic, n) for topic, facts in topics for n in facts.partitions]
-        found = consumer.committed(places, _TIMEOUT_S) if places else []
-        if refused := next((place.error for place in found if place.error), None):
-            raise KafkaException(refused)
+    with closing(Consumer(conf)) as consumer:
+        try:
+            topics = consumer.list_topics(timeout=_TIMEOUT_S).topics.items()
+            places = [TopicPartition(topic, n) for topic, facts in topics for n in facts.partitions]
+            found = consumer.committed(places, _TIMEOUT_S)
+        except KafkaException as raised:
+            error = error_of(raised)
+            raise kafka_error(error, "read group offsets", settings, group=group) from None
+    for place in found:
+        if place.error is not None:
+            raise kafka_error(place.error, "read group offsets", settings, group=group)
     return {partition_name(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
 
@@ -123,43 +126,13 @@ def group_members(settings: Mapping[str, Any], group: str) -> dict[str, str]:
     Raises:
         KafkaError: the brokers do not answer, or refuse.
     """
-    # Not by describe_consumer_groups, for the reason above.
     admin = AdminClient({**resolve(settings), "log_level": 0})
-    with _refusal("describe group", settings, group):
-        found = admin.list_groups(group, timeout=_TIMEOUT_S)
-        if refused := next((each.error for each in found if each.error), None):
-            raise KafkaException(refused)
-    members: list[Any] = [member for each in found for member in each.members]
+    asked = admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)
+    if (error := failure_of(asked[group])) is not None:
+        raise kafka_error(error, "describe group", settings, group=group)
+    members = asked[group].result().members
     return {
-        part: f"{member.client_id} at {member.client_host.lstrip('/')}"
+        f"{place.topic}/{place.partition}": f"{member.client_id} at {member.host.lstrip('/')}"
         for member in members
-        for part in _assigned(member.assignment)
+        for place in member.assignment.topic_partitions
     }
-
-
-@contextmanager
-def _refusal(operation: str, settings: Mapping[str, Any], group: str) -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as refused:
-        error = error_of(refused)
-    else:
-        return
-    raise kafka_error(error, operation, settings, group=group)
-
-
-def _assigned(assignment: bytes) -> Iterator[str]:
-    """Yield the partitions of a member's assignment, in the consumer protocol's form."""
-    data = BytesIO(assignment)
-
-    def number(form: str) -> int:
-        found: int = struct.unpack(form, data.read(struct.calcsize(form)))[0]
-        return found
-
-    if not assignment:  # of a member that waits for the group's next balance
-        return
-    number(">h")  # the version
-    for _ in range(number(">i")):
-        topic = data.read(number(">h")).decode()
-        for _ in range(number(">i")):
-            yield partition_name(topic, number(">i"))

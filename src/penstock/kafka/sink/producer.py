@@ -24,6 +24,7 @@ __all__ = [
     "check_sink_topic",
     "refused_topic",
     "sender_conf",
+    "shown",
     "sink_conf",
 ]
 
@@ -177,7 +178,7 @@ class Sender:
         self._wait(_QUEUE_POLL_S)
         if error.code() != ClientError._QUEUE_FULL:
             key, value, _ = next(records.rows())
-            raise self.error(error, topic=records.topic, record=_shown(key, value))
+            raise self.error(error, topic=records.topic, record=shown(key, value))
 
     def flush(self) -> None:
         """Wait until all records are delivered.
@@ -228,14 +229,15 @@ class Sender:
     ) -> None:
         # When one fails, those behind it are purged: the first failure is the reason.
         if self._failed is None or self._failed[0].code() in _CONSEQUENCES:
-            ids = {"topic": topic, "partition": partition, "record": _shown(key, value)}
+            ids = {"topic": topic, "partition": partition, "record": shown(key, value)}
             self._failed = (error, ids)
 
     def _note_error(self, error: ClientError) -> None:
         self._error = error
 
 
-def _shown(key: Any, value: Any) -> str:
+def shown(key: Any, value: Any) -> str:
+    """Return a record as errors have it."""
     return f"key {_short(key)}, value {_short(value)}"
 
 
