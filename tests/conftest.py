@@ -85,6 +85,14 @@ def no_process_left() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
+def few_open_files() -> Iterator[None]:
+    """Fail where open files pile up: with 1,024, every select() of the process fails."""
+    yield
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
+    assert open_files < 700, f"{open_files} open files: something here, or before, closes none"
+
+
+@pytest.fixture(autouse=True, scope="module")
 def no_program_left_by_file() -> Iterator[None]:
     """Stop what a fixture of a file left running, when it failed."""
     yield

@@ -257,9 +257,9 @@ def test_what_is_no_file_in_the_place_of_the_next_checkpoint(tmp_path: Path) -> 
     os.mkfifo(pipe)
     link.symlink_to("nowhere")
     for place, end in ((pipe, 3), (link, 4)):
-        with opened(tmp_path, "a") as checkpoints:
-            with pytest.raises(StorageError, match=f"a/{place.name} is in the way .* is no file"):
-                run(checkpoints, a(end - 1, end))
+        in_the_way = pytest.raises(StorageError, match=f"a/{place.name} is in the way .* no file")
+        with opened(tmp_path, "a") as checkpoints, in_the_way:
+            run(checkpoints, a(end - 1, end))
         place.unlink()
         with opened(tmp_path, "a") as checkpoints:
             run(checkpoints, a(end - 1, end))

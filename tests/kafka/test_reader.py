@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
@@ -12,7 +15,8 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.errors import KafkaDataLossError, KafkaError
-from penstock.kafka import COLUMNS, KafkaRange, KafkaRecord, reader
+from penstock.kafka import COLUMNS, KafkaRange, KafkaRecord, brokers, reader, topics
+from penstock.kafka.brokers import group_members, group_offsets
 from penstock.kafka.losses import LossLog
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.reader import read_batches, read_records
@@ -21,6 +25,7 @@ from penstock.kafka.topics import Topics
 from penstock.model import OffsetRange
 from penstock.storage import open_storage
 from tests.kafka.broker import Broker
+from tests.kafka.clients import count_clients
 from tests.kafka.raw_headers import produce_with_header
 from tests.waiting import eventually
 
@@ -202,10 +207,36 @@ def test_topics_by_name_and_by_pattern(broker: Broker) -> None:
         Topics(broker.conf, ["by-name-3"]).scan()
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda conf: Topics(conf, ["asked"]).scan(), id="topics"),
+        pytest.param(lambda conf: group_offsets(conf, "asked"), id="offsets"),
+        pytest.param(lambda conf: group_members(conf, "asked"), id="members"),
+    ],
+)
+def test_who_asks_the_brokers_leaves_no_client(
+    broker: Broker, ask: Callable[[dict[str, str]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor if they refuse or do not answer: the garbage collector may come after hours."""
+    monkeypatch.setattr(brokers, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(topics, "_TIMEOUT_S", 0.2)
+    gc.collect()
+    before = count_clients()
+    gc.disable()
+    try:
+        for conf in (broker.conf, {"bootstrap.servers": "127.0.0.1:1"}):
+            with suppress(KafkaError):
+                ask(conf)
+        assert eventually(lambda: count_clients() == before, 10)
+    finally:
+        gc.enable()
+
+
 def test_where_a_time_begins(broker: Broker, topic: str) -> None:
     for time_ms in (1000, 2000, 3000):
         broker.produce(topic, [b"x"], timestamp=time_ms)
-    topics = Topics(broker.conf, [topic])
-    facts = topics.scan()
-    at = [topics.at_time(time_ms, facts)[f"{topic}/0"] for time_ms in (1, 2000, 2001, 3001)]
+    asked = Topics(broker.conf, [topic])
+    facts = asked.scan()
+    at = [asked.at_time(time_ms, facts)[f"{topic}/0"] for time_ms in (1, 2000, 2001, 3001)]
     assert at == [0, 1, 2, 3]

@@ -1,10 +1,11 @@
 """confluent-kafka's own deserializers as decoders, serializers as encoders, as docs/kafka.md shows.
 
-The schema registry is a DOUBLE: a server of this test that knows two schemas by their ids.
+The schema registry is a DOUBLE: a server of this test that knows three schemas by their ids.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +16,11 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message_factory import GetMessages
 
 from penstock.journal.bad_records.parsing import Refusal
 from penstock.kafka import KafkaRange, KafkaRecord
@@ -35,7 +40,25 @@ JSON = json.dumps(
         "required": ["page"],
     }
 )
-SCHEMAS = {"1": {"schema": AVRO}, "2": {"schema": JSON, "schemaType": "JSON"}}
+PROTO = FileDescriptorProto(name="click.proto", syntax="proto3")  # as protoc makes it
+PROTO.message_type.add(name="Click").field.add(
+    name="page",
+    number=1,
+    type=FieldDescriptorProto.TYPE_STRING,
+    label=FieldDescriptorProto.LABEL_OPTIONAL,
+    json_name="page",
+)
+Click = GetMessages([PROTO])["Click"]
+SCHEMAS = {
+    "1": {"schema": AVRO},
+    "2": {"schema": JSON, "schemaType": "JSON"},
+    "3": {
+        "schema": base64.b64encode(PROTO.SerializeToString()).decode(),
+        "schemaType": "PROTOBUF",
+    },
+}
+IN_PROTO = b"\0\x0a\x04home"
+"""Which message of its file it is, and the message."""
 
 
 class Double(BaseHTTPRequestHandler):
@@ -62,6 +85,16 @@ class Double(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
+
+
+class OfFields:
+    """Serializes the message that has some fields."""
+
+    def __init__(self, serializer: ProtobufSerializer) -> None:
+        self._serializer = serializer
+
+    def __call__(self, fields: dict[str, str], context: SerializationContext) -> bytes | None:
+        return self._serializer(Click(**fields), context)
 
 
 @pytest.fixture
@@ -93,6 +126,11 @@ def framed(schema: int, payload: bytes) -> bytes:
             framed(2, b'{"page": "home"}'),
             [b"{}", framed(2, b'{"page": 7}'), framed(2, b"{")],
         ),
+        (
+            lambda client: ProtobufDeserializer(Click, schema_registry_client=client),
+            framed(3, IN_PROTO),
+            [b"no frame", framed(3, IN_PROTO[:-1]), framed(9, IN_PROTO)],
+        ),
     ],
 )
 def test_deserializers_are_decoders(
@@ -111,23 +149,24 @@ def test_deserializers_are_decoders(
     values = [good, *bad, None]
     records = (KafkaRecord(None, v, "clicks", 0, n, None, ()) for n, v in enumerate(values))
     decoded = [r.value for r in decoding(KafkaRange("clicks", 0, 0, len(values)), records)]
+    if isinstance(decoded[0], Click):
+        decoded[0] = MessageToDict(decoded[0])
     assert decoded == [{"page": "home"}, None]
     assert refused == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("make", "number", "sent"),
-    [(AvroSerializer, 1, b"\x08home"), (JSONSerializer, 2, b'{"page":"home"}')],
+    [
+        (lambda client, conf: AvroSerializer(client, AVRO, conf=conf), 1, b"\x08home"),
+        (lambda client, conf: JSONSerializer(JSON, client, conf=conf), 2, b'{"page":"home"}'),
+        (lambda client, conf: OfFields(ProtobufSerializer(Click, client, conf)), 3, IN_PROTO),
+    ],
 )
 def test_serializers_are_encoders(registry: Any, make: Any, number: int, sent: bytes) -> None:
-    schema = SCHEMAS[str(number)]["schema"]
-    conf = {"auto.register.schemas": False, "use.schema.id": number}
-    if make is AvroSerializer:
-        serializer = make(registry, schema, conf=conf)
-    else:
-        serializer = make(schema, registry, conf=conf)
+    serializer = make(registry, {"auto.register.schemas": False, "use.schema.id": number})
     encoder = Encoder("clicks", value=lambda click: serializer(click, CONTEXT))
     (outgoing,) = encoder([{"page": "home"}])
     assert [*outgoing.rows()] == [(None, framed(number, sent), None)]
-    with pytest.raises(Exception, match=r"string|page"):
+    with pytest.raises(Exception, match=r"string|page|bad argument"):
         list(encoder([{"page": 7}]))

@@ -405,7 +405,9 @@ def test_a_record_that_is_refused_is_named(
     one = SinkDriver(conf, topic, tmp_path / "location")
     attempt = begun(one, tasks=0)
     with pytest.raises(  # noqa: PT012
-        KafkaError, match=rf"topic={topic} partition=0 record=key None, value b'yyy"
+        KafkaError,
+        match=rf"MSG_SIZE_TOO_LARGE.*max\.message\.bytes of the topic.*"
+        rf"topic={topic} partition=0 record=key None, value b'yyy",
     ):
         if exactly_once:
             write_partition(one.sink.destination(0), attempt, 0, records)

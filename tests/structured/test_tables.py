@@ -9,11 +9,13 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +28,9 @@ from penstock.structured.sinks.staging import (
     TOKENS,
     Database,
     Loaded,
+    Newest,
     Stage,
+    Target,
     begin,
     publish,
     quoted,
@@ -234,6 +238,22 @@ def test_drivers_at_once(place: Place) -> None:
     assert run_all_forked(steps) == {0}
     assert place.ids() == expected(5)
     assert place.stages() == []
+
+
+def test_first_drivers_at_once(place: Place) -> None:
+    """Each finds the table of tokens missing, and makes it."""
+    target = place.database.find(place.table, "q")
+    with ThreadPoolExecutor(6) as threads:
+        for _ in range(40):
+            place.query(f"DROP TABLE IF EXISTS {target.beside(TOKENS)}")
+            ready = Barrier(6)
+            found = [threads.submit(_newest, place.database, target, ready) for _ in range(6)]
+            assert [each.result() for each in found] == [Newest()] * 6
+
+
+def _newest(database: Database, target: Target, ready: Barrier) -> Newest:
+    ready.wait()
+    return database.newest(target)
 
 
 def _run_beside_others(database: Database, table: str, partitions: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.status import health, read_location
 from penstock.status.checks import read_checks
-from penstock.ui.pages.batches import batches_page
+from penstock.ui.pages.batches import batch_page, batches_page
 from penstock.ui.pages.checkpoint import checkpoint_page
 from penstock.ui.pages.overview import overview
 from penstock.ui.pages.rates import rates_page
@@ -32,6 +32,9 @@ def test_a_query_of_spark_alone(tmp_path: Path) -> None:
     page = batches_page(0, status, 50)
     assert "Records per batch" in page
     assert "<figcaption><span>Scheduling delay" not in page  # nothing tells
+    batch = batch_page(0, status, 1)
+    assert batch is not None
+    assert "Only DStream programs record them." in batch  # their jobs
     assert "back pressure is off" in rates_page(0, status, may_change=False)
     checks = read_checks(str(tmp_path), status.kind, validated=True)
     assert "Validation" in checkpoint_page(0, status, checks, validated=True)

@@ -378,6 +378,20 @@ def test_a_query_has_the_lag_of_its_consumer_in_a_journal_beside_it(tmp_path: Pa
     assert (query.kind, query.inputs[0].lag_records) == ("query", 1)
 
 
+def test_a_query_in_a_bucket_has_the_lag_of_its_consumer(s3_bucket: str) -> None:
+    """Spark's scheme for S3 is s3a."""
+    root = f"{s3_bucket}/lag"
+    stream = JournalStream.create(open_storage(f"{root}/j"), "clicks", RecordFormat("string"))
+    write_blocks(stream, [["a", "b"], ["c"]], close=False)
+    reader = Program(f"{root}/query".replace("s3:", "s3a:"), "h", 1)
+    write_consumer(stream, "count", ConsumerEntry({"r0-00000000": 2}, program=reader))
+    entry = f'v1\n{{"batchTimestampMs":{NOW}}}\n{{"clicks":{{"r0-00000000":2}}}}'
+    open_storage(f"{root}/query").create("offsets/0", entry.encode())
+    query, _ = SharedStatus([f"{root}/query", f"{root}/j"]).all()
+    assert isinstance(query, LocationStatus)
+    assert query.inputs[0].lag_records == 1
+
+
 def test_a_bucket_tells_when_blocks_came(s3_bucket: str) -> None:
     root = f"{s3_bucket}/status"
     journal = open_storage(f"{root}/journal")

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from penstock.errors import KafkaDataLossError
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.failures import failure_of, kafka_error
 from penstock.kafka.offsets import split_name
 from penstock.kafka.reset import PartitionFacts, check_held
 from penstock.kafka.topics import Topics
@@ -106,10 +106,9 @@ def group_offsets(settings: Mapping[str, Any], group: str) -> dict[str, int]:
     asked = admin.list_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(group)], request_timeout=_TIMEOUT_S
     )
-    try:
-        found = asked[group].result().topic_partitions
-    except KafkaException as error:
-        raise kafka_error(error_of(error), "read group offsets", settings, group=group) from None
+    if (error := failure_of(asked[group])) is not None:
+        raise kafka_error(error, "read group offsets", settings, group=group)
+    found = asked[group].result().topic_partitions
     return {f"{p.topic}/{p.partition}": p.offset for p in found if p.offset >= 0}
 
 
@@ -121,10 +120,9 @@ def group_members(settings: Mapping[str, Any], group: str) -> dict[str, str]:
     """
     admin = AdminClient({**resolve(settings), "log_level": 0})
     asked = admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)
-    try:
-        members = asked[group].result().members
-    except KafkaException as error:
-        raise kafka_error(error_of(error), "describe group", settings, group=group) from None
+    if (error := failure_of(asked[group])) is not None:
+        raise kafka_error(error, "describe group", settings, group=group)
+    members = asked[group].result().members
     return {
         f"{place.topic}/{place.partition}": f"{member.client_id} at {member.host.lstrip('/')}"
         for member in members

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +13,14 @@ from confluent_kafka import KafkaException
 from penstock.errors import ConfigError, KafkaError
 from penstock.kafka.client_conf import is_secret, without_secrets
 
-__all__ = ["FINAL", "OUT_OF_RANGE", "error_of", "kafka_error", "settings_checked"]
+__all__ = [
+    "FINAL",
+    "OUT_OF_RANGE",
+    "error_of",
+    "failure_of",
+    "kafka_error",
+    "settings_checked",
+]
 
 OUT_OF_RANGE = (ClientError.OFFSET_OUT_OF_RANGE, ClientError._AUTO_OFFSET_RESET)
 FINAL = (
@@ -31,6 +39,8 @@ _HINTS = {
     ClientError.GROUP_AUTHORIZATION_FAILED: "grant this user READ on the group, or choose group.id",
     ClientError.FENCED_INSTANCE_ID: "another receiver is in the group under this receiver's "
     "group.instance.id: give each stream a group of its own",
+    ClientError.MSG_SIZE_TOO_LARGE: "records of that size have to be allowed: message.max.bytes of "
+    "the client (1,000,000 if not set) and of the brokers, max.message.bytes of the topic",
     ClientError._AUTHENTICATION: "check sasl.mechanism, sasl.username and sasl.password",
     ClientError.SASL_AUTHENTICATION_FAILED: "check sasl.mechanism, sasl.username and sasl.password",
     ClientError._SSL: "check security.protocol and the ssl settings",
@@ -46,6 +56,18 @@ def error_of(error: KafkaException) -> ClientError:
     """Return what a client's exception holds."""
     held: ClientError = error.args[0]
     return held
+
+
+def failure_of(answer: Future[Any]) -> ClientError | None:
+    """Wait for an answer; return the error that it is, None of one that has a result.
+
+    What ``result()`` raises holds the frame that has the answer, and so its client, until the
+    garbage collector comes.
+    """
+    error = answer.exception()
+    if error is None or isinstance(error, KafkaException):
+        return None if error is None else error_of(error)
+    raise error
 
 
 def kafka_error(

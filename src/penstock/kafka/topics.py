@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from penstock.errors import KafkaDataLossError, KafkaError
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import FINAL, error_of, kafka_error
+from penstock.kafka.failures import FINAL, error_of, failure_of, kafka_error
 from penstock.kafka.offsets import KafkaRange, partition_name, split_name
 from penstock.model import Offsets
 
@@ -73,10 +73,9 @@ class Topics:
         admin = {
             k: v for k, v in resolve(settings).items() if k.startswith(_ADMIN) or k in _ADMIN_TOO
         }
-        self._refusal: ClientError | None = None
-        self._connection: ClientError | None = None
+        self._heard = _Heard()
         self._failed_last = False
-        conf: dict[str, Any] = {**admin, "error_cb": self._note, "log_level": 0}
+        conf: dict[str, Any] = {**admin, "error_cb": self._heard.note, "log_level": 0}
         self._admin = AdminClient(conf)
 
     @property
@@ -128,7 +127,7 @@ class Topics:
             # did may be gone.
             found = self._admin.list_topics(timeout=_TIMEOUT_S).topics
         except KafkaException as error:
-            raise self._failed(error, "list topics") from None
+            raise self._failed(error_of(error), "list topics") from None
         if isinstance(subscription, re.Pattern):
             return sorted(topic for topic in found if subscription.fullmatch(topic))
         return sorted(set(subscription))
@@ -143,13 +142,12 @@ class Topics:
             return ids, partitions
         asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_S)
         for topic in topics:
-            try:
-                facts = asked[topic].result()
-            except KafkaException as error:
-                is_gone = error_of(error).code() == ClientError.UNKNOWN_TOPIC_OR_PART
+            if (error := failure_of(asked[topic])) is not None:
+                is_gone = error.code() == ClientError.UNKNOWN_TOPIC_OR_PART
                 if is_gone and topic in may_be_gone:
                     continue
-                raise self._failed(error, "list topics", topic=topic) from None
+                raise self._failed(error, "list topics", topic=topic)
+            facts = asked[topic].result()
             topic_id = str(facts.topic_id)
             ids[topic] = None if topic_id == _NO_ID else topic_id
             numbers = sorted(partition.id for partition in facts.partitions)
@@ -171,26 +169,39 @@ class Topics:
     def _answers(self, asked: Mapping[TopicPartition, Future[Any]]) -> Offsets:
         answers = {}
         for place, answer in asked.items():
-            try:
-                answers[partition_name(place.topic, place.partition)] = answer.result().offset
-            except KafkaException as error:
+            if (error := failure_of(answer)) is not None:
                 ids = {"topic": place.topic, "partition": place.partition}
-                raise self._failed(error, "list offsets", **ids) from None
+                raise self._failed(error, "list offsets", **ids)
+            answers[partition_name(place.topic, place.partition)] = answer.result().offset
         return answers
 
-    def _note(self, error: ClientError) -> None:
-        if error.code() in FINAL:
-            self._refusal = error
-        elif error.code() != ClientError._ALL_BROKERS_DOWN:  # which says nothing of its cause
-            self._connection = error
-
-    def _failed(self, error: KafkaException, operation: str, **ids: Any) -> KafkaError:
+    def _failed(self, error: ClientError, operation: str, **ids: Any) -> KafkaError:
         """Return the error of a request: why the brokers refuse it, if they do."""
         self._failed_last = True
         self._admin.poll(0)  # hands over what came of connections meanwhile
-        cause, self._refusal = self._refusal or error_of(error), None
-        connection, self._connection = self._connection, None
+        heard = self._heard
+        cause, heard.refusal = heard.refusal or error, None
+        connection, heard.connection = heard.connection, None
         return kafka_error(cause, operation, self.settings, connection, **ids)
+
+
+class _Heard:
+    """What a client told of its connections.
+
+    It does not know the client: one that nobody has ends at once, with its threads and sockets, and
+    not when the garbage collector finds a circle.
+    """
+
+    def __init__(self) -> None:
+        self.refusal: ClientError | None = None
+        self.connection: ClientError | None = None
+
+    def note(self, error: ClientError) -> None:
+        """Keep an error."""
+        if error.code() in FINAL:
+            self.refusal = error
+        elif error.code() != ClientError._ALL_BROKERS_DOWN:  # which says nothing of its cause
+            self.connection = error
 
 
 def check_held(settings: Mapping[str, Any], ranges: Sequence[KafkaRange]) -> None:

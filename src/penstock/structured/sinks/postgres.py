@@ -54,8 +54,11 @@ class Postgres:
         tokens = target.beside(TOKENS)
         with self._connect() as db:
             if db.execute("SELECT to_regclass(%s)", (tokens,)).fetchone() == (None,):
-                # Two that create it at once may both find it missing.
-                with suppress(errors.UniqueViolation, errors.DuplicateTable):
+                # Of two that create it at once, one may find any part of it there: its name, the
+                # type of its rows, or their entries in the catalogue.
+                with suppress(
+                    errors.DuplicateTable, errors.DuplicateObject, errors.UniqueViolation
+                ):
                     db.execute(
                         f"CREATE TABLE IF NOT EXISTS {tokens} (application text, target text, "
                         "batch_id bigint NOT NULL, plan text, PRIMARY KEY (application, target))"

@@ -301,7 +301,7 @@ def _durations(status: LocationStatus, batch: BatchStatus) -> Html:
     )
     most = max([took for _, took in steps if took is not None] + [status.batch_interval_ms or 0, 1])
     rows = [
-        (name, (cell(name), number(words.delay(took)), cell(_meter(took, most))))
+        (name, (cell(name, "reason"), number(words.delay(took)), cell(_meter(took, most))))
         for name, took in steps
     ]
     return section("Durations", table("Durations", ("Step", "Took", "Share"), rows))
@@ -346,7 +346,9 @@ def _jobs(status: LocationStatus, batch: BatchStatus) -> Html:
     link, ui = None, status.spark_ui or ""
     if ui.startswith(("http://", "https://")) and not is_stopped(status):
         link = h("a", "Spark's jobs", href=f"{ui}/jobs/", rel="noreferrer")
-    none = "None is recorded: a DStream program records them with its next batch."
+    none = "None is recorded yet: a DStream program records them with its next batch."
+    if status.kind != "program":
+        none = "Only DStream programs record them."
     return section(
         "Jobs", table("Jobs", ("Output operation", "Took", "Error"), rows, none=none), note=link
     )
