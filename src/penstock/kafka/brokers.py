@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from penstock.errors import KafkaDataLossError
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import failure_of, kafka_error
-from penstock.kafka.offsets import split_name
+from penstock.kafka.failures import error_of, failure_of, kafka_error
+from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reset import PartitionFacts, check_held
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
@@ -102,14 +103,20 @@ def group_offsets(settings: Mapping[str, Any], group: str) -> dict[str, int]:
     Raises:
         KafkaError: the brokers do not answer, or refuse.
     """
-    admin = AdminClient({**resolve(settings), "log_level": 0})
-    asked = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group)], request_timeout=_TIMEOUT_S
-    )
-    if (error := failure_of(asked[group])) is not None:
-        raise kafka_error(error, "read group offsets", settings, group=group)
-    found = asked[group].result().topic_partitions
-    return {f"{p.topic}/{p.partition}": p.offset for p in found if p.offset >= 0}
+    # An AdminClient asks for them too, and a coordinator that does not answer in time, or is not
+    # the coordinator any more, makes librdkafka end the process (its issue 4605).
+    conf = {**resolve(settings), "group.id": group, "enable.auto.commit": False, "log_level": 0}
+    with closing(Consumer(conf)) as consumer:
+        try:
+            topics = consumer.list_topics(timeout=_TIMEOUT_S).topics.items()
+            places = [TopicPartition(topic, n) for topic, facts in topics for n in facts.partitions]
+            found = consumer.committed(places, _TIMEOUT_S) if places else []
+            if refused := next((place.error for place in found if place.error), None):
+                raise KafkaException(refused)
+        except KafkaException as raised:
+            error = error_of(raised)
+            raise kafka_error(error, "read group offsets", settings, group=group) from None
+    return {partition_name(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
 
 def group_members(settings: Mapping[str, Any], group: str) -> dict[str, str]:
@@ -123,8 +130,10 @@ def group_members(settings: Mapping[str, Any], group: str) -> dict[str, str]:
     if (error := failure_of(asked[group])) is not None:
         raise kafka_error(error, "describe group", settings, group=group)
     members = asked[group].result().members
+    held = [(member, part) for member in members for part in member.assignment.topic_partitions]
     return {
-        f"{place.topic}/{place.partition}": f"{member.client_id} at {member.host.lstrip('/')}"
-        for member in members
-        for place in member.assignment.topic_partitions
+        partition_name(
+            part.topic, part.partition
+        ): f"{member.client_id} at {member.host.lstrip('/')}"
+        for member, part in held
     }
