@@ -1,9 +1,11 @@
-"""Finds the processes that a test run started and left alive, also those that lost their parent."""
+"""Finds the processes that a test run started and left alive, and the files that it has open."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 MARKER = "PENSTOCK_TEST_RUN"
@@ -71,3 +73,12 @@ def _read(pid: int, name: str) -> bytes:
         return Path("/proc", str(pid), name).read_bytes()
     except OSError:  # it ended meanwhile, or is another user's
         return b""
+
+
+def open_files() -> Counter[str]:
+    """Return how many files, sockets and pipes this process has open, by kind."""
+    kinds = Counter[str]()
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the listing's own
+            kinds[os.readlink(each).partition(":")[0]] += 1
+    return kinds

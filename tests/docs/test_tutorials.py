@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pandas as pd
 import pytest
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
@@ -70,8 +70,9 @@ class TestAProgramFrom2016:
             running.wait_for(is_printed)
 
     def test_the_result_counts_each_word_once_over_a_restart(
-        self, sc: SparkContext, tmp_path: Path
+        self, sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.delattr(RDD, "toDF")  # the program has no session yet, unlike the tests' Spark
         code = blocks(self.page, "python")[-1].replace("/tmp/words", str(tmp_path))
         text = tmp_path / "input" / "a.txt"
         text.parent.mkdir()

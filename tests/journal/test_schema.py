@@ -63,7 +63,7 @@ def test_columns_may_be_text() -> None:
     columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ms")), ("name", pa.string())])
     assert RecordFormat("id int64, at timestamp[ms], name string") == RecordFormat(columns)
     with pytest.raises(
-        ConfigError, match=r"'id integer' is not a record schema.*'id int64, name string'"
+        ConfigError, match=r"'id integer' is not a record schema.*'id int64, at timestamp\[ms\]'"
     ):
         RecordFormat("id integer")
 

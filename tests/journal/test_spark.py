@@ -337,5 +337,6 @@ def test_a_worker_collects_no_imports(sc: SparkContext, stream: JournalStream) -
     writer = write_blocks(stream, lines([3]))
     rdd = journal_rdd(sc, stream, [whole_range(stream, writer)])
     assert min(rdd.mapPartitions(frozen).collect()) > 10_000
+    before = gc.get_freeze_count()  # some hundreds with Python 3.12
     freeze_imports()
-    assert gc.get_freeze_count() == 0  # this is the driver
+    assert gc.get_freeze_count() == before < 10_000  # this is the driver

@@ -111,7 +111,7 @@ def test_an_earlier_reader_that_slept_before_it_wrote_ends_and_the_later_one_goe
     assert consumers(stream)["q"] == end
 
 
-def test_a_consumer_that_was_removed_ends_its_query() -> None:
+def test_a_consumer_that_was_removed_ends_its_query(caplog: pytest.LogCaptureFixture) -> None:
     """Its stream may have been created anew, with other records at the same offsets."""
     stream = memory_stream()
     write_blocks(stream, [["a"]])
@@ -121,11 +121,16 @@ def test_a_consumer_that_was_removed_ends_its_query() -> None:
     for plan in (running.latest, running.commit):
         with pytest.raises(ConfigError, match="was removed while this query runs"):
             plan(end)
+    assert not caplog.messages
     later = planner_of(stream)
     assert later.latest(end) == end
+    (told,) = caplog.messages
+    assert "If the stream was created anew" in told
     with pytest.raises(ConcurrentDriverError):
         running.latest(end)
     assert later.latest(end) == end
+    assert planner_of(stream).latest(end) == end
+    assert caplog.messages == [told]
 
 
 def test_a_query_that_is_refused_leaves_the_running_one_alone() -> None:

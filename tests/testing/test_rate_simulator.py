@@ -137,6 +137,16 @@ def test_drift_and_outliers_together_do_not_hold_the_rate_down() -> None:
         assert records / busy_s > 8500, seed
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fit_takes_no_endless_batch_where_most_of_it_is_fixed_cost(seed: int) -> None:
+    """A loaded machine: noise and drift hide what a record costs, so a limit is a guess."""
+    cost = drifting(piecewise((0, Cost(700, 0.4))), share=0.3, period_ms=20_000)
+    arrivals = piecewise((0, 20_000.0))
+    loaded = Scenario(duration_ms=5 * MINUTE_MS, cost=cost, arrivals=arrivals, noise=0.1, seed=seed)
+    batches = run(FitRateEstimator(INTERVAL_MS), loaded, "journal")
+    assert max(batch.processing_delay_ms for batch in batches) < 4 * INTERVAL_MS
+
+
 @pytest.mark.parametrize("engine", ["journal", "queue"])
 def test_no_record_is_lost_or_made_up(engine: Engine) -> None:
     scenario = replace(SCRIPTED["spike"], backlog=1234, noise=NOISE)

@@ -230,12 +230,14 @@ def test_what_comes_in_is_what_batches_take_where_there_is_no_journal() -> None:
     assert rate_in(replace(status, streams=(stream_status(),))) == 5
 
 
-def test_a_program_is_said_to_be_behind_once() -> None:
+@pytest.mark.parametrize(("location", "shown"), [("file:///p", "file:///p"), ("s3://b", "s3a://b")])
+def test_a_program_is_said_to_be_behind_once(location: str, shown: str) -> None:
     """Its input tells it; its own consumer would tell the same, with another number."""
     behind = InputStatus("s", 9, 400_000, None, False, None)
-    own = ConsumerStatus("streaming", 30, 400_000, NOW, EMPTY.location, HOST)
+    own = ConsumerStatus("streaming", 30, 400_000, NOW, location, HOST)
     other = replace(own, name="other", location="file:///o")
-    status = replace(EMPTY, inputs=(behind,), streams=(stream_with(own, other),))
+    streams = (stream_with(own, other),)
+    status = replace(EMPTY, location=shown, inputs=(behind,), streams=streams)
     found = [each.text.split(", ")[0] for each in health(status).reasons]
     assert found == ["input s has 9 records waiting", "consumer other of s is 30 records behind"]
 

@@ -29,5 +29,5 @@ def parse_schema(schema: str | pa.Schema) -> str | pa.Schema:
         raise ConfigError(
             f"{schema!r} is not a record schema",
             operation="read schema",
-            hint="give string, binary, or columns with Arrow's types: 'id int64, name string'",
+            hint="give string, binary, or columns with Arrow's types: 'id int64, at timestamp[ms]'",
         ) from e

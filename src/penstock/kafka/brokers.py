@@ -103,20 +103,19 @@ def group_offsets(settings: Mapping[str, Any], group: str) -> dict[str, int]:
     Raises:
         KafkaError: the brokers do not answer, or refuse.
     """
-    # Not by an AdminClient: librdkafka ends the process when a broker answers that it is not the
-    # coordinator, as for the first group of a cluster, or just too late (its issue 4605).
+    # An AdminClient asks for them too, and a coordinator that does not answer in time, or is not
+    # the coordinator any more, makes librdkafka end the process (its issue 4605).
     conf = {**resolve(settings), "group.id": group, "enable.auto.commit": False, "log_level": 0}
     with closing(Consumer(conf)) as consumer:
         try:
             topics = consumer.list_topics(timeout=_TIMEOUT_S).topics.items()
             places = [TopicPartition(topic, n) for topic, facts in topics for n in facts.partitions]
-            found = consumer.committed(places, _TIMEOUT_S)
+            found = consumer.committed(places, _TIMEOUT_S) if places else []
+            if refused := next((place.error for place in found if place.error), None):
+                raise KafkaException(refused)
         except KafkaException as raised:
             error = error_of(raised)
             raise kafka_error(error, "read group offsets", settings, group=group) from None
-    for place in found:
-        if place.error is not None:
-            raise kafka_error(place.error, "read group offsets", settings, group=group)
     return {partition_name(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
 
@@ -131,8 +130,10 @@ def group_members(settings: Mapping[str, Any], group: str) -> dict[str, str]:
     if (error := failure_of(asked[group])) is not None:
         raise kafka_error(error, "describe group", settings, group=group)
     members = asked[group].result().members
+    held = [(member, part) for member in members for part in member.assignment.topic_partitions]
     return {
-        f"{place.topic}/{place.partition}": f"{member.client_id} at {member.host.lstrip('/')}"
-        for member in members
-        for place in member.assignment.topic_partitions
+        partition_name(
+            part.topic, part.partition
+        ): f"{member.client_id} at {member.host.lstrip('/')}"
+        for member, part in held
     }

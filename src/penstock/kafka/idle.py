@@ -6,6 +6,7 @@ its program may be over while the process goes on.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ __all__ = ["KEPT_S", "IdleClients"]
 KEPT_S = 60.0
 """Batches that are further apart do not notice what a new client costs."""
 _Client = TypeVar("_Client")
+_log = logging.getLogger(__name__)
 
 
 class IdleClients(Generic[_Client]):
@@ -66,8 +68,11 @@ class IdleClients(Generic[_Client]):
                 ended = self._kept.pop(0) if left_s <= 0 else None
             if ended is None:
                 time.sleep(left_s)
-            else:
+                continue
+            try:
                 self._close(ended.client)
+            except Exception as error:  # the others end all the same
+                _log.warning("An idle Kafka client did not end properly: %s", error)
 
 
 @dataclass(frozen=True)

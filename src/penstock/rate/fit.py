@@ -6,7 +6,9 @@ separates the two costs (penstock.rate.cost_learner). The limit is the number of
 the target share of the interval:
 
 - less the time that batches are late (**draining**);
-- never more than ten times the largest batch so far (**growing**);
+- never more than ten times the largest batch so far, nor more than twice this batch if, for all the
+  model knows, that could take three intervals (**growing**): where most of a batch is fixed cost,
+  noise hides what a record costs;
 - the lower of two limits while it is undecided whether a surprise was an outlier or a change
   (**surprise**): an outlier costs one small batch, and a slowdown takes effect at once;
 - never less than before after the **first batch**: a cold JVM takes seconds for it, regardless of
@@ -42,9 +44,12 @@ _LEAST_UTILISATION = 0.45
 _LEAST_ROOM = 0.1
 """Share of the interval for records if the fixed cost leaves none, to avoid a stall."""
 _CONFIDENCE_SD = 2.0
-"""Distance of a model's optimistic bound from its expectation."""
+"""Distance of a model's optimistic and pessimistic bounds from its expectation."""
 _MAX_GROWTH = 10.0
 """Costs may not be linear for sizes that never ran."""
+_SAFE_GROWTH = 2.0
+_MAX_INTERVALS = 3.0
+"""A batch that grows more than ``_SAFE_GROWTH`` does not take longer, by the pessimistic bound."""
 _USES_LIMIT = 0.5
 """A batch with at least this share of its limit is informative about the limit."""
 
@@ -138,7 +143,7 @@ class FitRateEstimator(RateEstimator):
         if self._limit is not None and not used_limit:
             limit, why = self._hold(self._limit, target)
         else:
-            limit, why = self._aim(target)
+            limit, why = self._aim(target, num_elements)
         if is_first and self._limit is not None:
             limit = max(limit, self._limit)
         if limit < self._least:
@@ -160,17 +165,21 @@ class FitRateEstimator(RateEstimator):
 
         return _largest(limit, too_long)
 
-    def _aim(self, target: float) -> tuple[float, Why]:
-        """Return the records that fill the target share, within the allowed growth."""
-        limit, why = min(self._aim_by(model, target) for model in self._models())
+    def _aim(self, target: float, count: int) -> tuple[float, Why]:
+        """Return the records that fill the target share, within the allowed growth of a batch."""
+        limit, why = min(self._aim_by(model, target, count) for model in self._models())
         if self._costs.rival is not None:
             return limit, "surprise"
         return limit, "first batch" if self._costs.learned == 1 else why
 
-    def _aim_by(self, model: CostModel, target: float) -> tuple[float, Why]:
+    def _aim_by(self, model: CostModel, target: float, count: int) -> tuple[float, Why]:
+        def is_risky(records: float) -> bool:
+            worst_ms = model.predict_ms(records) + _CONFIDENCE_SD * model.sd_ms(records)
+            return records > _SAFE_GROWTH * count and worst_ms > _MAX_INTERVALS * self._interval_ms
+
         room_ms = max(target * self._interval_ms - model.fixed_ms, _LEAST_ROOM * self._interval_ms)
         aim = room_ms / model.per_record_ms
-        most = _MAX_GROWTH * self._largest
+        most = _largest(min(aim, _MAX_GROWTH * self._largest), is_risky)
         if most < aim:
             return most, "growing"
         if model.fixed_ms > (_TARGET_UTILISATION - _LEAST_ROOM) * self._interval_ms:

@@ -196,7 +196,7 @@ def _of_receiver(receiver: ReceiverStatus) -> Iterator[Reason]:
 def _of_consumer(
     status: LocationStatus, stream: StreamStatus, consumer: ConsumerStatus
 ) -> Iterator[Reason]:
-    if not consumer.lag_records or (consumer.location == status.location and is_stopped(status)):
+    if not consumer.lag_records or (consumer.is_of(status.location) and is_stopped(status)):
         return
     who = f"consumer {consumer.name} of {stream.name}"
     behind = f"{consumer.lag_records:,} records behind"
@@ -207,7 +207,7 @@ def _of_consumer(
             what += f", its last commit {ago(consumer.committed_ms, status.read_ms)}"
         what += "; the journal keeps them for it"
         yield Reason("error", what, "journal", stream.name)
-    elif (consumer.lag_ms or 0) > _CONSUMER_LAG_MS and consumer.location != status.location:
+    elif (consumer.lag_ms or 0) > _CONSUMER_LAG_MS and not consumer.is_of(status.location):
         # Of the location's own program the inputs tell it, with what its batches have yet to take.
         age = duration(consumer.lag_ms or 0)
         yield Reason("warning", f"{who} is {behind}, the oldest {age} old", "journal", stream.name)

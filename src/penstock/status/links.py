@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.status.model import ConsumerStatus, InputStatus, LocationStatus
-from penstock.storage.protocols import EXCLUSIVE
 
 __all__ = ["with_lags"]
 
@@ -24,7 +23,7 @@ def with_lags(status: LocationStatus, others: Sequence[LocationStatus]) -> Locat
         for other in others
         for stream in other.streams
         for consumer in stream.consumers
-        if consumer.location is not None and _files(consumer.location) == _files(status.location)
+        if consumer.is_of(status.location)
     ]
     inputs = []
     for found in status.inputs:
@@ -36,13 +35,6 @@ def with_lags(status: LocationStatus, others: Sequence[LocationStatus]) -> Locat
         ]
         inputs.append(_with_lag(found, own))
     return replace(status, inputs=tuple(inputs))
-
-
-def _files(url: str) -> str:
-    """Return a URL as Spark names these files: a query says ``s3a`` where its tools say ``s3``."""
-    scheme, colon, rest = url.partition(":")
-    protocol = EXCLUSIVE.get(scheme)
-    return url if protocol is None else f"{protocol.spark_scheme}{colon}{rest}"
 
 
 def _with_lag(found: InputStatus, own: Sequence[ConsumerStatus]) -> InputStatus:

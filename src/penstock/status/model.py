@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from penstock.storage.protocols import EXCLUSIVE
+
 __all__ = [
     "MOST_BATCHES",
     "MOST_LETTERS",
@@ -211,6 +213,10 @@ class ConsumerStatus:
     """Its program's checkpoint location; None for plain readers."""
     process: Process | None
 
+    def is_of(self, location: str) -> bool:
+        """Whether it belongs to the program of a location."""
+        return self.location is not None and _files(self.location) == _files(location)
+
 
 @dataclass(frozen=True, slots=True)
 class LossStatus:
@@ -305,3 +311,10 @@ class LocationStatus:
     """What could not be read, and why."""
     lost_records: Mapping[str, int] = field(default_factory=dict)
     """By input without a journal: the records of all its losses."""
+
+
+def _files(url: str) -> str:
+    """Return a URL as Spark names these files: one program says ``s3a`` where others say ``s3``."""
+    scheme, colon, rest = url.partition(":")
+    protocol = EXCLUSIVE.get(scheme)
+    return url if protocol is None else f"{protocol.spark_scheme}{colon}{rest}"

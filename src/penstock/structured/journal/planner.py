@@ -21,6 +21,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import shlex
 import time
 import uuid
@@ -56,6 +57,7 @@ from penstock.structured.session import Session
 
 __all__ = ["JournalPlanner", "check_owner", "offsets_of"]
 
+_log = logging.getLogger(__name__)
 _ANY_QUERY = "structured-streaming"
 """The owner of a consumer whose query is not known; of others, this and the query's id."""
 
@@ -82,7 +84,9 @@ class JournalPlanner(StreamPlanner):
         self._owner = _ANY_QUERY if query is None else f"{_ANY_QUERY} {query.id}"
         self._location = "a Structured Streaming query" if query is None else query.location
         self._carries_ranges = options.ranges
-        begin = _register(stream, consumer, options, self._owner, self._location)
+        known = check_owner(stream, consumer)
+        self._was_registered = known is not None
+        begin = _register(stream, consumer, known, options, self._owner, self._location)
         self._consumer = Consumer(stream, consumer, self._owner, begin, self._location)
         self._source = JournalSource(self._consumer)
         self._committed: Offsets
@@ -175,6 +179,15 @@ class JournalPlanner(StreamPlanner):
         entry = self._entry()
         if not is_new and _is_of_another(entry, self._owner):
             raise self._not_its_own(entry)
+        if not is_new and not self._was_registered:  # nothing else tells of a new stream
+            _log.warning(
+                "The query has read stream %s before, and its consumer %r was not registered "
+                "in %s: it continues at its offsets. If the stream was created anew, it passes "
+                "over the records before them: begin with a new checkpoint location",
+                self._stream.name,
+                self._name,
+                self._stream.storage.url,
+            )
         # Not before now: a claim of before the consumer was removed is an earlier one.
         number = max(_claim_of(entry.run)[0] + 1, time.time_ns() // 1_000_000)
         self._run = f"{number}-{uuid.uuid4().hex}"
@@ -288,10 +301,14 @@ def _is_of_another(entry: ConsumerEntry, owner: str) -> bool:
 
 
 def _register(
-    stream: JournalStream, consumer: str, options: JournalOptions, owner: str, location: str
+    stream: JournalStream,
+    consumer: str,
+    entry: ConsumerEntry | None,
+    options: JournalOptions,
+    owner: str,
+    location: str,
 ) -> Offsets:
     """Register; return where the consumer begins: where the options say, if it is new."""
-    entry = check_owner(stream, consumer)
 
     def settle(resolve: Callable[[], Offsets]) -> Offsets:
         found = resolve()
