@@ -17,6 +17,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -211,16 +212,21 @@ class Site:
         }
 
     def settle(self) -> None:
-        """Wait until all that was sent is in each sink."""
+        """Wait until all that was sent is in each sink, for as long as more of it comes."""
+        while missing := self._missing():
+            some_came = partial(self._is_less_missing, missing)
+            assert eventually(some_came), f"{self.told()}\n{self.errors()}"
 
-        def all_came() -> bool:
-            return all(
-                not self.sent(source) - found
-                for source in SOURCES
-                for found in self.came(source).values()
-            )
+    def _is_less_missing(self, than: int) -> bool:
+        return self._missing() < than
 
-        assert eventually(all_came), f"{self.told()}\n{self.errors()}"
+    def _missing(self) -> int:
+        """Return how many lines are not in a sink, over all sinks."""
+        return sum(
+            (self.sent(source) - found).total()
+            for source in SOURCES
+            for found in self.came(source).values()
+        )
 
     def told(self) -> str:
         """Return what is lost or doubled, empty if nothing is."""
