@@ -32,9 +32,13 @@ def test_a_query_of_spark_alone(tmp_path: Path) -> None:
     page = batches_page(0, status, 50)
     assert "Records per batch" in page
     assert "<figcaption><span>Scheduling delay" not in page  # nothing tells
+    for unknown in ("Batch interval", "Total delay", "ailed", "an again", "Plan", "Commit"):
+        assert unknown not in page
     batch = batch_page(0, status, 1)
     assert batch is not None
     assert "Only DStream programs record them." in batch  # their jobs
+    assert "from its plan to its commit" in batch
+    assert "Durations" not in batch
     assert "back pressure is off" in rates_page(0, status, may_change=False)
     checks = read_checks(str(tmp_path), status.kind, validated=True)
     assert "Validation" in checkpoint_page(0, status, checks, validated=True)

@@ -101,6 +101,10 @@ def test_a_phone_shows_reasons_over_its_whole_width(page: Page, dashboard: Dashb
     assert losses["height"] < 150
     wide = page.evaluate("document.documentElement.scrollWidth")
     assert wide == 420
+    page.goto(f"{dashboard.url}1/batches/61")
+    step = page.get_by_role("cell", name="Total delay:").bounding_box()
+    assert step is not None
+    assert step["height"] < 60
 
 
 def test_hostile_names_and_records_are_text(page: Page, dashboard: Dashboard) -> None:
