@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import runpy
 from collections import Counter
@@ -30,8 +31,10 @@ from penstock.kafka.spark import write
 from penstock.streaming import DStream, OutputBatch, StreamingContext
 from penstock.testing.stepper import Stepper
 from tests.kafka.broker import Broker
+from tests.kafka.clients import count_clients
 from tests.kafka.program import Program
 from tests.kafka.sink_driver import committed
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 _number = count()
@@ -96,6 +99,25 @@ def test_the_program_of_the_issue_over_a_batch_that_runs_again(copies: Copies, t
     copies.send([b"6", b"7"])
     copies.write(copy).step(2)
     assert committed(copies.broker, topic) == Counter(str(n) for n in range(8))
+
+
+def test_a_program_that_stopped_leaves_no_client(copies: Copies, topic: str) -> None:
+    """The garbage collector may come after hours."""
+    gc.collect()
+    before = count_clients()
+    gc.disable()
+    try:
+        copies.send([b"a"])
+        copies.write(
+            lambda stream: stream.to_kafka(
+                topic, copies.conf, value=lambda r: r.value, delivery="exactly_once"
+            )
+        ).step()
+        assert count_clients() > before
+        copies.stop()
+        assert eventually(lambda: count_clients() <= before)  # idle ones may end meanwhile
+    finally:
+        gc.enable()
 
 
 def test_what_is_sent_of_a_record(copies: Copies, topic: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from pyspark import SparkContext
@@ -32,7 +32,8 @@ from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.engine.jobs import JobSet
 from penstock.streaming.engine.rate_manager import RateManager
 from penstock.streaming.engine.receiver_events import ReceiverEvents
-from penstock.streaming.inputs.input import InputContext
+from penstock.streaming.inputs.input import InputContext, InputDStream
+from penstock.streaming.operations.outputs import OutputOperation
 from penstock.streaming.recovery.match import written_before
 from penstock.streaming.recovery.run import RunCheckpoints
 
@@ -123,7 +124,7 @@ class Engine:
                 self._rates.receive_limit,
             )
         except BaseException:
-            _close(graph)
+            _close([*graph.inputs, *graph.outputs])
             location.release()
             raise
         steady = SteadyClock(clock)
@@ -202,19 +203,24 @@ class Engine:
         except Exception as error:  # the next run releases the data that this one does not
             _log.warning("Data that the last batches no longer need is kept: %s", error)
         finally:
-            _close(self._graph)
+            _close(self._graph.inputs)
             self._release_location(running)
 
     def _release_location(self, running: list[threading.Thread]) -> None:
         """Release the driver lock when the last job has ended: until then the job may write."""
-        if not running:
+
+        def release() -> None:
+            _close(self._graph.outputs)
             self._location.release()
+
+        if not running:
+            release()
             return
 
         def wait() -> None:
             for thread in running:
                 thread.join()
-            self._location.release()
+            release()
 
         if threading.current_thread() not in running:
             _log.warning(
@@ -254,9 +260,9 @@ def _open(
         first_offset(stream.initial_offset)
 
 
-def _close(graph: DStreamGraph) -> None:
-    for stream in graph.inputs:
+def _close(ends: Iterable[InputDStream | OutputOperation]) -> None:
+    for each in ends:
         try:
-            stream.close()
+            each.close()
         except Exception as error:
-            _log.warning("Stream %s was not closed: %s", stream.name, error)
+            _log.warning("%s was not closed: %s", each.name, error)

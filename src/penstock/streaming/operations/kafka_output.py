@@ -61,6 +61,11 @@ class KafkaOutput(OutputOperation):
             self._sink = SinkBatches(settings, self._encoder.topic, location_id, self.name)
             self._sink.open(again)
 
+    def close(self) -> None:
+        """Close the connections."""
+        if self._sink is not None:
+            self._sink.close()
+
     def job(self, batch: Batch) -> Callable[[], Any] | None:
         """Return the writing of the batch; None if the stream has no RDD at its time."""
         rdd = self.parent.get_or_compute(batch.time_ms)

@@ -76,6 +76,9 @@ class OutputOperation(ABC):
             self._location_id, self.name, batch.id, batch.id in self._again, self._run_id
         )
 
+    def close(self) -> None:  # noqa: B027 - few outputs have anything to end
+        """End what ``open`` and the jobs began; called at the stop, after the last job."""
+
     @abstractmethod
     def job(self, batch: Batch) -> Callable[[], Any] | None:
         """Return the function to run for this batch, None if the stream has no RDD at its time.
