@@ -18,9 +18,11 @@ from confluent_kafka import Producer
 from penstock.errors import KafkaDataLossError, KafkaError
 from penstock.kafka import COLUMNS, KafkaRange, KafkaRecord, brokers, idle, reader, topics
 from penstock.kafka.brokers import group_members, group_offsets
+from penstock.kafka.consumer import ConsumerHandle
 from penstock.kafka.idle import IdleClients
 from penstock.kafka.losses import LossLog
 from penstock.kafka.pass_over import PassOver
+from penstock.kafka.producer import ProducerHandle
 from penstock.kafka.reader import read_batches, read_records
 from penstock.kafka.records import YEARS_MS
 from penstock.kafka.sink import Encoder, partition, send_partition, transactions
@@ -262,6 +264,26 @@ def test_clients_that_no_task_takes_end(
         pass
     assert [r.value for r in read_records(broker.conf, [KafkaRange(topic, 0, 0, 1)])] == [b"a"]
     assert eventually(lambda: count_clients() <= before, 10)
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(
+            lambda conf: ConsumerHandle({**conf, "group.id": "gone"}, print), id="consumer"
+        ),
+        pytest.param(lambda conf: ProducerHandle(conf, print, print), id="producer"),
+    ],
+)
+def test_a_client_ends_with_its_owner(
+    broker: Broker, client: Callable[[dict[str, str]], object]
+) -> None:
+    before = count_clients()
+    held = client(broker.conf)
+    assert count_clients() == before + 1
+    del held
+    gc.collect()
+    assert eventually(lambda: count_clients() == before)
 
 
 def test_where_a_time_begins(broker: Broker, topic: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import count, repeat
 from pathlib import Path
@@ -55,8 +56,15 @@ Make = Callable[..., SinkDriver]
 
 
 @pytest.fixture
-def driver(broker: Broker, topic: str, tmp_path: Path) -> Make:
-    return lambda partitions=2: SinkDriver(broker.conf, topic, tmp_path / "location", partitions)
+def driver(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Make]:
+    with ExitStack() as drivers:
+
+        def make(partitions: int = 2) -> SinkDriver:
+            made = SinkDriver(broker.conf, topic, tmp_path / "location", partitions)
+            drivers.callback(made.sink.close)
+            return made
+
+        yield make
 
 
 def test_each_batch_is_written_once(broker: Broker, topic: str, driver: Make) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from confluent_kafka import KafkaError as ClientError
 
 from penstock.kafka import librdkafka as c
-from penstock.kafka.handle import Callbacks, check_code, fatal_error, new_client
+from penstock.kafka.handle import Callbacks, check_code, ends_client, fatal_error, new_client
 from penstock.kafka.messages import Messages
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.model import Offsets
@@ -51,6 +51,7 @@ class ConsumerHandle:
         self._handle = new_client(c.CONSUMER, settings, self._callbacks)
         c.poll_set_consumer(self._handle)
         self._queue = c.queue_get_consumer(self._handle)
+        self._end = ends_client(self, _end, self._handle, self._queue)
 
     def assign(self, topic: str, partition: int, offset: int) -> None:
         """Fetch a partition from an offset on, and no other."""
@@ -107,8 +108,12 @@ class ConsumerHandle:
 
     def close(self) -> None:
         """End it."""
-        c.queue_destroy(self._queue)
-        c.destroy(self._handle, c.WITHOUT_CLOSE)
+        self._end()
+
+
+def _end(handle: int, queue: int) -> None:
+    c.queue_destroy(queue)
+    c.destroy(handle, c.WITHOUT_CLOSE)
 
 
 @contextmanager

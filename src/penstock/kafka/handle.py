@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,7 +13,7 @@ from confluent_kafka import KafkaException
 
 from penstock.kafka import librdkafka as c
 
-__all__ = ["Callbacks", "check_code", "check_error", "fatal_error", "new_client"]
+__all__ = ["Callbacks", "check_code", "check_error", "ends_client", "fatal_error", "new_client"]
 
 Callbacks = Iterable[tuple[Callable[[int, Any], None], Any]]
 """Functions that set a callback of a configuration, and the callbacks."""
@@ -44,6 +46,23 @@ def new_client(kind: int, settings: Mapping[str, Any], callbacks: Callbacks) -> 
         c.conf_destroy(conf)
         raise _error(code, text)
     return int(handle)
+
+
+def ends_client(owner: object, end: Callable[..., None], *given: object) -> Callable[[], object]:
+    """Return what ends a client, once: when it is called, or its owner is gone.
+
+    Not when the interpreter exits, as its threads end with the process; and not in a fork, which
+    has none of them to wait for.
+    """
+    process = os.getpid()
+
+    def end_here() -> None:
+        if os.getpid() == process:
+            end(*given)
+
+    ends = weakref.finalize(owner, end_here)
+    ends.atexit = False
+    return ends
 
 
 def fatal_error(handle: int) -> ClientError | None:

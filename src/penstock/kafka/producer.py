@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition
 
 from penstock.kafka import librdkafka as c
-from penstock.kafka.handle import check_code, check_error, fatal_error, new_client
+from penstock.kafka.handle import check_code, check_error, ends_client, fatal_error, new_client
 
 __all__ = ["Column", "Failed", "ProducerHandle"]
 
@@ -67,6 +67,7 @@ class ProducerHandle:
         only_failed = {**settings, "delivery.report.only.error": True}
         self._handle = new_client(c.PRODUCER, only_failed, self._callbacks)
         self._topics: dict[str, int] = {}
+        self._end = ends_client(self, _end, self._handle, self._topics)
 
     def produce(
         self, topic: str, keys: Column | None, values: Column
@@ -169,10 +170,7 @@ class ProducerHandle:
 
     def close(self) -> None:
         """End it, and drop what is not sent; nothing else may be called after it."""
-        c.purge(self._handle, c.NOT_SENT)
-        for topic in self._topics.values():
-            c.topic_destroy(topic)
-        c.destroy(self._handle, 0)
+        self._end()
 
     def _queued(self) -> int:
         count: int = c.queued_count(self._handle)
@@ -185,6 +183,13 @@ class ProducerHandle:
                 check_code(c.last_error())
             self._topics[name] = int(topic)
         return self._topics[name]
+
+
+def _end(handle: int, topics: Mapping[str, int]) -> None:
+    c.purge(handle, c.NOT_SENT)
+    for topic in topics.values():
+        c.topic_destroy(topic)
+    c.destroy(handle, 0)
 
 
 def _addresses(column: Column) -> tuple[npt.NDArray[Any], npt.NDArray[Any], object]:
