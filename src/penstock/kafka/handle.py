@@ -48,7 +48,9 @@ def new_client(kind: int, settings: Mapping[str, Any], callbacks: Callbacks) -> 
     return int(handle)
 
 
-def ends_client(owner: object, end: Callable[..., None], *given: object) -> Callable[[], object]:
+def ends_client(
+    owner: object, end: Callable[..., None], *given: object
+) -> weakref.finalize[[], object]:
     """Return what ends a client, once: when it is called, or its owner is gone.
 
     Not when the interpreter exits, as its threads end with the process; and not in a fork, which

@@ -87,6 +87,7 @@ class Member(ConsumerHandle):
 
     def leave(self) -> None:
         """Leave the group and end, as soon as the brokers answer."""
+        self._end.detach()
         c.queue_destroy(self._queue)
         c.consumer_close(self._handle)
         c.destroy(self._handle, c.WITHOUT_CLOSE)
