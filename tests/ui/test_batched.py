@@ -36,7 +36,7 @@ def test_a_query_of_spark_alone(tmp_path: Path) -> None:
         assert unknown not in page
     batch = batch_page(0, status, 1)
     assert batch is not None
-    assert "Only DStream programs record them." in batch  # their jobs
+    assert "Spark's own UI has them" in batch
     assert "from its plan to its commit" in batch
     assert "Durations" not in batch
     assert "back pressure is off" in rates_page(0, status, may_change=False)

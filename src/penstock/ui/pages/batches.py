@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 
 from penstock.status.health import is_stopped
@@ -30,23 +30,17 @@ WINDOWS = (50, 200, 1000)
 """How many of the newest batches the charts show."""
 _MOST_COLUMNS = 250
 _MOST_ROWS = 50
-_TITLES = (
-    "Batch",
-    "Time",
-    "State",
-    "Records",
-    "Scheduling delay",
-    "Processing",
-    "Total delay",
-    "Plan",
-    "Commit",
-    "Error",
-)
+_OF_QUERIES = ("Batch", "Time", "State", "Records", "Processing")
+"""What the files of a query tell of a batch."""
 _STATES = {
     "committed": ("ok", "committed"),
     "failed": ("error", "failed"),
     "running": ("busy", "running"),
     "interrupted": ("stopped", "interrupted"),
+}
+_NO_JOBS = {
+    "program": "None is recorded yet: a DStream program records them with its next batch.",
+    "query": "Of a query, Spark's own UI has them, on its page Structured Streaming.",
 }
 
 Value = Callable[[BatchStatus], float | None]
@@ -71,17 +65,23 @@ def _summary(status: LocationStatus, shown: Sequence[BatchStatus]) -> Html:
     typical = round(median(took)) if took else None
     failed = sum(b.state == "failed" for b in shown)
     again = sum(b.is_rerun for b in shown)
-    return tiles(
-        ("Batch interval", words.delay(interval_ms), ""),
-        ("Scheduling delay", _delay(last, "scheduling_delay_ms"), _tone(last, interval_ms)),
+    processing = [
         (
             "Processing, last",
             _delay(last, "processing_ms"),
             _over(last.processing_ms if last else None, interval_ms),
         ),
         (f"Processing, median of {len(took)}", words.delay(typical), _over(typical, interval_ms)),
+    ]
+    records = ("Records, last batch", words.count(last.records if last else None), "")
+    if status.kind == "query":
+        return tiles(*processing, records)
+    return tiles(
+        ("Batch interval", words.delay(interval_ms), ""),
+        ("Scheduling delay", _delay(last, "scheduling_delay_ms"), _tone(last, interval_ms)),
+        *processing,
         ("Total delay", _delay(last, "total_delay_ms"), ""),
-        ("Records, last batch", words.count(last.records if last else None), ""),
+        records,
         ("Failed", words.count(failed), "error" if failed else ""),
         ("Ran again", words.count(again), "warning" if again else ""),
     )
@@ -143,8 +143,12 @@ def _timelines(
         h(
             "p",
             h("span", "committed", class_="key"),
-            h("span", "failed", class_="key failed"),
-            h("span", "ran again", class_="key rerun"),
+            None
+            if status.kind == "query"
+            else [
+                h("span", "failed", class_="key failed"),
+                h("span", "ran again", class_="key rerun"),
+            ],
             h("span", "running", class_="key running"),
             h("span", f"batch interval, {words.delay(interval_ms)}", class_="key limit")
             if interval_ms is not None
@@ -221,31 +225,33 @@ def _column(index: int, group: Sequence[BatchStatus]) -> Column:
 def _list(index: int, status: LocationStatus) -> Html:
     newest = list(reversed(status.batches))[:_MOST_ROWS]
     earlier = status.earlier + len(status.batches) - len(newest)
-    rows = ((str(batch.batch_id), _row(index, status, batch)) for batch in newest)
+    made = [(str(batch.batch_id), _row(index, status, batch)) for batch in newest]
+    titles = _OF_QUERIES if status.kind == "query" else tuple(made[0][1]) if made else ()
+    rows = [(key, [row[title] for title in titles]) for key, row in made]
     note = f"the newest {len(newest)}; the location keeps {earlier:,} before them"
     return section(
         "Batches",
-        table("Batches", _TITLES, rows, none="No batch was planned yet."),
+        table("Batches", titles, rows, none="No batch was planned yet."),
         note=note if earlier else None,
     )
 
 
-def _row(index: int, status: LocationStatus, batch: BatchStatus) -> Sequence[Cell]:
+def _row(index: int, status: LocationStatus, batch: BatchStatus) -> Mapping[str, Cell]:
+    late_ms, took_ms = batch.scheduling_delay_ms, batch.processing_ms
     interval_ms = status.batch_interval_ms
-    return (
-        cell(h("a", str(batch.batch_id), href=f"/{index}/batches/{batch.batch_id}"), "name"),
-        cell(words.clock(batch.time_ms), "time"),
-        cell(_state(batch)),
-        number(words.count(batch.records)),
-        number(
-            words.delay(batch.scheduling_delay_ms), _over(batch.scheduling_delay_ms, interval_ms)
-        ),
-        number(words.delay(batch.processing_ms), _over(batch.processing_ms, interval_ms)),
-        number(words.delay(batch.total_delay_ms)),
-        number(words.delay(batch.plan_ms)),
-        number(words.delay(batch.commit_ms)),
-        cell(batch.error or "", "error-text"),
-    )
+    link = h("a", str(batch.batch_id), href=f"/{index}/batches/{batch.batch_id}")
+    return {
+        "Batch": cell(link, "name"),
+        "Time": cell(words.clock(batch.time_ms), "time"),
+        "State": cell(_state(batch)),
+        "Records": number(words.count(batch.records)),
+        "Scheduling delay": number(words.delay(late_ms), _over(late_ms, interval_ms)),
+        "Processing": number(words.delay(took_ms), _over(took_ms, interval_ms)),
+        "Total delay": number(words.delay(batch.total_delay_ms)),
+        "Plan": number(words.delay(batch.plan_ms)),
+        "Commit": number(words.delay(batch.commit_ms)),
+        "Error": cell(batch.error or "", "error-text"),
+    }
 
 
 def _state(batch: BatchStatus) -> list[Child]:
@@ -267,9 +273,11 @@ def batch_page(index: int, status: LocationStatus, batch_id: int) -> Html | None
             ("Time", f"{words.day_and_clock(batch.time_ms)} UTC"),
             ("Records", words.count(batch.records)),
             ("Ended", words.age(batch.ended_ms, status.read_ms)),
-            ("Error", h("span", batch.error, class_="error-text") if batch.error else "none"),
+            ("Processing", f"{words.delay(batch.processing_ms)}, from its plan to its commit")
+            if status.kind == "query"
+            else ("Error", h("span", batch.error, class_="error-text") if batch.error else "none"),
         ),
-        _durations(status, batch),
+        None if status.kind == "query" else _durations(status, batch),
         _inputs(batch),
         _jobs(status, batch),
         read_ms=status.read_ms,
@@ -311,7 +319,14 @@ def _meter(value: int | None, most: int) -> Html:
     """Return a bar of a part of the whole, as a drawing: its width is no style."""
     width = 0 if value is None else max(200 * value / most, 1 if value else 0)
     bar = h("rect", x=0, y=0, width=f"{width:.1f}", height=10)
-    return h("svg", bar, class_="meter", viewBox="0 0 200 10", aria_hidden="true")
+    return h(
+        "svg",
+        bar,
+        class_="meter",
+        viewBox="0 0 200 10",
+        aria_hidden="true",
+        preserveAspectRatio="none",
+    )
 
 
 def _inputs(batch: BatchStatus) -> Html:
@@ -346,9 +361,7 @@ def _jobs(status: LocationStatus, batch: BatchStatus) -> Html:
     link, ui = None, status.spark_ui or ""
     if ui.startswith(("http://", "https://")) and not is_stopped(status):
         link = h("a", "Spark's jobs", href=f"{ui}/jobs/", rel="noreferrer")
-    none = "None is recorded yet: a DStream program records them with its next batch."
-    if status.kind != "program":
-        none = "Only DStream programs record them."
+    none = _NO_JOBS.get(status.kind, "Only DStream programs record them.")
     return section(
         "Jobs", table("Jobs", ("Output operation", "Took", "Error"), rows, none=none), note=link
     )

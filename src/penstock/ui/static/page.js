@@ -8,17 +8,18 @@ const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 let etag = "";
 let paused = false;
+let leaving = false; // a form was sent: its answer is another page, perhaps for who is signed out
 
 // -- live updates --
 
 async function refresh() {
-  if (paused || document.hidden) return;
+  if (paused || leaving || document.hidden) return;
   const asked = location.href;
   try {
     const answer = await fetch(asked, {
       headers: { "X-Part": "main", ...(etag && { "If-None-Match": etag }) },
     });
-    if (asked !== location.href || paused) return;
+    if (asked !== location.href || paused || leaving) return;
     if (answer.redirected || answer.status === 401) return void location.reload();
     connection.textContent = "";
     if (answer.status === 304) return;
@@ -217,4 +218,10 @@ theme.addEventListener("click", () => {
 });
 
 document.addEventListener("visibilitychange", refresh);
+document.addEventListener("submit", () => {
+  leaving = true;
+});
+window.addEventListener("pageshow", () => {
+  leaving = false;
+});
 setTimeout(keepRefreshing, EVERY_MS);
