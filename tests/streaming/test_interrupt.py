@@ -32,9 +32,10 @@ def test_a_job_that_hangs_is_cut_off_and_runs_again(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    told, *by_spark = (tmp_path / "first").read_text()[begun:].splitlines()
+    told, late, *by_spark = (tmp_path / "first").read_text()[begun:].splitlines()
     assert "SIGINT: stopping. Received records are kept" in told
-    # The job had its time, and was cancelled: Spark says so of each task, in a line.
+    assert "1 job(s) did not end within 2 s: cancelled" in late
+    # Spark says so of each task, in a line.
     assert all(" WARN " in line and "ask" in line for line in by_spark), by_spark
     assert not sink.exists()
 
