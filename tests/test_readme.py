@@ -88,7 +88,9 @@ def test_the_program_runs_and_ends_by_ctrl_c(tmp_path: Path) -> None:
     told = [line for line in lines if line and not re.fullmatch(r"-+|Time: .*|\('.*\)", line)]
     assert "SIGINT: stopping. Received records are kept" in told[0]
     # A batch that a slow machine keeps beyond its time is cancelled, and its workers print why.
-    assert told[1:2] == [line for line in told if "did not end within 10 s: cancelled" in line], after
+    assert told[1:2] == [line for line in told if "did not end within 10 s: cancelled" in line], (
+        after
+    )
     assert list((tmp_path / "out").glob("batch=*/_SUCCESS"))
 
 

@@ -8,14 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.conf import UiSettings
+from penstock.status import health, read_location
 from penstock.structured.dashboard import QueriesDashboard
 from penstock.structured.listener import RateListener
+from penstock.ui.pages.batches import batches_page
 from tests.journal.helpers import write_blocks
 from tests.structured.queries import Query
 from tests.ui.served import locations, url_in
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -49,3 +53,29 @@ def test_queries_are_shown_from_their_start(
     (batch,) = first["batches"]
     assert (batch["state"], batch["records"]) == ("committed", 3)
     assert batch["processing_ms"] is not None
+
+
+def test_a_query_shows_its_trigger_and_what_failed_and_ran_again(query: Query) -> None:
+    write_blocks(query.stream, [["a", "b"], ["c"]])
+
+    def fail(frame: DataFrame, batch_id: int) -> None:
+        raise ValueError("the disk is full")
+
+    failing = replace(query, on_batch=fail).start("2 seconds")
+    with pytest.raises(StreamingQueryException):
+        failing.awaitTermination(int(WAIT_S))
+    path = str(query.location)
+    assert eventually(lambda: read_location(path).batches[-1].state == "failed")
+    status = read_location(path)
+    assert status.batch_interval_ms == 2000
+    assert status.process is not None
+    assert status.batches[-1].error == "ValueError: the disk is full"
+    assert health(status).level == "error"
+    page = batches_page(0, status, 50)
+    assert all(word in page for word in ("the disk is full", "Batch interval", "Failed"))
+    query.drain()
+    assert eventually(lambda: read_location(path).batches[0].is_rerun)
+    status = read_location(path)
+    assert (status.batches[0].state, status.batches[0].error) == ("committed", None)
+    assert status.batch_interval_ms is None
+    assert not read_location(path).problems

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from penstock.status import health, read_location
@@ -24,6 +25,8 @@ def test_a_query_of_spark_alone(tmp_path: Path) -> None:
         text = f"v1\n{json.dumps(metadata)}\n{offset}\n7"
         (tmp_path / "offsets" / str(batch_id)).write_text(text)
         (tmp_path / "commits" / str(batch_id)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+        for folder, at_s in (("offsets", 1_700_000_000), ("commits", 1_700_000_002)):
+            os.utime(tmp_path / folder / str(batch_id), (at_s, at_s))
     status = read_location(str(tmp_path))
     assert status.kind == "query"
     assert [each.records for each in status.batches] == [15, 10, 10]
@@ -37,7 +40,7 @@ def test_a_query_of_spark_alone(tmp_path: Path) -> None:
     batch = batch_page(0, status, 1)
     assert batch is not None
     assert "Spark's own UI has them" in batch
-    assert "from its plan to its commit" in batch
+    assert "2 s, from its plan to its commit" in batch
     assert "Durations" not in batch
     assert "back pressure is off" in rates_page(0, status, may_change=False)
     checks = read_checks(str(tmp_path), status.kind, validated=True)

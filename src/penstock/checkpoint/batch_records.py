@@ -25,6 +25,7 @@ __all__ = [
     "BatchRecord",
     "Driver",
     "JobRecord",
+    "cut_text",
     "decode_driver",
     "decode_records",
     "driver_conf",
@@ -113,7 +114,10 @@ def decode_driver(conf: Mapping[str, Any]) -> Driver | None:
 
 
 def _values(record: BatchRecord) -> dict[str, Any]:
-    jobs = [[_cut(j.name), j.took_ms, j.error and _cut(j.error)] for j in record.jobs[:_MOST_JOBS]]
+    jobs = [
+        [cut_text(j.name), j.took_ms, j.error and cut_text(j.error)]
+        for j in record.jobs[:_MOST_JOBS]
+    ]
     values = {
         "batch": record.batch_id,
         "due": record.due_ms,
@@ -148,5 +152,6 @@ def _number(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _cut(text: str) -> str:
+def cut_text(text: str) -> str:
+    """Return a text of a job or an error, not longer than an entry should have."""
     return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"

@@ -18,6 +18,7 @@ from penstock.checkpoint.batch_records import (
     decode_driver,
     decode_records,
 )
+from penstock.checkpoint.query_runs import QueryRuns, read_query_runs
 from penstock.checkpoint.tools.batches import Batch, batch_paths
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.offsets import moved, streams_of
@@ -81,17 +82,20 @@ class BatchReader:
         newest = next((each for each in reversed(batches) if each.planned), None)
         before = next((b for b in batches if newest and b.batch_id == newest.batch_id - 1), None)
         following = checkpoint.next_batch(newest, before)
-        driver = decode_driver(newest.conf) if newest else None
-        process = _process(driver, newest.planned_ms) if newest and driver else None
+        is_program = is_of_penstock(newest)
+        runs = QueryRuns() if is_program else read_query_runs(checkpoint.storage)
+        driver = decode_driver(newest.conf if newest and is_program else runs.driver)
+        said_ms = newest.planned_ms if newest and is_program else runs.began_ms
+        process = _process(driver, said_ms) if driver else None
         shown = batches[-MOST_BATCHES:]
         return ReadBatches(
-            batches=_statuses(batches, len(shown), process),
+            batches=_statuses(batches, len(shown), process, runs),
             earlier=len(ids) - len(shown),
             committed=max(checkpoint.committed, default=-1),
-            is_of_penstock=is_of_penstock(newest),
+            is_of_penstock=is_program,
             process=process,
             spark_ui=driver.spark_ui if driver else None,
-            interval_ms=_interval(newest),
+            interval_ms=_interval(newest) or runs.trigger_ms or None,
             ends=_named_ends(newest) if newest else {},
             rates=_rates(batches),
             next=NextStatus(following.batch_id, following.rerun, following.problem),
@@ -158,7 +162,7 @@ def _rates(batches: Iterable[Batch]) -> dict[str, KeptRates]:
 
 
 def _statuses(
-    batches: Sequence[Batch], count: int, process: Process | None
+    batches: Sequence[Batch], count: int, process: Process | None, runs: QueryRuns
 ) -> tuple[BatchStatus, ...]:
     """Return the last ``count`` batches; those before tell where they begin."""
     records = {
@@ -175,6 +179,7 @@ def _statuses(
             starts.get(batch.batch_id),
             records.get(batch.batch_id),
             _due_ms(batch, before.get(batch.batch_id)),
+            runs,
             ended=ended,
         )
         for batch in batches[-count:]
@@ -186,18 +191,21 @@ def _status(
     starts: Mapping[str, Any] | None,
     record: BatchRecord | None,
     due_ms: int | None,
+    runs: QueryRuns,
     *,
     ended: bool,
 ) -> BatchStatus:
     inputs = _inputs(batch, starts, record)
     known = [each.records for each in inputs if each.records is not None]
     times = _by_times(batch, due_ms)
-    failed = () if record is None else [job.error for job in record.jobs if job.error]
+    failed = [job.error for job in record.jobs if job.error] if record else []
+    if not batch.committed and batch.batch_id in runs.failed:
+        failed.append(runs.failed[batch.batch_id])
     return BatchStatus(
         batch_id=batch.batch_id,
         time_ms=batch.time_ms,
-        state=_state(batch, record, ended=ended),
-        is_rerun=record is not None and record.is_rerun,
+        state=_state(batch, record, runs, ended=ended),
+        is_rerun=batch.batch_id in runs.reruns or (record is not None and record.is_rerun),
         records=sum(known) if known else None,
         scheduling_delay_ms=record.scheduling_delay_ms if record else times.scheduling_delay_ms,
         processing_ms=record.processing_ms if record else batch.took_ms,
@@ -211,10 +219,10 @@ def _status(
     )
 
 
-def _state(batch: Batch, record: BatchRecord | None, *, ended: bool) -> BatchState:
+def _state(batch: Batch, record: BatchRecord | None, runs: QueryRuns, *, ended: bool) -> BatchState:
     if batch.committed:
         return "committed"
-    if record is not None and record.is_failed:
+    if batch.batch_id in runs.failed or (record is not None and record.is_failed):
         return "failed"
     return "interrupted" if ended else "running"
 

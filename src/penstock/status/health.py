@@ -143,6 +143,8 @@ def _of_commits(status: LocationStatus, ended: Sequence[BatchStatus]) -> Iterato
         batch_id = running[0].batch_id
         what = f"batch {batch_id} is not done after {duration(status.read_ms - begun_ms)}"
         yield Reason("error", what, "batches", str(batch_id))
+    elif status.kind == "query":
+        return  # it plans no batch while nothing comes
     elif status.batch_interval_ms and last_ms is not None and status.read_ms - last_ms > limit_ms:
         age = duration(status.read_ms - last_ms)
         yield Reason("error", f"no batch was committed for {age}", "batches")

@@ -19,6 +19,7 @@ from penstock.structured.journal.source import JournalDataSource
 from penstock.structured.kafka.source import KafkaDataSource
 from penstock.structured.listener import RateListener
 from penstock.structured.progress import ProgressListener, exporter_of
+from penstock.structured.runs import RunListener
 from penstock.structured.session import RETAINED, Session, bound_to, check_in_driver
 from penstock.workers import use_this_python
 
@@ -60,6 +61,7 @@ def register(spark: SparkSession) -> None:
             )
             spark.streams.addListener(listener)
             spark.streams.addListener(ProgressListener(spark, exporter))
+            spark.streams.addListener(RunListener(spark))
             _registered.add(key)
 
 

@@ -30,8 +30,8 @@ WINDOWS = (50, 200, 1000)
 """How many of the newest batches the charts show."""
 _MOST_COLUMNS = 250
 _MOST_ROWS = 50
-_OF_QUERIES = ("Batch", "Time", "State", "Records", "Processing")
-"""What the files of a query tell of a batch."""
+_OF_QUERIES = ("Batch", "Time", "State", "Records", "Processing", "Error")
+"""What a query's checkpoint tells of a batch."""
 _STATES = {
     "committed": ("ok", "committed"),
     "failed": ("error", "failed"),
@@ -74,17 +74,31 @@ def _summary(status: LocationStatus, shown: Sequence[BatchStatus]) -> Html:
         (f"Processing, median of {len(took)}", words.delay(typical), _over(typical, interval_ms)),
     ]
     records = ("Records, last batch", words.count(last.records if last else None), "")
+    interval = ("Batch interval", words.delay(interval_ms), "")
+    ends = [
+        ("Failed", words.count(failed), "error" if failed else ""),
+        ("Ran again", words.count(again), "warning" if again else ""),
+    ]
     if status.kind == "query":
-        return tiles(*processing, records)
+        return tiles(
+            *([interval] if interval_ms is not None else []),
+            *processing,
+            records,
+            *(ends if _tells_ends(status) else []),
+        )
     return tiles(
-        ("Batch interval", words.delay(interval_ms), ""),
+        interval,
         ("Scheduling delay", _delay(last, "scheduling_delay_ms"), _tone(last, interval_ms)),
         *processing,
         ("Total delay", _delay(last, "total_delay_ms"), ""),
         records,
-        ("Failed", words.count(failed), "error" if failed else ""),
-        ("Ran again", words.count(again), "warning" if again else ""),
+        *ends,
     )
+
+
+def _tells_ends(status: LocationStatus) -> bool:
+    """Whether a location tells which batches failed or ran again; of a query, its session does."""
+    return status.kind != "query" or status.process is not None
 
 
 def _delay(batch: BatchStatus | None, name: str) -> str:
@@ -143,12 +157,12 @@ def _timelines(
         h(
             "p",
             h("span", "committed", class_="key"),
-            None
-            if status.kind == "query"
-            else [
+            [
                 h("span", "failed", class_="key failed"),
                 h("span", "ran again", class_="key rerun"),
-            ],
+            ]
+            if _tells_ends(status)
+            else None,
             h("span", "running", class_="key running"),
             h("span", f"batch interval, {words.delay(interval_ms)}", class_="key limit")
             if interval_ms is not None
@@ -265,6 +279,8 @@ def batch_page(index: int, status: LocationStatus, batch_id: int) -> Html | None
     batch = next((b for b in status.batches if b.batch_id == batch_id), None)
     if batch is None:
         return None
+    of_query, took = status.kind == "query", words.delay(batch.processing_ms)
+    has_took = of_query and batch.processing_ms is not None
     return content(
         location_head(index, status, "batches"),
         _neighbours(index, status, batch),
@@ -273,11 +289,10 @@ def batch_page(index: int, status: LocationStatus, batch_id: int) -> Html | None
             ("Time", f"{words.day_and_clock(batch.time_ms)} UTC"),
             ("Records", words.count(batch.records)),
             ("Ended", words.age(batch.ended_ms, status.read_ms)),
-            ("Processing", f"{words.delay(batch.processing_ms)}, from its plan to its commit")
-            if status.kind == "query"
-            else ("Error", h("span", batch.error, class_="error-text") if batch.error else "none"),
+            *([("Processing", f"{took}, from its plan to its commit")] if has_took else []),
+            ("Error", h("span", batch.error, class_="error-text") if batch.error else "none"),
         ),
-        None if status.kind == "query" else _durations(status, batch),
+        None if of_query else _durations(status, batch),
         _inputs(batch),
         _jobs(status, batch),
         read_ms=status.read_ms,

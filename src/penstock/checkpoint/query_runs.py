@@ -1,0 +1,90 @@
+"""What the runs of a Structured Streaming query say of themselves, in a file of its checkpoint.
+
+Spark's logs do not tell the trigger, nor which batch failed or ran again: the driver replaces this
+file when a run begins or fails. Informative only.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from penstock.checkpoint.batch_records import cut_text, decode_driver, driver_conf
+from penstock.errors import NotFoundError
+from penstock.storage import Storage
+
+__all__ = ["RUNS_FILE", "QueryRuns", "read_query_runs", "write_query_runs"]
+
+RUNS_FILE = "penstock/runs.json"
+_MOST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRuns:
+    """The runs of a query: the newest, and what became of batches."""
+
+    trigger_ms: int = 0
+    """The newest run's trigger interval, 0 for none."""
+    began_ms: int = 0
+    """When it began, since the epoch."""
+    driver: Mapping[str, str] = field(default_factory=dict)
+    """Its process, see ``decode_driver``."""
+    reruns: tuple[int, ...] = ()
+    """Batches that ran more than once."""
+    failed: Mapping[int, str] = field(default_factory=dict)
+    """The errors of batches with which a run ended, until they run again."""
+
+    def begun(self, trigger_ms: int, spark_ui: str | None, again: int | None) -> QueryRuns:
+        """Return them with a run of this process that begins.
+
+        Args:
+            trigger_ms: its trigger interval, 0 for none.
+            spark_ui: the URL of its Spark UI.
+            again: the batch that was planned and not committed, which it runs first.
+        """
+        reruns = self.reruns if again is None else (*self.reruns, again)
+        failed = {batch: error for batch, error in self.failed.items() if batch != again}
+        now_ms = time.time_ns() // 1_000_000
+        driver = driver_conf(spark_ui)
+        return QueryRuns(trigger_ms, now_ms, driver, reruns[-_MOST:], failed)
+
+    def ended_in(self, batch_id: int, error: str) -> QueryRuns:
+        """Return them with a run that failed in a batch."""
+        failed = {**self.failed, batch_id: cut_text(error)}
+        return replace(self, failed=dict(list(failed.items())[-_MOST:]))
+
+
+def read_query_runs(storage: Storage) -> QueryRuns:
+    """Return what a query's checkpoint has; nothing where it tells nothing that can be read.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    try:
+        found = json.loads(storage.read(RUNS_FILE))
+        runs = QueryRuns(
+            int(found["triggerMs"]),
+            int(found["beganMs"]),
+            {str(key): str(value) for key, value in found["driver"].items()},
+            tuple(int(each) for each in found["reruns"]),
+            {int(batch): str(error) for batch, error in found["failed"].items()},
+        )
+    except NotFoundError:
+        return QueryRuns()
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return QueryRuns()
+    return runs if decode_driver(runs.driver) else replace(runs, driver={})
+
+
+def write_query_runs(storage: Storage, runs: QueryRuns) -> None:
+    """Replace the file; raises StorageError."""
+    values = {
+        "triggerMs": runs.trigger_ms,
+        "beganMs": runs.began_ms,
+        "driver": dict(runs.driver),
+        "reruns": runs.reruns,
+        "failed": runs.failed,
+    }
+    storage.create(RUNS_FILE, json.dumps(values).encode(), overwrite=True)

@@ -1,0 +1,69 @@
+"""Notes in a query's checkpoint its trigger, its process, and what became of batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from penstock.checkpoint import CheckpointLocation
+from penstock.checkpoint.query_runs import QueryRuns, read_query_runs, write_query_runs
+from penstock.root_cause import raised_by_worker
+from penstock.storage import Storage, open_existing
+from penstock.structured.running_query import running_query
+
+__all__ = ["RunListener"]
+
+_log = logging.getLogger(__name__)
+
+
+class RunListener(StreamingQueryListener):
+    """Writes at the begin and the failure of each run; a batch costs nothing. Fails no query."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._session = spark
+        self._running: dict[str, str] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's names)
+        """Note a run, and the batch that it runs again."""
+        found = running_query(self._session, str(event.id))
+        if found is None:
+            return
+        self._running[str(event.runId)] = root = found.root
+        spark_ui = self._session.sparkContext.uiWebUrl
+        _note(root, lambda runs, batch: runs.begun(found.trigger_ms, spark_ui, batch))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Do nothing: Spark's logs tell of batches that were committed."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Note the batch in which a run failed."""
+        root = self._running.pop(str(event.runId), None)
+        if root is None or event.exception is None:
+            return
+        why = raised_by_worker(event.exception) or event.exception.partition("\n")[0]
+        _note(root, lambda runs, batch: runs if batch is None else runs.ended_in(batch, why))
+
+
+def _note(root: str, change: Callable[[QueryRuns, int | None], QueryRuns]) -> None:
+    try:
+        storage = open_existing(root, operation="note run", hint="")
+        write_query_runs(storage, change(read_query_runs(storage), _uncommitted(storage)))
+    except Exception:  # a file system that only Hadoop has; Spark would swallow it without a word
+        _log.debug("A run of the query at %s is not noted", root, exc_info=True)
+
+
+def _uncommitted(storage: Storage) -> int | None:
+    """Return the newest batch that was planned, unless it is committed."""
+    location = CheckpointLocation(storage)
+    planned, committed = location.offsets.latest(), location.commits.latest()
+    if planned is None or (committed is not None and committed[0] >= planned[0]):
+        return None
+    return planned[0]
