@@ -76,6 +76,8 @@ def test_the_program_runs_and_ends_by_ctrl_c(tmp_path: Path) -> None:
     # As a newcomer has it: nobody told Spark which Python its workers shall run.
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
     bare["PATH"] = "/usr/bin:/bin"
+    # Nor how the tests' workers are started and spoken with.
+    bare["JAVA_TOOL_OPTIONS"] = re.sub(r"-Dspark\.python\.\S+", "", bare["JAVA_TOOL_OPTIONS"])
     with terminal([sys.executable, "-c", code], bare) as (process, printed, press):
         assert eventually(lambda: "('error', 1)" in printed()), printed()[-2000:]
         before = printed()
@@ -86,11 +88,8 @@ def test_the_program_runs_and_ends_by_ctrl_c(tmp_path: Path) -> None:
     # Spark's progress bars write over their line; a batch that ended meanwhile was printed.
     lines = [line.rpartition("\r")[2] for line in after.replace("\r\n", "\n").splitlines()]
     told = [line for line in lines if line and not re.fullmatch(r"-+|Time: .*|\('.*\)", line)]
+    assert len(told) == 1, after
     assert "SIGINT: stopping. Received records are kept" in told[0]
-    # A batch that a slow machine keeps beyond its time is cancelled, and its workers print why.
-    assert told[1:2] == [line for line in told if "did not end within 10 s: cancelled" in line], (
-        after
-    )
     assert list((tmp_path / "out").glob("batch=*/_SUCCESS"))
 
 

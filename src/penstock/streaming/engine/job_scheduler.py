@@ -138,7 +138,6 @@ class JobScheduler:
             if _is_other(thread):
                 thread.join(max(0.0, patient_s - time.monotonic()))
         if patience_s and (late := sum(map(_is_other, self._threads))):
-            # Spark's Python workers print the tracebacks of their broken connections.
             _log.warning(
                 "%d job(s) did not end within %g s: cancelled; their batches run again after a "
                 "restart",
