@@ -151,6 +151,14 @@ def test_a_refused_value_is_named_with_its_column_and_type(
     assert found.endswith(f", not {sent}")
 
 
+def test_a_date_that_is_no_whole_day_is_named_with_its_line() -> None:
+    for kind, sent in ((pa.date64(), "1"), (pa.list_(pa.date64()), "[0, 1]")):
+        body = f'{{"d": null}}\n{{"d": {sent}}}\n'.encode()
+        found = refusal(pa.schema([("d", kind)]), "ndjson", body)
+        assert found.where == {"line": 2}
+        assert "column 'd': date64[ms] 1 does not represent a whole number of days" in str(found)
+
+
 def test_an_unexpected_column_and_a_repeated_one_are_named() -> None:
     found = str(refusal(COLUMNS, "ndjson", b'{"id": 1, "other": 2}\n'))
     assert "line 1: unexpected column 'other'; the columns are ['id'," in found

@@ -154,7 +154,14 @@ class BodyParser:
         for name in self._required:
             if table[name].null_count:
                 return f"column {name!r} is missing or null"
-        return str(find_unreadable(table, self._temporal) or "")
+        if found := find_unreadable(table, self._temporal):
+            return str(found)
+        for name in self._temporal:
+            try:
+                table[name].validate(full=True)  # pyarrow.json takes a date64 within a day
+            except pa.ArrowInvalid as e:
+                return f"column {name!r}: {str(e).rpartition('Invalid: ')[2]}"
+        return ""
 
 
 class _BadRowError(Exception):
