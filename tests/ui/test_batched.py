@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from penstock.status import health, read_location
 from penstock.status.checks import read_checks
@@ -14,19 +18,24 @@ from penstock.ui.pages.overview import overview
 from penstock.ui.pages.rates import rates_page
 
 
-def test_a_query_of_spark_alone(tmp_path: Path) -> None:
-    """Nothing of it is penstock's: its logs tell what they tell."""
+def a_query(root: Path) -> None:
+    """Write the checkpoint of three batches, of which nothing is penstock's."""
     for name in ("offsets", "commits"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "metadata").write_text('{"id":"q"}')
+        (root / name).mkdir()
+    (root / "metadata").write_text('{"id":"q"}')
     for batch_id in range(3):
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000, "conf": {}}
         offset = json.dumps({"clicks": {"0": 10 * (batch_id + 1), "1": 5}})
         text = f"v1\n{json.dumps(metadata)}\n{offset}\n7"
-        (tmp_path / "offsets" / str(batch_id)).write_text(text)
-        (tmp_path / "commits" / str(batch_id)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+        (root / "offsets" / str(batch_id)).write_text(text)
+        (root / "commits" / str(batch_id)).write_text('v1\n{"nextBatchWatermarkMs":0}')
         for folder, at_s in (("offsets", 1_700_000_000), ("commits", 1_700_000_002)):
-            os.utime(tmp_path / folder / str(batch_id), (at_s, at_s))
+            os.utime(root / folder / str(batch_id), (at_s, at_s))
+
+
+def test_a_query_of_spark_alone(tmp_path: Path) -> None:
+    """Nothing of it is penstock's: its logs tell what they tell."""
+    a_query(tmp_path)
     status = read_location(str(tmp_path))
     assert status.kind == "query"
     assert [each.records for each in status.batches] == [15, 10, 10]
@@ -45,6 +54,30 @@ def test_a_query_of_spark_alone(tmp_path: Path) -> None:
     assert "back pressure is off" in rates_page(0, status, may_change=False)
     checks = read_checks(str(tmp_path), status.kind, validated=True)
     assert "Validation" in checkpoint_page(0, status, checks, validated=True)
+
+
+NOTED = {"triggerMs": 1000, "beganMs": 1, "driver": {}, "reruns": [], "failed": None}
+DAMAGED: dict[str, Any] = {
+    "no JSON": "{", "no object": "7", "nested": "[" * 100_000,
+    **{f"{key} {value}": json.dumps({**NOTED, key: value}).replace('"e"', "1e999")
+       for key in NOTED for value in ("x", "e", -(10**30), [[1]], {"1": "<b>"}, [1, 2, 3])},
+    "driver": json.dumps({**NOTED, "driver": {"spark.penstock.driver": "[" * 100_000}}),
+    "pid": json.dumps({**NOTED, "driver": {"spark.penstock.driver": json.dumps(
+        {"host": socket.gethostname(), "pid": 10**30, "ui": "javascript:alert()"})}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("noted", DAMAGED.values(), ids=DAMAGED)
+def test_what_a_damaged_note_of_its_runs_tells_hides_nothing(tmp_path: Path, noted: str) -> None:
+    a_query(tmp_path)
+    (tmp_path / "penstock").mkdir()
+    (tmp_path / "penstock" / "runs.json").write_text(noted)
+    status = read_location(str(tmp_path))
+    assert [each.state for each in status.batches] == ["committed"] * 3
+    assert "/0/batches/1" in batches_page(0, status, 50)
+    page = batch_page(0, status, 1)
+    assert page is not None
+    assert "javascript:" not in page
 
 
 def test_a_program_of_batches(tmp_path: Path) -> None:

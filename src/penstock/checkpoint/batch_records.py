@@ -109,7 +109,7 @@ def decode_driver(conf: Mapping[str, Any]) -> Driver | None:
         values = json.loads(conf[_DRIVER_KEY])
         ui = values["ui"]
         return Driver(str(values["host"]), int(values["pid"]), None if ui is None else str(ui))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError):
         return None
 
 

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from penstock.checkpoint.batch_records import cut_text, decode_driver, driver_conf
 from penstock.errors import NotFoundError
@@ -33,8 +34,8 @@ class QueryRuns:
     """Its process, see ``decode_driver``."""
     reruns: tuple[int, ...] = ()
     """Batches that ran more than once."""
-    failed: Mapping[int, str] = field(default_factory=dict)
-    """The errors of batches with which a run ended, until they run again."""
+    failed: tuple[int, str] | None = None
+    """The batch in which it failed, and the error; None if it did not."""
 
     def begun(self, trigger_ms: int, spark_ui: str | None, again: int | None) -> QueryRuns:
         """Return them with a run of this process that begins.
@@ -45,15 +46,13 @@ class QueryRuns:
             again: the batch that was planned and not committed, which it runs first.
         """
         reruns = self.reruns if again is None else (*self.reruns, again)
-        failed = {batch: error for batch, error in self.failed.items() if batch != again}
         now_ms = time.time_ns() // 1_000_000
         driver = driver_conf(spark_ui)
-        return QueryRuns(trigger_ms, now_ms, driver, reruns[-_MOST:], failed)
+        return QueryRuns(trigger_ms, now_ms, driver, reruns[-_MOST:])
 
     def ended_in(self, batch_id: int, error: str) -> QueryRuns:
-        """Return them with a run that failed in a batch."""
-        failed = {**self.failed, batch_id: cut_text(error)}
-        return replace(self, failed=dict(list(failed.items())[-_MOST:]))
+        """Return them with the newest run failed in a batch."""
+        return replace(self, failed=(batch_id, cut_text(error)))
 
 
 def read_query_runs(storage: Storage) -> QueryRuns:
@@ -65,17 +64,21 @@ def read_query_runs(storage: Storage) -> QueryRuns:
     try:
         found = json.loads(storage.read(RUNS_FILE))
         runs = QueryRuns(
-            int(found["triggerMs"]),
+            max(0, int(found["triggerMs"])),
             int(found["beganMs"]),
             {str(key): str(value) for key, value in found["driver"].items()},
             tuple(int(each) for each in found["reruns"]),
-            {int(batch): str(error) for batch, error in found["failed"].items()},
+            None if found["failed"] is None else _failed(*found["failed"]),
         )
     except NotFoundError:
         return QueryRuns()
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-        return QueryRuns()
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return QueryRuns()  # informative only: what a damaged file tells is left out
     return runs if decode_driver(runs.driver) else replace(runs, driver={})
+
+
+def _failed(batch_id: Any, error: Any) -> tuple[int, str]:
+    return int(batch_id), str(error)
 
 
 def write_query_runs(storage: Storage, runs: QueryRuns) -> None:

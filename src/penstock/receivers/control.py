@@ -217,7 +217,7 @@ def process_exists(host: str, pid: int, said_ms: int | None = None) -> bool | No
         return None
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # a damaged file may name any number
         return False
     except PermissionError:
         pass  # another user's

@@ -199,12 +199,12 @@ def _status(
     known = [each.records for each in inputs if each.records is not None]
     times = _by_times(batch, due_ms)
     failed = [job.error for job in record.jobs if job.error] if record else []
-    if not batch.committed and batch.batch_id in runs.failed:
-        failed.append(runs.failed[batch.batch_id])
+    if not batch.committed and runs.failed and runs.failed[0] == batch.batch_id:
+        failed.append(runs.failed[1])
     return BatchStatus(
         batch_id=batch.batch_id,
         time_ms=batch.time_ms,
-        state=_state(batch, record, runs, ended=ended),
+        state=_state(batch, failed=bool(failed) or bool(record and record.is_failed), ended=ended),
         is_rerun=batch.batch_id in runs.reruns or (record is not None and record.is_rerun),
         records=sum(known) if known else None,
         scheduling_delay_ms=record.scheduling_delay_ms if record else times.scheduling_delay_ms,
@@ -219,10 +219,10 @@ def _status(
     )
 
 
-def _state(batch: Batch, record: BatchRecord | None, runs: QueryRuns, *, ended: bool) -> BatchState:
+def _state(batch: Batch, *, failed: bool, ended: bool) -> BatchState:
     if batch.committed:
         return "committed"
-    if batch.batch_id in runs.failed or (record is not None and record.is_failed):
+    if failed:
         return "failed"
     return "interrupted" if ended else "running"
 
