@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import count
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pyspark import SparkContext
 
 from tests.kafka.broker import Broker
 from tests.kafka.program import Program
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 _number = count()
@@ -36,6 +38,21 @@ def test_a_broker_that_pauses(
     broker.produce(topic, [b"b"])
     stepper.step()
     assert [batch for batch in program.seen if batch] == [[b"a"], [b"b"]]
+
+
+def test_a_program_stops_beside_a_broker_that_hangs(
+    program: Program, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    program.broker.produce(topic, [b"a"])
+    program.start([topic]).step()
+    program.broker.pause()
+    try:
+        stops = threading.Thread(target=program.stop, daemon=True)
+        stops.start()
+        assert eventually(lambda: not stops.is_alive())
+    finally:
+        program.broker.resume()
+    assert "no broker took the last offsets of" in caplog.text
 
 
 @pytest.mark.soak  # two brokers: 40 s on a busy machine

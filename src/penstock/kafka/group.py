@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from penstock.model import Offsets
 
 __all__ = ["Group"]
 
+_CLOSE_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -43,8 +45,21 @@ class Group:
         self._consumer.commit(offsets=places, asynchronous=True)
 
     def close(self) -> None:
-        """Send what is not sent, and close the connections."""
-        self._consumer.close()
+        """Send what is not sent, and close the connections; some seconds later without waiting.
+
+        librdkafka waits for the answers as long as brokers give none (seen: minutes), also when the
+        consumer is only dropped.
+        """
+        ends = threading.Thread(target=self._consumer.close, name="penstock group", daemon=True)
+        ends.start()
+        ends.join(_CLOSE_S)
+        if ends.is_alive():
+            _log.warning(
+                "Tools may see an old lag of this program: no broker took the last offsets of "
+                "group %s within %g s",
+                self._settings["group.id"],
+                _CLOSE_S,
+            )
 
     def _note(self, error: ClientError | None, _: list[TopicPartition]) -> None:
         if error is not None and not self._told:
