@@ -51,6 +51,14 @@ def test_every_answer_binds_the_browser(client: httpx.Client) -> None:
         assert headers["cache-control"] == "no-store"
 
 
+def test_the_facts_may_have_any_text(tmp_path: Path) -> None:
+    error = "half a character: \ud83d"
+    program(tmp_path, Batches(6, failed=frozenset([4]), error=error))
+    for client in asking(tmp_path, settings=DashboardSettings(port=0)):
+        (found,) = client.get("/api/status").json()["locations"]
+        assert error in {each["error"] for each in found["batches"]}
+
+
 def test_nothing_is_loaded_from_elsewhere(client: httpx.Client) -> None:
     for path in ("/", "/static/page.js", "/static/style.css"):
         text = client.get(path).text

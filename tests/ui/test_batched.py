@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from penstock.checkpoint.batch_records import decode_records
+from penstock.checkpoint.query_runs import QueryRuns
 from penstock.status import health, read_location
 from penstock.status.checks import read_checks
 from penstock.ui.pages.batches import batch_page, batches_page
@@ -62,6 +64,7 @@ DAMAGED: dict[str, Any] = {
     **{f"{key} {value}": json.dumps({**NOTED, key: value}).replace('"e"', "1e999")
        for key in NOTED for value in ("x", "e", -(10**30), [[1]], {"1": "<b>"}, [1, 2, 3])},
     "driver": json.dumps({**NOTED, "driver": {"spark.penstock.driver": "[" * 100_000}}),
+    "interval": json.dumps({**NOTED, "triggerMs": 10**310}),
     "pid": json.dumps({**NOTED, "driver": {"spark.penstock.driver": json.dumps(
         {"host": socket.gethostname(), "pid": 10**30, "ui": "javascript:alert()"})}}),
 }  # fmt: skip
@@ -75,9 +78,31 @@ def test_what_a_damaged_note_of_its_runs_tells_hides_nothing(tmp_path: Path, not
     status = read_location(str(tmp_path))
     assert [each.state for each in status.batches] == ["committed"] * 3
     assert "/0/batches/1" in batches_page(0, status, 50)
+    assert health(status).level != "error"
     page = batch_page(0, status, 1)
     assert page is not None
     assert "javascript:" not in page
+
+
+def test_a_note_of_its_runs_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    a_query(tmp_path)
+    (tmp_path / "penstock").mkdir()
+    note = tmp_path / "penstock" / "runs.json"
+    note.symlink_to(note)
+    status = read_location(str(tmp_path))
+    assert [each.state for each in status.batches] == ["committed"] * 3
+    assert [each for each in status.problems if "runs.json" in each]
+
+
+def test_a_batch_that_runs_again_and_again_leaves_the_others_known() -> None:
+    runs = QueryRuns().begun(0, None, 3)
+    for _ in range(200):
+        runs = runs.begun(0, None, 4)
+    assert runs.reruns == (3, 4)
+
+
+def test_records_with_numbers_that_are_none_are_left_out() -> None:
+    assert decode_records('[{"batch": 1e999, "due": 0, "records": {}, "jobs": []}]') == []
 
 
 def test_a_program_of_batches(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def decode_records(text: str) -> list[BatchRecord]:
     """Return the batches in a text, without what cannot be read: it is for people only."""
     try:
         return [_record(each) for each in json.loads(text)]
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return []
 
 

@@ -20,6 +20,7 @@ __all__ = ["RUNS_FILE", "QueryRuns", "read_query_runs", "write_query_runs"]
 
 RUNS_FILE = "penstock/runs.json"
 _MOST = 100
+_MOST_MS = 10**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ class QueryRuns:
             spark_ui: the URL of its Spark UI.
             again: the batch that was planned and not committed, which it runs first.
         """
-        reruns = self.reruns if again is None else (*self.reruns, again)
+        reruns = self.reruns
+        if again is not None:
+            reruns = (*(each for each in reruns if each != again), again)
         now_ms = time.time_ns() // 1_000_000
         driver = driver_conf(spark_ui)
         return QueryRuns(trigger_ms, now_ms, driver, reruns[-_MOST:])
@@ -64,8 +67,8 @@ def read_query_runs(storage: Storage) -> QueryRuns:
     try:
         found = json.loads(storage.read(RUNS_FILE))
         runs = QueryRuns(
-            max(0, int(found["triggerMs"])),
-            int(found["beganMs"]),
+            _time_ms(found["triggerMs"]),
+            _time_ms(found["beganMs"]),
             {str(key): str(value) for key, value in found["driver"].items()},
             tuple(int(each) for each in found["reruns"]),
             None if found["failed"] is None else _failed(*found["failed"]),
@@ -77,8 +80,12 @@ def read_query_runs(storage: Storage) -> QueryRuns:
     return runs if decode_driver(runs.driver) else replace(runs, driver={})
 
 
+def _time_ms(value: Any) -> int:
+    return min(max(0, int(value)), _MOST_MS)
+
+
 def _failed(batch_id: Any, error: Any) -> tuple[int, str]:
-    return int(batch_id), str(error)
+    return int(batch_id), cut_text(str(error))
 
 
 def write_query_runs(storage: Storage, runs: QueryRuns) -> None:

@@ -22,7 +22,7 @@ from penstock.checkpoint.query_runs import QueryRuns, read_query_runs
 from penstock.checkpoint.tools.batches import Batch, batch_paths
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.offsets import moved, streams_of
-from penstock.errors import LogFormatError
+from penstock.errors import LogFormatError, StorageError
 from penstock.rate import RATES_KEY, KeptRates, decode_rates
 from penstock.receivers.control import process_exists
 from penstock.status.model import (
@@ -83,7 +83,12 @@ class BatchReader:
         before = next((b for b in batches if newest and b.batch_id == newest.batch_id - 1), None)
         following = checkpoint.next_batch(newest, before)
         is_program = is_of_penstock(newest)
-        runs = QueryRuns() if is_program else read_query_runs(checkpoint.storage)
+        runs, problems = QueryRuns(), []
+        if not is_program:
+            try:
+                runs = read_query_runs(checkpoint.storage)
+            except StorageError as error:
+                problems.append(str(error))
         driver = decode_driver(newest.conf if newest and is_program else runs.driver)
         said_ms = newest.planned_ms if newest and is_program else runs.began_ms
         process = _process(driver, said_ms) if driver else None
@@ -99,8 +104,9 @@ class BatchReader:
             ends=_named_ends(newest) if newest else {},
             rates=_rates(batches),
             next=NextStatus(following.batch_id, following.rerun, following.problem),
-            problems=tuple(
-                f"{each.path}: {each.message}" for batch in shown for each in batch.problems
+            problems=(
+                *(f"{each.path}: {each.message}" for batch in shown for each in batch.problems),
+                *problems,
             ),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
 from pyspark.sql import SparkSession
@@ -29,27 +30,37 @@ class RunListener(StreamingQueryListener):
 
     def __init__(self, spark: SparkSession) -> None:
         self._session = spark
-        self._running: dict[str, str] = {}
+        self._newest: dict[str, str] = {}
+        """The newest run that has not ended, by checkpoint location."""
+        self._lock = threading.Lock()
+        """Spark tells of a run's begin and of an earlier one's end in two threads, in any order."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's names)
         """Note a run, and the batch that it runs again."""
         found = running_query(self._session, str(event.id))
         if found is None:
             return
-        self._running[str(event.runId)] = root = found.root
         spark_ui = self._session.sparkContext.uiWebUrl
-        _note(root, lambda runs, batch: runs.begun(found.trigger_ms, spark_ui, batch))
+        with self._lock:
+            self._newest[found.root] = str(event.runId)
+            _note(found.root, lambda runs, batch: runs.begun(found.trigger_ms, spark_ui, batch))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Do nothing: Spark's logs tell of batches that were committed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Note the batch in which a run failed."""
-        root = self._running.pop(str(event.runId), None)
-        if root is None or event.exception is None:
-            return
-        why = raised_by_worker(event.exception) or event.exception.partition("\n")[0]
-        _note(root, lambda runs, batch: runs if batch is None else runs.ended_in(batch, why))
+        """Note the batch in which a run failed, unless a later run has it already."""
+        error = event.exception
+        with self._lock:
+            root = next((k for k, run in self._newest.items() if run == str(event.runId)), None)
+            if root is None:
+                return
+            del self._newest[root]
+            if error is not None:
+                why = raised_by_worker(error) or error.partition("\n")[0]
+                _note(
+                    root, lambda runs, batch: runs if batch is None else runs.ended_in(batch, why)
+                )
 
 
 def _note(root: str, change: Callable[[QueryRuns, int | None], QueryRuns]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import html as entities
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
@@ -21,7 +22,7 @@ from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -215,7 +216,8 @@ class _Pages:
             | ({"health": asdict(health(each))} if isinstance(each, LocationStatus) else {})
             for each in self._shared.all()
         ]
-        return JSONResponse({"locations": found})
+        # In ASCII, as texts of files may have characters that UTF-8 has not.
+        return Response(json.dumps({"locations": found}), media_type="application/json")
 
     async def change(self, request: Request) -> Response:
         index = request.path_params["index"]
