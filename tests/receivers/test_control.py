@@ -174,7 +174,7 @@ class Watched:
         self.now_s = 0.0
         self.run = claim_run(self.stream, "r0", "a" * 32, RATE)
         task = ReceiverTask(SocketReceiver("nowhere", 1), self.stream, "r0", self.run, HASTY)
-        self.watch = Watch(task, StatusReport(task), lambda: 1, lambda: self.now_s)
+        self.watch = Watch(task, StatusReport(task), lambda: 1, 1, lambda: self.now_s)
 
 
 @pytest.mark.parametrize(("kind", "path"), [("read", "*.command.json"), ("list", "*/control")])

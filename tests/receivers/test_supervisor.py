@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -239,6 +241,37 @@ def test_receiver_whose_executor_is_gone_ends(stream: JournalStream) -> None:
     with running(supervise(stream, receiver, parent=lambda: next(parents, 0))) as raised:
         receiver.wait_started()
     assert [type(e) for e in raised] == [ReceiverError]
+
+
+ORPHAN = """
+import os, sys, time
+import pyspark.daemon
+from penstock.errors import ReceiverError
+from penstock.receivers import ReceiverTask, run_receiver
+from penstock.journal import JournalStream
+from penstock.storage import open_storage
+from tests.receivers.supervised import HASTY, RUN
+from tests.receivers.test_supervisor import Scripted
+
+os.setpgid(0, 0)  # as Spark's daemon does
+if os.fork():
+    os._exit(0)
+while os.getppid() == os.getpgrp():
+    time.sleep(0.01)
+stream = JournalStream.open(open_storage(sys.argv[1]), "clicks")
+try:
+    run_receiver(ReceiverTask(Scripted(), stream, "r0", RUN, HASTY))
+except ReceiverError as error:
+    print(error.message)
+"""
+
+
+def test_a_receiver_whose_executor_died_before_it_began_ends(
+    stream: JournalStream, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", ORPHAN, str(tmp_path / "journal")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True)
+    assert ended.stdout == "the executor of this receiver died\n", ended.stderr
 
 
 def test_receiver_that_stops_itself_seals(stream: JournalStream) -> None:

@@ -182,10 +182,11 @@ def test_a_stream_of_any_name_has_a_rate(spark: SparkSession, tmp_path: Path) ->
 
 
 @pytest.mark.spark
-def test_a_query_without_back_pressure_has_nothing_in_its_checkpoint(query: Query) -> None:
+def test_a_query_without_back_pressure_has_no_rates_in_its_checkpoint(query: Query) -> None:
     write_blocks(query.stream, [["a"]])
     query.drain()
-    assert not (query.location / "penstock").exists()
+    assert (query.location / "commits" / "0").exists()
+    assert not (query.location / "penstock" / "rates.json").exists()
 
 
 @pytest.mark.spark

@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import sys
 import time
 from collections.abc import Callable
 
@@ -51,7 +52,7 @@ def run_receiver(task: ReceiverTask) -> End:
 
     Raises what ReceiverSupervisor.run raises.
     """
-    supervisor = ReceiverSupervisor(task)
+    supervisor = ReceiverSupervisor(task, parent_pid=_daemon_pid())
     with uncaught_errors_to(supervisor.thread_failed):
         return supervisor.run()
 
@@ -61,18 +62,25 @@ class ReceiverSupervisor:
 
     Args:
         task: the receiver to run.
-        parent: returns the parent process; when it changes, no process waits for the receiver any
-            more, and it ends.
+        parent: returns the parent process; when it is another one than ``parent_pid``, no process
+            waits for the receiver any more, and it ends.
+        parent_pid: None: the parent that it has now.
     """
 
-    def __init__(self, task: ReceiverTask, parent: Callable[[], int] = os.getppid) -> None:
+    def __init__(
+        self,
+        task: ReceiverTask,
+        parent: Callable[[], int] = os.getppid,
+        parent_pid: int | None = None,
+    ) -> None:
         self._task = task
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._journal = RenewableWriter(task, self._on_writer_failure)
         self._hosted = HostedReceiver(task, self._journal.refresh)
         self._intake = Intake(task.settings.commit.block_interval_ms, task.settings.poll_ms)
         self._status = StatusReport(task)
-        self._watch = Watch(task, self._status, parent)
+        pid = parent() if parent_pid is None else parent_pid
+        self._watch = Watch(task, self._status, parent, pid)
         self._started_s = 0.0
         self._failures = 0
 
@@ -280,3 +288,13 @@ class ReceiverSupervisor:
 
     def _names(self) -> tuple[str, str]:
         return self._task.name, self._task.stream.name
+
+
+def _daemon_pid() -> int | None:
+    """Return the process that forked this one, which may be gone; None if it is not known.
+
+    Spark's daemon, the parent of its Python workers, leads their process group.
+    """
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    is_worker = "pyspark.daemon" in (*sys.modules, main and main.name)
+    return os.getpgrp() if is_worker else None

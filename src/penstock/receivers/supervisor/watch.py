@@ -21,7 +21,8 @@ class Watch:
     Args:
         task: what runs.
         status: says whether a later attempt took over.
-        parent: tells the process that this one works for; it is not to change.
+        parent: tells the parent process.
+        parent_pid: the process that this one works for, and so its parent as long as that lives.
         monotonic_s: measures for how long the storage fails.
     """
 
@@ -30,12 +31,13 @@ class Watch:
         task: ReceiverTask,
         status: StatusReport,
         parent: Callable[[], int],
+        parent_pid: int,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._task = task
         self._status = status
         self._parent = parent
-        self._parent_pid = parent()
+        self._parent_pid = parent_pid
         self._patience = Patience(
             f"Receiver {task.name} of stream {task.stream.name} keeps its last command", monotonic_s
         )
