@@ -31,7 +31,7 @@ from penstock.errors import (
 from penstock.storage import patience
 from tests.faults.driver import Driver
 from tests.kafka.broker import Broker
-from tests.kafka.clients import count_clients
+from tests.kafka.clients import living_clients
 from tests.waiting import WAIT_S, eventually
 
 from .functions import add, as_bytes, as_ints, fail, is_even, note
@@ -226,11 +226,11 @@ def test_without_a_path_there_are_no_files(site: Site, tmp_path: Path) -> None:
 
 def test_a_program_that_was_stopped_leaves_no_client(site: Site) -> None:
     gc.collect()  # those of earlier tests
-    before = count_clients()
+    before = living_clients()
     stream = site.start(site.source().flatten().to_kafka(site.out, site.broker.conf))
-    assert count_clients() > before
+    assert living_clients() - before
     stream.stop()
-    assert eventually(lambda: count_clients() <= before)
+    assert eventually(lambda: living_clients() <= before)
 
 
 def test_a_batch_that_fails_ends_the_program(site: Site) -> None:
