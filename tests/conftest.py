@@ -142,6 +142,7 @@ def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
         "spark.default.parallelism": "2",  # the other two slots are for receivers
         "spark.local.dir": str(folder),
         "spark.sql.shuffle.partitions": "2",
+        "spark.streaming.blockInterval": "20ms",  # what tests send is durable sooner
         "spark.streaming.gracefulStopTimeout": "2min",  # 10 batches may be short on a busy machine
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",

@@ -15,7 +15,7 @@ def read_topic(broker: Broker, topic: str, partition: int = 0) -> list[bytes | N
     values: list[bytes | None] = []
     try:
         while True:
-            for message in consumer.consume(1000, 1):
+            for message in consumer.consume(1000, 0.05):
                 error = message.error()
                 if error is None:
                     values.append(message.value())
