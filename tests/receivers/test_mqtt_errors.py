@@ -58,6 +58,13 @@ def scripted(*answers: bytes) -> Iterator[int]:
             assert not thread.is_alive(), "the receiver left a connection open"
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait briefly for brokers that do not answer."""
+    monkeypatch.setattr(network, "_GOODBYE_S", 0.1)
+    monkeypatch.setattr(client, "_CONNECT_TIMEOUT_S", 0.5)
+
+
 def first_error(port: int, **options: Any) -> ReceiverError:
     host = RecordingHost(expect_errors=True)
     with host.run(MqttReceiver("127.0.0.1", port, "plant/#", **options)):
@@ -128,6 +135,7 @@ def test_an_absent_broker_is_tried_again_with_growing_delays() -> None:
 
 
 @pytest.mark.parametrize("answers", [[], [CONNACK_3, SUBACK_3]])
+@pytest.mark.usefixtures("impatient")
 def test_a_silent_broker_is_left(monkeypatch: pytest.MonkeyPatch, answers: list[bytes]) -> None:
     monkeypatch.setattr(network, "_SILENCE_S", 0.3)
     monkeypatch.setattr(client, "KEEPALIVE_S", 10)
@@ -152,6 +160,7 @@ def test_a_missing_file_is_named_and_tried_again(options: dict[str, str]) -> Non
     assert "readable by its user" in str(error)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_without_tls_is_told_from_one_that_is_away() -> None:
     with scripted(b"this is no TLS") as port:
         assert "with TLS" in str(first_error(port, tls=True))
@@ -161,6 +170,7 @@ def test_a_broker_without_tls_is_told_from_one_that_is_away() -> None:
     ("options", "client_id"),
     [({}, b"penstock-stream-r0"), ({"client_id": "shop floor"}, b"shop floor-r0")],
 )
+@pytest.mark.usefixtures("impatient")
 def test_the_client_id_holds_the_receivers_name(options: dict[str, str], client_id: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(WAIT_S)

@@ -24,6 +24,8 @@ from tests.structured.queries import Query
 from tests.waiting import eventually
 
 OPTIONS = {"backpressure.enabled": "true", "backpressure.initialRate": "50"}
+IDLE_PROGRESS = "spark.sql.streaming.noDataProgressEventInterval"
+"""How often Spark shows the progress of an idle query: each 10 s, unless it is told otherwise."""
 
 
 def source(records: int, limit: float = 50) -> SourceProgress:
@@ -208,12 +210,13 @@ def test_a_running_query_is_paused_and_resumed_by_penstock_rate(query: Query) ->
 
     query.on_batch = pause_in_the_first
     write_blocks(query.stream, [["a"]])
+    query.spark.conf.set(IDLE_PROGRESS, 100)
     running = query.start("100 milliseconds")
     try:
         assert eventually(lambda: (query.location / "penstock" / "rates.json").exists())
         write_blocks(query.stream, [["b"]], receiver="r1")
 
-        def is_paused() -> bool:  # Spark shows the progress of an idle query each 10 s
+        def is_paused() -> bool:
             shown = running.lastProgress
             return shown is not None and '"paused"' in shown["sources"][0]["latestOffset"]
 
@@ -222,4 +225,5 @@ def test_a_running_query_is_paused_and_resumed_by_penstock_rate(query: Query) ->
         rate.succeed("resume", *checkpoint)
         assert eventually(lambda: query.seen == [["a"], ["b"]])
     finally:
+        query.spark.conf.unset(IDLE_PROGRESS)
         running.stop()

@@ -155,7 +155,7 @@ class _Location:
         """Read its status now, if it is old."""
         self._status.begin()
 
-    def status(self, within_s: float | None = _PATIENCE_S) -> LocationStatus | Unreadable:
+    def status(self, within_s: float | None) -> LocationStatus | Unreadable:
         """Return its status, not older than a second or so; see _Shared.get."""
         try:
             return self._status.get(within_s)
@@ -169,7 +169,7 @@ class _Location:
             return Unreadable(_shown(self.path), self.name, str(error))
 
     def _read_letters(self) -> Letters:
-        status = self.status()
+        status = self.status(_PATIENCE_S)
         if isinstance(status, Unreadable):
             return {}
         wanted = [each.name for each in status.streams if each.dead_letters_of]
@@ -177,7 +177,7 @@ class _Location:
         return {} if journal is None else {name: read_letters(journal, name) for name in wanted}
 
     def _read_checks(self, *, validated: bool) -> Checks:
-        status = self.status()
+        status = self.status(_PATIENCE_S)
         if isinstance(status, Unreadable) or status.kind == "journal":
             return Checks()
         return read_checks(self.path, status.kind, validated=validated)
@@ -239,7 +239,7 @@ class SharedStatus:
 
     def get(self, index: int) -> LocationStatus | Unreadable:
         """Return the status of one location."""
-        return self._locations[index].status()
+        return self._locations[index].status(_PATIENCE_S)
 
     def letters(self, index: int) -> Letters:
         """Return the newest dead letters of a location, by the streams that hold them."""
