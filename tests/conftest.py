@@ -8,6 +8,7 @@ import gc
 import importlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -44,6 +45,10 @@ atexit.register(shutil.rmtree, _JVM_FILES, ignore_errors=True)
 os.environ["JAVA_TOOL_OPTIONS"] = java_options(_JVM_FILES)
 os.environ["SPARK_LOCAL_DIRS"] = _JVM_FILES
 mark_this_run()
+# Scripts start what runs beside them (`make test &`) with SIGINT ignored, and so would be all that
+# tests start and end by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # What an example takes says more of the machine than of the code.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
