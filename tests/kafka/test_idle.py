@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from penstock.kafka import idle
 from penstock.kafka.idle import IdleClients
+from penstock.testing import ManualClock
 from tests.waiting import eventually
 
 
@@ -30,14 +33,22 @@ def test_the_newest_ones_are_kept() -> None:
 
 
 def test_a_client_ends_if_no_task_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle, "KEPT_S", 0.1)
-    before = {*threading.enumerate()}
-    ended: list[str] = []
+    clock, before, ended = ManualClock(), {*threading.enumerate()}, list[str]()
+
+    def sleep(seconds: float) -> None:
+        clock.wait_until(clock.monotonic_ms() + round(1000 * seconds), threading.Event())
+
+    def later(condition: Callable[[], bool]) -> bool:
+        clock.advance(round(1000 * idle.KEPT_S))
+        return condition()
+
+    time = SimpleNamespace(monotonic=lambda: clock.monotonic_ms() / 1000, sleep=sleep)
+    monkeypatch.setattr(idle, "time", time)
     clients = IdleClients(ended.append)
     clients.keep("a", "taken")
     clients.keep("b", "left")
     assert clients.take("a") == "taken"
-    assert eventually(lambda: ended == ["left"])
+    assert eventually(lambda: later(lambda: ended == ["left"]))
     assert eventually(lambda: not {*threading.enumerate()} - before)
     clients.keep("a", "taken")  # has the watch begin again
-    assert eventually(lambda: ended == ["left", "taken"])
+    assert eventually(lambda: later(lambda: ended == ["left", "taken"]))

@@ -13,12 +13,14 @@ from threading import Event
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from penstock.kafka.sink import failures
+from penstock.kafka.sink.failures import KafkaStuckError
 from tests.background import background
 from tests.faults.driver import Driver
 from tests.kafka.broker import Broker
-from tests.kafka.sink_driver import committed
+from tests.kafka.sink_driver import SinkDriver, committed, expected
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PARTITIONS = 3
 
@@ -67,6 +69,7 @@ run(ssc)
 """  # noqa: E501 - as it stands
 
 
+@pytest.mark.spark
 def test_driver_and_broker_are_killed(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "broker", is_killed=True)  # of its own: others need theirs alive
     program = tmp_path / "program.py"
@@ -93,3 +96,25 @@ def test_driver_and_broker_are_killed(tmp_path: Path) -> None:
         assert committed(broker, "out") == Counter(f"line {n}" for n in range(sender.sent)), (
             f"seed {seed}"
         )
+
+
+def test_producers_that_are_kept_find_a_broker_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka's would wait for ever for the coordinator that it knew."""
+
+    def never(transaction: str, waited_s: float) -> KafkaStuckError:
+        pytest.fail(f"the client of {transaction} did not return within {waited_s} s")
+
+    broker = Broker(tmp_path / "broker", is_killed=True)
+    monkeypatch.setattr(failures, "stuck", never)
+    with broker.running():
+        topic = broker.create_topic("out", 2)
+        driver = SinkDriver(broker.conf, topic, tmp_path / "location")
+        driver.start()
+        driver.write(0, again=False)
+        broker.kill()
+        broker.start()
+        driver.write(1, again=False)
+        driver.sink.close()
+        assert committed(broker, topic) == expected(2)

@@ -135,7 +135,8 @@ class SinkBatches:
     def _take_over(self, *, anew: bool = False) -> None:
         """Have the newest producer of the name; raise if another driver wrote meanwhile."""
         if self._sender is not None:
-            if time.monotonic() - self._used_s < _IDLE_S and not anew:
+            is_idle = time.monotonic() - self._used_s >= _IDLE_S
+            if self._sender.is_fresh() and not is_idle and not anew:
                 return
             self._check_sole(self._sender.tokens.read())
             self._close()

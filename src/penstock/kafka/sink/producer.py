@@ -189,6 +189,11 @@ class Sender:
         while self._wait(_FLUSH_S, self.client.flush):
             pass
 
+    def lost_connections(self) -> bool:
+        """Return whether the client has lost a connection to a broker, as far as it knows."""
+        self.client.poll(0)
+        return self._error is not None
+
     def _wait(self, wait_s: float, call: Callable[[float], int] | None = None) -> int:
         """Serve the client's reports; return how many records are under way.
 

@@ -139,6 +139,14 @@ class TransactionalSender(Generic[Token]):
         self._call(lambda: client.topic_error(self._topic, _TIMEOUT_S))
         self._call(lambda: client.init_transactions(_TIMEOUT_S))
 
+    def is_fresh(self) -> bool:
+        """Return whether it may be used for another transaction.
+
+        One that has lost a connection may wait for a group's coordinator that is not there any more
+        (see ``_in_time``): a new one asks where it is.
+        """
+        return not self._sender.lost_connections()
+
     def begin(self) -> None:
         """Begin a transaction."""
         self._call(self._sender.client.begin_transaction)
@@ -243,12 +251,15 @@ def lend_sender(
 ) -> Iterator[tuple[TransactionalSender[Token], Token | None]]:
     """Lend a producer whose name no other has taken over, and its token.
 
-    One that this process used is used again if the token says that it wrote last: a request to the
-    coordinator fewer. One that fails is closed.
+    One that this process used is used again if it is fresh and the token says that it wrote last: a
+    request to the coordinator fewer. One that fails is closed.
     """
     key = repr((sorted(settings.items()), topic, name))
     sender = _idle.take(key)
     token: Token | None = None
+    if sender is not None and not sender.is_fresh():
+        sender.close()
+        sender = None
     if sender is not None:
         with _closed_on_error(sender):
             token = sender.tokens.read()
