@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import queue
 import runpy
@@ -18,7 +19,7 @@ from pathlib import Path
 import pyspark
 
 from tests.forked import Forked
-from tests.waiting import WAIT_S
+from tests.waiting import WAIT_S, eventually
 
 
 class Driver:
@@ -54,7 +55,7 @@ class Driver:
             try:
                 line = self._lines.get(timeout=timeout_s)
             except queue.Empty:
-                raise TimeoutError(f"no {prefix!r} in {timeout_s} s: {self._tail()}") from None
+                raise TimeoutError(f"no {prefix!r} in {timeout_s} s: {self.stacks()}") from None
             if line is None:
                 raise RuntimeError(f"the driver ended: {self._tail()}")
             if line.startswith(prefix):
@@ -95,6 +96,14 @@ class Driver:
     def log(self) -> str:
         """Return what it wrote to its standard error, and what others did that share the file."""
         return self._errors.read_text(errors="replace")
+
+    def stacks(self) -> str:
+        """Return the end of its log, with where its threads are now: for a failed test."""
+        before = len(self.log())
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGUSR2)
+        eventually(lambda: "most recent call first" in self.log()[before:], 10)
+        return self.log()[max(before - 3000, 0) :]
 
     def end(self) -> None:
         """Make sure that nothing of its session is left."""
@@ -179,6 +188,7 @@ def _run(
     with standard_input, output, open(errors, "ab") as log:
         for number, file in enumerate((standard_input, output, log)):
             os.dup2(file.fileno(), number)
+    faulthandler.register(signal.SIGUSR2)  # see ``Driver.stacks``
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.argv = command
     os.environ.clear()  # the server's, which may be older

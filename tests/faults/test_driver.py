@@ -49,3 +49,10 @@ def test_its_end_is_known(program: Path) -> None:
         driver.wait_line("False")
         driver.kill()
         assert driver.process.wait() == -signal.SIGKILL
+
+
+def test_a_failed_test_is_told_where_it_waits(program: Path) -> None:
+    with Driver(program, ["0"], program.with_name("errors")) as driver:
+        with pytest.raises(TimeoutError, match=rf'File "{program}", line 5 in <module>'):
+            driver.wait_line("never", timeout_s=0.1)
+        driver.finish()

@@ -106,7 +106,8 @@ class Site:
         else:
             found = list[int]()
             name = "executor" if kind == "executor" else "worker"
-            assert eventually(lambda: bool(found.extend(self._processes(name)) or found))
+            is_there = eventually(lambda: bool(found.extend(self._processes(name)) or found))
+            assert is_there, f"no {name}: {self.driver.stacks()}"
             with suppress(ProcessLookupError):
                 chosen = self._moments.choice(found)
                 os.kill(chosen, signal.SIGSTOP if kind == "pause" else signal.SIGKILL)
@@ -123,8 +124,8 @@ class Site:
             self.result = committed(self.broker, "out")
             return len(self.result) >= sender.sent
 
-        told = f"{len(self.result)} of {sender.sent}"
-        assert eventually(all_came), f"{told}: {self.driver.log()[-3000:]}"
+        did_come = eventually(all_came)
+        assert did_come, f"{len(self.result)} of {sender.sent}: {self.driver.stacks()}"
 
     def _processes(self, kind: str) -> list[int]:
         name = b"CoarseGrainedExecutorBackend" if kind == "executor" else b"worker_daemon"
