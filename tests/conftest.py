@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.budget import folder_of, seconds_by, worker_of
-from tests.jvm import java_options, stop_jvm, use_archive
+from tests.jvm import OPTIMIZED, java_options, stop_jvm, use_archive
 from tests.processes import mark_this_run, open_files, processes_left
 from tests.sharing import Scheduler, share
 
@@ -143,7 +143,8 @@ def sc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+        # It lives for the whole run, unlike those that tests start (``tests.jvm``).
+        "spark.driver.extraJavaOptions": f"{OPTIMIZED} -Dderby.system.home={folder}",
         "spark.default.parallelism": "2",  # the other two slots are for receivers
         "spark.local.dir": str(folder),
         "spark.sql.shuffle.partitions": "2",

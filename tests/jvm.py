@@ -22,6 +22,8 @@ _OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr"
     " -XX:-UsePerfData"  # its file in /tmp would outlive a kill
 )
+OPTIMIZED = "-XX:TieredStopAtLevel=4"
+"""What has a JVM of minutes use the optimizing compiler after all."""
 # A folder of defaults (SPARK_CONF_DIR) would be part of the class path, and archives allow none.
 _SPARK = (
     " -Dspark.python.daemon.module=tests.worker_daemon"
