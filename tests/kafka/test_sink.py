@@ -451,17 +451,18 @@ def test_a_batch_after_one_that_was_proved(broker: Broker, topic: str, driver: M
 
 
 class Stuck:
-    """A client of which one request does not return, as after some restarts of a broker."""
+    """A client of which one call does not return, as after some restarts of a broker."""
 
-    def __init__(self, client: Any, ends: Event) -> None:
+    def __init__(self, client: Any, call: str, ends: Event) -> None:
         self._client = client
+        self._call = call
         self._ends = ends
 
-    def send_offset(self, *args: Any) -> None:
-        self._ends.wait()
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
+        return self._wait if name == self._call else getattr(self._client, name)
+
+    def _wait(self, *args: Any) -> None:
+        self._ends.wait()
 
 
 @pytest.mark.parametrize("stuck", [0, 1], ids=["driver", "task"])
@@ -473,7 +474,7 @@ def test_a_client_that_does_not_return(
     def make(*args: Any, **own: Any) -> producer.Sender:
         sender = made(*args, **own)
         if next(turns) == stuck:
-            sender.client = Stuck(sender.client, ends)  # type: ignore[assignment]
+            sender.client = Stuck(sender.client, "send_offset", ends)  # type: ignore[assignment]
         return sender
 
     monkeypatch.setattr(transactions, "Sender", make)
@@ -487,6 +488,22 @@ def test_a_client_that_does_not_return(
         one.task(0, attempt, index)
     ends.set()
     assert committed(broker, topic) == expected(1)
+
+
+def test_a_client_that_does_not_end_holds_no_program_up(
+    driver: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, ends = driver(), Event()
+    one.start()
+    sender = one.sink._sender
+    assert sender is not None
+    client = sender._sender.client
+    sender._sender.client = Stuck(client, "close", ends)  # type: ignore[assignment]
+    monkeypatch.setattr(transactions, "_STUCK_S", 0.1)
+    one.sink.close()
+    assert "did not end within 0.1 s" in caplog.text
+    ends.set()
+    client.close()
 
 
 def no_fencing(patch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 
+from penstock.kafka.bounded import END_S, returns_in_time
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.failures import kafka_error
 from penstock.kafka.offsets import split_name
@@ -17,7 +17,6 @@ from penstock.model import Offsets
 
 __all__ = ["Group"]
 
-_CLOSE_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -45,20 +44,13 @@ class Group:
         self._consumer.commit(offsets=places, asynchronous=True)
 
     def close(self) -> None:
-        """Send what is not sent, and close the connections; some seconds later without waiting.
-
-        librdkafka waits for the answers as long as brokers give none (seen: minutes), also when the
-        consumer is only dropped.
-        """
-        ends = threading.Thread(target=self._consumer.close, name="penstock group", daemon=True)
-        ends.start()
-        ends.join(_CLOSE_S)
-        if ends.is_alive():
+        """Send what is not sent, and close the connections; some seconds later without waiting."""
+        if not returns_in_time(self._consumer.close, END_S):
             _log.warning(
                 "Tools may see an old lag of this program: no broker took the last offsets of "
                 "group %s within %g s",
                 self._settings["group.id"],
-                _CLOSE_S,
+                END_S,
             )
 
     def _note(self, error: ClientError | None, _: list[TopicPartition]) -> None:

@@ -7,8 +7,8 @@ which a transaction writes together with its records: both are visible, or neith
 
 from __future__ import annotations
 
+import logging
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 
 from penstock.errors import KafkaError
+from penstock.kafka.bounded import returns_in_time
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.failures import error_of, kafka_error
 from penstock.kafka.idle import IdleClients
@@ -29,11 +30,12 @@ from penstock.kafka.sink.tokens import Token, from_metadata, to_metadata
 
 __all__ = ["PATIENCE_S", "Tokens", "TransactionalSender", "lend_sender", "transaction_limit_s"]
 
+_log = logging.getLogger(__name__)
 PATIENCE_S = 60.0
 """For so long a request is repeated while the brokers do not answer, or their log is being read."""
 _TIMEOUT_S = 10.0
 _STUCK_S = 12.0
-"""After so long a request that should have ended after ``_TIMEOUT_S`` is given up."""
+"""After so long a request that should have ended after ``_TIMEOUT_S`` is given up, or an end."""
 _PAUSE_S = 0.2
 _DEFAULT_LIMIT_MS = 60_000
 _KEPT = 8
@@ -170,6 +172,10 @@ class TransactionalSender(Generic[Token]):
 
     def close(self) -> None:
         """End; a transaction that is open is aborted: if the client is stuck, by the next one."""
+        if not returns_in_time(self._close, _STUCK_S):
+            _log.warning("A Kafka client of %s did not end within %g s", self.name, _STUCK_S)
+
+    def _close(self) -> None:
         self.tokens.close()
         if self._is_stuck:  # it is in use until its request returns
             return
@@ -187,22 +193,9 @@ class TransactionalSender(Generic[Token]):
         librdkafka forgets it if the group's coordinator leaves the metadata for a moment, as one
         does that starts: https://github.com/confluentinc/librdkafka/issues/5456 and 5511.
         """
-        raised: list[KafkaException] = []
-
-        def run() -> None:
-            try:
-                request()
-            except KafkaException as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        thread.join(_STUCK_S)
-        if thread.is_alive():
+        if not returns_in_time(request, _STUCK_S):
             self._is_stuck = True
             raise failures.stuck(self.name, _STUCK_S)
-        if raised:
-            raise raised[0]
 
     def _check_time(self) -> None:
         if (error := self._too_long()) is not None:

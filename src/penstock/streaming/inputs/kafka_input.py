@@ -23,6 +23,7 @@ from penstock.journal.bad_records.dead_letters import (
 from penstock.journal.spark import arrow_dataframe
 from penstock.kafka import COLUMNS, ClientConf, KafkaRange, KafkaRecord
 from penstock.kafka.advance import OnDataLoss
+from penstock.kafka.bounded import END_S, returns_in_time
 from penstock.kafka.decoding import CELL, Decoding, OnRefusedRecords, fail
 from penstock.kafka.group import Group
 from penstock.kafka.losses import loss_partition
@@ -247,7 +248,10 @@ class KafkaInputDStream(InputDStream):
         """Close the connections; see ``InputDStream.close``."""
         if self._group is not None:
             self._group.close()
+        dropped = [self._planner]
         self._planner = self._group = self._context = None
+        if not returns_in_time(dropped.clear, END_S):
+            _log.warning("The Kafka client of %s did not end within %g s", self.name, END_S)
 
     @property
     def _opened(self) -> InputContext:
