@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.budget import folder_of, seconds_by, worker_of
+from tests.interpreter import interpreters
 from tests.jvm import OPTIMIZED, java_options, stop_jvm, use_archive
 from tests.processes import mark_this_run, open_files, processes_left
 from tests.sharing import Scheduler, share
@@ -127,10 +128,14 @@ def _stop_programs() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def archive_of_classes(request: pytest.FixtureRequest) -> None:
-    """Make the archive before the first of the tests that start JVMs."""
-    if any(item.get_closest_marker("spark") for item in request.session.items):
-        use_archive(request.config.rootpath / ".pytest_cache" / "spark-classes")
+def fast_starts(request: pytest.FixtureRequest, no_process_left: None) -> Iterator[None]:
+    """Make JVMs and their Pythons start fast, before the first of the tests that start some."""
+    if not any(item.get_closest_marker("spark") for item in request.session.items):
+        yield
+        return
+    use_archive(request.config.rootpath / ".pytest_cache" / "spark-classes")
+    with interpreters(Path(_JVM_FILES)):
+        yield
 
 
 @pytest.fixture(scope="session")

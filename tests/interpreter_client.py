@@ -1,0 +1,22 @@
+"""Stands for a process that the server of ``tests.interpreter`` forks: ADDRESS -m MODULE ...
+
+It imports as little as it can.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+
+address, *command = sys.argv[1:]
+if command[0] != "-m":
+    os.execv(sys.executable, [sys.executable, *command])
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+    server.connect(address)
+    request = {"command": command[1:], "environment": dict(os.environ), "folder": os.getcwd()}
+    socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
+    pid = int(server.recv(16))
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
+    status = int(server.recv(16) or 1)
+sys.exit(status if status >= 0 else 128 - status)
