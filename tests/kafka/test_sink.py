@@ -319,6 +319,40 @@ def test_a_take_over_that_failed_is_made_again(
     assert committed(broker, topic) == expected(1)
 
 
+def test_a_commit_without_an_answer_is_made_again(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = driver()
+    one.start()
+    with monkeypatch.context() as away:
+        away.setattr(transactions, "PATIENCE_S", 0)
+        away.setattr(transactions, "_TIMEOUT_S", 0.0001)
+        with pytest.raises(KafkaError, match="write to Kafka"):
+            one.write(0, again=False)
+    one.write(0, again=True)
+    assert committed(broker, topic) == expected(1)
+
+
+def test_a_token_whose_commit_was_not_answered_is_the_drivers_own(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = driver()
+    one.run(1)
+    monkeypatch.setattr(batches, "_IDLE_S", 0)  # so each batch reads the token
+    with monkeypatch.context() as lost:
+        commit = TransactionalSender.commit
+
+        def commit_unheard(sender: TransactionalSender[Any], token: Any) -> None:
+            commit(sender, token)
+            raise KafkaError("no answer", operation="write to Kafka")
+
+        lost.setattr(TransactionalSender, "commit", commit_unheard)
+        with pytest.raises(KafkaError, match="no answer"):
+            one.write(1, again=False)
+    one.write(1, again=True)
+    assert committed(broker, topic) == expected(2)
+
+
 def test_a_program_that_had_nothing_to_write_for_long(
     broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

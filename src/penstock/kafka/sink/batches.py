@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -50,6 +51,7 @@ class SinkBatches:
         self._settings = settings
         self._topic = topic
         self._name = batch_name(location_id, output)
+        self._driver = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._sender: TransactionalSender[Begun] | None = None
         self._used_s = 0.0
@@ -71,7 +73,7 @@ class SinkBatches:
             if self._last is None:
                 if written:
                     raise failures.forgotten(self._name, self._topic, min(written))
-                self._record(Begun(0, 1, 0))
+                self._record(Begun(0, 1, 0, self._driver))
 
     def begin(self, batch_id: int, partitions: int, *, may_be_written: bool) -> Attempt:
         """Begin to write a batch.
@@ -100,7 +102,7 @@ class SinkBatches:
                     raise failures.other_partitions(
                         self._name, batch_id, len(done), last.partitions, partitions
                     )
-            self._record(Begun(batch_id + 1, attempt, partitions))
+            self._record(Begun(batch_id + 1, attempt, partitions, self._driver))
         return Attempt(attempt, done)
 
     def keep(self, batch_id: int) -> None:
@@ -121,7 +123,7 @@ class SinkBatches:
             is_idle = time.monotonic() - self._used_s >= _IDLE_S
             if is_idle and self._last is not None and self._last.next_id <= batch_id:
                 self._take_over()
-                self._record(Begun(batch_id + 1, self._last.attempt + 1, 0))
+                self._record(Begun(batch_id + 1, self._last.attempt + 1, 0, self._driver))
 
     def destination(self, batch_id: int) -> Destination:
         """Return what the tasks of a batch need, besides the attempt's number."""
@@ -153,8 +155,14 @@ class SinkBatches:
         self._is_open = True
 
     def _check_sole(self, found: Begun | None) -> None:
-        """Raise if a token is another driver's; one that has expired is no one's."""
-        if self._is_open and found not in (self._last, None):
+        """Raise if a token is another driver's, written since this one took the output over.
+
+        One that has expired is no one's. One that this driver does not know may be its own: of a
+        commit that was not answered.
+        """
+        if not self._is_open or found is None or found == self._last:
+            return
+        if found.driver != self._driver:
             raise failures.driver_fenced(self._name)
 
     def _close(self) -> None:

@@ -2,7 +2,8 @@
 
     group and transactional id          offset          metadata
     ----------------------------------  --------------  ------------------------------------------
-    penstock/<location>/<output>        batch begun +1  {"attempt": 7, "partitions": 4}
+    penstock/<location>/<output>        batch begun +1  {"attempt": 7, "partitions": 4,
+                                                        "driver": ..}
     penstock/<location>/<output>/<i>    batch done +1   {"attempt": 7, "count": .., "checksum": ..,
                                                         "writer": ..}
 
@@ -30,6 +31,8 @@ class Begun:
     attempt: int
     """Counts the attempts at all batches; a later one supersedes all earlier ones."""
     partitions: int
+    driver: str = ""
+    """The driver that wrote it, so that one whose commit was not answered knows its own."""
 
 
 @dataclass(frozen=True, slots=True)

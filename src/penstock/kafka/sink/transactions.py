@@ -144,10 +144,11 @@ class TransactionalSender(Generic[Token]):
     def is_fresh(self) -> bool:
         """Return whether it may be used for another transaction.
 
-        One that has lost a connection may wait for a group's coordinator that is not there any more
-        (see ``_in_time``): a new one asks where it is.
+        One whose transaction did not end can begin none. One that has lost a connection may wait
+        for a group's coordinator that is not there any more (see ``_in_time``): a new one asks
+        where it is.
         """
-        return not self._sender.lost_connections()
+        return self._begun_s is None and not self._sender.lost_connections()
 
     def begin(self) -> None:
         """Begin a transaction."""
