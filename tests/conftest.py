@@ -133,8 +133,10 @@ def fast_starts(request: pytest.FixtureRequest, no_process_left: None) -> Iterat
     if not any(item.get_closest_marker("spark") for item in request.session.items):
         yield
         return
+    from tests.warm_jvms import warm_jvms
+
     use_archive(request.config.rootpath / ".pytest_cache" / "spark-classes")
-    with interpreters(Path(_JVM_FILES)):
+    with interpreters(Path(_JVM_FILES)), warm_jvms(Path(_JVM_FILES)):
         yield
 
 

@@ -50,8 +50,6 @@ def new_spark(
     master: str = "local[2]", settings: Mapping[str, str] = NO_SETTINGS, log_level: str = "OFF"
 ) -> SparkContext:
     """Return a quiet Spark that binds to loopback only."""
-    if "cluster" in master:  # tests find its workers by their executors
-        os.environ["PYSPARK_PYTHON"] = sys.executable
     conf = SparkConf().setMaster(master).setAppName("test program")
     sc = SparkContext(conf=conf.setAll([*SETTINGS.items(), *settings.items()]))
     sc.setLogLevel(log_level)

@@ -65,6 +65,7 @@ def _serve(listener: socket.socket) -> None:
 def _answer(listener: socket.socket, client: socket.socket) -> None:
     """Fork once more: stay with the client, and run the module in the fork."""
     listener.close()
+    os.setsid()  # what signals the fork's process group, or its session's, hits no one else
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request, files, *_ = socket.recv_fds(client, 1 << 20, 3)
     pid = os.fork()

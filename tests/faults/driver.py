@@ -20,18 +20,24 @@ import pyspark
 
 from tests.forked import Forked
 from tests.waiting import WAIT_S, eventually
+from tests.warm_jvms import take_warm_jvm
 
 
 class Driver:
     """One driver process. Its standard output's lines are what it reports.
 
     It runs a program, which is a file, as Python does; but the process has imported already what
-    programs need, and the file's folder is not on ``sys.path``.
+    programs need, and the file's folder is not on ``sys.path``. Its JVM is one that others had
+    before and outlives it (``tests.warm_jvms``), and so are its workers' Pythons forks; with
+    ``own_spark`` they are its own, to be found and killed by who killed or started them.
     """
 
-    def __init__(self, program: Path, args: Sequence[str], errors: Path) -> None:
+    def __init__(
+        self, program: Path, args: Sequence[str], errors: Path, *, own_spark: bool = False
+    ) -> None:
         self._command = [str(program), *args]
         self._errors = errors
+        self._own_spark = own_spark
         self._start()
 
     def __enter__(self) -> Driver:
@@ -127,7 +133,8 @@ class Driver:
             Connection(its_input, writable=False) as a,
             Connection(its_output, readable=False) as b,
         ):
-            self.process = Forked(_run, a, b, str(self._errors), dict(os.environ), self._command)
+            files = a, b, str(self._errors)
+            self.process = Forked(_run, *files, dict(os.environ), self._command, self._own_spark)
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=_read, args=(output, self._lines), daemon=True).start()
 
@@ -138,11 +145,12 @@ class Driver:
 class Relay:
     """One driver process after the other: the next one can start before the last one has ended.
 
-    Most of a start is that of Spark; the program waits for a line then (``Driver.begin``).
+    Most of a start is that of Spark, which is their own; the program waits for a line then
+    (``Driver.begin``).
     """
 
     def __init__(self, program: Path, args: Sequence[str], errors: Path) -> None:
-        self._make = partial(Driver, program, args, errors)
+        self._make = partial(Driver, program, args, errors, own_spark=True)
         self._driver: Driver | None = None
         self._next: Driver | None = None
 
@@ -182,6 +190,7 @@ def _run(
     errors: str,
     environment: dict[str, str],
     command: list[str],
+    own_spark: bool,
 ) -> None:
     """Be the driver: the leader of a session, which runs the program as Python would."""
     os.setsid()
@@ -194,4 +203,8 @@ def _run(
     os.environ.clear()  # the server's, which may be older
     os.environ.update(environment)
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # of local-cluster's executors
+    if own_spark:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        take_warm_jvm()
     runpy.run_path(command[0], run_name="__main__")

@@ -65,7 +65,8 @@ class Site:
     def driver(self, master: str = "local[2]", *moment: str) -> Driver:
         stream = json.dumps(["tailStream", {"path": f"{self.logs}/app.log*", "name": "lines"}])
         args = [master, str(self.checkpoint), str(self.sink), stream, *moment]
-        return Driver(PROGRAM, args, self._root / f"stderr-{next(self._drivers)}.txt")
+        errors = self._root / f"stderr-{next(self._drivers)}.txt"
+        return Driver(PROGRAM, args, errors, own_spark=master == CLUSTER)
 
     def receiver_pid(self) -> int | None:
         """Return the living process of the receiver that started last, None without one."""

@@ -99,7 +99,9 @@ class Site:
         """Start the next program, which waits: most of a start is that of Spark."""
         if len(self._drivers) < 2:
             arguments = [MASTER, self.places.encoded()]
-            self._drivers.append(Driver(PROGRAM, arguments, self._root / "stderr.txt"))
+            self._drivers.append(
+                Driver(PROGRAM, arguments, self._root / "stderr.txt", own_spark=True)
+            )
 
     @property
     def driver(self) -> Driver:
