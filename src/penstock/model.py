@@ -85,7 +85,7 @@ def check_output(output: object) -> None:
     """Raise ConfigError unless ``output`` is what a sink knows a batch by."""
     if not isinstance(output, OutputBatch):
         raise ConfigError(
-            f"the batch is given as {output!r}, by which no sink can know it again",
+            f"the batch is given as {output!r}, which does not identify it",
             operation="write batch",
             hint="give an OutputBatch: query_batch(df, batch_id) in a Structured query, the third "
             "argument of foreachBatch's function in a DStream program",

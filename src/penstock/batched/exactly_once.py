@@ -132,7 +132,7 @@ class ExactlyOnce:
                     "its log says that less was read, or is gone",
                     operation="add checkpoint",
                     ids={"batch": self._last.batch},
-                    hint="start again: the batch is proved then, and not written twice",
+                    hint="start again: the batch is then verified, not written twice",
                 )
 
     def close(self) -> None:
@@ -158,12 +158,12 @@ def resume(planned: Planned, ends: Ends) -> tuple[list[KafkaRange], list[KafkaRa
         else:
             raise RecoveryMismatchError(
                 f"{each.name} is done up to {at}, and the batch that was planned last has "
-                f"[{each.start_offset}, {each.end_offset}) of it: what of it was written cannot be "
-                "told",
+                f"[{each.start_offset}, {each.end_offset}) of it: which of these were written is "
+                "unknown",
                 operation="recover",
                 ids={"batch": planned.batch},
-                hint="checkpoints were replaced by hand? `penstock checkpoint rewind` moves them: "
-                "what follows is then written, whether it was before or not",
+                hint="move checkpoints with `penstock checkpoint rewind`, not by hand: "
+                "later records are then written, even if they were before",
             )
     return ([], waiting) if is_written else (waiting, [])
 
@@ -193,9 +193,9 @@ def _lacks_sinks(planned: Planned, sinks: Iterable[str]) -> RecoveryMismatchErro
         f"have: {', '.join(sinks) or 'those of an earlier run'}",
         operation="recover",
         ids={"batch": planned.batch},
-        hint="start once with them, by their names; or leave the batch by `penstock checkpoint "
-        "rewind`, which may go to where the checkpoints are: its records are then read as any "
-        "other, whether they were written before or not",
+        hint="start once with sinks of these names; or drop the batch by `penstock checkpoint "
+        "rewind`, which may target the present offsets: its records are then read like any "
+        "others, even if they were written before",
     )
 
 
@@ -203,7 +203,7 @@ def _check_topics(planned: Planned, ends: Ends) -> None:
     if gone := sorted({each.topic for each in planned.ranges} - ends.keys()):
         raise RecoveryMismatchError(
             f"the batch that was planned last has records of {', '.join(gone)}, which this program "
-            "does not read: whether it was written cannot be told",
+            "does not read: whether it was written is not known",
             operation="recover",
             ids={"batch": planned.batch},
             hint="start once with the topics as before",

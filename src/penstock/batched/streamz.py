@@ -201,7 +201,7 @@ class _Watched:
         """Raise StreamingError if the coroutine has ended."""
         if self._error is not None:
             raise StreamingError(
-                f"{type(self._node).__name__} hands nothing on any more, as what follows it "
+                f"{type(self._node).__name__} emits no more elements, because a node after it "
                 f"failed: {self._error}",
                 operation="start stream",
                 hint="build the stream anew, and start that one",
@@ -495,8 +495,8 @@ def _check_sink(stream: streamz.Stream) -> None:
         )
     if any(not (each.stopped or each.makes_checkpoints) for each in _sources(stream)):
         raise StreamingError(
-            "the first sink that makes checkpoints was added to a stream that runs: it would not "
-            "get what is under way, and its checkpoints would pass that",
+            "the first sink that makes checkpoints was added to a running stream: it would not "
+            "get what is in flight, but its checkpoints would cover it",
             operation="build stream",
             hint="attach it before start()",
         )

@@ -127,7 +127,7 @@ def validate_location(
     location: LocationArgument,
     sink: Annotated[
         str | None,
-        typer.Option(help="Where the query writes with Spark's own file sink: does its log fit?"),
+        typer.Option(help="Output folder of Spark's own file sink, whose log is checked, too."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -52,7 +52,7 @@ EXIT_STATUS = {"warning": 1, "error": 2}
 
 _Sink = Annotated[
     str | None,
-    typer.Option(help="Where the query writes with Spark's own file sink: goes back, too."),
+    typer.Option(help="Output folder of Spark's own file sink, which goes back, too."),
 ]
 
 
@@ -67,7 +67,7 @@ def rewind(
         str | None,
         typer.Option(help="Back to the newest batch planned by then: ISO 8601 (UTC), or ms."),
     ] = None,
-    shift_by: Annotated[int | None, typer.Option(min=1, help="So many batches back.")] = None,
+    shift_by: Annotated[int | None, typer.Option(min=1, help="Go back N batches.")] = None,
     sink: _Sink = None,
     drop_state: Annotated[
         bool, typer.Option("--drop-state", help="Empty the state instead of taking it back.")
@@ -78,7 +78,7 @@ def rewind(
     stopped: StoppedOption = False,
     as_json: PlanJsonOption = False,
 ) -> None:
-    """Go back: what came after a point is read again, by new batch ids."""
+    """Go back to an earlier point: later records are processed again."""
     if is_checkpoint_path(location):
         rewind_batches(
             location,
@@ -115,7 +115,7 @@ def promote(
     stopped: StoppedOption = False,
     as_json: PlanJsonOption = False,
 ) -> None:
-    """Make an old entry the one that the query uses, with the settings in it."""
+    """Make the query continue from an old entry, with its settings."""
     if is_checkpoint_path(location):
         promote_batches(location, batch, apply=apply, as_json=as_json)
         return

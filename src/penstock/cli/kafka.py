@@ -37,7 +37,7 @@ T = TypeVar("T")
 app = typer.Typer(
     name="kafka",
     no_args_is_help=True,
-    help="Topics, and how far queries, programs, receivers and groups are in them.",
+    help="Topics, and the offsets of queries, programs, receivers and groups.",
 )
 
 _NUMBERS = ("partition", "offset", "begin", "end", "lag", "records", "batch")
@@ -139,7 +139,7 @@ def reset(
         str | None, typer.Option(help="Records from this time on: ISO 8601 (UTC), or ms.")
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option(help="So many offsets on in each partition; negative: back.")
+        int | None, typer.Option(help="Offsets to move each partition by; negative: back.")
     ] = None,
     from_file: Annotated[
         str | None, typer.Option(help='A file of JSON such as {"clicks":{"0":5}}.')
@@ -152,7 +152,7 @@ def reset(
     stopped: StoppedOption = False,
     as_json: PlanJsonOption = False,
 ) -> None:
-    """Let a query, program or receiver go on from other offsets."""
+    """Move a query, program or receiver to other offsets."""
     from penstock.kafka.brokers import topic_ids
 
     settings = client_settings(brokers, conf)

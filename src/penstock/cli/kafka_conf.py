@@ -55,7 +55,7 @@ def parse_conf(given: Iterable[str]) -> dict[str, str]:
             continue
         if is_secret(name.strip()):
             raise _wrong(
-                f"{name.strip()} is a secret, and the command line is no place for it",
+                f"{name.strip()} is a secret, and is not accepted on the command line",
                 f"give {name.strip()}.file=PATH of a file with it",
             )
         conf[name.strip()] = value.strip()

@@ -35,7 +35,7 @@ _COMMANDS = {
     "journal": LazyCommand("penstock.cli.journal", "Show, read, verify and repair a journal."),
     "kafka": LazyCommand(
         "penstock.cli.kafka",
-        "Topics, and how far queries, programs, receivers and groups are in them.",
+        "Topics, and the offsets of queries, programs, receivers and groups.",
     ),
     "rate": LazyCommand("penstock.cli.rate", "Show a program's rates, change its limits."),
     "state": LazyCommand("penstock.cli.state", "Show the state of mapWithState operators."),
@@ -68,7 +68,7 @@ def penstock(
     ] = False,
     log_format: Annotated[
         LogFormat,
-        typer.Option(envvar="PENSTOCK_LOG_FORMAT", help="Of what is logged to standard error."),
+        typer.Option(envvar="PENSTOCK_LOG_FORMAT", help="Format of the log on standard error."),
     ] = LogFormat.text,
 ) -> None:
     """Durable push ingestion, back pressure and recoverable checkpoints for PySpark jobs."""

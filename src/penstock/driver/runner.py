@@ -164,7 +164,7 @@ def _is_stopped(sc: SparkContext) -> bool:
 def _unwanted_end(task: ReceiverTask, end: End) -> ReceiverError:
     by = "a later run took it over" if end == "superseded" else "its command file says stop"
     return ReceiverError(
-        f"it ended, which this driver did not command: {by}",
+        f"it ended without this driver's command: {by}",
         operation="run receiver",
         ids=task.ids,
         hint="nothing to do: the driver starts it again, unless a later run has it",

@@ -107,7 +107,7 @@ class Generations:
                 operation="open stream",
                 path=self._storage.uri(path),
                 hint="restore the file from a backup; without one delete it: then a topic that "
-                "was created anew since the file before it is taken for the same",
+                "was recreated since the previous file is not noticed",
             ) from error
 
     def _path(self, number: int) -> str:

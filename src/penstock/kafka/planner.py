@@ -64,8 +64,7 @@ class Planner:
     def _say_gone(self, topics: set[str]) -> None:
         for topic in sorted(topics - self._gone):
             _log.warning(
-                "Topic %s does not exist any more: it stays where it is, and is read on when it is "
-                "back",
+                "Topic %s does not exist any more: its offset is kept until it is back",
                 topic,
             )
         self._gone = topics

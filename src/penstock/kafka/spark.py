@@ -272,8 +272,8 @@ def _columns(df: DataFrame, topic: str) -> DataFrame:
 
 def _written_twice(output: OutputBatch) -> ConfigError:
     return ConfigError(
-        f"batch {output.batch_id} was written by output {output.output!r} already: tokens are of "
-        "an output, and it has one write",
+        f"batch {output.batch_id} was written by output {output.output!r} already: each output "
+        "has one write per batch",
         operation="write to Kafka",
         hint="write one DataFrame for each output (df.union(...); rows may have a column topic), "
         "or add a foreachBatch with a name of its own",

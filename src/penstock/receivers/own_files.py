@@ -94,7 +94,7 @@ def read_json(files: OwnFiles, name: str) -> Any:
             "a file that the position names is damaged: its checksum differs",
             operation="resume receiver",
             path=name,
-            hint="restore it from a copy; or delete it, and what it told of is stored again when "
+            hint="restore it from a copy; or delete it, and what it covered is stored again when "
             "the source sends it again",
         )
     return json.loads(text)

@@ -1,4 +1,4 @@
-"""A TCP connection as a source reads it: found, kept alive, and left within 100 ms of a stop."""
+"""A TCP connection of a source: opened, kept alive, and closed within 100 ms of a stop."""
 
 from __future__ import annotations
 

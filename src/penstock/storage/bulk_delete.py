@@ -1,4 +1,4 @@
-"""Many files of a store deleted in few requests, and none that stays goes unreported.
+"""Deletes many files of a store in few requests, and reports each one that remains.
 
 S3 answers a bulk delete with an error for each object that stays. Its driver drops them
 (``S3FileSystem._bulk_delete``), so S3's request is made here. The other drivers raise.

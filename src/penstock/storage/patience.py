@@ -1,4 +1,4 @@
-"""How long storage, or a broker, that fails is waited for, where only time is at stake."""
+"""How long to wait for failing storage, or a failing broker, where only time is lost."""
 
 from __future__ import annotations
 

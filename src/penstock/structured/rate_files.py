@@ -1,4 +1,4 @@
-"""The way of a rate from the driver to the reader of a source, and of its settings back.
+"""Files that carry rates from the driver to the readers of sources, and settings back.
 
 Spark runs the reader in a process of its own, and calls it with offsets only. So both sides use a
 private folder on the driver's host, which ``register`` makes and the registered class carries:

@@ -52,7 +52,7 @@ class DashboardSettings:
     port: int = DEFAULT_PORT
     """0 takes any free one."""
     token_file: str | None = None
-    """A file with the token that requests must carry, and that allows to change rates."""
+    """A file with the token that requests must carry, and that permits rate changes."""
     allowed_hosts: tuple[str, ...] = ()
     """Names under which a proxy serves it."""
     tries: int = 1

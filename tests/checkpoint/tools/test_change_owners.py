@@ -250,7 +250,7 @@ def test_a_program_that_ran_a_batch_again_refuses_to_undo(tmp_path: Path) -> Non
 
 def test_a_lock_that_a_program_left_says_nothing_of_a_query_of_spark(query: Path) -> None:
     (query / "driver.lock").touch()
-    with pytest.raises(ConcurrentDriverError, match="it is not known that no query runs"):
+    with pytest.raises(ConcurrentDriverError, match="a query may still be running"):
         apply_plan(plan_rewind(query, to_batch=1))
 
 

@@ -109,7 +109,7 @@ def mqtt(
     client_id: Annotated[
         str | None, typer.Option(help="Names the session.", show_default="penstock-STREAM")
     ] = None,
-    version: Annotated[str, typer.Option(help="Of the protocol: 3.1.1 or 5.")] = "3.1.1",
+    version: Annotated[str, typer.Option(help="MQTT version: 3.1.1 or 5.")] = "3.1.1",
     share_group: Annotated[
         str | None, typer.Option(help="Share the messages with all clients of this group.")
     ] = None,

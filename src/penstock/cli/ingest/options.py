@@ -99,7 +99,7 @@ def _common(
     max_lag: Annotated[
         int | None,
         typer.Option(
-            help="Take no more while so many of this receiver's records are not yet committed by "
+            help="Stop receiving while this many of its records are not yet committed by "
             "every consumer.",
             show_default="no bound",
         ),
@@ -108,7 +108,7 @@ def _common(
         WhenFullOption,
         typer.Option(help="At a bound: let the source wait, or end with status 4."),
     ] = _BLOCK,
-    compression: Annotated[Compression, typer.Option(help="Of the blocks.")] = _UNCOMPRESSED,
+    compression: Annotated[Compression, typer.Option(help="Block codec.")] = _UNCOMPRESSED,
     metrics_port: Annotated[
         int | None,
         typer.Option(

@@ -128,7 +128,7 @@ def other_records(sink: str, batch_id: int, index: int, before: int, now: int) -
     return _error(
         KafkaError,
         f"partition {index} of batch {batch_id} was written with {before} records, and has {now} "
-        "now, other ones: to go on would lose records and double others",
+        "different ones now: continuing would lose and repeat records",
         "a batch that runs again must have the same records in the same partitions: no random "
         "numbers, no clock, and as many slots as before (spark.default.parallelism); "
         "docs/kafka.md says what to do",

@@ -95,6 +95,6 @@ def from_metadata(kind: type[Token], offset: int, metadata: str | None, group: s
             f"offset {offset} of a sink's group is no token: {metadata!r}",
             operation="read token of sink",
             ids={"group": group},
-            hint="commit no offsets to groups that begin with penstock/; to write on, go back to a "
+            hint="do not commit to groups that begin with penstock/; to continue, go back to a "
             "batch that is done with `penstock checkpoint rewind`",
         ) from None

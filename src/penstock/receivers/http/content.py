@@ -1,4 +1,4 @@
-"""A body as it was sent, back to the bytes that were meant: gzip, which may expand a thousandfold.
+"""Decodes a body as it was sent: gzip, which may expand a thousandfold.
 
 Invariant: no more than the cap is ever held, however small the compressed body was.
 """

@@ -1,4 +1,4 @@
-"""MQTT's packets, as far as many of them come: PUBLISH taken apart, acknowledgements put together.
+"""The frequent MQTT packets: decodes PUBLISH, and encodes acknowledgements.
 
 A packet is one byte (type, and for PUBLISH the flags DUP, QoS and RETAIN), a length of one to four
 bytes, and that many bytes. Here a chunk of the stream is cut into packets in one pass, without a

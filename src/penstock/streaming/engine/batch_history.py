@@ -1,4 +1,4 @@
-"""What is told of batches that ended: to the next entry of the offset log, and in the log."""
+"""Reports batches that ended: in the next entry of the offset log, and in the log."""
 
 from __future__ import annotations
 

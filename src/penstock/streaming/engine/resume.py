@@ -25,8 +25,8 @@ def first_tick(log: BatchLog, timer: RecurringTimer, now_ms: int, interval_ms: i
     first_ms = timer.first_tick_after(max(now_ms, newest_ms), log.zero_ms or 0)
     if first_ms - now_ms > interval_ms:
         _log.warning(
-            "The newest batch is of %s, %.0f s ahead of the clock of this machine, which "
-            "was ahead once, or is behind now. Batches continue after that one, one in %g s, "
+            "The newest batch time is %s, %.0f s ahead of the clock of this machine, which "
+            "was ahead once, or is behind now. Batches continue after it, one every %g s, "
             "with times ahead of the clock; windows and timeouts of state use these times",
             iso_time(newest_ms),
             (newest_ms - now_ms) / 1000,

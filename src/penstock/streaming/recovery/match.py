@@ -141,7 +141,7 @@ def check_outputs(conf: Mapping[str, str], outputs: Mapping[str, bool]) -> None:
     for name, exactly_once in _recorded_outputs(conf).items():
         if exactly_once and name not in present:
             raise RecoveryMismatchError(
-                f"the checkpoint location was driven with exactly-once output {name!r}, which is "
+                f"the checkpoint location was used with exactly-once output {name!r}, which is "
                 f"not in the program (its exactly-once outputs: "
                 f"{', '.join(map(repr, present)) or 'none'}); under another name its sink would "
                 "write batches that run again a second time",

@@ -39,7 +39,7 @@ def query_batch(df: DataFrame, batch_id: int, output: str = "foreachBatch") -> O
     query_id, run = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_RUN_ID)
     if query_id is None:
         raise ConfigError(
-            f"batch {batch_id} has no query in this thread, so no sink can know it again",
+            f"batch {batch_id} has no query in this thread, so no sink can identify it",
             operation="write batch",
             ids={"output": output, "batch": batch_id},
             hint="call this in the function of foreachBatch itself, and pass its result on; "

@@ -31,6 +31,6 @@ def check_same(output: OutputBatch, plan: str, where: str) -> None:
             operation="write batch",
             path=where,
             ids={"output": output.output, "batch": output.batch_id},
-            hint="only one run may write here; of an older copy: restore the newest one, or remove "
-            "from the sink what was written since, and begin with a new location where it stands",
+            hint="only one run may write here; after a restore: restore the newest copy, or remove "
+            "from the sink what was written since, and start there with a new location",
         )

@@ -207,8 +207,8 @@ def publish(database: Database, stage: Stage, loaded: Sequence[Loaded]) -> None:
     _check_newest(target, stage.output, newest)
     if newest.batch_id < batch_id:
         raise SinkError(
-            f"the staging table of batch {batch_id} has not the {records} rows that tasks copied: "
-            "the server was restarted, say",
+            f"the staging table of batch {batch_id} lacks some of the {records} rows tasks copied: "
+            "was the server restarted?",
             operation="write batch",
             ids={"table": target.table, "stage": stage.name},
             hint="nothing was written; start the query again, and the batch runs again",

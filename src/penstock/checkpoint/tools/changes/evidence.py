@@ -61,7 +61,7 @@ def check_quiet(plan: Plan, now_ms: int) -> None:
         return
     what = "the store tells no times" if newest is None else f"{newest[0]} is fresh"
     raise ConcurrentDriverError(
-        f"it is not known that no query runs: {what}",
+        f"a query may still be running: {what}",
         operation="change checkpoint location",
         path=plan.location,
         hint="stop the query; then wait until its newest file is a minute old, or add --stopped",

@@ -46,7 +46,7 @@ __all__ = ["plan_repair", "repairable_files"]
 _COMMAND = "repair"
 _SEEN = (
     "a sink that skips the batch ids it has seen (Spark's file sink, Delta by txnVersion) may have"
-    " this batch, with other records. Give the folder of a file sink (--sink), which tells that"
+    " this batch, with other records. Give the folder of a file sink (--sink) to find out"
 )
 
 

@@ -108,8 +108,8 @@ def _meaning(
             first = (streams_of(begin) or {}).get(stream, {})
             yield f"{stream}: {_check_journal(checkpoint, stream, first, offsets)}"
     yield (
-        "an output that replaces what it has of a batch id is right again; from one that appends,"
-        " delete these batches first; one that skips ids that it has seen has to be set back"
+        "an output that replaces what it has of a batch id is corrected; from one that appends,"
+        " delete these batches first; in one that skips known ids, set its last id back"
     )
 
 

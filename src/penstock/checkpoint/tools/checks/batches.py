@@ -69,7 +69,7 @@ def check_ids(
             "note",
             describe_files("commits", _ranges(undone)),
             "batches before a rewind or promote have no commit",
-            "the query was killed in them, and then taken back, which leaves them out",
+            "the query was killed during them and then rewound, which skips them",
             "nothing; what their sink has of them was written once",
         )
     if lost := [batch_id for batch_id in lost if batch_id not in left]:

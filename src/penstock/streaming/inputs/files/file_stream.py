@@ -143,8 +143,8 @@ class FileInputDStream(InputDStream):
 
     def _warn_of_clock(self, back_ms: int) -> None:
         _log.warning(
-            "Stream %s: the clock of this machine was set back by at least %.1f s. Files are taken "
-            "that were modified within the last %g s by it; one that was taken before may be taken "
+            "Stream %s: the clock of this machine was set back by at least %.1f s. Files modified "
+            "within the last %g s by it are taken; one that was taken before may be taken "
             "again, and an earlier one that was not is left out (touch it to include it)",
             self.name,
             back_ms / 1000,
