@@ -74,6 +74,15 @@ def test_nothing_is_released_before_a_listing_that_follows_the_commit(shared: St
         old.release_batches()
 
 
+def test_a_fenced_driver_confirms_nothing_however_young_its_listing(shared: Storage) -> None:
+    old = sleeper(shared)
+    successor(shared)
+    with pytest.raises(ConcurrentDriverError):
+        old.plan(4, offsets_of(4))
+    with pytest.raises(ConcurrentDriverError):
+        old.confirm(max_age_s=3600)
+
+
 def test_what_a_fenced_driver_left_when_it_was_killed_is_told_and_removed(
     shared: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:

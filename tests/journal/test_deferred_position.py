@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, WriterBrokenError
 from penstock.journal import (
     CommitPolicy,
     DeferredPosition,
@@ -45,6 +46,22 @@ def storage(tmp_path: Path) -> FaultyStorage:
 @pytest.fixture
 def stream(storage: FaultyStorage) -> JournalStream:
     return JournalStream.create(storage, "clicks", RecordFormat("string"))
+
+
+class Exits(Noted):
+    """A receiver's code that ends the thread in which it runs."""
+
+    def value(self) -> Any:
+        raise SystemExit
+
+
+def test_a_position_that_exits_breaks_the_writer(stream: JournalStream) -> None:
+    writer = JournalWriter(stream, "r0", policy=AT_ONCE)
+    with suppress(WriterBrokenError):  # it may be broken before the store returns
+        writer.append("a", position=Exits([]))
+    with pytest.raises(WriterBrokenError):
+        writer.flush()
+    writer.abandon()
 
 
 def test_a_block_holds_where_all_of_its_stores_are(stream: JournalStream) -> None:

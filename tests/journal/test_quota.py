@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ from penstock.errors import (
     JournalError,
     JournalFullError,
     StorageFullError,
+    WriterBrokenError,
 )
 from penstock.journal import (
     Bounds,
@@ -449,6 +451,31 @@ def test_a_store_that_may_not_wait_raises_and_what_is_held_is_sealed() -> None:
     member.writer.close()
     assert len(read_all(stream)) == stored
     assert block_bytes(stream) <= BOUND
+
+
+def test_a_writer_that_is_closed_wakes_a_store_that_waits() -> None:
+    member = Member(memory_stream().storage, "r0", BYTES)
+    member.fill()
+    raised: list[BaseException] = []
+
+    def store() -> None:
+        try:
+            member.writer.append("y" * 100_000)
+        except JournalError as e:
+            raised.append(e)
+
+    waiting = threading.Thread(target=store, daemon=True)
+    waiting.start()
+    eventually(lambda: is_waiting(waiting))
+    member.writer.close()
+    waiting.join(WAIT_S)
+    assert [type(e) for e in raised] == [WriterBrokenError]
+
+
+def is_waiting(thread: threading.Thread) -> bool:
+    """Whether a thread is in the wait of a condition."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code.co_name == "wait"
 
 
 def test_a_store_that_could_never_fit_is_refused() -> None:

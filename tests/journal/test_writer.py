@@ -510,6 +510,23 @@ def test_a_zombie_that_wakes_can_neither_publish_nor_ack(
     assert read_all(faulty_stream) == ["a", "b again"]
 
 
+def test_its_own_block_behind_a_lost_answer_fences_no_writer(
+    faulty_stream: JournalStream, faulty: FaultyStorage
+) -> None:
+    """Drivers of object stores repeat a create whose answer was lost, and find their own file."""
+    writer = JournalWriter(faulty_stream, "r0", policy=PATIENT)
+    taken = AlreadyExistsError("the name is taken", operation="create")
+    faulty.fail("create", path="*/00000000000000000000.parquet", after=True, error=taken)
+    writer.append("a", position=1)
+    with pytest.raises(WriterBrokenError, match="the writer broke"):
+        writer.flush()
+    writer.abandon()
+    following = JournalWriter(faulty_stream, "r0", policy=PATIENT)
+    assert following.position == 1  # so a source with positions sends it once
+    following.close()
+    assert read_all(faulty_stream) == ["a"]
+
+
 def test_a_zombie_that_was_quicker_is_seen_by_its_successor(
     faulty_stream: JournalStream, faulty: FaultyStorage
 ) -> None:

@@ -54,6 +54,17 @@ def test_an_error_of_a_reader_is_explained(text: str) -> None:
     assert asked == [text]
 
 
+def test_an_input_that_cannot_be_examined_leaves_the_jobs_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def find_damage(error: str) -> PenstockError | None:
+        raise RuntimeError("the folder cannot be listed")
+
+    error = RuntimeError(OF_READERS[0])
+    assert reason_of(error, find_damage) is error
+    assert "could not be examined" in caplog.text
+
+
 TRACE = 'Traceback (most recent call last):\n  File "/app/job.py", line 7, in double\n    call()\n'
 
 

@@ -221,10 +221,10 @@ class CheckpointLocation:
         Raises ConcurrentDriverError when another driver has planned a batch, CheckpointError when
         this is not the driver, StorageError when the log cannot be listed.
         """
-        if max_age_s and time.monotonic() - self._listed_s < max_age_s:
-            return
         with self._mutex:
             committed = self._driving().committed()
+        if max_age_s and time.monotonic() - self._listed_s < max_age_s:
+            return
         self._check_sole()
         with self._mutex:
             lives = self._driving()

@@ -241,6 +241,7 @@ class StoreBuffer:
         with self._lock:
             self._closing = True
             self._work.notify()
+            self._progress.notify_all()  # of stores that wait, none is taken any more
 
     def fail(self, error: JournalError) -> bool:
         """Take and hand out nothing more; return False when it had failed before."""

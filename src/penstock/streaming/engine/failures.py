@@ -6,6 +6,7 @@ the batch's own input is the cause, the message begins with it.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 
@@ -19,6 +20,8 @@ from penstock.root_cause import raised_by_worker, root_cause
 from penstock.streaming.core.batch import Batch
 
 __all__ = ["batch_failed", "reason_of"]
+
+_log = logging.getLogger(__name__)
 
 _UNREADABLE = re.compile(
     r"\[FAILED_READ_FILE|java\.io\.FileNotFoundException|InvalidInputException"
@@ -49,7 +52,12 @@ def reason_of(
     ):  # on one line: the content of the record is escaped
         reason = BadRecordError(told[2]) if told[1] else UnreadableRecordError(told[2])
     elif _UNREADABLE.search(text):
-        reason = find_damage(text)
+        try:
+            reason = find_damage(text)
+        except (
+            Exception
+        ):  # of an input, which may be the user's: the batch failed for its own error
+            _log.exception("The input's files could not be examined after a batch failed")
     if reason is None:
         return error
     reason.__cause__ = error
