@@ -153,7 +153,7 @@ def go_on_after_a_failed_publish(patch: Patch) -> None:
         except PenstockError:
             durable = False
         self._newest = block.footer
-        self._buffer.end_publish(block.group, None if block.data is None else block.data.size)
+        self._buffer.end_publish(block.group, 0 if block.data is None else block.data.size)
         return durable
 
     patch.setattr(Publisher, "_publish", forgiving)

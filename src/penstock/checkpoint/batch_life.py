@@ -1,7 +1,7 @@
 r"""The life of a batch: the protocol of a checkpoint location, as one state machine. Pure.
 
     PLANNED -> RUNNING -> COMMITTED -> CONFIRMED -> RELEASED
-       \\         \
+       \         \
         +---------+--> FAILED
 
     state      condition before a batch enters it
@@ -10,9 +10,10 @@ r"""The life of a batch: the protocol of a checkpoint location, as one state mac
     RUNNING    its jobs are created and may write
     COMMITTED  all that its jobs wrote is durable, and so is commits/N
     CONFIRMED  the log was listed after commits/N was durable, and showed no other driver
-    RELEASED   it is confirmed, and so is every batch before it; then its RDDs, its records and its
-               log entries may go
-    FAILED     a job raised, or could not be created; it runs again at the next start
+    RELEASED   it is confirmed, and so is every batch before it; then its records and its log
+               entries may go
+    FAILED     a job raised or could not be created, or commits/N could not be written; without
+               commits/N it runs again at the next start
 
 Invariants:
 

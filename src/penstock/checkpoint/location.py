@@ -37,6 +37,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
+from typing import NoReturn
 
 from penstock.checkpoint.batch_ids import describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.batch_life import BatchLives, BatchState
@@ -358,7 +359,7 @@ class CheckpointLocation:
             )
         self._listed_s = started_s
 
-    def _lose(self, error: ConcurrentDriverError, offset_ids: Sequence[int] = ()) -> None:
+    def _lose(self, error: ConcurrentDriverError, offset_ids: Sequence[int] = ()) -> NoReturn:
         """Become fenced: delete the entries that this driver must not keep, and raise."""
         with self._mutex:
             lives = self._driving()

@@ -52,9 +52,8 @@ def claim_writer(stream: JournalStream, receiver: str) -> tuple[WriterId, Any]:
         position = _seal_before(stream, writer)
         if _claim(stream, writer):
             return writer, position
-        writer = replace(
-            writer, epoch=writer.epoch + 1
-        )  # another process was faster: seal its epoch as well
+        # Another process was faster: seal its epoch as well.
+        writer = replace(writer, epoch=writer.epoch + 1)
 
 
 def seal_receiver(stream: JournalStream, receiver: str) -> bool:

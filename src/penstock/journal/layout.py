@@ -21,7 +21,6 @@ from penstock.errors import ConfigError
 from penstock.model import check_name
 
 __all__ = [
-    "CLAIM_FILE",
     "EXPIRED",
     "WriterId",
     "block_path",
@@ -38,7 +37,6 @@ __all__ = [
     "writer_folder",
 ]
 
-CLAIM_FILE = "_writer.json"
 EXPIRED = ".expired"
 _WRITER = re.compile(r"(?P<receiver>.+)-(?P<epoch>[0-9]{8,})")
 _BLOCK = re.compile(r"([0-9]{20})\.parquet")
@@ -88,7 +86,7 @@ def writer_folder(stream: str, writer: WriterId | str) -> str:
 
 def claim_path(stream: str, writer: WriterId) -> str:
     """Return the path of the file whose exclusive creation claims the epoch."""
-    return f"{writer_folder(stream, writer)}/{CLAIM_FILE}"
+    return f"{writer_folder(stream, writer)}/_writer.json"
 
 
 def block_path(stream: str, writer: WriterId | str, start_offset: int) -> str:

@@ -101,7 +101,7 @@ def _without_exhausted(
     reached: Mapping[WriterId, int], ends: Mapping[WriterId, WriterEnd]
 ) -> list[WriterId]:
     """Return the writers of ``ends``, sorted, without those that a map may omit."""
-    newest = _newest_epochs(str(writer) for writer in ends)
+    newest = {writer.receiver: writer.epoch for writer in sorted(ends)}
 
     def is_exhausted(writer: WriterId) -> bool:
         end = ends[writer]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from penstock.errors import MissingBlockError
-from penstock.journal.block import BlockFooter, read_block, read_footer
+from penstock.journal.block import BlockFooter, read_block
 from penstock.journal.losses.loss_log import lost_ranges, say_left_out, without_lost
 from penstock.journal.losses.way_out import explained, with_command
 from penstock.journal.scan import StreamScan
@@ -86,8 +86,7 @@ def slice_footer(
     with explained(stream, part):
         footer = scan.footer(writer, part.block_start) if scan else None
         if footer is None:
-            tail = stream.read_tail(part.path, part.size)
-            footer = read_footer(tail, stream.storage.uri(part.path))
+            footer = stream.footer(writer, part.block_start, part.size)
         check_slice(part, footer)
     return footer
 

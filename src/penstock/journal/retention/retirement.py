@@ -18,8 +18,9 @@ Invariants:
    the claim and keeps the blocks, or the new consumer sees the announcement and begins after it.
 
 What is announced stands in the consumer's own file, which a commit writes anyway (``retirer``), or
-in a file of its own (``retire``). It must stay until its last block is deleted; that a file has one
-owner takes care of it. What was announced and not deleted does no harm: every consumer was past it.
+in a file of its own (``retire``). It must stay until its last block is deleted: the file has one
+owner, so no other process replaces it. What was announced and not deleted does no harm: every
+consumer was past it.
 
 5. What is retired is deleted in any order, in one request where the store can. So a crash or a
    failed deletion may leave any of it: blocks with holes between them, below ``retired_before``. No

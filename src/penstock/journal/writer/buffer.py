@@ -7,8 +7,8 @@ Invariants:
    encoded, queued, published); further stores wait.
 3. With bounds, what is published and buffered never exceeds what ``allow`` gave; a block that turns
    out larger than was reserved for it waits, like a store, until it fits.
-4. The first failure is the last word: nothing is taken or handed out after it, and everybody who
-   waits here wakes and is told of it.
+4. The first failure is final: nothing is taken or handed out after it, and every thread that
+   waits here wakes and gets the error.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class StoreBuffer:
         size = self._buffered + store.size_bytes
         if self._is_full() or (self._buffered and size > self._max_buffered):
             return False
-        return not self._allowance.is_bounded or self._allowance.has_room(store)
+        return self._allowance.has_room(store)
 
     def _wait_for_room(self, store: Store) -> None:
         if not (self._may_wait or self._allowance.has_room(store)):
@@ -214,12 +214,11 @@ class StoreBuffer:
                 self._check_healthy("publish block")
             self._last_publish_s = time.monotonic()
 
-    def end_publish(self, group: Group, size_bytes: int | None) -> None:
-        """Note that a group is durable, in a block of that size; None when it had no records."""
+    def end_publish(self, group: Group, size_bytes: int) -> None:
+        """Note that a group is durable, in a block of that size; 0 when it had no records."""
         with self._lock:
-            if size_bytes is not None:
-                self._published += group.count
-                self._allowance.settle(group.reserved, size_bytes)
+            self._published += group.count
+            self._allowance.settle(group.reserved, size_bytes)
             self._buffered -= group.size_bytes
             self._in_flight -= 1
             self._progress.notify_all()

@@ -7,8 +7,10 @@ from penstock.errors import (
     FencedError,
     JournalError,
     JournalFullError,
+    PenstockError,
     WriterBrokenError,
 )
+from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId
 from penstock.journal.stream import JournalStream
 
@@ -20,10 +22,21 @@ class WriterErrors:
 
     def __init__(self, stream: JournalStream, writer: WriterId) -> None:
         self._stream = stream
+        self._writer = writer
         self.ids = {"stream": stream.name, "writer": str(writer)}
 
-    def fenced(self, path: str, cause: AlreadyExistsError) -> FencedError:
-        """Return the error of a publish that found its name taken."""
+    def taken(self, path: str, footer: BlockFooter, cause: AlreadyExistsError) -> JournalError:
+        """Return the error of a publish of a block that found its name taken.
+
+        By a successor, which publishes seals alone in this epoch; or, if a block is there, by this
+        writer: drivers of object stores repeat a create whose answer was lost.
+        """
+        try:
+            is_sealed = self._stream.footer(self._writer, footer.start_offset).sealed
+        except PenstockError:
+            is_sealed = True  # whoever cannot tell publishes nothing more
+        if not is_sealed:
+            return self.broken("publish block", cause, path)
         error = FencedError(
             "a successor sealed this writer",
             operation="publish block",

@@ -225,7 +225,7 @@ class JournalWriter:
     # -- the bounds --
 
     def allow(self, limit: Amount) -> Amount:
-        """Let so much in all be stored through this writer, counted from its start.
+        """Set how much in all may be stored through this writer, counted from its start.
 
         Returns:
             The effective limit: not below the amount stored already.

@@ -6,9 +6,8 @@ So the next block is encoded while the last one is being synced. Invariants:
 2. Acks run in the order of the stores, and never past a publish that failed: the first failure ends
    the writer for good, and nothing after it is published or acked.
 3. Blocks are published one after the other, so a writer's blocks have no gaps.
-4. A name that is taken by a seal means a successor sealed this writer: it is fenced. A name that is
-   taken by a block is this writer's own block, of a create whose answer was lost: the writer is
-   broken, and the next one finds the block durable.
+4. A name that a seal has means a successor sealed this writer: it is fenced. A block there is this
+   writer's own, of a create whose answer was lost: it is broken, and the next one finds the block.
 5. Whatever either thread raises breaks the writer; none ends with the other left waiting.
 """
 
@@ -23,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import AlreadyExistsError, JournalError, PenstockError
+from penstock.errors import AlreadyExistsError, JournalError
 from penstock.journal.block import BlockFooter, encode_block
 from penstock.journal.layout import WriterId, block_path
 from penstock.journal.positions import DeferredPosition, load_position
@@ -128,7 +127,7 @@ class Publisher:
     def _publish(self, block: EncodedGroup) -> bool:
         """Make a group durable; return whether it is."""
         if block.data is None:
-            self._buffer.end_publish(block.group, None)
+            self._buffer.end_publish(block.group, 0)
             return True
         path = block_path(self._stream.name, self._writer, block.footer.start_offset)
         try:
@@ -137,9 +136,7 @@ class Publisher:
             self._stream.storage.create(path, block.data)
             self.publish_ms = 1000 * (time.monotonic() - began_s)
         except AlreadyExistsError as e:
-            is_own = self._is_own(block.footer)
-            broken = self._errors.broken("publish block", e, path)
-            self._fail(broken if is_own else self._errors.fenced(path, e))
+            self._fail(self._errors.taken(path, block.footer, e))
             return False
         except JournalError as e:
             self._fail(e)
@@ -150,13 +147,6 @@ class Publisher:
         self._newest = block.footer
         self._buffer.end_publish(block.group, block.data.size)
         return True
-
-    def _is_own(self, footer: BlockFooter) -> bool:
-        """Whether what has a block's name is a block: in an epoch others publish seals alone."""
-        try:
-            return not self._stream.footer(self._writer, footer.start_offset).sealed
-        except PenstockError:
-            return False
 
     def _call(self, ack: Ack) -> None:
         try:

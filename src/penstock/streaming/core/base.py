@@ -3,7 +3,7 @@
 Invariants:
 
 1. For one batch, a stream always returns the same RDD.
-2. A stream's RDD of time t is dropped only when batches up to ``t + remember_ms`` are committed.
+2. A stream's RDD of time t is dropped only when no batch up to ``t + remember_ms`` runs any more.
    Parents remember at least as long as their children, and longer by the width of a window.
 3. Only planned batches have RDDs: no operation reads records that no batch took.
 4. An RDD that is written to the checkpoint location belongs to the stream and was created for that
@@ -50,9 +50,9 @@ class BaseDStream(ABC):
     """
 
     needs_missed_ticks = False
-    """Whether a tick that passed without a batch needs one where this stream has records then.
+    """Whether a missed tick needs a batch of its own if this stream has records then.
 
-    So it is where an RDD is made of the batches within a time: each record is in all its windows.
+    True for windows, whose RDD is made of several batches: each record is in all its windows.
     """
 
     is_written_by_executors = False

@@ -64,8 +64,8 @@ class BatchLog:
         self._location = location
         self._recovery = recovery
         self._batches: dict[int, Batch] = {}  # planned, and not released
-        self._unnotified: deque[Batch] = deque()  # released; inputs do not know of the commit
-        self._notified_id = -1  # the newest of whose commit inputs were notified, as all before
+        self._unnotified: deque[Batch] = deque()  # released; inputs are not notified of the commit
+        self._notified_id = -1  # inputs were notified of the commits up to this one
         self._inputs = inputs
         self._conf = describe_program(inputs, operators, outputs)
         # Of the previous run: read once, since each request to an object store takes tens of ms.

@@ -37,7 +37,7 @@ class DStreamGraph:
         self.outputs: list[OutputOperation] = []
         self.operators = Operators()
         self._remember_ms: int | None = None  # requested by the program
-        self._batches: dict[int, Batch] = {}  # the remembered ones, by time, ascending
+        self._batches: dict[int, Batch] = {}  # the remembered ones, by time
         self._rdds: RddCheckpoints | None = None
         self.is_kept = False
         """Whether the graph is read back after a restart, so inputs must not depend on memory."""
@@ -115,7 +115,7 @@ class DStreamGraph:
         """Keep every stream's RDDs and records for that long at least.
 
         Raises:
-            StreamingError: that was said before.
+            StreamingError: the duration was set before.
         """
         if self._remember_ms is not None:
             raise StreamingError(

@@ -47,7 +47,7 @@ class JobScheduler:
     """Runs job sets.
 
     Args:
-        check_sole: called before a batch runs; raises when another driver has taken over.
+        check_sole: called before each job; raises when another driver has taken over.
         on_success: called when all jobs of a batch have succeeded; commits it.
         on_failure: called when all jobs of a batch ended and it is not committed.
         on_end: called after either.

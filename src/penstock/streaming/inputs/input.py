@@ -73,7 +73,7 @@ class InputDStream(DStream):
     is_volatile = False
     """Whether its data is in the driver's memory only, and lost when the process ends."""
     needs_location = False
-    """Whether it takes a checkpoint location that outlives the process to read the source."""
+    """Whether reading the source needs a checkpoint location that outlives the process."""
 
     continues_in_source = False
     """Whether a restart continues in a source that keeps its data, by what the location holds."""
