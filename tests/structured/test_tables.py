@@ -194,7 +194,7 @@ def test_a_staging_table_that_lacks_rows(place: Place) -> None:
     stage = begin(place.database, place.table, OutputBatch("q", "out", 0), COLUMNS)
     assert stage is not None
     loaded = [Loaded("mark", place.database.load(stage, "mark", [rows_of(0, 0, 1)]))]
-    with pytest.raises(SinkError, match="has not the 12 rows"):
+    with pytest.raises(SinkError, match="lacks some of the 12 rows"):
         publish(place.database, stage, [*loaded, *loaded])
     assert place.ids() == Counter()
     assert write(place.database, place.table, 0, 1)
@@ -352,7 +352,7 @@ def test_a_server_that_crashes_under_a_batch(server: Server) -> None:
     loaded = [Loaded("mark", place.database.load(stage, "mark", [rows_of(0, 0, 1)]))]
     server.kill()
     server.start()
-    with pytest.raises(SinkError, match="has not the 6 rows that tasks copied"):
+    with pytest.raises(SinkError, match="lacks some of the 6 rows tasks copied"):
         publish(place.database, stage, loaded)
     assert place.ids() == Counter()
     assert write(place.database, place.table, 0, 1)
