@@ -52,5 +52,8 @@ def test_a_job_that_hangs_is_cut_off_and_runs_again(tmp_path: Path) -> None:
 
 
 def start(args: list[str], output: Path) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}  # its workers are of its session
     with output.open("wb") as file:
-        return subprocess.Popen(args, stdout=file, stderr=file, start_new_session=True)
+        return subprocess.Popen(
+            args, stdout=file, stderr=file, start_new_session=True, env=environment
+        )
