@@ -26,6 +26,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
+from penstock.kafka.bounded import returns_in_time
+
 _ADDRESS = "PENSTOCK_TESTS_JVMS"
 _MOST = 2
 """A driver beside its successor."""
@@ -105,22 +107,17 @@ class _Jvm:
 
     def reset(self) -> bool:
         """Stop what the last driver ran; return whether the next one can have it."""
-        done = threading.Event()
+        with suppress(Py4JError, OSError):
+            return returns_in_time(self._stop, _STOPS_WITHIN_S)
+        return False
 
-        def stop() -> None:
-            with suppress(Py4JError, OSError):
-                contexts = getattr(self._gateway.jvm.org.apache.spark, "SparkContext$")
-                active = getattr(contexts, "MODULE$").getActive()
-                if active.isDefined():
-                    active.get().stop()
-                for name in self._names() - self._settings:
-                    self._gateway.jvm.System.clearProperty(name)
-                done.set()
-
-        thread = threading.Thread(target=stop, daemon=True)
-        thread.start()
-        thread.join(_STOPS_WITHIN_S)
-        return done.is_set()
+    def _stop(self) -> None:
+        contexts = getattr(self._gateway.jvm.org.apache.spark, "SparkContext$")
+        active = getattr(contexts, "MODULE$").getActive()
+        if active.isDefined():
+            active.get().stop()
+        for name in self._names() - self._settings:
+            self._gateway.jvm.System.clearProperty(name)
 
     def end(self) -> None:
         process: subprocess.Popen[bytes] = self._gateway.proc

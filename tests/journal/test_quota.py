@@ -430,12 +430,9 @@ def suppressed_flush(writer: JournalWriter) -> None:
         writer.flush()
 
 
-def test_a_store_that_may_not_wait_raises_and_what_is_held_is_sealed() -> None:
-    stream = memory_stream()
-    member = Member(stream.storage, "r0", BYTES)
-    member.fill()
-    stored = member.writer.account().taken.records
-    raised: list[BaseException] = []
+def store_beside(member: Member) -> tuple[threading.Thread, list[JournalError]]:
+    """Store more than there is room for, in a thread of its own; return what that raises, too."""
+    raised: list[JournalError] = []
 
     def store() -> None:
         try:
@@ -443,8 +440,17 @@ def test_a_store_that_may_not_wait_raises_and_what_is_held_is_sealed() -> None:
         except JournalError as e:
             raised.append(e)
 
-    waiting = threading.Thread(target=store)
-    waiting.start()
+    thread = threading.Thread(target=store, daemon=True)
+    thread.start()
+    return thread, raised
+
+
+def test_a_store_that_may_not_wait_raises_and_what_is_held_is_sealed() -> None:
+    stream = memory_stream()
+    member = Member(stream.storage, "r0", BYTES)
+    member.fill()
+    stored = member.writer.account().taken.records
+    waiting, raised = store_beside(member)
     member.writer.set_blocking(False)
     waiting.join(WAIT_S)
     assert [type(e) for e in raised] == [JournalFullError]
@@ -456,17 +462,8 @@ def test_a_store_that_may_not_wait_raises_and_what_is_held_is_sealed() -> None:
 def test_a_writer_that_is_closed_wakes_a_store_that_waits() -> None:
     member = Member(memory_stream().storage, "r0", BYTES)
     member.fill()
-    raised: list[BaseException] = []
-
-    def store() -> None:
-        try:
-            member.writer.append("y" * 100_000)
-        except JournalError as e:
-            raised.append(e)
-
-    waiting = threading.Thread(target=store, daemon=True)
-    waiting.start()
-    eventually(lambda: is_waiting(waiting))
+    waiting, raised = store_beside(member)
+    assert eventually(lambda: is_waiting(waiting))
     member.writer.close()
     waiting.join(WAIT_S)
     assert [type(e) for e in raised] == [WriterBrokenError]

@@ -73,7 +73,7 @@ class SinkBatches:
             if self._last is None:
                 if written:
                     raise failures.forgotten(self._name, self._topic, min(written))
-                self._record(Begun(0, 1, 0, self._driver))
+                self._record(0, 1, 0)
 
     def begin(self, batch_id: int, partitions: int, *, may_be_written: bool) -> Attempt:
         """Begin to write a batch.
@@ -102,7 +102,7 @@ class SinkBatches:
                     raise failures.other_partitions(
                         self._name, batch_id, len(done), last.partitions, partitions
                     )
-            self._record(Begun(batch_id + 1, attempt, partitions, self._driver))
+            self._record(batch_id + 1, attempt, partitions)
         return Attempt(attempt, done)
 
     def keep(self, batch_id: int) -> None:
@@ -123,7 +123,7 @@ class SinkBatches:
             is_idle = time.monotonic() - self._used_s >= _IDLE_S
             if is_idle and self._last is not None and self._last.next_id <= batch_id:
                 self._take_over()
-                self._record(Begun(batch_id + 1, self._last.attempt + 1, 0, self._driver))
+                self._record(batch_id + 1, self._last.attempt + 1, 0)
 
     def destination(self, batch_id: int) -> Destination:
         """Return what the tasks of a batch need, besides the attempt's number."""
@@ -170,7 +170,8 @@ class SinkBatches:
             sender, self._sender = self._sender, None
             sender.close()
 
-    def _record(self, begun: Begun) -> None:
+    def _record(self, next_id: int, attempt: int, partitions: int) -> None:
+        begun = Begun(next_id, attempt, partitions, self._driver)
         try:
             self._commit(begun)
         except KafkaStuckError:

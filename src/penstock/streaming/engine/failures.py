@@ -54,9 +54,8 @@ def reason_of(
     elif _UNREADABLE.search(text):
         try:
             reason = find_damage(text)
-        except (
-            Exception
-        ):  # of an input, which may be the user's: the batch failed for its own error
+        except Exception:
+            # The input may be the user's, and the batch failed for the job's error, not for this.
             _log.exception("The input's files could not be examined after a batch failed")
     if reason is None:
         return error
