@@ -95,6 +95,16 @@ def test_none_leaves_the_position_before_in_force(stream: JournalStream) -> None
     assert writer.position == {"x": 1}
 
 
+def test_none_leaves_the_position_of_a_store_in_the_same_block(stream: JournalStream) -> None:
+    one_block = CommitPolicy(block_interval_ms=600_000)
+    writer = JournalWriter(stream, "r0", policy=one_block)
+    writer.append("a", position=7)
+    writer.append("b", position=Noted([], answer=None))
+    writer.flush()
+    assert writer.position == 7
+    writer.close()
+
+
 def test_the_last_of_plain_and_deferred_positions_counts(stream: JournalStream) -> None:
     writer = JournalWriter(stream, "r0", policy=AT_ONCE)
     writer.append("a", position=Noted([]))

@@ -105,14 +105,6 @@ def test_a_writer_that_is_finished_for_all_keeps_its_seal_alone() -> None:
     assert starts(stream, second) == [0]
 
 
-def test_retirement_can_be_narrowed_to_the_writers_at_work() -> None:
-    stream = memory_stream()
-    first, second = (write_blocks(stream, BLOCKS, receiver=name) for name in "ab")
-    commit_consumer(stream, "job", {str(first): 7, str(second): 7})
-    assert retire(stream, [second]) == 4
-    assert starts(stream, first) == [0, 2, 3, 6, 7]
-
-
 def test_the_fence_outlives_retention() -> None:
     stream = memory_stream()
     zombie = JournalWriter(stream, "r0", policy=PATIENT)

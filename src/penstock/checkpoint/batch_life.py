@@ -85,7 +85,7 @@ class BatchLives:
         self.next_id = plan.next_batch_id
         self.kept_from = kept_from
         """Entries below it are ignored; durable in the newest entry."""
-        self._planning: tuple[int, int] | None = None
+        self._planned_kept_from: int | None = None  # of the next batch, once its plan began
         self._last_committed = max(commit_ids, default=-1)
         oldest = plan.rerun[0] if plan.rerun else plan.next_batch_id
         self._states = {
@@ -117,25 +117,25 @@ class BatchLives:
                 batch_id,
                 "plan each batch once, in order, without leaving one out",
             )
-        if self._planning is None or self._planning[0] != batch_id:
+        if self._planned_kept_from is None:
             begins = [i - 1 for i in (needed_from, batch_id, *self.undone()) if i is not None]
             oldest = max(0, min(batch_id - retain, self._last_committed, *begins))
             moves = oldest - self.kept_from >= max(1, retain // 10)
-            self._planning = (batch_id, oldest if moves else self.kept_from)
-        return self._planning[1]
+            self._planned_kept_from = oldest if moves else self.kept_from
+        return self._planned_kept_from
 
     def is_fenced(self, offset_ids: Iterable[int]) -> bool:
         """Whether a listing of the offset log shows a batch that this run did not plan.
 
         The batch that is being planned is this run's.
         """
-        newest = self.next_id - 1 if self._planning is None else self._planning[0]
-        return max(offset_ids, default=-1) > max(newest, self.next_id - 1)
+        newest = self.next_id - (self._planned_kept_from is None)
+        return max(offset_ids, default=-1) > newest
 
     def plan(self, batch_id: int) -> None:
         """Record that the batch is planned, with the result of ``begin_plan``."""
         self.kept_from = self.begin_plan(batch_id, 1)
-        self._planning = None
+        self._planned_kept_from = None
         self._states[batch_id] = BatchState.PLANNED
         self.next_id += 1
 

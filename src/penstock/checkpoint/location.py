@@ -75,7 +75,7 @@ class CheckpointLocation:
 
     Readers need no lock, so operator tools can read a location while its driver runs. The driver
     first calls ``acquire`` (or uses a ``with`` block), and may then take the steps of its batches
-    from any thread, but ``plan``, ``confirm`` and ``release_batches`` from one thread at a time.
+    from any thread, but all except ``run``, ``commit`` and ``fail`` from one thread at a time.
 
     Raises ConfigError if the location cannot be used (see open_storage).
     """
@@ -89,7 +89,6 @@ class CheckpointLocation:
         lock_path = local_path(self.storage, LOCK_NAME)
         self._driver_lock = DriverLock(lock_path) if lock_path is not None else None
         self._mutex = threading.Lock()
-        self._retiring = threading.Lock()
         self._lives: BatchLives | None = None
         self._fenced: ConcurrentDriverError | None = None
         self._run = ""
@@ -260,11 +259,10 @@ class CheckpointLocation:
         Raises CheckpointError when this is not the driver, StorageError when a file cannot be
         deleted (the next call retries; until then the entry is ignored).
         """
-        with self._retiring:
-            with self._mutex:
-                kept_from = self._driving().kept_from
-            self.offsets.purge(kept_from)
-            self.commits.purge(kept_from)
+        with self._mutex:
+            kept_from = self._driving().kept_from
+        self.offsets.purge(kept_from)
+        self.commits.purge(kept_from)
         return kept_from
 
     def read_id(self) -> str:

@@ -67,8 +67,10 @@ def seal_receiver(stream: JournalStream, receiver: str) -> bool:
         DamagedBlockError: its newest block is damaged, so its end is unknown.
     """
     last = _last_epoch(stream, receiver)
-    newest = stream.newest(WriterId(receiver, last)) if last >= 0 else None
-    if last < 0 or (newest is not None and newest.sealed):
+    if last < 0:
+        return False
+    newest = stream.newest(WriterId(receiver, last))
+    if newest is not None and newest.sealed:
         return False
     _seal_before(stream, WriterId(receiver, last + 1))
     return True

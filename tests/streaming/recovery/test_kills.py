@@ -19,7 +19,7 @@ from penstock.streaming.recovery.files import get_checkpoint_files, remove_check
 from penstock.streaming.recovery.pickling import pickle_graph
 from penstock.streaming.recovery.reader import CheckpointReader
 from penstock.streaming.recovery.run import GraphCheckpoints
-from penstock.streaming.recovery.writer import CheckpointWriteHandler, Write
+from penstock.streaming.recovery.writer import CheckpointWriteHandler
 from tests.strace import kill_points, needs_strace, traced
 
 pytestmark = [pytest.mark.slow, needs_strace]
@@ -35,10 +35,9 @@ def save(place: str, time_ms: int, pending: tuple[int, ...]) -> Callable[[], obj
     """Make ready to write a checkpoint."""
     graph = pickle_graph(DStreamGraph(1000))
     checkpoint = Checkpoint("local", "x", (), graph, time_ms, place, 1000, pending, ())
-    write = Write(checkpoint, clear_checkpoint_data_later=False)
     storage = open_storage(place).private()
-    handler = CheckpointWriteHandler(storage, "lz4", lambda time_ms, clear: None)
-    return lambda: handler.run([write])
+    handler = CheckpointWriteHandler(storage, "lz4")
+    return lambda: handler.run(checkpoint)
 
 
 def remove(place: str) -> Callable[[], object]:
@@ -116,8 +115,8 @@ def replace_graph(place: str) -> Callable[[], object]:
         "local", "new", (), pickle_graph(DStreamGraph(1000)), 0, place, 1000, (), ()
     )
     run = GraphCheckpoints(template, "lz4", interval_ms=0, is_read_back=False)
-    run.start(open_storage(place), lambda time_ms, clear: None)
-    run.write(11_000, (), done=False)  # at the start: nothing changes yet
+    run.start(open_storage(place))
+    run.write(11_000, ())  # at the start: nothing changes yet
     return lambda: run.supersede(12_000, ())
 
 

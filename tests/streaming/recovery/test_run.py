@@ -29,14 +29,14 @@ class Driver:
         self.location = CheckpointLocation(url)
         self.checkpoints = checkpoints
         self.next_id = self.location.acquire().next_batch_id
-        checkpoints.start(self.location.storage, lambda time_ms, clear: None)
-        checkpoints.write(self.next_id * 1000, (), done=False)
+        checkpoints.start(self.location.storage)
+        checkpoints.write(self.next_id * 1000, ())
 
     def batch(self, time_ms: int) -> None:
         entry = OffsetSeq(batch_timestamp_ms=time_ms, sources=('{"x":{}}',))
         self.location.plan(self.next_id, entry)
         self.checkpoints.supersede(time_ms, (time_ms,))
-        self.checkpoints.write(time_ms, (time_ms,), done=False)
+        self.checkpoints.write(time_ms, (time_ms,))
         self.location.commit(self.next_id)
         self.next_id += 1
 

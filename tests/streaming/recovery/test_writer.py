@@ -1,4 +1,4 @@
-"""CheckpointWriter: what is on disk, what is told and what is logged, also when storage fails."""
+"""CheckpointWriter: what is on disk and what is logged, also when storage fails."""
 
 from __future__ import annotations
 
@@ -30,22 +30,20 @@ def checkpoint_at(time_ms: int, pending: tuple[int, ...] = ()) -> Checkpoint:
 
 
 class Writing:
-    """A writer on a storage, with what it told."""
+    """A writer on a storage."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self.told: list[tuple[int, bool]] = []
-        self.writer = CheckpointWriter(
-            storage, "lz4", lambda ms, clear: self.told.append((ms, clear))
-        )
+        self.writer = CheckpointWriter(storage, "lz4")
 
-    def submit(self, time_ms: int, *pending: int, done: bool = False) -> None:
-        self.writer.write(checkpoint_at(time_ms, pending), clear_checkpoint_data_later=done)
+    def submit(self, time_ms: int, *pending: int) -> None:
+        self.writer.write(checkpoint_at(time_ms, pending))
 
-    def write(self, time_ms: int, *pending: int, done: bool = False) -> None:
+    def write(self, time_ms: int, *pending: int) -> None:
         """Submit one and wait until it is written."""
-        self.submit(time_ms, *pending, done=done)
-        assert eventually(lambda: (time_ms, done) in self.told)
+        self.submit(time_ms, *pending)
+        self.writer.wait_written()
+        assert not self.writer.failed
 
     def names(self) -> list[str]:
         return [file.name for file in get_checkpoint_files(self.storage)]
@@ -78,15 +76,14 @@ def test_ten_are_kept(writing: Writing) -> None:
 
 def test_of_two_at_one_time_the_latest_written_wins(writing: Writing) -> None:
     writing.write(1000, 1000)
-    writing.write(1000, done=True)
+    writing.write(1000)
     assert writing.names() == ["checkpoint-1000"]
     assert writing.newest().pending_times == ()
-    assert writing.told == [(1000, False), (1000, True)]
 
 
 def test_a_batch_done_after_a_newer_was_planned_writes_what_is_read_back(writing: Writing) -> None:
     writing.write(2000, 1000, 2000)
-    writing.write(1000, 2000, done=True)
+    writing.write(1000, 2000)
     assert writing.names() == ["checkpoint-2000"]
     assert writing.newest().pending_times == (2000,)
 
@@ -95,7 +92,7 @@ def test_also_when_the_newer_one_is_of_the_run_before(writing: Writing) -> None:
     writing.write(2000, 1000, 2000)
     writing.writer.stop()
     after = Writing(writing.storage)
-    after.write(1000, 2000, done=True)
+    after.write(1000, 2000)
     after.writer.stop()
     assert after.names() == ["checkpoint-2000"]
     assert after.newest().pending_times == (2000,)
@@ -122,13 +119,11 @@ def test_those_that_wait_are_written_as_one(storage: Storage) -> None:
     slow.before = hold
     writing.submit(1000, 1000)
     assert reached.wait(WAIT_S)
-    writing.submit(1000, done=True)
+    writing.submit(1000)
     writing.submit(2000, 2000)
-    writing.submit(2000, done=True)
-    assert writing.told == []
+    writing.submit(2000)
     go_on.set()
     writing.writer.stop()
-    assert writing.told == [(1000, False), (1000, True), (2000, False), (2000, True)]
     created = [o.path for o in slow.operations if o.kind == "create"]
     assert created == [f"checkpoint-{n}" for n in ("1000.bk", "1000", "2000.bk", "2000")]
 
@@ -162,7 +157,6 @@ def test_a_write_that_fails_three_times_is_given_up_and_the_next_is_written(
     assert writing.newest().checkpoint_time_ms == 1000
     writing.storage.free_up()
     writing.write(3000)
-    assert writing.told == [(1000, False), (3000, False)]
     assert writing.names() == ["checkpoint-1000", "checkpoint-3000"]
 
 
@@ -176,7 +170,6 @@ def test_a_deletion_that_fails_is_tried_again(
     assert f"Error deleting {writing.storage.uri('checkpoint-1000.bk')}" in caplog.messages
     writing.write(2000)
     assert eventually(lambda: writing.names() == ["checkpoint-1000", "checkpoint-2000"])
-    assert writing.told == [(1000, False), (2000, False)]
 
 
 def test_no_error_ends_the_writer(
@@ -192,12 +185,7 @@ def test_no_error_ends_the_writer(
     assert "Could not write checkpoint for time 1000 ms" in caplog.text
     writing.write(2000)
     assert not writing.writer.failed
-    monkeypatch.setattr(writing, "told", None)  # whoever is told fails as well
-    writing.submit(3000)
-    assert eventually(lambda: "Error telling that checkpoint 3000 ms" in caplog.text)
-    monkeypatch.undo()
-    writing.write(4000)
-    assert writing.names() == [f"checkpoint-{ms}" for ms in (2000, 3000, 4000)]
+    assert writing.names() == ["checkpoint-2000"]
 
 
 def test_what_is_logged(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,8 +19,9 @@ Invariants:
 
 What is announced stands in the consumer's own file, which a commit writes anyway (``retirer``), or
 in a file of its own (``retire``). It must stay until its last block is deleted: the file has one
-owner, so no other process replaces it. What was announced and not deleted does no harm: every
-consumer was past it.
+owner, so no other process replaces it, except a driver that slept through its own takeover (ADR 9):
+a consumer that registers in that moment may find MissingBlockError. What was announced and not
+deleted does no harm: every consumer was past it.
 
 5. What is retired is deleted in any order, in one request where the store can. So a crash or a
    failed deletion may leave any of it: blocks with holes between them, below ``retired_before``. No
@@ -64,11 +65,11 @@ Doomed = Mapping[WriterId, list[OffsetRange]]
 """The blocks of each writer that a retirement plans to delete, oldest first."""
 
 
-def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> int:
+def retire(stream: JournalStream) -> int:
     """Delete the blocks that every consumer has passed; return their number.
 
-    ``writers`` narrows it down; all of them by default. For repeated calls, batch after batch, use
-    penstock.journal.retention.retirer: its cost does not grow with the number of sealed writers.
+    For repeated calls, batch after batch, use penstock.journal.retention.retirer: its cost does not
+    grow with the number of sealed writers.
 
     Raises:
         LogFormatError: a consumer's file is damaged.
@@ -77,8 +78,8 @@ def retire(stream: JournalStream, writers: Iterable[WriterId] | None = None) -> 
     held = held_offsets(read_consumers(stream).values())
     if not held:
         return 0
-    chosen = stream.writers() if writers is None else writers
-    doomed = plan_blocks(stream, {writer: floor_of(writer, held) for writer in chosen})
+    floors = {writer: floor_of(writer, held) for writer in stream.writers()}
+    doomed = plan_blocks(stream, floors)
     retired = 0
     if doomed:
         notice = publish_notice(stream, announcement(doomed))

@@ -25,7 +25,10 @@ class Group:
         """Batches, and lists of single values between them, in the order of the stores."""
         self.count = 0
         self.size_bytes = 0
-        self.position: str | DeferredPosition | None = None
+        self.position: str | None = None
+        """The last one that is known before the block is; a deferred one after it precedes it."""
+        self.last_deferred: DeferredPosition | None = None
+        """The last deferred one, None if a known one came after it."""
         self.deferred: list[tuple[DeferredPosition, int, int]] = []
         """Positions to be placed, with the start and end of their records within this group."""
         self.reserved = NOTHING
@@ -58,10 +61,11 @@ class Group:
                 self._values().append(item)
         if isinstance(store.position, DeferredPosition):
             self.deferred.append((store.position, self.count, self.count + store.count))
+            self.last_deferred = store.position
+        elif store.position is not None:
+            self.position, self.last_deferred = store.position, None
         self.count += store.count
         self.size_bytes += store.size_bytes
-        if store.position is not None:
-            self.position = store.position
         if store.ack is not None:
             self.acks.append(store.ack)
             self.note_waiter()

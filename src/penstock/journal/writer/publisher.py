@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock.errors import AlreadyExistsError, JournalError
 from penstock.journal.block import BlockFooter, encode_block
 from penstock.journal.layout import WriterId, block_path
-from penstock.journal.positions import DeferredPosition, load_position
+from penstock.journal.positions import load_position
 from penstock.journal.store import Ack
 from penstock.journal.stream import JournalStream
 from penstock.journal.writer.buffer import StoreBuffer
@@ -105,9 +105,8 @@ class Publisher:
         at = before.end_offset
         for deferred, start, end in group.deferred:
             deferred.place(str(self._writer), at + start, at + end)
-        if isinstance(group.position, DeferredPosition):
-            value = group.position.value()
-            return before.position if value is None else value
+        if group.last_deferred is not None and (value := group.last_deferred.value()) is not None:
+            return value
         return load_position(group.position, before.position)
 
     def _encode(self, group: Group, footer: BlockFooter) -> pa.Buffer | None:

@@ -76,7 +76,11 @@ class BatchLog:
             check_outputs(self._left.conf, outputs)
             recorded = recorded_inputs(self._left.conf)
             self._recorded = inputs if recorded is None else recorded
-        self._ends = self._read_ends(next_batch_id - 1)
+        self._ends = (
+            self._read_ends(-1)
+            if self._left is None
+            else self._ends_of(next_batch_id - 1, self._left)
+        )
         # Of earlier runs only the oldest: everything after it is retained until it is deleted.
         self._kept = deque([self._oldest_of_earlier_runs()])
         self._warn_of_leftovers()

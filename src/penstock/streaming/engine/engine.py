@@ -164,7 +164,7 @@ class Engine:
     def start(self) -> None:
         """Run interrupted batches again, then start receivers and batches."""
         self._bus.post(StreamingListenerStreamingStarted(self._clock.time_ms()))
-        self._graph_checkpoints.start(self._location.storage, self._generator.checkpoint_written)
+        self._graph_checkpoints.start(self._location.storage)
         self._generator.start()
         self._tracker.start()
         self._rates.start(self._tracker.limit, self._receiver_settings.poll_ms)

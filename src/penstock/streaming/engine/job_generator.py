@@ -51,8 +51,8 @@ class JobGenerator:
         steady: measures how late they are.
         concurrent: the number of batches that may run at once.
         checkpoint_graph: may have a graph checkpoint written, at the start, when a batch was
-            planned and again when it is done; called with its time in ms, the times of all batches
-            that are not done, and whether it is.
+            planned and again when it is done; called with its time in ms, and the times of all
+            batches that are not done.
         supersede_graph: has graph checkpoints of another graph replaced; called when a batch was
             planned, before its jobs are made, with its time in ms and the times as above.
         on_batch_error: called when the jobs of a batch cannot be created.
@@ -69,7 +69,7 @@ class JobGenerator:
         *,
         concurrent: int,
         submit: Callable[[JobSet], None],
-        checkpoint_graph: Callable[[int, tuple[int, ...], bool], None],
+        checkpoint_graph: Callable[[int, tuple[int, ...]], None],
         supersede_graph: Callable[[int, tuple[int, ...]], None],
         on_batch_error: Callable[[BaseException], None],
         on_error: Callable[[BaseException], None],
@@ -119,7 +119,7 @@ class JobGenerator:
         for stream in self._graph.stored_state:
             self._log.record(stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms))
         # Before any batch, but after everything that a recovered graph needs from the location.
-        self._do_checkpoint(first_ms - interval_ms, done=False)
+        self._do_checkpoint(first_ms - interval_ms)
         for batch in again:
             _log.warning(
                 "Batch %d (%s) runs again: it was planned, and its commit is missing "
@@ -137,7 +137,7 @@ class JobGenerator:
         """Commit a batch after all its jobs succeeded; called by the thread of its last job."""
         self._graph.update_checkpoint_data(job_set.batch)
         self._log.commit(job_set.batch)
-        self._events.put(partial(self._do_checkpoint, job_set.batch.time_ms, done=True))
+        self._events.put(partial(self._do_checkpoint, job_set.batch.time_ms))
 
     def batch_failed(self, job_set: JobSet) -> None:
         """Record a batch that is not committed, because a job or the commit failed."""
@@ -146,15 +146,6 @@ class JobGenerator:
     def halt(self) -> None:
         """Plan no more batches."""
         self._halted = True
-
-    def checkpoint_written(self, time_ms: int, clear_checkpoint_data_later: bool) -> None:
-        """Handle a durable graph checkpoint; called by its writer's thread.
-
-        At this point Spark clears data that only older checkpoints needed. In penstock nothing
-        waits for that: the logs, which are written earlier, determine what batches need.
-        """
-        if clear_checkpoint_data_later:
-            _log.debug("Batch of %s is done, and its graph checkpoint durable", iso_time(time_ms))
 
     def batch_ended(self, job_set: JobSet) -> None:
         """Allow the next batch; called when all jobs of a batch have ended."""
@@ -251,7 +242,7 @@ class JobGenerator:
         try:
             self._make_jobs(batch, tick.since_ms, plan.limits, plan_ms)
         finally:
-            self._do_checkpoint(batch.time_ms, done=False)
+            self._do_checkpoint(batch.time_ms)
         self._release()
 
     def _generate_rest(self, time_ms: int) -> None:
@@ -305,8 +296,8 @@ class JobGenerator:
             self._graph.release(newest.time_ms)
             self._log.retire()
 
-    def _do_checkpoint(self, time_ms: int, *, done: bool) -> None:
-        self._checkpoint_graph(time_ms, self._log.unfinished_ms(), done)
+    def _do_checkpoint(self, time_ms: int) -> None:
+        self._checkpoint_graph(time_ms, self._log.unfinished_ms())
 
     def _plans_rest(self, time_ms: int) -> bool:
         """Let the loop plan one of the last batches; return whether there was one to plan."""

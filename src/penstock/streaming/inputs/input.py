@@ -299,7 +299,7 @@ class InputDStream(DStream):
         self._ranges[time_ms] = planned
 
     def range_of(self, time_ms: int) -> SourceRange:
-        """Return the range of the batch of that time."""
+        """Return the range of the batch of that time; an empty one if its records are gone."""
         return self._ranges.get(time_ms, SourceRange(None, None))
 
     def compute(self, time_ms: int) -> RDD[Any] | None:

@@ -40,7 +40,7 @@ from penstock.streaming.recovery.files import get_checkpoint_files, remove_check
 from penstock.streaming.recovery.pickling import pickle_graph
 from penstock.streaming.recovery.private_files import check_private_folder
 from penstock.streaming.recovery.saved_conf import settings_to_save
-from penstock.streaming.recovery.writer import CheckpointWriter, OnCompletion
+from penstock.streaming.recovery.writer import CheckpointWriter
 
 if TYPE_CHECKING:
     from penstock.streaming.engine.graph import DStreamGraph
@@ -56,7 +56,7 @@ class NoGraphCheckpoints:
     def __init__(self) -> None:
         self._stale: Storage | None = None
 
-    def start(self, storage: Storage, on_completion: OnCompletion) -> None:
+    def start(self, storage: Storage) -> None:
         """Set the location; nothing there is changed before ``supersede``."""
         self._stale = storage
 
@@ -71,7 +71,7 @@ class NoGraphCheckpoints:
         else:
             self._stale = None
 
-    def write(self, time_ms: int, pending_times: tuple[int, ...], done: bool) -> None:
+    def write(self, time_ms: int, pending_times: tuple[int, ...]) -> None:
         """Write nothing."""
 
     def stop(self) -> None:
@@ -103,13 +103,13 @@ class GraphCheckpoints:
         self._writer: CheckpointWriter | None = None
         self._make_replacing: Callable[[], CheckpointWriter] | None = None
 
-    def start(self, storage: Storage, on_completion: OnCompletion) -> None:
+    def start(self, storage: Storage) -> None:
         """Start to write, unless checkpoints of another graph exist: see ``supersede``.
 
         Raises:
             StorageError: the location cannot be listed.
         """
-        make = partial(CheckpointWriter, storage.private(), self._codec, on_completion)
+        make = partial(CheckpointWriter, storage.private(), self._codec)
         if self._is_read_back or not get_checkpoint_files(storage):
             self._writer = make()
         else:
@@ -128,11 +128,11 @@ class GraphCheckpoints:
             _warn_of_other_graph(error)
             return
         self._make_replacing = None
-        self.write(time_ms, pending_times, done=False)
+        self.write(time_ms, pending_times)
         self._writer.wait_written()
 
-    def write(self, time_ms: int, pending_times: tuple[int, ...], done: bool) -> None:
-        """Write the graph under a batch's time, if it is due; ``done``: whether the batch is done.
+    def write(self, time_ms: int, pending_times: tuple[int, ...]) -> None:
+        """Write the graph under a batch's time, if it is due.
 
         The first one is due, and the one after a failed write; none is due while those of another
         graph exist.
@@ -143,7 +143,7 @@ class GraphCheckpoints:
         checkpoint = replace(
             self._template, checkpoint_time_ms=time_ms, pending_times=pending_times
         )
-        self._writer.write(checkpoint, clear_checkpoint_data_later=done)
+        self._writer.write(checkpoint)
 
     def stop(self) -> None:
         """Write the pending checkpoint, for 10 s at most."""

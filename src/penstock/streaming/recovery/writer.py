@@ -6,8 +6,7 @@ Invariants:
    newest complete write, or newer. After a kill at any step, a reader finds it.
 2. A reader finds the file that was written last: a batch that is done after newer ones were planned
    writes under the newest time.
-3. The generator is notified of a checkpoint only when it is durable.
-4. No error of pickling, the codec or the storage ends the thread: the graph is the same in every
+3. No error of pickling, the codec or the storage ends the thread: the graph is the same in every
    checkpoint, so a failed write only waits for the next one.
 
 Steps, on storage whose ``create`` is atomic and durable also when it overwrites (storage.base): the
@@ -23,47 +22,28 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from penstock.storage import Storage
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.files import CheckpointFile, get_checkpoint_files
 
-__all__ = ["CheckpointWriteHandler", "CheckpointWriter", "OnCompletion", "Write"]
+__all__ = ["CheckpointWriteHandler", "CheckpointWriter"]
 
 _log = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 3
 _MAX_FILES = 10
 _PATIENCE_S = 10.0
 
-OnCompletion = Callable[[int, bool], None]
-"""Called with a checkpoint's time in ms, and whether data for older ones can be cleared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """A checkpoint, and the notification for the generator when it is durable."""
-
-    checkpoint: Checkpoint
-    clear_checkpoint_data_later: bool
-
-    @property
-    def time_ms(self) -> int:
-        """The checkpoint's time."""
-        return self.checkpoint.checkpoint_time_ms
-
 
 class CheckpointWriter:
     """Takes checkpoints at the pace of batches, and writes at the pace of the storage.
 
-    Checkpoints that come during a write wait, and only the newest of them is written, because it
-    contains the others' content; each of them counts as completed with it.
+    Of the checkpoints that come during a write, only the newest is written: it contains the others'
+    content.
 
     Args:
         storage: the checkpoint location.
         codec: how files are compressed.
-        on_completion: called on this writer's thread after each durable write.
         replaces: whether existing files belong to another graph, and are deleted after the first
             write.
 
@@ -71,12 +51,10 @@ class CheckpointWriter:
         StorageError: the location cannot be listed.
     """
 
-    def __init__(
-        self, storage: Storage, codec: str, on_completion: OnCompletion, *, replaces: bool = False
-    ) -> None:
-        self._handler = CheckpointWriteHandler(storage, codec, on_completion, replaces=replaces)
+    def __init__(self, storage: Storage, codec: str, *, replaces: bool = False) -> None:
+        self._handler = CheckpointWriteHandler(storage, codec, replaces=replaces)
         self._changed = threading.Condition()
-        self._waiting: list[Write] = []
+        self._waiting: Checkpoint | None = None
         self._writing = False
         self._stopped = False
         # A daemon: a storage that hangs does not keep the process alive.
@@ -85,16 +63,15 @@ class CheckpointWriter:
         )
         self._thread.start()
 
-    def write(self, checkpoint: Checkpoint, *, clear_checkpoint_data_later: bool) -> None:
+    def write(self, checkpoint: Checkpoint) -> None:
         """Submit a checkpoint; returns before it is written."""
-        write = Write(checkpoint, clear_checkpoint_data_later)
         with self._changed:
             if self._stopped:
                 _log.error("Could not submit checkpoint task to the thread pool executor")
                 return
-            self._waiting.append(write)
+            self._waiting = checkpoint
             self._changed.notify_all()
-        _log.info("Submitted checkpoint of time %d ms writer queue", write.time_ms)
+        _log.info("Submitted checkpoint of time %d ms writer queue", checkpoint.checkpoint_time_ms)
 
     @property
     def failed(self) -> bool:
@@ -124,18 +101,18 @@ class CheckpointWriter:
         )
 
     def _run(self) -> None:
-        while writes := self._take():
-            self._handler.run(writes)
+        while (checkpoint := self._take()) is not None:
+            self._handler.run(checkpoint)
 
-    def _take(self) -> list[Write]:
-        """Wait for writes and return them; none when the writer is stopped."""
+    def _take(self) -> Checkpoint | None:
+        """Wait for a checkpoint and return it; None when the writer is stopped."""
         with self._changed:
             self._writing = False
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._waiting or self._stopped)
-            writes, self._waiting = self._waiting, []
-            self._writing = bool(writes)
-            return writes
+            checkpoint, self._waiting = self._waiting, None
+            self._writing = checkpoint is not None
+            return checkpoint
 
 
 class CheckpointWriteHandler:
@@ -144,12 +121,9 @@ class CheckpointWriteHandler:
     Source: ``CheckpointWriter.CheckpointWriteHandler``.
     """
 
-    def __init__(
-        self, storage: Storage, codec: str, on_completion: OnCompletion, *, replaces: bool = False
-    ) -> None:
+    def __init__(self, storage: Storage, codec: str, *, replaces: bool = False) -> None:
         self._storage = storage
         self._codec = codec
-        self._on_completion = on_completion
         # Listed once: only this run writes here. A file that may exist counts as existing.
         self._files = set(get_checkpoint_files(storage))
         self._replaced = set(self._files) if replaces else set()
@@ -159,36 +133,31 @@ class CheckpointWriteHandler:
         self.failed = False
         """Whether the newest write was given up."""
 
-    def run(self, writes: list[Write]) -> None:
-        """Write the last one, with three attempts at most, and report all as completed with it.
-
-        Raises nothing.
-        """
-        self._latest_ms = max(self._latest_ms, *(write.time_ms for write in writes))
+    def run(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint, with three attempts at most. Raises nothing."""
+        time_ms = checkpoint.checkpoint_time_ms
+        self._latest_ms = max(self._latest_ms, time_ms)
         file = CheckpointFile(self._latest_ms)
         uri = self._storage.uri(file.name)
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             if self.stopped:
                 break
             try:
-                self._save(writes[-1], file, uri)
+                self._save(checkpoint, file, uri)
             except Exception:
                 _log.warning(
                     "Error in attempt %d of writing checkpoint to %s", attempt, uri, exc_info=True
                 )
             else:
                 self.failed = False
-                self._report(writes)
                 return
         self.failed = True
-        _log.warning(
-            "Could not write checkpoint for time %d ms to file '%s'", writes[-1].time_ms, uri
-        )
+        _log.warning("Could not write checkpoint for time %d ms to file '%s'", time_ms, uri)
 
-    def _save(self, write: Write, file: CheckpointFile, uri: str) -> None:
-        start_s = time.monotonic()
-        _log.info("Saving checkpoint for time %d ms to file '%s'", write.time_ms, uri)
-        content = write.checkpoint.serialize(self._codec)
+    def _save(self, checkpoint: Checkpoint, file: CheckpointFile, uri: str) -> None:
+        start_s, time_ms = time.monotonic(), checkpoint.checkpoint_time_ms
+        _log.info("Saving checkpoint for time %d ms to file '%s'", time_ms, uri)
+        content = checkpoint.serialize(self._codec)
         for part in (CheckpointFile(file.time_ms, is_backup=True), file):
             self._files.add(part)
             self._storage.create(part.name, content, overwrite=True)
@@ -196,7 +165,7 @@ class CheckpointWriteHandler:
         self._delete_old()
         _log.info(
             "Checkpoint for time %d ms saved to file '%s', took %d bytes and %d ms",
-            write.time_ms,
+            time_ms,
             uri,
             len(content),
             (time.monotonic() - start_s) * 1000,
@@ -218,10 +187,3 @@ class CheckpointWriteHandler:
                 _log.warning("Error deleting %s", self._storage.uri(file.name), exc_info=True)
             else:
                 self._files.remove(file)
-
-    def _report(self, writes: list[Write]) -> None:
-        for write in writes:
-            try:
-                self._on_completion(write.time_ms, write.clear_checkpoint_data_later)
-            except Exception:
-                _log.exception("Error telling that checkpoint %d ms is written", write.time_ms)
