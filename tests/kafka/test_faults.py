@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 from pyspark import SparkContext
 
+from penstock.kafka.topics import Topics
 from tests.kafka.broker import Broker
 from tests.kafka.program import Program
 from tests.waiting import eventually
@@ -38,6 +42,45 @@ def test_a_broker_that_pauses(
     broker.produce(topic, [b"b"])
     stepper.step()
     assert [batch for batch in program.seen if batch] == [[b"a"], [b"b"]]
+
+
+@pytest.mark.parametrize("asks", ["earliest", "latest"])
+@pytest.mark.parametrize("on_data_loss", ["fail", "earliest", "latest"])
+def test_an_answer_without_an_offset_is_no_loss(
+    program: Program,
+    topic: str,
+    on_data_loss: str,
+    asks: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As librdkafka gave it while the broker started again."""
+    program.broker.produce(topic, [b"a"])
+    stepper = program.start([topic], on_data_loss=on_data_loss)
+    stepper.step()
+    program.broker.produce(topic, [b"b"])
+    with monkeypatch.context() as starting:
+        starting.setattr(Topics, "_ask", unanswered(Topics._ask, getattr(OffsetSpec, asks)()))
+        stepper.step()
+    assert "No new Kafka records are planned until the brokers answer" in caplog.text
+    assert "OFFSET_NOT_AVAILABLE" in caplog.text
+    stepper.step()
+    assert [batch for batch in program.seen if batch] == [[b"a"], [b"b"]]
+    assert program.losses() == []
+
+
+def unanswered(ask: Any, spec: OffsetSpec) -> Any:
+    """Return a way to ask for offsets in which one kind has no answer, and no error."""
+
+    def asked(self: Topics, partitions: Any, wanted: OffsetSpec) -> Any:
+        answers = ask(self, partitions, wanted)
+        if wanted is spec:
+            for each in answers:
+                answers[each] = Future()
+                answers[each].set_result(ListOffsetsResultInfo(-1001, -1, -1))
+        return answers
+
+    return asked
 
 
 def test_a_program_stops_beside_a_broker_that_hangs(

@@ -27,6 +27,9 @@ _ADMIN_TOO = ("enable.ssl.certificate.verification", "debug", "api.version.reque
 _NO_ID = "A" * 22
 """Zero, in the form of topic ids: what brokers before 2.8 say."""
 
+_NONE_AFTER = -1
+"""The brokers' answer for a time after which a partition has no record."""
+
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -95,7 +98,7 @@ class Topics:
         ids, partitions = self._describe(self._names(), may_be_gone)
         self._failed_last = False
         asked = [self._ask(partitions, spec) for spec in (_EARLIEST, _LATEST)]
-        begins, ends = map(self._answers, asked)
+        begins, ends = (self._answers(each, least=0) for each in asked)
         return TopicFacts(ids, begins, ends)
 
     def ids(self) -> Mapping[str, str | None]:
@@ -114,7 +117,8 @@ class Topics:
             KafkaError: the brokers do not answer, or refuse.
         """
         partitions = [TopicPartition(*split_name(name)) for name in facts.ends]
-        found = self._answers(self._ask(partitions, OffsetSpec.for_timestamp(max(0, time_ms))))
+        asked = self._ask(partitions, OffsetSpec.for_timestamp(max(0, time_ms)))
+        found = self._answers(asked, least=_NONE_AFTER)
         at = {name: found[partition_name(*split_name(name))] for name in facts.ends}
         return {name: at[name] if at[name] >= 0 else end for name, end in facts.ends.items()}
 
@@ -166,13 +170,19 @@ class Topics:
         )
         return asked
 
-    def _answers(self, asked: Mapping[TopicPartition, Future[Any]]) -> Offsets:
-        answers = {}
-        for place, answer in asked.items():
-            if (error := failure_of(answer)) is not None:
-                ids = {"topic": place.topic, "partition": place.partition}
+    def _answers(self, asked: Mapping[TopicPartition, Future[Any]], *, least: int) -> Offsets:
+        answers: dict[str, int] = {}
+        for of, answer in asked.items():
+            error = failure_of(answer)
+            # While a broker starts, librdkafka may return -1001 without an error. Taken for an end,
+            # it would say that all records of the partition are lost.
+            if error is None and (offset := answer.result().offset) < least:
+                what = f"the answer has offset {offset}"
+                error = ClientError(ClientError.OFFSET_NOT_AVAILABLE, what)
+            if error is not None:
+                ids = {"topic": of.topic, "partition": of.partition}
                 raise self._failed(error, "list offsets", **ids)
-            answers[partition_name(place.topic, place.partition)] = answer.result().offset
+            answers[partition_name(of.topic, of.partition)] = offset
         return answers
 
     def _failed(self, error: ClientError, operation: str, **ids: Any) -> KafkaError:
