@@ -86,8 +86,9 @@ def test_the_program_runs_and_ends_by_ctrl_c(tmp_path: Path) -> None:
     # All that had the terminal open has closed it: also what Spark's JVM said at its end is there.
     after = printed()[len(before) :].replace("^C", "", 1)
     # Spark's progress bars write over their line; a batch that ended meanwhile was printed.
-    lines = [line.rpartition("\r")[2] for line in after.replace("\r\n", "\n").splitlines()]
-    told = [line for line in lines if line and not re.fullmatch(r"-+|Time: .*|\('.*\)", line)]
+    lines = re.split(r"[\r\n]+", after)
+    seen = re.compile(r"-+|Time: .*|\('.*\)|(\[Stage .*)?\s*")
+    told = [line for line in lines if not seen.fullmatch(line)]
     assert len(told) == 1, after
     assert "SIGINT: stopping. Received records are kept" in told[0]
     assert list((tmp_path / "out").glob("batch=*/_SUCCESS"))
