@@ -26,7 +26,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
-from penstock.kafka.bounded import returns_in_time
+from penstock.bounded_call import returns_in_time
 
 _ADDRESS = "PENSTOCK_TESTS_JVMS"
 _MOST = 2

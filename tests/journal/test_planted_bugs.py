@@ -213,7 +213,7 @@ def wake_nobody_for_a_waiter(patch: Patch) -> None:
 
 @caught_by(with_faults(test_writer.test_a_store_blocks_until_there_is_room))
 def buffer_without_bound(patch: Patch) -> None:
-    patch.setattr(StoreBuffer, "_wait_for_room", lambda self, size: self._check_open())
+    patch.setattr(StoreBuffer, "_wait_to_take", lambda self, size: self._check_open())
 
 
 @caught_by(with_stream(test_writer.test_empty_stores_take_no_room))

@@ -397,7 +397,7 @@ def test_a_waiting_store_goes_on_when_blocks_retire() -> None:
     assert block_bytes(stream) >= 100_000
 
 
-def test_blocks_that_turn_out_larger_than_reserved_wait_for_room() -> None:
+def test_blocks_that_turn_out_larger_than_reserved_wait() -> None:
     """A dictionary column is small in memory, and written out in full."""
     schema = pa.schema([pa.field("v", pa.dictionary(pa.int32(), pa.string()))])
     stream = memory_stream(schema)
@@ -449,7 +449,7 @@ def test_a_store_that_may_not_wait_raises_and_what_is_held_is_sealed() -> None:
     stream = memory_stream()
     member = Member(stream.storage, "r0", BYTES)
     member.fill()
-    stored = member.writer.account().taken.records
+    stored = member.writer.usage().taken.records
     waiting, raised = store_beside(member)
     member.writer.set_blocking(False)
     waiting.join(WAIT_S)

@@ -9,13 +9,18 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 
-from penstock.kafka.bounded import END_S, returns_in_time
+from penstock.bounded_call import returns_in_time
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.failures import kafka_error
 from penstock.kafka.offsets import split_name
 from penstock.model import Offsets
 
-__all__ = ["Group"]
+__all__ = ["END_S", "Group"]
+
+END_S = 5.0
+"""The time for which the end of a client is awaited. Clients wait for brokers as long as these do
+not answer, and after a restart of brokers for their own threads (librdkafka issues 4519 and 4131).
+"""
 
 _log = logging.getLogger(__name__)
 

@@ -66,20 +66,20 @@ class WriterQuota:
 
         Raises:
             StorageError, DamagedBlockError, LogFormatError: it cannot be told how much is held;
-                what was allowed before stays in force.
+                the limit before remains effective.
         """
         if not self._bounds.is_set:
             return None
-        account = self._writer.account()  # before the listing: what comes between counts twice
+        used = self._writer.usage()  # before the listing: what comes between counts twice
         own = self._writer.id.receiver
         held = self._usage.measure({own, *self._beside})
         beyond = self._beyond(held)
         limit = self._bounds.amount - beyond
-        before = held[own] - account.published
+        before = held[own] - used.published
         self._writer.allow(limit - before)
-        if account.wanted is None or is_within(account.wanted + before, limit):
+        if used.wanted is None or is_within(used.wanted + before, limit):
             return None
-        lacking = account.wanted + before - limit
+        lacking = used.wanted + before - limit
         return None if self._shorten(lacking) else self._full(held[own], beyond)
 
     def _beyond(self, held: Mapping[str, Amount]) -> Amount:

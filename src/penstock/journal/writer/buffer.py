@@ -18,8 +18,8 @@ import time
 from dataclasses import replace
 
 from penstock.errors import ConfigError, JournalError
-from penstock.journal.bounds.allowance import Account, Allowance
 from penstock.journal.bounds.amounts import Amount, Bounds
+from penstock.journal.bounds.writer_usage import UsageCounts, WriterUsage
 from penstock.journal.store import Store
 from penstock.journal.writer.commit_policy import CommitPolicy
 from penstock.journal.writer.errors import WriterErrors
@@ -53,7 +53,7 @@ class StoreBuffer:
         self.max_store_bytes = min(MAX_BUFFERED_BYTES, bounds.max_store_bytes)
         self._policy = _within(policy, bounds)
         self._max_buffered = max_buffered_bytes
-        self._allowance = Allowance(bounds, columns)
+        self._usage = WriterUsage(bounds, columns)
         self._errors = errors
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # the encoding thread waits here
@@ -101,11 +101,11 @@ class StoreBuffer:
             raise self._too_large(store)
         with self._lock:
             self._check_open()
-            while not self._has_room(store):
+            while not self._may_take(store):
                 self._hurry()
                 if not wait:
                     return False
-                self._wait_for_room(store)
+                self._wait_to_take(store)
             self._take(store)
             return True
 
@@ -131,8 +131,8 @@ class StoreBuffer:
         group = self._group
         was_idle, had_waiter = group.is_idle, group.has_waiter
         group.add(store)
-        if self._allowance.is_bounded:
-            group.reserved += self._allowance.take(store)
+        if self._usage.is_bounded:
+            group.reserved += self._usage.take(store)
         self._taken += store.count
         self._buffered += store.size_bytes
         if store.position is not None:
@@ -141,15 +141,15 @@ class StoreBuffer:
         if was_idle or had_waiter < group.has_waiter or self._is_full():
             self._work.notify()
 
-    def _has_room(self, store: Store) -> bool:
+    def _may_take(self, store: Store) -> bool:
         size = self._buffered + store.size_bytes
         if self._is_full() or (self._buffered and size > self._max_buffered):
             return False
-        return self._allowance.has_room(store)
+        return self._usage.may_take(store)
 
-    def _wait_for_room(self, store: Store) -> None:
-        if not (self._may_wait or self._allowance.has_room(store)):
-            raise self._errors.no_room("append")
+    def _wait_to_take(self, store: Store) -> None:
+        if not (self._may_wait or self._usage.may_take(store)):
+            raise self._errors.journal_full("append")
         self._progress.wait()
         self._check_open()
 
@@ -207,9 +207,9 @@ class StoreBuffer:
             FencedError, WriterBrokenError: the writer failed meanwhile.
         """
         with self._lock:
-            while not self._allowance.fits(size_bytes):
+            while not self._usage.fits(size_bytes):
                 if not self._may_wait:
-                    raise self._errors.no_room("publish block")
+                    raise self._errors.journal_full("publish block")
                 self._progress.wait()
                 self._check_healthy("publish block")
             self._last_publish_s = time.monotonic()
@@ -218,7 +218,7 @@ class StoreBuffer:
         """Note that a group is durable, in a block of that size; 0 when it had no records."""
         with self._lock:
             self._published += group.count
-            self._allowance.settle(group.reserved, size_bytes)
+            self._usage.settle(group.reserved, size_bytes)
             self._buffered -= group.size_bytes
             self._in_flight -= 1
             self._progress.notify_all()
@@ -258,14 +258,14 @@ class StoreBuffer:
     def allow(self, limit: Amount) -> Amount:
         """See JournalWriter.allow."""
         with self._lock:
-            in_force = self._allowance.limit_to(limit)
+            effective = self._usage.limit_to(limit)
             self._progress.notify_all()
-            return in_force
+            return effective
 
-    def account(self) -> Account:
-        """See JournalWriter.account."""
+    def usage(self) -> UsageCounts:
+        """See JournalWriter.usage."""
         with self._lock:
-            return self._allowance.account()
+            return self._usage.counts()
 
     def set_blocking(self, may_wait: bool) -> None:
         """See JournalWriter.set_blocking."""

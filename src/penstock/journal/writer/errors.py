@@ -78,7 +78,7 @@ class WriterErrors:
         """Return the error of every call after the writer was abandoned."""
         return WriterBrokenError("the writer was abandoned", operation="abandon", ids=self.ids)
 
-    def no_room(self, operation: str) -> JournalFullError:
+    def journal_full(self, operation: str) -> JournalFullError:
         """Return the error of a store or publish that may not wait for the bounds any longer."""
         return JournalFullError(
             "the bound on the stream leaves no room, and the receiver has to end",

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from penstock.errors import AlreadyExistsError, ConfigError, JournalError, PenstockError
 from penstock.journal.block import BlockFooter
-from penstock.journal.bounds.allowance import Account
 from penstock.journal.bounds.amounts import Amount, Bounds
+from penstock.journal.bounds.writer_usage import UsageCounts
 from penstock.journal.epochs import claim_writer, publish_seal
 from penstock.journal.layout import WriterId
 from penstock.journal.positions import DeferredPosition, dump_position, load_position
@@ -232,9 +232,9 @@ class JournalWriter:
         """
         return self._buffer.allow(limit)
 
-    def account(self) -> Account:
+    def usage(self) -> UsageCounts:
         """Return the amounts stored so far, and waiting for the bounds."""
-        return self._buffer.account()
+        return self._buffer.usage()
 
     def set_blocking(self, may_wait: bool) -> None:
         """Set whether stores may wait for the bounds, or raise JournalFullError."""

@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 
+from penstock.bounded_call import returns_in_time
 from penstock.errors import KafkaError
-from penstock.kafka.bounded import returns_in_time
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.failures import error_of, kafka_error
 from penstock.kafka.idle import IdleClients

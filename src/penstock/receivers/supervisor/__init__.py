@@ -10,6 +10,6 @@ ReceiverSupervisor     the one thread that decides; the host that the receiver's
 
 from penstock.receivers.supervisor.events import End
 from penstock.receivers.supervisor.supervisor import ReceiverSupervisor, run_receiver
-from penstock.receivers.supervisor.user_calls import uncaught_errors_to
+from penstock.receivers.supervisor.thread_errors import uncaught_errors_to
 
 __all__ = ["End", "ReceiverSupervisor", "run_receiver", "uncaught_errors_to"]

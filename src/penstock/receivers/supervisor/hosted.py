@@ -10,8 +10,8 @@ import enum
 import logging
 from collections.abc import Callable
 
+from penstock.bounded_call import returns_in_time
 from penstock.errors import PenstockError, ReceiverError
-from penstock.receivers.supervisor.user_calls import HungError, call_within
 from penstock.receivers.task import ReceiverTask
 
 __all__ = ["FailedCallError", "HostedReceiver"]
@@ -21,6 +21,10 @@ _log = logging.getLogger(__name__)
 
 class FailedCallError(Exception):
     """A method of the receiver failed: the message names it, the cause is its exception."""
+
+
+class _HungError(Exception):
+    """A method of the receiver did not return in time; its thread continues."""
 
 
 class _State(enum.Enum):
@@ -62,7 +66,7 @@ class HostedReceiver:
         self._state = _State.STARTED
         try:
             self._call(begin, self._task.settings.start_timeout_ms)
-        except HungError as e:
+        except _HungError as e:
             raise ReceiverError(
                 f"{begin.__name__} hangs",
                 operation="start receiver",
@@ -100,4 +104,6 @@ class HostedReceiver:
             raise FailedCallError("onStop failed") from e
 
     def _call(self, call: Callable[[], None], timeout_ms: int) -> None:
-        call_within(call, timeout_ms, self._task.settings.poll_ms, self._meanwhile)
+        poll_s = self._task.settings.poll_ms / 1000
+        if not returns_in_time(call, timeout_ms / 1000, meanwhile=self._meanwhile, poll_s=poll_s):
+            raise _HungError(f"it did not return within {timeout_ms / 1000:g} s")

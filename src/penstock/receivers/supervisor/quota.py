@@ -34,7 +34,7 @@ class QuotaReport:
         """Why the receiver has to end, when it is to end rather than to wait."""
 
     def refresh(self) -> None:
-        """Measure what is held; what was allowed before stays in force when that fails."""
+        """Measure what is held; the limit before remains effective when that fails."""
         if self._writer.error is not None:
             return
         try:

@@ -36,7 +36,7 @@ from penstock.receivers.supervisor.hosted import FailedCallError, HostedReceiver
 from penstock.receivers.supervisor.intake import Intake
 from penstock.receivers.supervisor.renewable_writer import RenewableWriter
 from penstock.receivers.supervisor.status import StatusReport
-from penstock.receivers.supervisor.user_calls import uncaught_errors_to
+from penstock.receivers.supervisor.thread_errors import uncaught_errors_to
 from penstock.receivers.supervisor.watch import Watch
 from penstock.receivers.task import ReceiverTask
 

@@ -385,7 +385,7 @@ class StreamingContext(StreamSources, RateControl):
             CheckpointLocation(open_location(url, self._file_manager)),
             self._clock,
             self._bus,
-            self._location.in_force(self._settings),
+            self._location.effective(self._settings),
             self._life.fail,
             self._end,
             graph_checkpoints,

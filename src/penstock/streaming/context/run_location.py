@@ -93,7 +93,7 @@ class RunLocation:
         )
         return self._temporary
 
-    def in_force(self, settings: StreamingSettings) -> StreamingSettings:
+    def effective(self, settings: StreamingSettings) -> StreamingSettings:
         """Return the effective settings."""
         if self._directory is not None:
             return settings

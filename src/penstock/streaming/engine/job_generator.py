@@ -88,7 +88,7 @@ class JobGenerator:
         self._halted = False
         self._late = LateWarning(graph.batch_interval_ms, steady.time_ms())
         self._rest_planned = False
-        self._room = concurrent
+        self._free_slots = concurrent
         self._due = DueTicks()
         self._newest_ms = log.last_time_ms  # the time of the newest planned batch
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
@@ -151,7 +151,7 @@ class JobGenerator:
         """Allow the next batch; called when all jobs of a batch have ended."""
         self._history.ended(job_set)
         self._events.put(self._forget)
-        self._events.put(self._make_room)
+        self._events.put(self._free_slot)
 
     def stop(self, wait_idle: Callable[[], bool] | None) -> bool:
         """Stop planning. With ``wait_idle``, first plan all received records, and wait for them.
@@ -210,12 +210,12 @@ class JobGenerator:
         self._due.add(time_ms, min(time_ms, now_ms))
         self._generate_due()
 
-    def _make_room(self) -> None:
-        self._room += 1
+    def _free_slot(self) -> None:
+        self._free_slots += 1
         self._generate_due()
 
     def _generate_due(self) -> None:
-        while self._room > 0 and (tick := self._take_due()) is not None:
+        while self._free_slots > 0 and (tick := self._take_due()) is not None:
             self._generate(tick)
 
     def _take_due(self) -> DueTick | None:
@@ -277,7 +277,7 @@ class JobGenerator:
         self._log.run(batch)
         now_ms = self._steady.time_ms()
         self._submit(JobSet(batch, jobs, inputs, due_ms, now_ms, limits, plan_ms))
-        self._room -= 1
+        self._free_slots -= 1
 
     def _forget(self) -> None:
         """Drop the RDDs that no batch of this run needs any more."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.bounded_call import returns_in_time
 from penstock.errors import ConfigError, KafkaDataLossError, KafkaError
 from penstock.journal import JournalStream
 from penstock.journal.bad_records.dead_letters import (
@@ -23,9 +24,8 @@ from penstock.journal.bad_records.dead_letters import (
 from penstock.journal.spark import arrow_dataframe
 from penstock.kafka import COLUMNS, ClientConf, KafkaRange, KafkaRecord
 from penstock.kafka.advance import OnDataLoss
-from penstock.kafka.bounded import END_S, returns_in_time
 from penstock.kafka.decoding import CELL, Decoding, OnRefusedRecords, fail
-from penstock.kafka.group import Group
+from penstock.kafka.group import END_S, Group
 from penstock.kafka.losses import loss_partition
 from penstock.kafka.offsets import (
     TOPIC_NAME,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from penstock.journal.bounds.amounts import NOTHING, Amount, Bounds, is_within
 from penstock.journal.store import Store
 
-__all__ = ["Account", "Allowance"]
+__all__ = ["UsageCounts", "WriterUsage"]
 
 _MAX_GROUPS = 4
 """Groups of a writer that can be under way, each with a block's overhead."""
@@ -22,7 +22,7 @@ _WIDENED_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class UsageCounts:
     """A writer's counters at one moment; all count from the writer's start."""
 
     published: Amount
@@ -32,7 +32,7 @@ class Account:
     """What ``taken`` would be with the largest store that did not fit since they were last read."""
 
 
-class Allowance:
+class WriterUsage:
     """Counts for one writer. Not thread-safe: the lock of the writer's buffer guards it."""
 
     def __init__(self, bounds: Bounds, columns: int) -> None:
@@ -46,11 +46,11 @@ class Allowance:
         self._wanted: Amount | None = None
 
     def limit_to(self, limit: Amount) -> Amount:
-        """Allow so much in all; return what is in force, which is never below what was taken."""
+        """Allow so much in all; return the effective limit, which is never below what was taken."""
         self._limit = limit.at_least(self._taken())
         return self._limit
 
-    def has_room(self, store: Store) -> bool:
+    def may_take(self, store: Store) -> bool:
         """Whether a store may be taken now; one that may not is remembered as wanted."""
         if not self.is_bounded or not store.count:
             return True
@@ -83,10 +83,10 @@ class Allowance:
         self._reserved -= reserved
         self._published += Amount(size_bytes, reserved.records)
 
-    def account(self) -> Account:
+    def counts(self) -> UsageCounts:
         """Return the counters; ``wanted`` begins anew."""
         wanted, self._wanted = self._wanted, None
-        return Account(self._published, self._taken(), wanted)
+        return UsageCounts(self._published, self._taken(), wanted)
 
     def _estimate(self, store: Store) -> Amount:
         if not store.count:
