@@ -45,7 +45,7 @@ def java_options(temporary: str) -> str:
 def use_archive(folder: Path) -> None:
     """Let every JVM that starts from now on use the archive in ``folder``; make it if need be.
 
-    Without one the tests are slower and prove the same, so that none could be made is no failure.
+    Without one the tests are slower and prove the same, so it is not a failure if none can be made.
     Of several workers one makes it, while the others wait.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -109,7 +109,7 @@ def check_name(kind: str, name: str) -> str:
 def parse_size(text: str) -> int | None:
     """Return the bytes in ``500m`` or ``20g``; units are powers of 1024, as in Spark's settings.
 
-    None when it is no size.
+    None when it is not a size.
     """
     match = _SIZE.fullmatch(text.lower())
     return int(match[1]) * _SIZE_UNITS[match[2]] if match else None

@@ -65,6 +65,6 @@ def test_rewind_and_promote(path: Path) -> None:
     assert "there are two ways back" in str(
         CHECKPOINT.fail("rewind", str(path), "--to-batch", "4", *offsets)
     )
-    assert "are no offsets of topics" in str(
+    assert "are not offsets of topics" in str(
         CHECKPOINT.fail("rewind", str(path), "--to-offsets", '{"a": 2}')
     )

@@ -61,7 +61,7 @@ def test_what_is_no_checkpoint(text: bytes) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"x", b"-1", b"5 6"])
 def test_what_is_no_log(text: bytes) -> None:
-    with pytest.raises(ValueError, match="is no offset"):
+    with pytest.raises(ValueError, match="is not an offset"):
         parse_log(text)
 
 

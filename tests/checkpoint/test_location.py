@@ -390,5 +390,5 @@ def test_a_driver_removes_what_a_killed_one_left_of_entries(tmp_path: Path) -> N
 def test_a_kept_from_that_is_no_batch_id_is_refused(storage: Storage) -> None:
     conf = {"spark.penstock.keptFrom": "9" * 5000}
     OffsetLog(storage).add(0, OffsetSeq(1000, conf=conf, sources=("{}",)))
-    with pytest.raises(LogFormatError, match="which is no batch id"):
+    with pytest.raises(LogFormatError, match="which is not a batch id"):
         CheckpointLocation(storage).acquire()

@@ -142,7 +142,7 @@ def test_a_gap_is_named_with_its_fix(storage: Storage) -> None:
         (b'v1\n{"nextBatchWatermarkMs":true}', "not a time"),
         (b'v1\n{"nextBatchWatermarkMs":NaN}', "not JSON"),
         (b'v1\n{"nextBatchWatermarkMs":9223372036854775808}', "not a time"),
-        (b"v1\n1", "no JSON object"),
+        (b"v1\n1", "not a JSON object"),
         (b'v1\n{"nextBatchWatermarkMs":1\xff}', "not UTF-8"),
         (b'\xef\xbb\xbfv1\n{"nextBatchWatermarkMs":1}', "failed to read correct log version"),
         (b'v01\n{"nextBatchWatermarkMs":1}', "another form"),

@@ -314,7 +314,7 @@ def test_brokers_that_do_not_answer_are_an_error(
 @pytest.mark.spark
 @pytest.mark.slow
 def test_executors_are_tried_by_a_job() -> None:
-    """Memory is no executor's but one's own."""
+    """Memory is not an executor's but one's own."""
     command = [str(Path(sys.executable).with_name("penstock")), "doctor", "--json"]
     path, master = f"memory://{uuid.uuid4().hex}", "local-cluster[1,1,1024]"
     given = ["--path", path, "--master", master, "--try-executors"]

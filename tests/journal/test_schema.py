@@ -222,7 +222,7 @@ BAD_BATCHES: dict[str, tuple[Any, pa.RecordBatch | pa.Table]] = {
     "nulls": ("string", pa.table({"value": ["a", None]})),
     "text that is not UTF-8": ("string", broken_text()),
     "offsets out of bounds": ("string", broken_offsets()),
-    "bytes that are no text": ("string", pa.table({"value": [b"\xff"]})),
+    "bytes that are not text": ("string", pa.table({"value": [b"\xff"]})),
     "a number that does not fit": (ROWS, pa.table({"a": [2**40], "b": ["x"]})),
     "the same column twice": (
         ROWS,

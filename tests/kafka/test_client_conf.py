@@ -37,7 +37,7 @@ BROKERS = {"bootstrap.servers": "a:9092"}
             "auto.offset.reset is set by penstock.*starting=",
         ),
         ({**BROKERS, "enable.auto.commit": True}, "enable.auto.commit is on"),
-        ({**BROKERS, "sasl.username": None}, "'sasl.username': None is no setting"),
+        ({**BROKERS, "sasl.username": None}, "'sasl.username': None is not a setting"),
     ],
 )
 def test_wrong_settings(settings: Any, message: str) -> None:
@@ -74,7 +74,7 @@ def test_secrets_are_in_no_pickle_and_no_text(name: str) -> None:
 
 
 def test_files_that_the_client_reads_itself_are_left_to_it() -> None:
-    """They end as those of secrets do; and where a token comes from is no secret."""
+    """They end as those of secrets do; and where a token comes from is not a secret."""
     settings = {
         "sasl.oauthbearer.assertion.file": "/not/here",
         "sasl.oauthbearer.assertion.private.key.file": "/not/here",

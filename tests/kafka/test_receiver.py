@@ -296,9 +296,9 @@ def last_error(stream: JournalStream) -> str:
     ("topics", "more", "options", "message"),
     [
         ([], {}, {}, "no topic"),
-        (5, {}, {}, "5 is no topic"),
-        ("a b", {}, {}, "no topic"),
-        ("^(", {}, {}, "no pattern"),
+        (5, {}, {}, "5 is not a topic"),
+        ("a b", {}, {}, "not a topic"),
+        ("^(", {}, {}, "not a pattern"),
         (r"^n-\d+", {}, {}, "POSIX"),
         ("^(?:a|b)", {}, {}, "POSIX"),
         ("a", {"group.id": ""}, {}, "group.id is missing"),

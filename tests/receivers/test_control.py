@@ -137,7 +137,7 @@ def test_damage_names_the_file(content: bytes) -> None:
 
 
 def test_what_is_measured_is_written_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is no change of the receiver's state."""
+    """And is not a change of the receiver's state."""
     now_s = 1000.0
     monkeypatch.setattr("penstock.receivers.supervisor.status.time.monotonic", lambda: now_s)
     stream = memory_stream()

@@ -347,7 +347,7 @@ def test_limits_for_what_takes_none_are_refused(program: Program) -> None:
     queue = program.ssc.queueStream([[1]])
     with pytest.raises(StreamingError, match="supports a rate limit"):
         program.ssc.setMaxRate(queue, 5)  # type: ignore[arg-type]
-    with pytest.raises(StreamingError, match="'other' is no input"):
+    with pytest.raises(StreamingError, match="'other' is not an input"):
         program.ssc.setMaxRate("other", 5)
     with pytest.raises(StreamingError, match="is not running"):
         program.ssc.pause("numbers")

@@ -52,7 +52,7 @@ class Run:
         """Take over, and open each receiver's writer, the last one first.
 
         Eager receivers, and those of ``others``, store before the next one opens. A receiver that
-        is fenced is no hindrance to the others, which other processes run.
+        is fenced is not a hindrance to the others, which other processes run.
         """
         for task in reversed(self.take_over()):
             writer = RenewableWriter(task, lambda error: None)

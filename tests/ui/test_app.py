@@ -22,7 +22,7 @@ def location(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def client(location: Path, tmp_path: Path) -> Iterator[httpx.Client]:
-    """Of a dashboard without a token, about a program and a folder that is no location."""
+    """Of a dashboard without a token, about a program and a folder that is not a location."""
     (tmp_path / "empty").mkdir()
     yield from asking(location, tmp_path / "empty", settings=DashboardSettings(port=0))
 

@@ -307,7 +307,7 @@ def test_the_newest_batch_is_late_since_the_first_tick_that_it_stands_for(tmp_pa
     assert late.total_delay_ms >= late.scheduling_delay_ms
     with CheckpointLocation(
         open_storage(tmp_path)
-    ) as location:  # a restart: its downtime is no delay
+    ) as location:  # a restart: its downtime is not a delay
         location.plan(2, replace(entry, batch_timestamp_ms=now_ms + 600_000))
     assert read_location(str(tmp_path)).batches[2].scheduling_delay_ms == 0
 

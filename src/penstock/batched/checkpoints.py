@@ -375,7 +375,7 @@ class Checkpoints:
             if self._storage.exists(path):
                 raise self._concurrent(path) from error
             raise StorageError(
-                f"{path} is in the way of the next checkpoint, and is no file",
+                f"{path} is in the way of the next checkpoint, and is not a file",
                 operation="add checkpoint",
                 path=self._storage.uri(path),
                 hint="remove it (a pipe, or a link to nothing); a restart continues after the "

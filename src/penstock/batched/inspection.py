@@ -159,7 +159,7 @@ def _topic_findings(storage: Storage, topic: str) -> list[Finding]:
         path, number = f"{topic}/{name}", checkpoint_number(name)
         if number is None:
             findings.append(
-                Finding("warning", path, "it is no checkpoint", "it is passed over", "remove it")
+                Finding("warning", path, "it is not a checkpoint", "it is passed over", "remove it")
             )
         elif number not in kept:
             findings.append(_damaged(path, number, newest))

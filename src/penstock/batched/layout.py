@@ -164,12 +164,12 @@ def parse_checkpoint(data: bytes) -> dict[int, int]:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004 - as all that is wrong with it
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - as all that is wrong with it
     for partition, offset in found.items():
         if not _DECIMAL.fullmatch(partition):
-            raise ValueError(f"{partition!r} is no partition")
+            raise ValueError(f"{partition!r} is not a partition")
         if type(offset) is not int or not -1 <= offset < _MAX_OFFSET:
-            raise ValueError(f"{offset!r} is no offset")
+            raise ValueError(f"{offset!r} is not an offset")
     return {int(partition): offset + 1 for partition, offset in found.items()}
 
 
@@ -186,7 +186,7 @@ def parse_log(data: bytes) -> int:
     """
     text = data.decode().strip()
     if not text.isdecimal():
-        raise ValueError(f"{text[:100]!r} is no offset")
+        raise ValueError(f"{text[:100]!r} is not an offset")
     return int(text) + 1
 
 
@@ -221,7 +221,7 @@ def parse_planned(data: bytes) -> Planned:
             raise ValueError("its numbers are none of a batch")
         return Planned(str(uuid.UUID(found["id"])), batch, tuple(sorted(ranges)), sinks)
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"it is no planned batch: {error!r}") from error
+        raise ValueError(f"it is not a planned batch: {error!r}") from error
 
 
 def dump_rewind(rewind: Rewind) -> bytes:
@@ -249,15 +249,15 @@ def parse_rewind(data: bytes) -> Rewind:
         topics = {topic: _parse_move(topic, **each) for topic, each in found["topics"].items()}
         planned, is_anew = found["planned"], bool(found["is_anew"])
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"it is no rewind: {error!r}") from error
+        raise ValueError(f"it is not a rewind: {error!r}") from error
     return Rewind(topics, None if planned is None else str(planned), is_anew, is_begun=True)
 
 
 def _parse_move(topic: str, number: int, before: object, after: object) -> Move:
     if not TOPIC_NAME.fullmatch(topic) or topic in (*_RESERVED, ".", ".."):
-        raise ValueError(f"{topic!r} is no topic with checkpoints")
+        raise ValueError(f"{topic!r} is not a topic with checkpoints")
     if type(number) is not int or checkpoint_number(f"{number}.txt") is None:
-        raise ValueError(f"{number!r} is no number of a checkpoint")
+        raise ValueError(f"{number!r} is not a number of a checkpoint")
     return Move(number, *(parse_checkpoint(json.dumps(ends).encode()) for ends in (before, after)))
 
 

@@ -57,7 +57,7 @@ from penstock.storage import Storage, open_storage
 __all__ = ["apply_rewind", "begun_rewind", "complete_rewind", "plan_promote", "plan_rewind"]
 
 _Ends = Mapping[int, int]
-_BYTES = "surrogateescape"  # keeps what is no UTF-8
+_BYTES = "surrogateescape"  # keeps what is not UTF-8
 
 
 def plan_promote(place: str | os.PathLike[str], number: int) -> Rewind:

@@ -176,7 +176,7 @@ class Stream:
     def sink(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Stream:
         """Call a function with each element, which then goes on; ``add_checkpoint()`` may follow.
 
-        Makes no checkpoint by itself: printing is no sink that a restart could rely on.
+        Makes no checkpoint by itself: printing is not a sink that a restart could rely on.
         """
         return self._started(Stream(Sink(func, args, kwargs), [self]))
 

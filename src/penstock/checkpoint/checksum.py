@@ -122,7 +122,7 @@ def _remove(sidecar: str) -> None:
 
 
 def _write_sidecar(sidecar: str, content: bytes) -> None:
-    """Write a checksum; a failure is no error, because the file itself is durable already."""
+    """Write a checksum; a failure is not an error, because the file itself is durable already."""
     try:
         # One write of a few bytes: a kill leaves all of it or an empty file.
         with open(sidecar, "xb", buffering=0) as file:  # an existing link is not followed

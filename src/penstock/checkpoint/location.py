@@ -320,7 +320,7 @@ class CheckpointLocation:
         text = "0" if entry is None else entry.conf.get(_KEPT_FROM, "0")
         if (kept_from := parse_batch_id(text)) is None:
             raise LogFormatError(
-                f"{_KEPT_FROM} is {text[:40]!r}, which is no batch id",
+                f"{_KEPT_FROM} is {text[:40]!r}, which is not a batch id",
                 operation="read offset log",
                 path=self.storage.uri(f"offsets/{batch_id}"),
                 hint="restore the file from a backup",

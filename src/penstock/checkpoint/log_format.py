@@ -128,7 +128,7 @@ def parse_fields(line: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise MalformedLogError(f"Log file was malformed: not JSON ({error})") from error
     if not isinstance(value, dict):
-        raise MalformedLogError(f"Log file was malformed: {line} is no JSON object")
+        raise MalformedLogError(f"Log file was malformed: {line} is not a JSON object")
     return value
 
 

@@ -22,7 +22,7 @@ Exactly one of these cases applies (m and n: smallest and largest id in offsets)
 
 A batch begins where the one before it ends, so the entry before an uncommitted batch is never
 purged (START_LOST). Commits below m are left over from a purge and are ignored. A commit that is
-missing between others is no damage: that batch was running when the driver died.
+missing between others is not damage: that batch was running when the driver died.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _offsets(location: str, given: Any) -> dict[str, dict[int, int]]:
         return {t: {int(p): last + 0 for p, last in each.items()} for t, each in given.items()}
     except (AttributeError, TypeError, ValueError):
         hint = 'give the last offsets that count as done: {"topic": {"0": 5}}'
-        raise _wrong(location, f"{given!r} are no offsets of topics", hint) from None
+        raise _wrong(location, f"{given!r} are not offsets of topics", hint) from None
 
 
 def _show(found: Any, lines: Iterator[str], *, as_json: bool) -> None:

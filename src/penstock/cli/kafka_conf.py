@@ -44,8 +44,8 @@ def parse_conf(given: Iterable[str]) -> dict[str, str]:
     """Return the settings; what comes later replaces what came before.
 
     Raises:
-        ConfigError: a file cannot be read, a line is no setting, or a secret stands on the command
-            line, where every user of the host sees it.
+        ConfigError: a file cannot be read, a line is not a setting, or a secret stands on the
+            command line, where every user of the host sees it.
     """
     conf: dict[str, str] = {}
     for each in given:
@@ -68,7 +68,7 @@ def _read(path: str) -> dict[str, str]:
             lines = [line.strip() for line in file]
     except (OSError, UnicodeDecodeError) as error:
         raise _wrong(
-            f"{path} is no setting, and no file that can be read: {error}",
+            f"{path} is not a setting, and no file that can be read: {error}",
             "give key=value, or a file with such lines",
         ) from error
     settings = [line.partition("=") for line in lines if line and not line.startswith("#")]

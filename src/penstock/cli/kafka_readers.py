@@ -66,7 +66,7 @@ def one_reader(place: str, name: str | None) -> Reader:
 def _in_checkpoint(place: str) -> list[Reader]:
     try:
         found = held_offsets(place)
-    except ConfigError:  # a journal is no checkpoint location
+    except ConfigError:  # a journal is not a checkpoint location
         return []
     return [
         Reader(

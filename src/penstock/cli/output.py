@@ -23,7 +23,7 @@ __all__ = ["age_in_words", "counted", "print_json", "print_line", "print_text", 
 _CONTROL = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f"  # C0 without the tab, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions
-    "\u2028\u2029\ud800-\udfff]"  # ends of lines and paragraphs, bytes that are no UTF-8
+    "\u2028\u2029\ud800-\udfff]"  # ends of lines and paragraphs, bytes that are not UTF-8
 )
 
 

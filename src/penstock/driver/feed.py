@@ -28,7 +28,7 @@ def named_receivers(
     """Return receivers by the names of their writers: ``r0``, ``r1``, ...
 
     Raises:
-        ConfigError: one is no receiver.
+        ConfigError: one is not a receiver.
     """
     several = [given] if isinstance(given, Receiver) else given
     if not isinstance(several, Sequence) or not all(isinstance(r, Receiver) for r in several):

@@ -115,7 +115,7 @@ def expiry_path(stream: str, consumer: str) -> str:
 
 
 def notice_path(stream: str, name: str) -> str:
-    """Return the path of an announcement of a retirement by a process that is no consumer."""
+    """Return the path of an announcement of a retirement by a process that is not a consumer."""
     return f"{consumers_folder(stream)}/{name}.retiring"
 
 

@@ -55,7 +55,7 @@ class ClientConf:
         settings: librdkafka's settings by their names.
 
     Raises:
-        ConfigError: there are no brokers, a value is no text, number or bool, or the setting is
+        ConfigError: there are no brokers, a value is not a text, number or bool, or the setting is
             penstock's to make.
     """
 
@@ -115,7 +115,7 @@ def settings_of(conf: Any) -> dict[str, Any]:
     """Return a copy of a conf that a program gives.
 
     Raises:
-        ConfigError: it is no mapping.
+        ConfigError: it is not a mapping.
     """
     if not isinstance(conf, Mapping):
         is_brokers = isinstance(conf, str) and not is_secret(conf)
@@ -171,7 +171,9 @@ def without_secrets(text: str, settings: Mapping[str, Any]) -> str:
 def _check(name: str, value: Any) -> None:
     if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
         shown = "a secret" if isinstance(name, str) and is_secret(name) else repr(value)
-        raise _wrong(f"{name!r}: {shown} is no setting", "use librdkafka's settings: text to text")
+        raise _wrong(
+            f"{name!r}: {shown} is not a setting", "use librdkafka's settings: text to text"
+        )
     if name in _OURS:
         instead = _OURS[name]
         raise _wrong(f"{name} is set by penstock", f"use {instead}" if instead else "leave it out")

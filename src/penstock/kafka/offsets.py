@@ -109,7 +109,7 @@ def from_json(value: Any) -> dict[str, int]:
     """Return the flat offset map of a value in an offset log, None being no offsets.
 
     Raises:
-        RecoveryMismatchError: these are no offsets of topics.
+        RecoveryMismatchError: these are not offsets of topics.
     """
     if value is None:
         return {}

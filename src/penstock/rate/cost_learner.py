@@ -6,7 +6,7 @@ Each batch is judged in turn:
 - It is a surprise (3 standard deviations off): either an outlier, such as a pause of the machine,
   or the job has changed. A *rival* model is created that fits the batch. The next batch that can
   distinguish the two models decides which one stays.
-- Surprises that are no outliers, but all have the same sign, show an error of the model: its
+- Surprises that are not outliers, but all have the same sign, show an error of the model: its
   uncertainty is raised, so that it adapts quickly.
 
 The noise of batches is learned as well, from the variance of the surprises.

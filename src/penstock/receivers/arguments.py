@@ -20,12 +20,12 @@ def topics_of(topics: Any, example: str, operation: str) -> tuple[str, ...]:
     """Return the topics of an argument; a str is one topic.
 
     Raises:
-        ConfigError: there is none, or one is no str.
+        ConfigError: there is none, or one is not a str.
     """
     is_one = isinstance(topics, str) or not isinstance(topics, Iterable)
     found = (topics,) if is_one else tuple(topics)
     hint = f"pass for example [{example!r}]"
     check(found, "no topic is given", hint, operation)
     for topic in found:
-        check(isinstance(topic, str), f"{topic!r} is no topic", hint, operation)
+        check(isinstance(topic, str), f"{topic!r} is not a topic", hint, operation)
     return found

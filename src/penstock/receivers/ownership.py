@@ -349,7 +349,7 @@ def _writer_id(stream: JournalStream, name: str) -> WriterId:
     found = parse_writer(name)
     if found is None:
         raise LogFormatError(
-            f"the ownership log names {name!r}, which is no writer",
+            f"the ownership log names {name!r}, which is not a writer",
             operation="claim parts of source",
             path=stream.storage.uri(_folder(stream)),
             hint="restore its newest entry from a copy",

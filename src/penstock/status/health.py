@@ -5,7 +5,7 @@
     stopped    its program does not run, and nothing is wrong
     ok         all others
 
-A program that is stopped is judged by what it left: records that wait for it are no error.
+A program that is stopped is judged by what it left: records that wait for it are not an error.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class LocationReader:
         """Return its status now.
 
         Raises:
-            ConfigError: there is no such folder, or it is no location.
+            ConfigError: there is no such folder, or it is not a location.
             StorageError: it cannot be listed.
         """
         now_ms = time.time_ns() // 1_000_000

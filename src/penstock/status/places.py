@@ -35,7 +35,7 @@ def find_place(path: str) -> Place:
     """Return the location at a path or URL; nothing is written.
 
     Raises:
-        ConfigError: there is no such folder, or it is no location.
+        ConfigError: there is no such folder, or it is not a location.
         StorageError: it cannot be listed.
     """
     storage = open_existing(path, operation="open location", hint=_HINT).without_sync()

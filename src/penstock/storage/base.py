@@ -118,7 +118,7 @@ class Storage(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove a file; a missing file is no error (so a delete can be repeated).
+        """Remove a file; a missing file is not an error (so a delete can be repeated).
 
         Durable: when it returns, the file does not come back, so deletes keep their order.
         """

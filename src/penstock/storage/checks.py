@@ -58,7 +58,7 @@ def check_new_path(path: str) -> str:
 
 
 def as_buffer(data: Any, path: str) -> memoryview:
-    """Return ``data`` as flat bytes, uncopied; ConfigError if it is no contiguous buffer."""
+    """Return ``data`` as flat bytes, uncopied; ConfigError if it is not a contiguous buffer."""
     try:
         return memoryview(data).cast("B")
     except TypeError as error:

@@ -20,8 +20,8 @@ def load_file_manager(class_path: str) -> OpenStorage:
     """Return what opens storages of the class with that import path.
 
     Raises:
-        ConfigError: the class cannot be imported, or is no CheckpointFileManager. What is returned
-            raises it if the class cannot open a URL.
+        ConfigError: the class cannot be imported, or is not a CheckpointFileManager. What is
+            returned raises it if the class cannot open a URL.
     """
     module, _, name = class_path.rpartition(".")
     try:

@@ -42,7 +42,7 @@ class StreamPlanner(ABC):
         """Return the offset map of an offset JSON.
 
         Raises:
-            ConfigError: it is no offset of this source.
+            ConfigError: it is not an offset of this source.
         """
 
     @abstractmethod

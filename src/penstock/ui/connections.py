@@ -42,7 +42,7 @@ class BoundedProtocol(H11Protocol):
             self._look_later()
 
     def _progress(self) -> tuple[Any, ...]:
-        """Return how far the newest request is; a part of a head is no progress."""
+        """Return how far the newest request is; a part of a head is not progress."""
         cycle = self.cycle
         if cycle is None:
             return ()

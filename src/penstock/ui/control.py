@@ -15,7 +15,7 @@ def change_rate(path: str, stream: str, action: str, rate: str) -> None:
     """Change the override of an input.
 
     Raises:
-        ConfigError: there is no such input or action, or the rate is no number above 0.
+        ConfigError: there is no such input or action, or the rate is not a number above 0.
         StorageError: it could not be made durable.
     """
     storage = open_location(path)
@@ -32,7 +32,7 @@ def _changed(override: RateOverride, action: str, rate: str) -> RateOverride:
     if action in ("pause", "resume"):
         return replace(override, paused=action == "pause")
     raise ConfigError(
-        f"{action[:40]!r} is no action on a rate",
+        f"{action[:40]!r} is not an action on a rate",
         operation="change rate",
         hint="it is one of set, default, pause, resume",
     )

@@ -102,7 +102,7 @@ def test_fresh_files_refuse_a_change(query: Path) -> None:
         os.utime(path, (path.stat().st_mtime - 61,) * 2)
     done = CHECKPOINT.succeed("rewind", str(query), "--to-batch", "1", "--apply")
     undo = done.rpartition("undo ")[2].split()[0]
-    CHECKPOINT.succeed("undo", undo, "--apply")  # its own files are no evidence
+    CHECKPOINT.succeed("undo", undo, "--apply")  # its own files are not evidence
     assert files_of(query) == before
 
 
@@ -212,10 +212,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "64 bits": (lambda q: plan_rewind(q, to_offsets={"0": {"logOffset": 2**63}}), "another form"),
     "no number": (
         lambda q: plan_rewind(q, to_offsets={"0": {"logOffset": math.nan}}),
-        "are no JSON",
+        "are not JSON",
     ),
     "no undo file": (lambda q: plan_undo(q / "undo/1.json"), "no such undo file"),
-    "the location": (plan_undo, "it is no undo file.*the file that --apply named"),
+    "the location": (plan_undo, "it is not an undo file.*the file that --apply named"),
 }
 
 
@@ -229,7 +229,11 @@ def test_what_cannot_be_planned_is_refused(query: Path, case: str) -> None:
 @pytest.mark.parametrize(
     ("end", "offset", "message"),
     [
-        ('{"clicks":{"0":40}}', {"clicks": {"0": -5}}, "clicks 0: -5 is no offset.*give 0 to 40"),
+        (
+            '{"clicks":{"0":40}}',
+            {"clicks": {"0": -5}},
+            "clicks 0: -5 is not an offset.*give 0 to 40",
+        ),
         ('{"clicks":{"0":40}}', {"clicks": {"0": 41}}, "41 is after 40"),
         ('{"clicks":{"0":40}}', {"clicks": {"0": 1.5}}, "another form"),
         ('{"clicks":{"0":40}}', {"clicks": {"0": 1, "1": 1}}, "another form"),

@@ -145,7 +145,7 @@ def test_an_export_is_imported_byte_for_byte(
 
 def test_what_is_no_export_is_refused(tmp_path: Path, query: Path) -> None:
     for text in ("", "[]", '{"version":2}', '{"version":1,"location":"a","files":{"b":3}}'):
-        with pytest.raises(ConfigError, match="no exported checkpoint location"):
+        with pytest.raises(ConfigError, match="not an exported checkpoint location"):
             plan_import(text.encode(), tmp_path / "new")
     outside = json.dumps({"version": 1, "location": "a", "files": {"../b": {"text": ""}}})
     with pytest.raises(ConfigError, match="clean relative path"):

@@ -77,7 +77,7 @@ def test_any_change_of_a_file_with_a_checksum_is_an_error(query: Path, name: str
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SWEPT)
 def test_a_damaged_checksum_never_hides_its_file(query: Path, name: str) -> None:
-    """What Hadoop reads unchecked is no error; any other change of a checksum is one."""
+    """What Hadoop reads unchecked is not an error; any other change of a checksum is one."""
     path = sidecar(query / name)
     data = path.read_bytes()
     for damaged in (*flips(data), *cuts(data)):

@@ -112,7 +112,7 @@ def test_a_location_on_hdfs_is_read(hdfs: tuple[str, Path, list[str]]) -> None:
     assert validate(f"{url}/query").findings == ()
     (place / "offsets/4").write_bytes(b"")
     assert [each.path for each in validate(f"{url}/query").findings] == ["offsets/4"]
-    with pytest.raises(ConfigError, match="no checkpoint location"):
+    with pytest.raises(ConfigError, match="not a checkpoint location"):
         inspect(f"{url}/none")
     assert changes == []
 

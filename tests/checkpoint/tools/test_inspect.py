@@ -175,7 +175,7 @@ def test_what_is_no_location_is_refused_and_not_touched(own: Path, tmp_path: Pat
 
     assert "there is no folder" in str(_INSPECT.fail(str(tmp_path / "nowhere")))
     assert "is a file" in str(_INSPECT.fail(str(own / "metadata")))
-    assert "no checkpoint location" in str(_INSPECT.fail(str(empty)))
+    assert "not a checkpoint location" in str(_INSPECT.fail(str(empty)))
     assert list(empty.iterdir()) == []
     error = _INSPECT.fail(str(own), "--batch", "9")
     assert isinstance(error, ConfigError)
@@ -242,7 +242,7 @@ def test_the_last_state_costs_five_requests(requests: list[str]) -> None:
 
 
 def test_the_last_state_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no checkpoint location"):
+    with pytest.raises(ConfigError, match="not a checkpoint location"):
         last_state(tmp_path)
     with CheckpointLocation(tmp_path / "new"):
         pass

@@ -105,7 +105,7 @@ def test_what_is_not_for_programs(program: Path, own: Path) -> None:
 
 
 def test_inspect_tells_how_far_the_journal_is_ahead(program: Path) -> None:
-    """Of records that no batch has planned; a journal that is gone is no obstacle."""
+    """Of records that no batch has planned; a journal that is gone is not an obstacle."""
     stream = JournalStream.open(open_storage(program / "journal"), "clicks")
     write_blocks(stream, [["i", "j", "k"]])
     assert inspect(program).lag == {"0 clicks": 3}

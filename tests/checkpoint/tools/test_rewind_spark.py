@@ -414,7 +414,7 @@ def transform(session: SparkSession, inputs: Path, place: Path, sink: Sink) -> N
     """Run a query with transformWithState over files, one a batch; Spark wants RocksDB for it."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-    class CountRows(StatefulProcessor):  # pickled by value, as it is no module's
+    class CountRows(StatefulProcessor):  # pickled by value, as it is not a module's
         def init(self, handle: Any) -> None:
             self._count = handle.getValueState("count", "n long")
 

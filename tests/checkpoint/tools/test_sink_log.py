@@ -306,7 +306,7 @@ def test_an_undo_file_changes_nothing_else_outside(query: Path) -> None:
         if "root" in change:
             change["path"] = "../victim"
     undo.write_text(json.dumps(fields))
-    with pytest.raises(ConfigError, match="no undo file"):
+    with pytest.raises(ConfigError, match="not an undo file"):
         plan_undo(undo)
 
 

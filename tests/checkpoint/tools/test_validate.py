@@ -441,7 +441,7 @@ def test_a_folder_in_the_place_of_an_entry_is_an_error(query: Path, folder: str)
 
     assert found(query) == [("error", folder)]
     if folder in ("offsets/5", "commits/5"):
-        assert inspect(query).next.problem == f"{folder} is no file, in the place of an entry"
+        assert inspect(query).next.problem == f"{folder} is not a file, in the place of an entry"
 
 
 def test_a_fifo_or_device_in_the_place_of_an_entry_is_an_error(query: Path) -> None:
@@ -535,7 +535,7 @@ def test_a_fifo_in_place_of_an_entry_keeps_no_command_waiting(query: Path) -> No
         ("error", "sources/0/4"),
         ("error", "commits/4"),
     ]
-    in_the_way = "commits/4 is no file, in the place of an entry"
+    in_the_way = "commits/4 is not a file, in the place of an entry"
     assert inspect(query).next == NextBatch(5, (4,), problem=in_the_way)
 
 

@@ -127,7 +127,7 @@ class Checkpoint:
         return any(path.startswith("state/") for path in self.files)
 
     def folders_in(self, *logs: str) -> list[str]:
-        """Return what is no file in logs, in which only files belong (folders, FIFOs)."""
+        """Return what is not a file in logs, in which only files belong (folders, FIFOs)."""
         return [
             path
             for log in logs
@@ -172,7 +172,7 @@ class Checkpoint:
             return replace(following, problem=f"{INTERRUPTED} (docs/checkpoints.md)")
         for path in self.folders_in(*_LOGS):
             if path in (f"offsets/{following.batch_id}", f"commits/{following.first}"):
-                return replace(following, problem=f"{path} is no file, in the place of an entry")
+                return replace(following, problem=f"{path} is not a file, in the place of an entry")
         problems = [*newest.problems, *newer_problems(newest)] if newest is not None else []
         if before is not None and not is_of_penstock(newest):
             found = (*before.problems, *newer_problems(before))
@@ -212,7 +212,7 @@ def open_location(place: str | os.PathLike[str]) -> Storage:
 def nothing_there(place: str | os.PathLike[str]) -> ConfigError:
     """Return the error of a folder in which no query has left anything."""
     return ConfigError(
-        "this is no checkpoint location, or no query has used it yet",
+        "this is not a checkpoint location, or no query has used it yet",
         operation=_OPERATION,
         path=os.fspath(place),
         hint=_HINT,

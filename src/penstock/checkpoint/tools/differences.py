@@ -24,7 +24,7 @@ class Change:
     left: Any
     right: Any
     moved: int | None = None
-    """How far it is from left to right; None for what is no number."""
+    """How far it is from left to right; None for what is not a number."""
 
 
 @dataclass(frozen=True, slots=True)

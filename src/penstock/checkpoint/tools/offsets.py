@@ -3,7 +3,7 @@
 {"clicks":{"0":120,"1":30}}     Kafka and journals: a number for each partition of a stream
 {"logOffset":12}                a file source: the entry of its own log (12 alone is read as well)
 7                               rate, socket and others: a number
-anything else                   one part, which is no number
+anything else                   one part, which is not a number
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def offset_parts(offset: object) -> dict[str, Any]:
 
 
 def moved(start: object, end: object) -> int | None:
-    """Return how far it is from one offset to another; None when that is no number.
+    """Return how far it is from one offset to another; None when that is not a number.
 
     A partition that begins counts from 0. One that is not in the end does not count: a journal's
     writer that was closed and read to its end.

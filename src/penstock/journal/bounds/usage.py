@@ -60,7 +60,7 @@ class StreamUsage:
         self._newest[writer] = newest
         blocks = self._stream.blocks(writer)
         if newest.sealed:
-            blocks = blocks[:-1]  # seals stay for ever, so they are no part of a bound
+            blocks = blocks[:-1]  # seals stay for ever, so they are not part of a bound
             if not blocks:
                 self._empty.add(writer)
         records = _uncommitted(writer, blocks, newest, committed) if self._count_records else 0

@@ -2,7 +2,7 @@
 
     consumers/<name>.json            a consumer: its committed offsets, and the blocks it may delete
     consumers/<name>.expired         mark of a consumer that was expired (``expiry``)
-    consumers/<16 hex>.retiring      announcement of a deletion by a process that is no consumer
+    consumers/<16 hex>.retiring      announcement of a deletion by a process that is not a consumer
 
 Each is replaced as a whole, by one owner. See docs/journal-format.md.
 """
@@ -220,7 +220,7 @@ def publish_notice(stream: JournalStream, retiring: Offsets) -> str:
 
 
 def read_notices(stream: JournalStream) -> dict[str, Offsets]:
-    """Return the announcements of processes that are no consumers, by name.
+    """Return the announcements of processes that are not consumers, by name.
 
     Raises:
         LogFormatError: one is damaged.

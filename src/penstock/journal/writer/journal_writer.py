@@ -148,7 +148,7 @@ class JournalWriter:
             Whether it was stored: True unless a bound is reached and ``wait`` is False.
 
         Raises:
-            ConfigError: the record does not fit the schema, or the position is no JSON value.
+            ConfigError: the record does not fit the schema, or the position is not a JSON value.
             JournalFullError: a bound is reached, and the store must not wait.
             FencedError, WriterBrokenError: nothing of this call will become durable through this
                 writer, or be acked.

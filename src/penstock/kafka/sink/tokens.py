@@ -92,7 +92,7 @@ def from_metadata(kind: type[Token], offset: int, metadata: str | None, group: s
         return kind(offset, **facts)
     except (TypeError, ValueError):
         raise KafkaError(
-            f"offset {offset} of a sink's group is no token: {metadata!r}",
+            f"offset {offset} of a sink's group is not a token: {metadata!r}",
             operation="read token of sink",
             ids={"group": group},
             hint="do not commit to groups that begin with penstock/; to continue, go back to a "

@@ -1,12 +1,13 @@
 """One connection: uvicorn's protocol, with limits and rules of HTTP/1.1 that it does not have.
 
 - A client may keep a connection idle, but not half a request: head and body have to come in time,
-  and what is no body (heads, trailers, sizes of chunks) within a size. Connections beyond what the
-  process can hold are told so and closed. The sweep that finds late ones costs nothing per request.
+  and what is not a body (heads, trailers, sizes of chunks) within a size. Connections beyond what
+  the process can hold are told so and closed. The sweep that finds late ones costs nothing per
+  request.
 - What cannot be parsed is refused only where that cannot be taken for the answer to an earlier
   request: one that is whole is answered first, as its records are or become durable.
 - A request has one Host, so that no proxy before this server can have read another one.
-- Trailers are no headers (RFC 9110, 6.5.1), and are dropped.
+- Trailers are not headers (RFC 9110, 6.5.1), and are dropped.
 - An offer to upgrade is declined by serving the request as it is (RFC 9110, 7.8). Java's HttpClient
   makes one with every first request, and sends the body all the same.
 """
@@ -123,7 +124,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._refuse(b"503 Service Unavailable", "too many connections", b"retry-after: 1\r\n")
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, unless what is no body became too long."""
+        """Parse what came, unless what is not a body became too long."""
         if self._is_over or self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
@@ -150,7 +151,7 @@ class LimitedConnection(HttpToolsProtocol):
                 self.parser.feed_data(data)
                 return
             except httptools.HttpParserUpgrade as upgrade:
-                if not self._is_offer:  # CONNECT: what follows is no HTTP, whatever it is answered
+                if not self._is_offer:  # CONNECT: what follows is not HTTP, whatever it is answered
                     self._is_over = True
                     self.cycle.keep_alive = False
                     return

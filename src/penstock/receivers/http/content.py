@@ -21,7 +21,7 @@ def expand_gzip(body: bytes | bytearray, max_bytes: int) -> bytes:
     """Return the content of a gzip body of one or more members.
 
     Raises:
-        RefusedError: 413 when it is larger than ``max_bytes``, 400 when it is no whole gzip data.
+        RefusedError: 413 when it is larger than ``max_bytes``, 400 when it is not whole gzip data.
     """
     expanded = bytearray()
     member = zlib.decompressobj(_GZIP)

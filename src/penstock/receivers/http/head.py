@@ -99,7 +99,7 @@ def _is_gzip(encoding: bytes | None) -> bool:
 
 
 def _length(content_length: bytes | None) -> int | None:
-    # The server's parser has refused what is no number.
+    # The server's parser has refused what is not a number.
     return None if content_length is None else int(content_length)
 
 

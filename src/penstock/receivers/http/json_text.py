@@ -3,7 +3,7 @@
 Records stay the text that was sent: numbers keep their digits, keys their order.
 
 Large NDJSON bodies are checked by Arrow's parser, at hundreds of megabytes a second; Python's takes
-one value at a time. Arrow's is no validator of lines, so it is asked only when ``_suits_arrow``
+one value at a time. Arrow's is not a validator of lines, so it is asked only when ``_suits_arrow``
 holds, which makes its verdict complete:
 
 - Every line begins with ``{`` and ends with ``}``. Within an unfinished value no ``{`` can follow a
@@ -127,7 +127,7 @@ def array_items(body: bytes) -> list[str]:
     """Return the items of a body that is a JSON array, as they were written; any other value as is.
 
     Raises:
-        RefusedError: 400 with the index of the first item that is no JSON, 413 when there are too
+        RefusedError: 400 with the index of the first item that is not JSON, 413 when there are too
             many, or one is too large.
     """
     start = len(body) - len(body.lstrip(_SPACE))

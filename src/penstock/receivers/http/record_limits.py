@@ -79,7 +79,7 @@ def _count_objects(text: bytes) -> int:
     """Return how many ``{`` are outside strings; one that does not end takes the rest of the text.
 
     Takes the same few passes over each piece whatever it holds, and holds the GIL for one piece at
-    most: text that is no JSON comes here, too. A backslash outside a string, which no parser gets
+    most: text that is not JSON comes here, too. A backslash outside a string, which no parser gets
     past, escapes as it does within one.
     """
     count, is_inside, cut = 0, 0, b""

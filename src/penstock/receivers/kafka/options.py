@@ -110,7 +110,7 @@ class KafkaOptions:
 def _check_topic(topic: str) -> None:
     hint = "names have letters, digits, '.', '_' and '-'; a pattern begins with ^: '^clicks-.*'"
     if not topic.startswith("^"):
-        _check(TOPIC_NAME.fullmatch(topic), f"{topic!r} is no topic", hint)
+        _check(TOPIC_NAME.fullmatch(topic), f"{topic!r} is not a topic", hint)
         return
     _check(
         not _NOT_POSIX.search(topic),
@@ -120,5 +120,5 @@ def _check_topic(topic: str) -> None:
     try:
         re.compile(topic)
     except re.error as error:
-        problem = f"{topic!r} is no pattern: {error}"
+        problem = f"{topic!r} is not a pattern: {error}"
         raise ConfigError(problem, operation=_OPERATION, hint=hint) from error

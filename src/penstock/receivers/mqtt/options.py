@@ -124,7 +124,7 @@ class MqttOptions:
         """Read the certificates; None for a connection without TLS.
 
         Raises:
-            ReceiverError: a file cannot be read or is no certificate or key.
+            ReceiverError: a file cannot be read or is not a certificate or key.
         """
         if not (self.tls or self.tls_ca or self.tls_certificate):
             return None
@@ -159,7 +159,7 @@ def _check_filter(topic: str) -> None:
     hint = "write + for one whole level and # for all further ones, at the end: sensors/+/state"
     _check(
         topic and "\0" not in topic,
-        f"{topic!r} is no topic filter",
+        f"{topic!r} is not a topic filter",
         hint,
     )
     _check(len(topic.encode()) <= _MAX_FILTER_BYTES, "a topic filter is too long", hint)

@@ -42,7 +42,7 @@ _LENGTH_BYTES = 4
 
 
 class Packet(NamedTuple):
-    """A packet that is no PUBLISH."""
+    """A packet that is not a PUBLISH."""
 
     head: int
     body: bytes
@@ -121,7 +121,7 @@ class PacketReader:
         """Return what the chunk completes, in order; neighbouring messages are together.
 
         Raises:
-            ReceiverError: the bytes are no MQTT; the reader is of no further use.
+            ReceiverError: the bytes are not MQTT; the reader is of no further use.
         """
         if self._unread:
             self._unread += chunk
@@ -194,7 +194,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def malformed(what: str) -> ReceiverError:
-    """Return the error for bytes that are no MQTT."""
+    """Return the error for bytes that are not MQTT."""
     return ReceiverError(
         f"the broker sent malformed MQTT: {what}",
         operation="read from MQTT broker",

@@ -31,7 +31,8 @@ def expand(pattern: str, on_error: Callable[[str, OSError], None]) -> list[Found
     """Return the files that a path or glob names now, in the order of their names.
 
     A path that exists is taken as it is, even if it looks like a glob. What cannot be read or
-    is no regular file is handed to ``on_error`` with its path; what vanished meanwhile is left out.
+    is not a regular file is handed to ``on_error`` with its path; what vanished meanwhile is left
+    out.
     """
     paths = [pattern] if os.path.lexists(pattern) else sorted(glob.glob(pattern, recursive=True))
     found = []

@@ -77,7 +77,7 @@ class StreamingContext(StreamSources, RateControl):
             finds its checkpoint location again if ``checkpoint`` is not called.
 
     Raises:
-        ConfigError: what is given is no SparkContext, the duration, the name or a
+        ConfigError: what is given is not a SparkContext, the duration, the name or a
             ``spark.streaming.*`` setting is wrong, the rate estimator that they name cannot be
             made, or others can write the checkpoint location.
         CheckpointError: there is no graph checkpoint, or none that can be read.

@@ -83,7 +83,7 @@ class RateControl(ABC):
             if known.name == _name(stream) and known.takes_limits:
                 return known
         raise StreamingError(
-            f"{_name(stream)!r} is no input of this program that supports a rate limit",
+            f"{_name(stream)!r} is not an input of this program that supports a rate limit",
             operation="set rate",
             ids={"stream": _name(stream)},
             hint="pass the stream that receiverStream, socketTextStream or tailStream returned",

@@ -138,7 +138,7 @@ class RateManager:
             override = change(RateOverride() if entry is None else entry.rate.override)
             if entry is None or (override.max_rate is not None and not entry.stream.takes_limits):
                 raise StreamingError(
-                    f"stream {stream!r} is no input of the program that supports a rate limit",
+                    f"stream {stream!r} is not an input of the program that supports a rate limit",
                     operation="set rate",
                     ids={"stream": stream},
                     hint=f"name one of: {', '.join(self._limited()) or '(there is none)'}",

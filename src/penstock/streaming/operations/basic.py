@@ -176,7 +176,7 @@ class BasicOperations(BaseDStream):
             name: the output's name, its own in the program; by default ``foreachRDD-<number>``.
 
         Raises:
-            ConfigError: this is no function, or the name is not allowed.
+            ConfigError: this is not a function, or the name is not allowed.
             StreamingError: another output has the name.
         """
         self.ssc.graph.add_output(ForEachRDD(self, func, name))
@@ -195,8 +195,8 @@ class BasicOperations(BaseDStream):
             name: the output's unique name in the program; by default ``foreachBatch-<number>``.
 
         Raises:
-            ConfigError: this stream has no columns (it holds Python objects), this is no function,
-                or the name is not allowed.
+            ConfigError: this stream has no columns (it holds Python objects), this is not a
+                function, or the name is not allowed.
             StreamingError: another output has the name.
         """
         self.ssc.graph.add_output(ForEachBatch(self, func, name))

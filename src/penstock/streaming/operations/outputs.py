@@ -31,7 +31,7 @@ class OutputOperation(ABC):
     Without a name it is called by its kind and its number among the program's outputs of the kind.
 
     Raises:
-        ConfigError: what is given is no function, or the name is not allowed.
+        ConfigError: what is given is not a function, or the name is not allowed.
     """
 
     kind: str

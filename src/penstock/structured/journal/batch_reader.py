@@ -17,7 +17,7 @@ __all__ = ["JournalBatchReader"]
 
 
 class JournalBatchReader(DataSourceReader):
-    """Reads what is between two bounds. It is no consumer, so nothing is kept for it.
+    """Reads what is between two bounds. It is not a consumer, so nothing is kept for it.
 
     Filters are not taken: Spark refuses a source that takes them while its setting
     ``spark.sql.python.filterPushdown.enabled`` is off, which it is by default.

@@ -274,7 +274,7 @@ def check_owner(stream: JournalStream, consumer: str) -> ConsumerEntry | None:
     """Return the consumer's entry, None if it is new.
 
     Raises:
-        ConfigError: the name belongs to a program that is no Structured Streaming query.
+        ConfigError: the name belongs to a program that is not a Structured Streaming query.
     """
     entry = read_consumer(stream, consumer)
     if entry is not None and (entry.owner or "").split(" ")[0] != _ANY_QUERY:

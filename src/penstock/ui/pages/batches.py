@@ -331,7 +331,7 @@ def _durations(status: LocationStatus, batch: BatchStatus) -> Html:
 
 
 def _meter(value: int | None, most: int) -> Html:
-    """Return a bar of a part of the whole, as a drawing: its width is no style."""
+    """Return a bar of a part of the whole, as a drawing: its width is not a style."""
     width = 0 if value is None else max(200 * value / most, 1 if value else 0)
     bar = h("rect", x=0, y=0, width=f"{width:.1f}", height=10)
     return h(

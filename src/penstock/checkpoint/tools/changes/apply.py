@@ -87,7 +87,7 @@ def apply_plan(
 
     Args:
         plan: what to do.
-        stopped: the caller knows that no query runs, so fresh files are no evidence of one.
+        stopped: the caller knows that no query runs, so fresh files are not evidence of one.
         clock: for the age of files, and the name of the undo file.
         on_step: called with 1 for each of the plan's changes that is made.
 
@@ -122,7 +122,7 @@ def plan_undo(undo_file: str | os.PathLike[str]) -> Plan:
     """Return the plan that takes a change back; one without changes if that is done already.
 
     Raises:
-        ConfigError: there is no such file, or it is no undo file.
+        ConfigError: there is no such file, or it is not an undo file.
         CheckpointError: the location has moved since: a query has run on it.
         StorageError: it cannot be read.
     """
@@ -131,7 +131,7 @@ def plan_undo(undo_file: str | os.PathLike[str]) -> Plan:
     if not slash and path.startswith(f"{_UNDO_FOLDER}/"):
         place, slash, name = ".", "/", path.removeprefix(f"{_UNDO_FOLDER}/")
     if not slash:
-        raise ConfigError("it is no undo file", operation=_READ_UNDO, path=path, hint=_HINT)
+        raise ConfigError("it is not an undo file", operation=_READ_UNDO, path=path, hint=_HINT)
     checkpoint = Checkpoint.open(place)
     undo_path = f"{_UNDO_FOLDER}/{name}"
     plan = inverse(_read_plan(checkpoint.storage, undo_path))

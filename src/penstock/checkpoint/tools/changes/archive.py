@@ -2,7 +2,7 @@ r"""``export`` and ``import``: a location as one JSON file, byte for byte.
 
     {"version":1,"location":"file:///data/words","files":{"offsets/0":{"text":"v1\\n..."}, ...}}
 
-What is no UTF-8 is base64. Temporary files, the driver's lock and undo files are left out.
+What is not UTF-8 is base64. Temporary files, the driver's lock and undo files are left out.
 
 Invariant: what is imported is data, and never code. ``import`` accepts only paths that ``export``
 writes (``_is_portable``). Graph checkpoints and the keyed state of penstock programs are pickles,
@@ -55,7 +55,7 @@ def export_location(place: str | os.PathLike[str]) -> bytes:
     Raises:
         ConfigError: there is no checkpoint location.
         CheckpointError: a change of it is not finished, or it has what cannot be exported: a link,
-            the keyed state of a penstock program, a name that is no UTF-8.
+            the keyed state of a penstock program, a name that is not UTF-8.
         StorageError: a file cannot be read.
     """
     checkpoint = Checkpoint.open(place)
@@ -67,7 +67,7 @@ def export_location(place: str | os.PathLike[str]) -> bytes:
     if (refused := _find_refused(paths)) is not None:
         raise refusal(
             checkpoint,
-            f"{refused[:200]!r} cannot be exported: it is no file that Spark's queries leave",
+            f"{refused[:200]!r} cannot be exported: it is not a file that Spark's queries leave",
             "to keep a penstock program's state, copy the whole folder while it is stopped",
         )
     files = {}
@@ -83,8 +83,8 @@ def plan_import(data: bytes, target: str | os.PathLike[str]) -> ImportPlan:
     """Return what an exported location's text puts at a new place, with the same id.
 
     Raises:
-        ConfigError: it is no such text, it has files that ``export`` does not write, or the target
-            is not empty.
+        ConfigError: it is not such a text, it has files that ``export`` does not write, or the
+            target is not empty.
     """
     try:
         fields = json.loads(data)
@@ -93,7 +93,7 @@ def plan_import(data: bytes, target: str | os.PathLike[str]) -> ImportPlan:
         contents = {str(path): parse_content(value) for path, value in fields["files"].items()}
         origin = str(fields["location"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _no_export(f"it is no exported checkpoint location ({error!r})") from error
+        raise _no_export(f"it is not an exported checkpoint location ({error!r})") from error
     storage = attach_storage(target)
     check_free(storage, origin)
     for path in contents:

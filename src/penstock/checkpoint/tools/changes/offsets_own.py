@@ -40,8 +40,8 @@ def plan_own_offsets(
 
     Raises:
         ConfigError: an offset is of another form than the newest, or not to be passed over.
-        CheckpointError: an input is no Kafka topic, the program keeps state, or its newest batch is
-            not done.
+        CheckpointError: an input is not a Kafka topic, the program keeps state, or its newest batch
+            is not done.
     """
     ends = position.newest.end_offsets
     if not all(is_of_topics(ends[source]) for source in wanted if source in ends):

@@ -51,7 +51,7 @@ _SINK_ENTRY = re.compile(rf"{SINK_LOG}/(\.[0-9]+(\.compact)?\.crc|[0-9]+(\.compa
 
 
 class MalformedPlanError(ValueError):
-    """Text is no undo file."""
+    """Text is not an undo file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def parse_plan(data: bytes, *, location: str, undo_path: str) -> Plan:
     except MalformedPlanError:
         raise
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise MalformedPlanError(f"it is no undo file ({error!r})") from error
+        raise MalformedPlanError(f"it is not an undo file ({error!r})") from error
     return Plan(location, command, meaning, changes, (planned, committed), undo_path)
 
 

@@ -114,7 +114,7 @@ def _json(place: str | os.PathLike[str], offsets: Mapping[str, Any]) -> str:
     except (TypeError, ValueError) as error:
         raise misfit(
             os.fspath(place),
-            f"the offsets to go back to are no JSON: {error}",
+            f"the offsets to go back to are not JSON: {error}",
             "give them as `inspect --json` shows them",
         ) from error
 

@@ -57,7 +57,7 @@ def _line(checkpoint: Checkpoint, done: Sequence[int]) -> list[int]:
     """Return the batches that lead to where the query stands, of each point the last."""
     line: dict[str, int] = {}
     for batch in checkpoint.batches(done):
-        if batch.offsets is None:  # it cannot be read, and is no point to go back to
+        if batch.offsets is None:  # it cannot be read, and is not a point to go back to
             continue
         end = dump_json(batch.end_offsets)
         while end in line:
@@ -141,7 +141,9 @@ def _check_offset(
                 " read",
             )
         if value < 0:
-            raise misfit(checkpoint.url, f"{place}: {value} is no offset", f"give 0 to {old[part]}")
+            raise misfit(
+                checkpoint.url, f"{place}: {value} is not an offset", f"give 0 to {old[part]}"
+            )
 
 
 def _numbers(offset: object) -> Mapping[str, int] | None:

@@ -55,7 +55,7 @@ def check_sidecar(
         yield Finding(
             "error" if strict else "warning",
             sidecar_of(path),
-            "it is no checksum file: it was altered or cut off",
+            "it is not a checksum file: it was altered or cut off",
             "the file beside it is refused" if strict else "the file beside it is read unchecked",
             f"compare {path} with a backup; if it is right, remove this checksum file",
         )

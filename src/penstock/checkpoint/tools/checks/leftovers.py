@@ -38,7 +38,7 @@ def leftovers_in(paths: Collection[str]) -> set[str]:
 
 
 def check_folders(folders: Collection[str], paths: Collection[str]) -> Iterator[Finding]:
-    """Yield what is no file in logs, and bears the name of an entry to come, or of its checksum."""
+    """Yield what is not a file and has the name of an entry to come, or of its checksum."""
     newest = _newest_entries(paths)
     for path in folders:
         log, _, name = path.rpartition("/")
@@ -47,7 +47,7 @@ def check_folders(folders: Collection[str], paths: Collection[str]) -> Iterator[
             yield Finding(
                 "error",
                 path,
-                "it is no file, in the place of an entry of a log",
+                "it is not a file, in the place of an entry of a log",
                 "the query fails when it writes that entry: it takes it for another query's"
                 ' entry ("Concurrent update to the log ...")',
                 "move it out of the checkpoint location",
@@ -109,7 +109,7 @@ def _odd_name(path: str, name: str) -> Finding:
     return Finding(
         "note",
         path,
-        "its name is no batch id",
+        "its name is not a batch id",
         "nothing reads it",
         "remove it when the query is stopped",
     )

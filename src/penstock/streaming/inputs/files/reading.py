@@ -54,7 +54,7 @@ class BinaryRecords:
     """Records of a fixed length in bytes.
 
     Raises:
-        ConfigError: the length is no whole number above 0.
+        ConfigError: the length is not a whole number above 0.
     """
 
     length: int
