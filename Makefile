@@ -1,8 +1,8 @@
 # Every target builds what it needs first; `make help` lists them.
 # ARGS is handed on: make test ARGS="-k storage", make bench ARGS=--quick.
-# Tests run in two workers; tests/sharing.py says which share one. make quick ARGS=-n0 takes none.
+# Tests run in three workers; tests/sharing.py says which share one. make quick ARGS=-n0 takes none.
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 export PYTHON ?= python3
 
 .DEFAULT_GOAL := help
