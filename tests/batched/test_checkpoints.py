@@ -257,7 +257,9 @@ def test_what_is_no_file_in_the_place_of_the_next_checkpoint(tmp_path: Path) -> 
     os.mkfifo(pipe)
     link.symlink_to("nowhere")
     for place, end in ((pipe, 3), (link, 4)):
-        in_the_way = pytest.raises(StorageError, match=f"a/{place.name} is in the way .* not a file")
+        in_the_way = pytest.raises(
+            StorageError, match=f"a/{place.name} is in the way .* not a file"
+        )
         with opened(tmp_path, "a") as checkpoints, in_the_way:
             run(checkpoints, a(end - 1, end))
         place.unlink()
