@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -21,14 +21,23 @@ LINES = [f"line {number}" for number in range(500)]
 def test_a_job_that_hangs_is_cut_off_and_runs_again(tmp_path: Path) -> None:
     log, sink = tmp_path / "app.log", tmp_path / "sink"
     log.write_text("".join(f"{line}\n" for line in LINES))
-    args = [sys.executable, "-m", PROGRAM, str(tmp_path / "checkpoint"), str(log), str(sink)]
+    args = [
+        sys.executable,
+        "-X",
+        "faulthandler",
+        "-m",
+        PROGRAM,
+        str(tmp_path / "checkpoint"),
+        str(log),
+        str(sink),
+    ]
     (tmp_path / "hang").touch()
     process = start(args, tmp_path / "first")
     try:
         assert eventually(lambda: (tmp_path / "hang.reached").exists())
         begun = len((tmp_path / "first").read_text())
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the JVM is in the group
-        assert process.wait(60) == 130
+        assert exit_code(process, tmp_path / "first") == 130
     finally:
         process.kill()
         process.wait()
@@ -44,7 +53,7 @@ def test_a_job_that_hangs_is_cut_off_and_runs_again(tmp_path: Path) -> None:
     try:
         assert eventually(lambda: sink.exists()), (tmp_path / "second").read_text()
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(60) == 130
+        assert exit_code(process, tmp_path / "second") == 130
     finally:
         process.kill()
         process.wait()
@@ -57,3 +66,13 @@ def start(args: list[str], output: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             args, stdout=file, stderr=file, start_new_session=True, env=environment
         )
+
+
+def exit_code(process: subprocess.Popen[bytes], output: Path) -> int:
+    """Wait for a program to end; fail with its threads if it does not."""
+    try:
+        return process.wait(WAIT_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)  # faulthandler prints them
+        process.wait()
+        raise AssertionError(output.read_text()) from None
