@@ -375,21 +375,23 @@ def test_blocks_behind_a_failed_one_are_not_published(
     assert read_all(faulty_stream) == []
 
 
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
 @pytest.mark.parametrize("place", ["encode", "create", "on_failure"])
 def test_an_unforeseen_exception_breaks_the_writer_and_hangs_nobody(
     faulty_stream: JournalStream,
     faulty: FaultyStorage,
     place: str,
+    error: type[BaseException],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def surprise(*_: Any) -> None:
-        raise RuntimeError("nobody thought of this")
+        raise error("nobody thought of this")
 
     on_failure: Callable[[JournalError], None] | None = None
     if place == "encode":
         monkeypatch.setattr(RecordFormat, "encode", surprise)
     elif place == "create":
-        faulty.fail("create", path="*.parquet", error=RuntimeError("nobody thought of this"))
+        faulty.fail("create", path="*.parquet", error=error("nobody thought of this"))
     else:
         faulty.fail("create", path="*.parquet")
         on_failure = surprise

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import ConcurrentDriverError, LogFormatError, StorageError
+from penstock.errors import ConcurrentDriverError, KafkaError, LogFormatError, StorageError
 from penstock.journal.losses.loss_log import read_losses, source_folder
 from penstock.kafka.advance import advance
 from penstock.kafka.generations import Generations
@@ -69,7 +69,16 @@ def test_topics_that_are_created_anew_are_counted(storage: Storage) -> None:
     again = Generations(storage, "clicks")
     assert again.observe({"a": "id-2", "b": "id-4", "c": "id-3"}) == {"a": 1, "b": 0, "c": 0}
     assert again.observe({"a": None}) == {"a": 1}
-    assert again.observe({"a": "id-1"}) == {"a": 2}
+    assert again.observe({"a": "id-5"}) == {"a": 2}
+
+
+def test_an_answer_of_a_broker_that_is_behind_is_refused(storage: Storage) -> None:
+    generations = Generations(storage, "clicks")
+    generations.observe({"a": "id-1"})
+    generations.observe({"a": "id-2"})
+    with pytest.raises(KafkaError, match=r"as it was before it was recreated.*same metadata"):
+        generations.observe({"a": "id-1", "b": "id-3"})
+    assert generations.observe({"a": "id-2", "b": "id-3"}) == {"a": 1, "b": 0}
 
 
 def test_of_two_drivers_one_notes_what_is_anew(storage: Storage) -> None:

@@ -28,7 +28,7 @@ from penstock.kafka.records import YEARS_MS
 from penstock.kafka.sink import Encoder, partition, send_partition, transactions
 from penstock.kafka.sink.tokens import Done
 from penstock.kafka.sink.transactions import lend_sender
-from penstock.kafka.topics import Topics
+from penstock.kafka.topics import TopicFacts, Topics
 from penstock.model import OffsetRange
 from penstock.storage import open_storage
 from tests.kafka.broker import Broker
@@ -192,6 +192,16 @@ def test_records_that_were_deleted_are_passed_over(
         batches = list(read_batches(broker.conf, [wanted], ["offset"], pass_over))
         assert [row["offset"] for b in batches for row in b.to_pylist()] == list(range(left, 4))
     assert log.read() == {f"{topic}-0": [OffsetRange(f"{topic}-0", 0, left)]}
+
+
+def test_a_partition_that_is_not_listed_for_a_moment_is_no_loss(
+    broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pass_over = PassOver(broker.conf, LossLog(open_storage(tmp_path), "clicks"), to_latest=False)
+    monkeypatch.setattr(Topics, "scan", lambda _: TopicFacts({topic: "id"}, {}, {}))
+    with pytest.raises(KafkaError, match=f"{topic}/0 was not among the partitions.*tried again"):
+        pass_over(KafkaRange(topic, 0, 0, 4), 2)
+    assert pass_over.log.read() == {}
 
 
 def test_brokers_that_are_away_are_waited_for_a_time(

@@ -27,9 +27,11 @@ class DeferredPosition(ABC):
 
     @abstractmethod
     def value(self) -> Any:
-        """Return the position, a JSON value; with None the previous one stays effective.
+        """Return the position, a JSON value that must not change afterwards.
 
-        Called for a block's last store only, when all of the block's stores have offsets.
+        Called for the last deferred position of a block only, when all of its stores have offsets:
+        it speaks for the others of the block. With None, the last JSON position of the block's
+        stores is effective; without one, that of the block before.
         """
 
 

@@ -23,7 +23,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 
-from penstock.errors import AlreadyExistsError, ConcurrentDriverError, LogFormatError
+from penstock.errors import AlreadyExistsError, ConcurrentDriverError, KafkaError, LogFormatError
 from penstock.storage import Storage
 
 __all__ = ["Generations"]
@@ -56,9 +56,11 @@ class Generations:
         A topic without an id, of old brokers, stays of its generation.
 
         Raises:
+            KafkaError: a topic has an id that it had before its present one.
             ConcurrentDriverError: another driver saw other ids.
             StorageError: they cannot be made durable; the call may be repeated.
         """
+        self._check_present(ids)
         new = {
             topic: [*self._ids.get(topic, ()), topic_id]
             for topic, topic_id in ids.items()
@@ -80,6 +82,18 @@ class Generations:
             for topic, topic_id in sorted(ids.items())
             if topic_id is not None and self._ids.get(topic, [topic_id])[-1] != topic_id
         ]
+
+    def _check_present(self, ids: Mapping[str, str | None]) -> None:
+        """Refuse ids of the past: ids are never used again, so a broker's metadata is behind."""
+        for topic, topic_id in ids.items():
+            if topic_id is not None and topic_id in self._ids.get(topic, ())[:-1]:
+                raise KafkaError(
+                    f"a broker answered for topic {topic} as it was before it was recreated",
+                    operation="list topics",
+                    ids={"topic": topic, "id": topic_id},
+                    hint="wait until the brokers have the same metadata; if the cluster was "
+                    "restored from a backup, start with a new checkpoint location",
+                )
 
     def _append(self, ids: dict[str, list[str]]) -> None:
         number = self._newest + 1

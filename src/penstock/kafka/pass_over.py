@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.errors import KafkaError
 from penstock.kafka.losses import LossLog, LostRange
 from penstock.kafka.offsets import KafkaRange, partition_name
 from penstock.kafka.topics import Topics
@@ -36,7 +37,14 @@ class PassOver:
         """
         facts = Topics(self.settings, [wanted.topic]).scan()
         name = partition_name(wanted.topic, wanted.partition)
-        begin, end = facts.begins.get(name, 0), facts.ends.get(name, 0)
+        if name not in facts.ends:
+            raise KafkaError(
+                f"{name} was not among the partitions of {wanted.topic} when it was asked for",
+                operation="read topic",
+                ids={"topic": wanted.topic, "partition": wanted.partition},
+                hint="none if this was once: the task is tried again",
+            )
+        begin, end = facts.begins[name], facts.ends[name]
         if begin <= position <= end:
             return position  # its leader changed, say
         is_over = position > end or self.to_latest

@@ -36,7 +36,7 @@ class _Failure:
     pattern: str
     remaining: int
     after: bool
-    error: Exception
+    error: BaseException
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class FaultyStorage(Storage):
         nth: int = 1,
         path: str = "*",
         after: bool = False,
-        error: Exception | None = None,
+        error: BaseException | None = None,
     ) -> None:
         """Make the ``nth`` operation of ``kind`` from now on fail, once.
 

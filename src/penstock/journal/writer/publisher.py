@@ -140,7 +140,7 @@ class Publisher:
         except JournalError as e:
             self._fail(e)
             return False
-        except Exception as e:
+        except BaseException as e:  # a panic of the store's client, say
             self._fail(self._errors.broken("publish block", e, path))
             return False
         self._newest = block.footer
@@ -164,5 +164,5 @@ class Publisher:
         if self._buffer.fail(error) and self._on_failure is not None:
             try:
                 self._on_failure(error)
-            except Exception:
+            except BaseException:
                 _log.exception("on_failure of writer %s failed", self._writer)
