@@ -26,7 +26,7 @@ programs: setup # what the tests run: other programs, a broker, and Spark's JVM,
 	@scripts/kafka.sh
 	@report=$$($(BIN)/pytest -q -n0 tests/test_jvm.py 2>&1) || { echo "$$report"; exit 1; }
 
-quick: setup ## the tests that need neither Spark nor kills, in seconds
+quick: setup ## the tests that need neither Spark nor kills, in three minutes
 	@$(PYTEST) -q -m "not spark and not slow and not soak" $(ARGS)
 
 check: setup ## format, lint, types, import direction, links, commands and public names of the documentation

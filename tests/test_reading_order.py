@@ -26,7 +26,10 @@ def actual() -> dict[str, int]:
 
 def test_the_files_are_read_in_an_afternoon() -> None:
     assert next(iter(stated())) == "checkpoint/batch_life.py"
-    assert sum(actual().values()) <= MOST
+    total = sum(actual().values())
+    assert total <= MOST, (
+        f"{total} lines: shorten one of the files, or move what is not the main path"
+    )
 
 
 def test_what_is_stated_adds_up() -> None:

@@ -91,7 +91,7 @@ def test_the_program_runs_and_ends_by_ctrl_c(tmp_path: Path) -> None:
     told = [line for line in lines if not seen.fullmatch(line)]
     assert len(told) == 1, after
     assert "SIGINT: stopping. Received records are kept" in told[0]
-    assert list((tmp_path / "out").glob("batch=*/_SUCCESS"))
+    assert list((tmp_path / "out/out").glob("batch=*/_SUCCESS"))
 
 
 @contextmanager

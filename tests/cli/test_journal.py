@@ -102,7 +102,7 @@ def test_ls_tells_of_writers_and_consumers(
     }
     table = succeed("ls", journal)
     assert "r0-00000000  sealed       1      100  200..300" in table
-    assert "consumer job is 101 records behind" in table
+    assert "consumer job: 101 records behind" in table
 
 
 def test_ls_tells_of_the_bounds_of_receivers_that_did_not_stop(
@@ -133,12 +133,13 @@ def test_ls_hides_writers_without_records(lines: JournalStream, journal: str) ->
 def test_ls_tells_what_receivers_said(lines: JournalStream, journal: str) -> None:
     said = Status("run", "r0-00000000", "restarting", "worker-7", 4711, 1_795_000_000_000)
     write_status(lines, "r0", said)
-    line = "receiver r0 said at 2026-11-18 11:06:40+00:00: restarting as r0-00000000, process 4711"
-    assert f"{line} on worker-7, " in succeed("ls", journal)
+    line = "receiver r0: its status of 2026-11-18 11:06:40+00:00 is restarting as r0-00000000"
+    line += ", process 4711 on worker-7"
+    assert f"{line}, " in succeed("ls", journal)
     stopped = replace(said, state="stopped", errors=2, last_error="no route\nto host")
     write_status(lines, "r0", stopped)
     line = line.replace("restarting", "stopped")
-    assert f"{line} on worker-7; 2 errors, the last: no route to host\n" in succeed("ls", journal)
+    assert f"{line}; 2 errors, the last: no route to host\n" in succeed("ls", journal)
 
 
 def test_ls_tells_of_receivers_that_were_killed(lines: JournalStream, journal: str) -> None:
@@ -151,9 +152,11 @@ def test_ls_tells_of_receivers_that_were_killed(lines: JournalStream, journal: s
     write_status(lines, "alive", replace(killed, pid=os.getpid()))
     write_status(lines, "away", replace(killed, host="worker-7", changed_ms=now_ms - 7_200_500))
     shown = {
-        line.split()[1]: line for line in succeed("ls", journal).splitlines() if "said" in line
+        line.split()[1].rstrip(":"): line
+        for line in succeed("ls", journal).splitlines()
+        if "its status of" in line
     }
-    assert shown["killed"].endswith(", which has ended: it was killed")
+    assert shown["killed"].endswith(", which was killed")
     assert shown["alive"].endswith(f"process {os.getpid()} on {socket.gethostname()}")
     assert "worker-7, 2 h ago" in shown["away"]
     facts = json.loads(succeed("ls", journal, "--json"))["streams"][0]["receivers"]

@@ -67,7 +67,7 @@ def test_letters_go_back_and_ls_tells_of_them(tmp_path: Path, stream: JournalStr
     listed = run("ls", str(tmp_path), "lines-dead").output
     assert "wait" not in listed
     assert "and 1 sealed, with no records left" in listed
-    assert "consumer replay is 0 records behind" in listed
+    assert "consumer replay: 0 records behind" in listed
     assert run("verify", str(tmp_path)).exit_code == 0
 
 

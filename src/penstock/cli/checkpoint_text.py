@@ -198,7 +198,7 @@ def _next_lines(found: Inspection, now_ms: int) -> Iterator[str]:
         yield f"CANNOT START: {following.problem}"
     elif following.rerun:
         again = ", ".join(map(str, following.rerun))
-        yield f"next: batch {again} again, with the same offsets: planned and not committed"
+        yield f"next: batch {again} with the same offsets, unless it runs now: it is not committed"
     elif following.batch_id:
         yield f"next: batch {following.batch_id}, from where batch {following.batch_id - 1} ended"
     else:

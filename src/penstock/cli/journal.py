@@ -157,7 +157,7 @@ def _notes(facts: StreamFacts) -> Iterator[str]:
     """Yield the lines about a stream besides its writers."""
     yield from map(_receiver_line, facts.receivers)
     for consumer in facts.consumers:
-        yield f"consumer {consumer.consumer} is {consumer.lag} records behind"
+        yield f"consumer {consumer.consumer}: {consumer.lag} records behind"
     if facts.bounds is not None:
         yield _bound_line(facts, facts.bounds)
     if facts.findings:
@@ -177,7 +177,7 @@ def _receiver_line(facts: ReceiverFacts) -> str:
     said = facts.status
     when = datetime.fromtimestamp(said.changed_ms // 1000, timezone.utc).isoformat(" ")
     line = (
-        f"receiver {facts.receiver} said at {when}: {said.state} as {said.writer}, "
+        f"receiver {facts.receiver}: its status of {when} is {said.state} as {said.writer}, "
         f"process {said.pid} on {said.host}{_process_note(facts)}"
     )
     error = " ".join((said.last_error or "").split())
@@ -191,7 +191,7 @@ def _process_note(facts: ReceiverFacts) -> str:
     if facts.has_process is None:
         age = age_in_words(facts.status.changed_ms)
         return f", {age}; whether it still exists is known on that host"
-    return "" if facts.has_process else ", which has ended: it was killed"
+    return "" if facts.has_process else ", which was killed"
 
 
 def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:

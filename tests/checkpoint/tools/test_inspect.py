@@ -99,7 +99,7 @@ def test_it_is_printed_for_people(location: Path) -> None:
 
     printed = _INSPECT.succeed(str(location), "--last", "2")
 
-    assert "next: batch 5 again, with the same offsets: planned and not committed" in printed
+    assert "next: batch 5 with the same offsets, unless it runs now: it is not committed" in printed
     rows = {line.split()[0]: line for line in printed.splitlines() if line.strip()}
     assert " committed " in rows["4"]
     assert "log 4 (+1)" in rows["4"]
@@ -128,7 +128,7 @@ def test_a_program_of_penstock_is_read_too(own: Path) -> None:
     assert found.batches[2].start_offsets == found.batches[1].offsets
 
     printed = _INSPECT.succeed(str(own))
-    assert "next: batch 1 again" in printed
+    assert "next: batch 1 with the same offsets" in printed
     assert "clicks 40 in 2 partitions (+15)" in printed
     rows = [line.split() for line in _INSPECT.succeed(str(own), "--batch", "2").splitlines()]
     assert ["0", "clicks", "r0-2", "5", "10", "+5"] in rows

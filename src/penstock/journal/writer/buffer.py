@@ -3,8 +3,8 @@
 Invariants:
 
 1. Groups leave in the order in which their stores were taken, one open group at a time.
-2. At most ``max_buffered_bytes`` of records wait in memory, in at most four groups (being filled,
-   encoded, queued, published); further stores wait.
+2. At most ``max_buffered_bytes`` of records, or one larger store, wait in memory, in at most four
+   groups (being filled, encoded, queued, published); further stores wait.
 3. With bounds, what is published and buffered never exceeds what ``allow`` gave; a block that turns
    out larger than was reserved for it waits, like a store, until it fits.
 4. The first failure is final: nothing is taken or handed out after it, and every thread that

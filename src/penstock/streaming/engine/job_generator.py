@@ -6,9 +6,10 @@ late ones, and a restart has few batches to run again
 (docs/adr/0001-batches-are-planned-when-they-can-run.md). Missed ticks have a batch if windows need
 them (docs/adr/0007-missed-slides.md).
 
-One thread (the event loop) does all planning and all clean-up, in the order of the events, so the
-bookkeeping of batches needs no lock. The protocol defines the order within a tick: get every
-input's latest offset, apply its limit, write offsets/N, create the jobs and submit them.
+From the end of ``start`` to that of ``stop``, one thread (the event loop) does all planning and all
+clean-up, in the order of the events, so the bookkeeping of batches needs no lock. The protocol
+defines the order within a tick: get every input's latest offset, apply its limit, write offsets/N,
+create the jobs and submit them.
 
 Source: ``org.apache.spark.streaming.scheduler.JobGenerator``.
 """

@@ -84,9 +84,8 @@ def places_of_inputs(recorded: Sequence[str], inputs: Sequence[str]) -> tuple[in
             f"program (its inputs: {', '.join(map(repr, inputs)) or 'none'})",
             operation="recover",
             ids={"stream": missing[0]},
-            hint=f"give the input that continues from there name={missing[0]!r}; to end it, start "
-            f"the "
-            "program without it with a new checkpoint location",
+            hint=f"if an input was renamed, give it name={missing[0]!r}; to drop it, start with a "
+            "new checkpoint location",
         )
     return tuple(recorded.index(name) if name in recorded else None for name in inputs)
 

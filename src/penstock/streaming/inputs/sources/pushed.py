@@ -143,7 +143,10 @@ class PushedStreams(ContextPart):
     def tailStream(
         self, path: str | Sequence[str], name: str | None = None
     ) -> ReceiverInputDStream:
-        """Return the stream of lines appended to files, followed as ``tail -F`` does, exactly once.
+        """Return the stream of lines of files, followed through rotation, each line exactly once.
+
+        What the files have at the first start is read first. To begin at their ends instead, use
+        ``receiverStream(TailReceiver(path, from_beginning=False))``.
 
         Args:
             path: a file, a glob, or several of them. Globs are expanded where the receiver runs, on
