@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 from pyspark import SparkContext
 
+from penstock.errors import KafkaDataLossError
+from penstock.kafka import cut_off
 from penstock.kafka.topics import Topics
 from tests.kafka.broker import Broker
 from tests.kafka.program import Program
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 _number = count()
@@ -69,15 +72,64 @@ def test_an_answer_without_an_offset_is_no_loss(
     assert program.losses() == []
 
 
-def unanswered(ask: Any, spec: OffsetSpec) -> Any:
-    """Return a way to ask for offsets in which one kind has no answer, and no error."""
+@pytest.mark.parametrize("on_data_loss", ["fail", "earliest", "latest"])
+def test_an_end_that_goes_back_for_a_moment_is_no_loss(
+    program: Program, topic: str, on_data_loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.broker.produce(topic, [b"a", b"b"])
+    stepper = program.start([topic], on_data_loss=on_data_loss)
+    stepper.step()
+    program.broker.produce(topic, [b"c"])
+    with monkeypatch.context() as behind:
+        behind.setattr(Topics, "_ask", unanswered(Topics._ask, OffsetSpec.latest(), 1))
+        stepper.step()
+    stepper.step()
+    assert [batch for batch in program.seen if batch] == [[b"a", b"b"], [b"c"]]
+    assert program.losses() == []
 
-    def asked(self: Topics, partitions: Any, wanted: OffsetSpec) -> Any:
-        answers = ask(self, partitions, wanted)
+
+def test_an_end_that_stays_before_what_was_read_is_a_loss(
+    program: Program, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.broker.produce(topic, [b"a", b"b"])
+    stepper = program.start([topic])
+    stepper.step()
+    monkeypatch.setattr(cut_off, "SURE_S", 0.0)
+    monkeypatch.setattr(Topics, "_ask", unanswered(Topics._ask, OffsetSpec.latest(), 1))
+    with pytest.raises(KafkaDataLossError, match=r"ends at 1, before 2.*it was cut off"):
+        stepper.step()
+
+
+@pytest.mark.parametrize("on_data_loss", ["fail", "earliest", "latest"])
+def test_a_position_within_an_open_transaction_waits_for_its_end(
+    program: Program, topic: str, on_data_loss: str
+) -> None:
+    """Of a program, or a query that was adopted, that read what is not committed before."""
+    producer = Producer({**program.broker.conf, "transactional.id": topic})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(WAIT_S)
+    program.broker.produce(topic, [b"behind"])
+    program.start([topic], conf={"isolation.level": "read_uncommitted"}).step()
+    stepper = program.start([topic], on_data_loss=on_data_loss)
+    stepper.step()
+    producer.commit_transaction(WAIT_S)
+    program.broker.produce(topic, [b"after"])
+    stepper.step()
+    assert [batch for batch in program.seen if batch] == [[b"behind", b"open"], [b"after"]]
+    assert program.losses() == []
+
+
+def unanswered(ask: Any, spec: OffsetSpec, offset: int = -1001) -> Any:
+    """Return a way to ask for offsets in which one kind has another answer: none, and no error."""
+
+    def asked(self: Topics, partitions: Any, wanted: OffsetSpec, *isolation: Any) -> Any:
+        answers = ask(self, partitions, wanted, *isolation)
         if wanted is spec:
             for each in answers:
                 answers[each] = Future()
-                answers[each].set_result(ListOffsetsResultInfo(-1001, -1, -1))
+                answers[each].set_result(ListOffsetsResultInfo(offset, -1, -1))
         return answers
 
     return asked

@@ -304,6 +304,38 @@ def test_the_token_of_a_partition_alone_may_be_lost(
     assert committed(broker, topic) == expected(2)
 
 
+def test_what_is_written_is_not_forgotten_before_that_it_was_begun(
+    broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a batch with two attempts: brokers forget tokens in the order in which they came."""
+    begun(driver(), tasks=1)
+    came: list[str] = []
+    commit = TransactionalSender.commit
+
+    def noted(sender: TransactionalSender[Any], token: Any) -> None:
+        commit(sender, token)
+        came[:] = [*(name for name in came if name != sender.name), sender.name]
+
+    with monkeypatch.context() as noting:
+        noting.setattr(TransactionalSender, "commit", noted)
+        driver().sink.begin(0, 2, may_be_written=True)
+    assert len(came) == 3
+    forget(broker, topic, came[0])
+    with pytest.raises(KafkaError, match="do not know any more which part of it was written"):
+        driver().sink.open([0])
+    assert committed(broker, topic).total() == RECORDS // 2
+
+
+def test_a_program_goes_on_when_only_what_it_began_is_forgotten(
+    broker: Broker, topic: str, driver: Make
+) -> None:
+    driver().run(3)
+    forget(broker, topic, f"penstock/location/{topic}")
+    driver().run(5)
+    driver(3).run(6)
+    assert committed(broker, topic) == expected(6)
+
+
 def test_a_take_over_that_failed_is_made_again(
     broker: Broker, topic: str, driver: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ For each partition, of where the stream is (``position``) and what the brokers h
     not known                   the partition is new    it is recorded, and read by the next
     begin <= position <= end    nothing is lost         position
     position < begin            retention overtook it   begin ("earliest"), end ("latest")
-    end < position              the log was cut off     end
+    end < position              the log was cut off     end (see cut_off)
     of an earlier generation    created anew            as new: at begin, or end ("latest")
     not seen now                a topic is away         it stays
 
@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from penstock.errors import KafkaDataLossError
-from penstock.journal.losses.loss_log import Lost, end_after_losses
-from penstock.kafka.losses import LOSS_HINT, LostRange, loss_partition
+from penstock.journal.losses.loss_log import Lost
+from penstock.kafka.losses import LOSS_HINT, LostRange, reached
 from penstock.kafka.offsets import generation_of, split_name
 from penstock.model import Offsets
 
@@ -67,6 +67,7 @@ def advance(
     away: dict[str, int] = {}
     losses: list[LostRange] = []
     anew: set[str] = set()
+    positions = reached(start, lost or {})
     for name, position in sorted(start.items()):
         topic, generation = split_name(name)[0], generation_of(name)
         if current.get(topic, generation) != generation:
@@ -75,9 +76,8 @@ def advance(
         elif name not in ends:
             away[name] = position
         else:
-            reached = end_after_losses(loss_partition(name), position, lost or {})
             to_latest = on_data_loss == "latest"
-            starts[name], loss = _enter(name, reached, begins[name], ends[name], to_latest)
+            starts[name], loss = _enter(name, positions[name], begins[name], ends[name], to_latest)
             losses += loss
     if losses and on_data_loss == "fail":
         raise data_loss_error(losses[0], "plan batch")

@@ -28,16 +28,17 @@ from penstock.errors import AlreadyExistsError
 from penstock.journal.losses.loss_log import (
     Lost,
     create_loss,
+    end_after_losses,
     loss_now,
     lost_ranges,
     source_folder,
     without_lost,
 )
 from penstock.kafka.offsets import KafkaRange
-from penstock.model import OffsetRange
+from penstock.model import OffsetRange, Offsets
 from penstock.storage import Storage
 
-__all__ = ["LOSS_HINT", "LossLog", "LostRange", "leave_out", "loss_partition"]
+__all__ = ["LOSS_HINT", "LossLog", "LostRange", "leave_out", "loss_partition", "reached"]
 
 LOSS_HINT = (
     "records were deleted before they were read, or the topic was created anew: give it a longer "
@@ -97,6 +98,11 @@ def leave_out(ranges: Iterable[KafkaRange], lost: Lost) -> list[KafkaRange]:
             for part in without_lost([whole], lost)
         ]
     return left
+
+
+def reached(position: Offsets, lost: Lost) -> Offsets:
+    """Return the offsets behind what is lost from a position on."""
+    return {name: end_after_losses(loss_partition(name), at, lost) for name, at in position.items()}
 
 
 def loss_partition(name: str) -> str:

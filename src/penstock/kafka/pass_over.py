@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import KafkaError
+from penstock.kafka.cut_off import SURE_S
 from penstock.kafka.losses import LossLog, LostRange
 from penstock.kafka.offsets import KafkaRange, partition_name
 from penstock.kafka.topics import Topics
@@ -35,7 +37,8 @@ class PassOver:
             KafkaError: the brokers do not say where the partition begins.
             StorageError: the loss cannot be noted.
         """
-        facts = Topics(self.settings, [wanted.topic]).scan()
+        topics = Topics(self.settings, [wanted.topic])
+        facts = topics.scan()
         name = partition_name(wanted.topic, wanted.partition)
         if name not in facts.ends:
             raise KafkaError(
@@ -45,10 +48,18 @@ class PassOver:
                 hint="none if this was once: the task is tried again",
             )
         begin, end = facts.begins[name], facts.ends[name]
-        if begin <= position <= end:
+        is_cut_off = position > end and self._is_cut_off(topics, name, position)
+        if begin <= position and not is_cut_off:
             return position  # its leader changed, say
-        is_over = position > end or self.to_latest
+        is_over = is_cut_off or self.to_latest
         to = wanted.end_offset if is_over else min(begin, wanted.end_offset)
         what = f"records [{position}, {to}) of {wanted.name} were gone when a batch read them"
         self.log.add([LostRange(wanted.name, position, to, what)])
         return to
+
+    def _is_cut_off(self, topics: Topics, name: str, position: int) -> bool:
+        """Whether a partition ends before a position, also when it is asked again after a time."""
+        if position <= topics.written_ends([name])[name]:
+            return False
+        time.sleep(SURE_S)
+        return position > topics.written_ends([name])[name]

@@ -10,8 +10,9 @@ import logging
 from dataclasses import replace
 
 from penstock.kafka.advance import OnDataLoss, advance, data_loss_error
+from penstock.kafka.cut_off import CutOffs
 from penstock.kafka.generations import Generations
-from penstock.kafka.losses import LossLog, LostRange, leave_out
+from penstock.kafka.losses import LossLog, LostRange, leave_out, reached
 from penstock.kafka.offsets import KafkaRange, partition_name, ranges_between, split_name
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.topics import TopicFacts, Topics
@@ -46,6 +47,7 @@ class Planner:
         self._losses = LossLog(storage, stream)
         self._lost = self._losses.read()
         self._on_data_loss = on_data_loss
+        self._cut_offs = CutOffs(topics)
         self._planned: tuple[Offsets, Offsets] = ({}, {})  # the last plan's start, and its starts
 
     def scan(self) -> TopicFacts:
@@ -86,7 +88,8 @@ class Planner:
             StorageError, ConcurrentDriverError: what is lost cannot be made durable.
         """
         facts = self.scan()
-        plan = advance(start, facts.begins, facts.ends, self._on_data_loss, self._lost)
+        ends = self._cut_offs.settle(reached(start, self._lost), facts.ends)
+        plan = advance(start, facts.begins, ends, self._on_data_loss, self._lost)
         self._note(plan.losses)
         self._planned = (start, plan.starts)
         return plan.ends

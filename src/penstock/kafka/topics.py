@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -122,6 +122,17 @@ class Topics:
         at = {name: found[partition_name(*split_name(name))] for name in facts.ends}
         return {name: at[name] if at[name] >= 0 else end for name, end in facts.ends.items()}
 
+    def written_ends(self, names: Iterable[str]) -> Offsets:
+        """Return where all records of partitions end, also those of open transactions.
+
+        Raises:
+            KafkaError: the brokers do not answer, or refuse.
+        """
+        of = {name: TopicPartition(*split_name(name)) for name in names}
+        asked = self._ask(list(of.values()), _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        found = self._answers(asked, least=0)
+        return {name: found[partition_name(p.topic, p.partition)] for name, p in of.items()}
+
     def _names(self) -> list[str]:
         subscription = self._subscription
         if not isinstance(subscription, re.Pattern) and not self._failed_last:
@@ -159,13 +170,16 @@ class Topics:
         return ids, partitions
 
     def _ask(
-        self, partitions: Sequence[TopicPartition], spec: OffsetSpec
+        self,
+        partitions: Sequence[TopicPartition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel | None = None,
     ) -> dict[TopicPartition, Future[Any]]:
         if not partitions:
             return {}
         asked: dict[TopicPartition, Future[Any]] = self._admin.list_offsets(
             dict.fromkeys(partitions, spec),
-            isolation_level=self._isolation,
+            isolation_level=self._isolation if isolation is None else isolation,
             request_timeout=_TIMEOUT_S,
         )
         return asked

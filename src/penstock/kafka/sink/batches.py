@@ -73,7 +73,7 @@ class SinkBatches:
             if self._last is None:
                 if written:
                     raise failures.forgotten(self._name, self._topic, min(written))
-                self._record(0, 1, 0)
+                self._record(0, _first_attempt(), 0)
 
     def begin(self, batch_id: int, partitions: int, *, may_be_written: bool) -> Attempt:
         """Begin to write a batch.
@@ -90,19 +90,24 @@ class SinkBatches:
         """
         with self._lock:
             self._take_over()
-            last = self._last or Begun(0, 0, 0)
+            last = self._last or Begun(0, _first_attempt(), 0)
             if self._last is None and may_be_written:
                 self._tell_forgotten(batch_id)
             if last.next_id > batch_id + 1:
                 raise failures.overtaken(self._name, batch_id, last.next_id - 1)
-            attempt, done = last.attempt + 1, frozenset[int]()
-            if last.next_id == batch_id + 1:
-                done = self._claim(batch_id, attempt, last.partitions)
-                if done and partitions != last.partitions:
+            attempt = last.attempt + 1
+            is_begun = last.next_id == batch_id + 1
+            # Before the claims, which write ``done`` again: it has to be known for longer.
+            self._record(batch_id + 1, attempt, last.partitions if is_begun else partitions)
+            if not is_begun:
+                return Attempt(attempt, frozenset())
+            done = self._claim(batch_id, attempt, last.partitions)
+            if partitions != last.partitions:
+                if done:
                     raise failures.other_partitions(
                         self._name, batch_id, len(done), last.partitions, partitions
                     )
-            self._record(batch_id + 1, attempt, partitions)
+                self._record(batch_id + 1, attempt, partitions)
         return Attempt(attempt, done)
 
     def keep(self, batch_id: int) -> None:
@@ -233,3 +238,11 @@ class SinkBatches:
             "part, longer ago than offsets.retention.minutes, that part is written twice",
             self._name,
         )
+
+
+def _first_attempt() -> int:
+    """Return a number above those of attempts whose token the brokers forgot.
+
+    Tokens of partitions may still have them: a smaller number would be one of the past.
+    """
+    return time.time_ns() // 1_000_000

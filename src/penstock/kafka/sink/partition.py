@@ -1,8 +1,9 @@
 """Writes a partition of a batch: the protocol of the exactly-once sink, in executors.
 
     driver     fence the driver before it; attempt := last attempt + 1            SinkBatches.begin
-               batch begun before? claim its partitions for this attempt; which are done?
                begun := (batch, attempt, partitions)                              a transaction
+               begun before? partitions := those of before; claim them for this attempt: which are
+               done? if none is, begun := (batch, attempt, partitions of today)
     executor   each partition: fence its other producers; read done               write_partition
                done? prove that these are the same records, and send nothing
                else  {records, done := (batch, attempt, count, checksum)}         a transaction
@@ -25,8 +26,9 @@ Invariants:
    will do.
 5. ``done`` of a batch is written after ``begun`` of it, so the brokers forget it later
    (offsets.retention.minutes): while ``begun`` is known, what is not known to be done is not done.
-   If ``begun`` is not known and the batch may have been written, nothing is written. ``begun`` is
-   never written again for the same attempt, only to be kept: an idle program begins a batch that is
+   A claim writes ``done`` again, so it follows ``begun`` of its attempt, too. If ``begun`` is not
+   known and the batch may have been written, nothing is written. For the same attempt ``begun`` is
+   written again only when no partition is done. An idle program keeps it: it begins a batch that is
    empty.
 """
 
