@@ -28,6 +28,7 @@ from penstock.checkpoint.tools import (
 from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
+from tests.waiting import WAIT_S
 
 from .queries import PARTITIONS, write_query, write_stateless
 
@@ -488,7 +489,7 @@ def test_entries_that_a_driver_of_penstock_ignores_are_not_missed(tmp_path: Path
 
 
 def test_a_driver_at_work_is_no_damage(tmp_path: Path) -> None:
-    place, stopped = tmp_path / "own", threading.Event()
+    place, begun, stopped = tmp_path / "own", threading.Event(), threading.Event()
 
     def drive() -> None:
         driver = CheckpointLocation(place)
@@ -499,14 +500,15 @@ def test_a_driver_at_work_is_no_damage(tmp_path: Path) -> None:
             driver.confirm()
             driver.release_batches()
             driver.retire()
+            if batch_id == 3:
+                begun.set()
             if stopped.is_set():
                 return driver.release()
 
     thread = threading.Thread(target=drive)
     thread.start()
     try:
-        while not (place / "commits/3").exists():
-            assert thread.is_alive()
+        assert begun.wait(WAIT_S)
         for _ in range(20):
             assert [each for each in found(place) if each[0] != "note"] == []
             inspect(place)
