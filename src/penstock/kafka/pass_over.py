@@ -45,7 +45,7 @@ class PassOver:
                 f"{name} was not among the partitions of {wanted.topic} when it was asked for",
                 operation="read topic",
                 ids={"topic": wanted.topic, "partition": wanted.partition},
-                hint="none if this was once: the task is tried again",
+                hint="nothing, if it happens once: the task is tried again",
             )
         begin, end = facts.begins[name], facts.ends[name]
         is_cut_off = position > end and self._is_cut_off(topics, name, position)
