@@ -25,6 +25,7 @@ from penstock.errors import (
 from penstock.journal import (
     Bounds,
     CommitPolicy,
+    DeferredPosition,
     JournalStream,
     JournalWriter,
     RecordFormat,
@@ -395,6 +396,30 @@ def test_a_waiting_store_goes_on_when_blocks_retire() -> None:
     assert not waiting.is_alive()
     member.writer.close()
     assert block_bytes(stream) >= 100_000
+
+
+class Large(DeferredPosition):
+    """A position that is larger than the bound."""
+
+    def place(self, writer: str, start_offset: int, end_offset: int) -> None:
+        """Known from the start."""
+
+    def value(self) -> str:
+        return "x" * (2 << 20)
+
+
+def test_a_position_larger_than_the_bound_is_refused() -> None:
+    stream = memory_stream()
+    bounds = Bounds(max_bytes=1 << 20)
+    writer = JournalWriter(stream, "r0", bounds=bounds)
+    writer.allow(bounds.amount)
+    for records in (["a"], []):
+        with pytest.raises(ConfigError, match="is too large"):
+            writer.append_all(records, position=Large().value())
+    writer.append("a", position=Large())  # it is known with the block
+    with pytest.raises(WriterBrokenError, match="leaves no room"):
+        writer.flush()
+    writer.abandon()
 
 
 def test_blocks_that_turn_out_larger_than_reserved_wait() -> None:

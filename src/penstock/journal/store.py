@@ -29,6 +29,11 @@ class Store:
     ack: Ack | None
 
     @property
+    def position_bytes(self) -> int:
+        """What its position takes in a block at most; 0 of a deferred one, which is not known."""
+        return 2 * len(self.position) if isinstance(self.position, str) else 0
+
+    @property
     def size_bytes(self) -> int:
         """The memory that it uses until it is published; a position alone uses none."""
         objects = len(self.items) + (self.ack is not None)

@@ -39,6 +39,7 @@ class WriterUsage:
         self.is_bounded = bounds.is_set
         self._limit = NOTHING  # until the quota is known
         self._records_at_most = bounds.amount.records
+        self._bound_bytes = bounds.amount.size_bytes
         self._overhead = _BLOCK_OVERHEAD_BYTES + columns * _COLUMN_OVERHEAD_BYTES
         self._columns = columns
         self._published = NOTHING
@@ -78,6 +79,10 @@ class WriterUsage:
         self._wanted = wanted if self._wanted is None else self._wanted.at_least(wanted)
         return False
 
+    def can_fit(self, size_bytes: int) -> bool:
+        """Whether a block of that many bytes will ever fit, whatever is retired."""
+        return size_bytes <= self._bound_bytes
+
     def settle(self, reserved: Amount, size_bytes: int) -> None:
         """Count what was reserved for a block as published, with the bytes that it has."""
         self._reserved -= reserved
@@ -91,9 +96,8 @@ class WriterUsage:
     def _estimate(self, store: Store) -> Amount:
         if not store.count:
             return NOTHING  # an ack's turn, or a position that waits for the next block
-        position = 2 * len(store.position) if isinstance(store.position, str) else 0
         widened = _WIDENED_BYTES * self._columns * store.count
-        return Amount(store.content_bytes + widened + position, store.count)
+        return Amount(store.content_bytes + widened + store.position_bytes, store.count)
 
     def _taken(self) -> Amount:
         return self._taken_with(NOTHING) if self._reserved.records else self._published

@@ -97,7 +97,7 @@ class StoreBuffer:
             JournalFullError: a bound is reached, and the store must not wait.
             FencedError, WriterBrokenError: the writer has failed, or is closed.
         """
-        if store.size_bytes > self.max_store_bytes:
+        if store.size_bytes + store.position_bytes > self.max_store_bytes:
             raise self._too_large(store)
         with self._lock:
             self._check_open()
@@ -174,7 +174,7 @@ class StoreBuffer:
     def _too_large(self, store: Store) -> ConfigError:
         is_own_bound = self.max_store_bytes < MAX_BUFFERED_BYTES
         return ConfigError(
-            f"a store of {store.size_bytes} bytes is too large",
+            f"a store of {store.size_bytes + store.position_bytes} bytes is too large",
             operation="append",
             ids=self._errors.ids,
             hint=f"divide it into stores of less than {self.max_store_bytes} bytes"
@@ -203,12 +203,12 @@ class StoreBuffer:
         """Wait until a block of that many bytes fits within the bounds; it is published next.
 
         Raises:
-            JournalFullError: it does not fit, and is not to wait.
+            JournalFullError: it does not fit, and is not to wait, or never will.
             FencedError, WriterBrokenError: the writer failed meanwhile.
         """
         with self._lock:
             while not self._usage.fits(size_bytes):
-                if not self._may_wait:
+                if not (self._may_wait and self._usage.can_fit(size_bytes)):
                     raise self._errors.journal_full("publish block")
                 self._progress.wait()
                 self._check_healthy("publish block")
