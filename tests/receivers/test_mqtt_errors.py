@@ -162,7 +162,7 @@ def test_a_missing_file_is_named_and_tried_again(options: dict[str, str]) -> Non
 
 @pytest.mark.usefixtures("impatient")
 def test_a_broker_without_tls_is_told_from_one_that_is_away() -> None:
-    with scripted(b"this is not a TLS") as port:
+    with scripted(b"this is not TLS") as port:
         assert "with TLS" in str(first_error(port, tls=True))
 
 

@@ -26,9 +26,9 @@ class Group:
         self.count = 0
         self.size_bytes = 0
         self.position: str | None = None
-        """The last one that is known before the block is; a deferred one after it precedes it."""
+        """The last one that is not deferred."""
         self.last_deferred: DeferredPosition | None = None
-        """The last deferred one, None if a known one came after it."""
+        """The last deferred one, unless ``position`` came after it."""
         self.deferred: list[tuple[DeferredPosition, int, int]] = []
         """Positions to be placed, with the start and end of their records within this group."""
         self.reserved = NOTHING

@@ -152,7 +152,7 @@ class JobGenerator:
         """Allow the next batch; called when all jobs of a batch have ended."""
         self._history.ended(job_set)
         self._events.put(self._forget)
-        self._events.put(self._free_slot)
+        self._events.put(self._release_slot)
 
     def stop(self, wait_idle: Callable[[], bool] | None) -> bool:
         """Stop planning. With ``wait_idle``, first plan all received records, and wait for them.
@@ -211,7 +211,7 @@ class JobGenerator:
         self._due.add(time_ms, min(time_ms, now_ms))
         self._generate_due()
 
-    def _free_slot(self) -> None:
+    def _release_slot(self) -> None:
         self._free_slots += 1
         self._generate_due()
 
