@@ -7,9 +7,12 @@ import json
 import runpy
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -26,8 +29,8 @@ from penstock.errors import (
 )
 from penstock.kafka import KafkaRange, KafkaRecord
 from penstock.kafka.reader import read_records
-from penstock.kafka.sink import SinkBatches
-from penstock.kafka.spark import write
+from penstock.kafka.sink import Encoder, SinkBatches
+from penstock.kafka.spark import write, write_rdd
 from penstock.streaming import DStream, OutputBatch, StreamingContext
 from penstock.testing.stepper import Stepper
 from tests.kafka.broker import Broker
@@ -118,6 +121,32 @@ def test_a_program_that_stopped_leaves_no_client(copies: Copies, topic: str) -> 
         assert eventually(lambda: living_clients() <= before)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("kind", ["DataFrame", "RDD"])
+def test_a_task_whose_input_is_cut_off_commits_nothing(
+    broker: Broker, topic: str, sc: SparkContext, kind: str
+) -> None:
+    """PySpark's workers take an input that the JVM could not complete for one that has ended."""
+    rows = 30_000
+
+    def send(value: str, output: OutputBatch) -> None:
+        df = SparkSession(sc).range(0, rows, 1, 1).selectExpr(f"{value} AS value")
+        if kind == "DataFrame":
+            write(df, output, topic, broker.conf, delivery="exactly_once")
+        else:
+            sink = SinkBatches(broker.conf, topic, output.location_id, output.output)
+            with closing(sink):
+                records = df.rdd.map(lambda row: row.value)
+                write_rdd(records, output, Encoder(topic), broker.conf, sink)
+
+    first = OutputBatch(uuid4().hex, "out", 0)
+    fails = f"if(id < {rows - 1}, string(id), raise_error('shuffle file lost'))"
+    with pytest.raises(Exception, match="shuffle file lost"):
+        send(fails, first)
+    assert not committed(broker, topic)
+    send("string(id)", replace(first, may_be_written=True))
+    assert committed(broker, topic) == Counter(str(number) for number in range(rows))
 
 
 def test_what_is_sent_of_a_record(copies: Copies, topic: str) -> None:

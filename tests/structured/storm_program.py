@@ -104,7 +104,7 @@ def keep(spark: SparkSession, places: Places, source: str) -> None:
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
-            say("ended", source, str(error).splitlines()[0])
+            print("ended", source, str(error)[:2000], file=sys.stderr, flush=True)
         time.sleep(0.1)
 
 

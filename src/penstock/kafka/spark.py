@@ -28,6 +28,7 @@ from penstock.kafka.sink import (
     write_partition,
 )
 from penstock.model import OutputBatch, check_output
+from penstock.workers import whole_input
 
 __all__ = ["Delivery", "check_delivery", "write", "write_rdd"]
 
@@ -188,7 +189,8 @@ class _Write:
         assert task is not None
         attempt = task.getLocalProperty(_ATTEMPT) or "0"
         number, is_done = int(attempt.removesuffix(_DONE)), attempt.endswith(_DONE)
-        return write_partition(self._to, number, task.partitionId(), outgoing, is_done=is_done)
+        records = whole_input(outgoing)
+        return write_partition(self._to, number, task.partitionId(), records, is_done=is_done)
 
 
 class _WriteRecords(_Write):

@@ -3,7 +3,8 @@
 Invariants:
 
 1. A batch's delta is created exclusively, once in a run of the driver. All attempts of one task,
-   also concurrent ones, use the delta of the fastest attempt and discard their own results.
+   also concurrent ones, use the delta of the fastest attempt and discard their own results. So an
+   attempt whose input was cut off creates none (``workers.whole_input``).
 2. A delta is not a version: the driver publishes the version when all partitions are done
    (``VersionLog``). Before that no copy holds the delta and nothing depends on it. So an
    interrupted batch starts again from the previous version, and its leftover deltas are never read.

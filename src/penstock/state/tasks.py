@@ -15,6 +15,7 @@ from penstock.state.partition import Partition
 from penstock.state.update import StateFunction, update_partition
 from penstock.state.versions import PartitionVersion, read_version
 from penstock.storage import Storage
+from penstock.workers import whole_input
 
 __all__ = ["LoadTask", "OutputsTask", "SnapshotTask", "StatePlace", "UpdateTask"]
 
@@ -47,7 +48,7 @@ class LoadTask:
 
     def __call__(self, number: int, pairs: _Pairs) -> Iterator[PartitionVersion]:
         """Yield this partition's entry of version 0."""
-        tip = self.place.partition(number).load(pairs, self.touched_ms)
+        tip = self.place.partition(number).load(whole_input(pairs), self.touched_ms)
         yield PartitionVersion(tip, None if tip is None else self.touched_ms)
 
 
@@ -72,7 +73,7 @@ class UpdateTask:
             if self.timeout_ms is not None:
                 database.index_times()
             update = update_partition(
-                records,
+                whole_input(records),
                 database,
                 self.function,
                 time_ms=self.time_ms,

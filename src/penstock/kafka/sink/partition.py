@@ -23,7 +23,7 @@ Invariants:
    before, and those that are done are proved to have the same records (number and checksum) before
    any other is written. So those that are not done have exactly the records that are missing, if
    the batch as a whole has the same records as before. If none is done, any number of partitions
-   will do.
+   will do. A task whose input was cut off commits nothing: the iterator of its records raises.
 5. ``done`` of a batch is written after ``begun`` of it, so the brokers forget it later
    (offsets.retention.minutes): while ``begun`` is known, what is not known to be done is not done.
    A claim writes ``done`` again, so it follows ``begun`` of its attempt, too. If ``begun`` is not
