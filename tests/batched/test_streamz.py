@@ -353,6 +353,7 @@ def test_without_a_path_it_is_streamz_own(site: Site) -> None:
     stream.start()
     assert eventually(lambda: seen == [[b"1"]])
     stream.stop()
+    stream.upstreams[0].consumer.close()  # theirs is open for as long as something refers to it
 
 
 @contextmanager
