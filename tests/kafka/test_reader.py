@@ -270,7 +270,7 @@ def test_clients_that_no_task_takes_end(
         monkeypatch.setattr(module, "_idle", IdleClients[Any](lambda client: client.close()))
     before = living_clients()
     send_partition(broker.conf, Encoder(topic)([b"a"]))
-    with lend_sender(broker.conf, topic, "ends", Done):
+    with lend_sender(broker.conf, topic, "ends", Done, lambda done: False):
         pass
     assert [r.value for r in read_records(broker.conf, [KafkaRange(topic, 0, 0, 1)])] == [b"a"]
     assert eventually(lambda: living_clients() <= before, 10)

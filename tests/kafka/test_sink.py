@@ -210,9 +210,11 @@ def test_a_driver_that_wakes_is_fenced(broker: Broker, topic: str, driver: Make)
     assert committed(broker, topic) == expected(2)
 
 
-def while_writing(driver: SinkDriver, call: Callable[[], object]) -> Iterator[Outgoing]:
-    """Return the records of partition 0 of batch 0; call when some are sent."""
-    first, *others = records_of(0, driver.partitions, 0, driver.topic)
+def while_writing(
+    driver: SinkDriver, call: Callable[[], object], batch_id: int = 0
+) -> Iterator[Outgoing]:
+    """Return the records of partition 0 of a batch; call when some are sent."""
+    first, *others = records_of(batch_id, driver.partitions, 0, driver.topic)
     yield first
     call()
     yield from others
@@ -240,6 +242,36 @@ def test_two_tasks_of_a_partition(broker: Broker, topic: str, driver: Make) -> N
     slow = while_writing(both, lambda: both.task(0, attempt, 0))
     assert write_partition(both.sink.destination(0), attempt, 0, slow) == RECORDS // 2
     both.task(0, attempt, 1)
+    assert committed(broker, topic) == expected(1)
+
+
+def test_a_late_task_of_a_batch_that_is_written_fences_none(
+    broker: Broker, topic: str, driver: Make
+) -> None:
+    one = driver()
+    written = begun(one, tasks=2)
+    attempt = one.sink.begin(1, 2, may_be_written=False).number
+    records = while_writing(one, lambda: one.task(0, written, 0), batch_id=1)
+    assert write_partition(one.sink.destination(1), attempt, 0, records) == RECORDS // 2
+    one.task(1, attempt, 1)
+    assert committed(broker, topic) == expected(2)
+
+
+def test_a_late_task_of_an_earlier_attempt_fences_none(
+    broker: Broker, topic: str, driver: Make
+) -> None:
+    zombie, again = driver(), driver()
+    earlier = begun(zombie, tasks=0)
+    again.start()
+    attempt = again.sink.begin(0, 2, may_be_written=True).number
+
+    def come_late() -> None:
+        with pytest.raises(KafkaError, match=f"attempt {earlier} at batch 0 was superseded"):
+            zombie.task(0, earlier, 0)
+
+    records = while_writing(again, come_late)
+    assert write_partition(again.sink.destination(0), attempt, 0, records) == RECORDS // 2
+    again.task(0, attempt, 1)
     assert committed(broker, topic) == expected(1)
 
 

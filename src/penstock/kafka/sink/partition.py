@@ -4,7 +4,7 @@
                begun := (batch, attempt, partitions)                              a transaction
                begun before? partitions := those of before; claim them for this attempt: which are
                done? if none is, begun := (batch, attempt, partitions of today)
-    executor   each partition: fence its other producers; read done               write_partition
+    executor   each partition: not done yet? fence its other producers; read done   write_partition
                done? prove that these are the same records, and send nothing
                else  {records, done := (batch, attempt, count, checksum)}         a transaction
 
@@ -102,8 +102,12 @@ def write_partition(
             return 0
         first = Outgoing(to.topic, None, [])
     name, is_kept = partition_name(to.name, index), False
+
+    def is_settled(done: Done) -> bool:
+        return done.next_id > to.batch_id or done.attempt > attempt
+
     try:
-        with lend_sender(to.settings, to.topic, name, Done) as (sender, done):
+        with lend_sender(to.settings, to.topic, name, Done, is_settled) as (sender, done):
             is_kept = sender.is_kept
             _check_attempt(to, attempt, done, index)
             if done is not None and done.next_id > to.batch_id:

@@ -36,6 +36,7 @@ PATIENCE_S = 60.0
 _TIMEOUT_S = 10.0
 _STUCK_S = 12.0
 """After so long a request that should have ended after ``_TIMEOUT_S`` is given up, or an end."""
+_GLANCE_S = 0.5
 _PAUSE_S = 0.2
 _DEFAULT_LIMIT_MS = 60_000
 _KEPT = 8
@@ -92,6 +93,17 @@ class Tokens(Generic[Token]):
         )
         if found.error is not None:
             raise kafka_error(found.error, "read token of sink", self._settings, group=self._name)
+        return self._token(found)
+
+    def glance(self) -> Token | None:
+        """Return the token, None if there is none or it cannot be read at once."""
+        try:
+            (found,) = self.consumer.committed([self._place], _GLANCE_S)
+        except KafkaException:
+            return None
+        return None if found.error else self._token(found)
+
+    def _token(self, found: TopicPartition) -> Token | None:
         if found.offset < 0:
             return None
         return from_metadata(self._kind, found.offset, found.metadata, self._name)
@@ -241,34 +253,52 @@ _idle = IdleClients[TransactionalSender[Any]](TransactionalSender.close, _KEPT)
 
 @contextmanager
 def lend_sender(
-    settings: Mapping[str, Any], topic: str, name: str, kind: type[Token]
+    settings: Mapping[str, Any],
+    topic: str,
+    name: str,
+    kind: type[Token],
+    is_settled: Callable[[Token], bool],
 ) -> Iterator[tuple[TransactionalSender[Token], Token | None]]:
     """Lend a producer whose name no other has taken over, and its token.
 
     One that this process used is used again if it is fresh and the token says that it wrote last: a
     request to the coordinator fewer. One that fails is closed.
+
+    If the token says that there is nothing to write (``is_settled``), the producer has taken no
+    name over: a task that is late would fence one that writes the next batch.
     """
     key = repr((sorted(settings.items()), topic, name))
-    sender = _idle.take(key)
-    token: Token | None = None
-    if sender is not None and not sender.is_fresh():
-        sender.close()
-        sender = None
-    if sender is not None:
-        with _closed_on_error(sender):
-            token = sender.tokens.read()
-        if token is None or getattr(token, "writer", None) != sender.writer:
-            sender.close()
-            sender = None
+    sender, token = _idle_sender(key)
+    may_write = sender is not None
     if sender is None:
         sender = TransactionalSender(settings, topic, name, kind)
         with _closed_on_error(sender):
-            sender.begin_epoch()
-            token = sender.tokens.read()
+            token = sender.tokens.glance()
+            may_write = token is None or not is_settled(token)
+            if may_write:
+                sender.begin_epoch()
+                token = sender.tokens.read()
     with _closed_on_error(sender):
         yield sender, token
-    sender.is_kept = True
-    _idle.keep(key, sender)
+    if may_write:
+        sender.is_kept = True
+        _idle.keep(key, sender)
+    else:
+        sender.close()
+
+
+def _idle_sender(key: str) -> tuple[TransactionalSender[Any] | None, Any]:
+    """Return the idle producer and its token, None if it may have been fenced or cannot write."""
+    sender = _idle.take(key)
+    if sender is None:
+        return None, None
+    if sender.is_fresh():
+        with _closed_on_error(sender):
+            token = sender.tokens.read()
+        if token is not None and getattr(token, "writer", None) == sender.writer:
+            return sender, token
+    sender.close()
+    return None, None
 
 
 @contextmanager
