@@ -15,6 +15,8 @@ from penstock.kafka.topics import Topics
 
 __all__ = ["PassOver"]
 
+_AGAIN_S = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class PassOver:
@@ -50,6 +52,7 @@ class PassOver:
         begin, end = facts.begins[name], facts.ends[name]
         is_cut_off = position > end and self._is_cut_off(topics, name, position)
         if begin <= position and not is_cut_off:
+            time.sleep(_AGAIN_S)
             return position  # its leader changed, say
         is_over = is_cut_off or self.to_latest
         to = wanted.end_offset if is_over else min(begin, wanted.end_offset)
