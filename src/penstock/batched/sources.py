@@ -11,7 +11,7 @@ from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.kafka import ClientConf, KafkaRange
 from penstock.kafka.advance import advance
 from penstock.kafka.client_conf import settings_of
-from penstock.kafka.cut_off import CutOffs
+from penstock.kafka.cut_off import settle
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reader import check_settings
 from penstock.kafka.topics import Topics
@@ -105,7 +105,6 @@ class Position:
     ) -> None:
         self._source = source
         self._brokers = Topics(source.settings, source.topics)
-        self._cut_offs = CutOffs(self._brokers)
         self.topic_ids = {t: each for t, each in topic_ids.items() if t in source.topics}
         """The ids of its topics, where the brokers have some (Kafka 2.8)."""
         begins, ends = self._begins_and_ends()
@@ -138,7 +137,7 @@ class Position:
             begin = begins[partition_name(topic, partition)]
             self.new_partitions.setdefault(topic, {})[partition] = begin
         try:
-            wanted = advance(start, begins, self._cut_offs.settle(start, ends)).ends
+            wanted = advance(start, begins, settle(self._brokers, start, ends)).ends
         except KafkaDataLossError as error:
             raise _lost(error.message, error.ids) from None
         most = self._source.max_batch_size

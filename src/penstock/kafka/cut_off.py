@@ -9,51 +9,44 @@ again, too: SPARK-26267).
 from __future__ import annotations
 
 import time
+from collections.abc import Set
 
-from penstock.errors import KafkaError
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 
-__all__ = ["SURE_S", "CutOffs"]
+__all__ = ["cut_off", "settle"]
 
 SURE_S = 5.0
-"""An end before a position is believed when the brokers have named such ends for so long."""
+"""An end before a position is believed when the brokers name such ends for so long."""
+_PAUSE_S = 0.5
 
 
-class CutOffs:
-    """Judges the ends of topics that a stream follows. Not thread-safe."""
+def settle(topics: Topics, positions: Offsets, ends: Offsets) -> Offsets:
+    """Return the ends to plan with: before a position only where the log was cut off.
 
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
-        self._since_s: float | None = None
+    Args:
+        topics: to ask again.
+        positions: up to where partitions were read, or passed over.
+        ends: where they end, as the brokers said just now.
 
-    def settle(self, positions: Offsets, ends: Offsets) -> Offsets:
-        """Return the ends to plan with: not before a position that waits for a transaction.
+    Raises:
+        KafkaError: the brokers do not answer, or refuse.
+    """
+    beyond = {name: at for name, at in positions.items() if name in ends and at > ends[name]}
+    cut = cut_off(topics, beyond) if beyond else set()
+    return {**ends, **{name: at for name, at in beyond.items() if name not in cut}}
 
-        Args:
-            positions: up to where partitions were read, or passed over.
-            ends: where they end.
 
-        Raises:
-            KafkaError: one ends before its position, and has not for ``SURE_S``: to be asked again;
-                or the brokers do not answer, or refuse.
-        """
-        beyond = {n: at for n, at in positions.items() if n in ends and at > ends[n]}
-        written = self._topics.written_ends(beyond) if beyond else {}
-        waiting = {name: at for name, at in beyond.items() if at <= written[name]}
-        if len(waiting) == len(beyond):
-            self._since_s = None
-        else:
-            self._check_sure(min(beyond.keys() - waiting.keys()), positions, ends)
-        return {**ends, **waiting}
+def cut_off(topics: Topics, positions: Offsets) -> Set[str]:
+    """Return the partitions that end before their positions; takes ``SURE_S`` if there are some.
 
-    def _check_sure(self, name: str, positions: Offsets, ends: Offsets) -> None:
-        now_s = time.monotonic()
-        self._since_s = now_s if self._since_s is None else self._since_s
-        if now_s - self._since_s < SURE_S:
-            raise KafkaError(
-                f"{name} ends at {ends[name]}, before {positions[name]}, up to which it was read",
-                operation="plan batch",
-                ids={"partition": name},
-                hint=f"nothing for now: the brokers are asked again for {SURE_S:g} s",
-            )
+    Raises:
+        KafkaError: the brokers do not answer, or refuse.
+    """
+    cut, began_s = set(positions), time.monotonic()
+    while True:
+        ends = topics.written_ends(cut)
+        cut = {name for name in cut if positions[name] > ends[name]}
+        if not cut or time.monotonic() - began_s >= SURE_S:
+            return cut
+        time.sleep(_PAUSE_S)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import KafkaError
-from penstock.kafka.cut_off import SURE_S
+from penstock.kafka.cut_off import cut_off
 from penstock.kafka.losses import LossLog, LostRange
 from penstock.kafka.offsets import KafkaRange, partition_name
 from penstock.kafka.topics import Topics
@@ -50,7 +50,7 @@ class PassOver:
                 hint="nothing, if it happens once: the task is tried again",
             )
         begin, end = facts.begins[name], facts.ends[name]
-        is_cut_off = position > end and self._is_cut_off(topics, name, position)
+        is_cut_off = position > end and bool(cut_off(topics, {name: position}))
         if begin <= position and not is_cut_off:
             time.sleep(_AGAIN_S)
             return position  # its leader changed, say
@@ -59,10 +59,3 @@ class PassOver:
         what = f"records [{position}, {to}) of {wanted.name} were gone when a batch read them"
         self.log.add([LostRange(wanted.name, position, to, what)])
         return to
-
-    def _is_cut_off(self, topics: Topics, name: str, position: int) -> bool:
-        """Whether a partition ends before a position, also when it is asked again after a time."""
-        if position <= topics.written_ends([name])[name]:
-            return False
-        time.sleep(SURE_S)
-        return position > topics.written_ends([name])[name]

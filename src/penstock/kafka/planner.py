@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 
 from penstock.kafka.advance import OnDataLoss, advance, data_loss_error
-from penstock.kafka.cut_off import CutOffs
+from penstock.kafka.cut_off import settle
 from penstock.kafka.generations import Generations
 from penstock.kafka.losses import LossLog, LostRange, leave_out, reached
 from penstock.kafka.offsets import KafkaRange, partition_name, ranges_between, split_name
@@ -47,7 +47,6 @@ class Planner:
         self._losses = LossLog(storage, stream)
         self._lost = self._losses.read()
         self._on_data_loss = on_data_loss
-        self._cut_offs = CutOffs(topics)
         self._planned: tuple[Offsets, Offsets] = ({}, {})  # the last plan's start, and its starts
 
     def scan(self) -> TopicFacts:
@@ -88,7 +87,7 @@ class Planner:
             StorageError, ConcurrentDriverError: what is lost cannot be made durable.
         """
         facts = self.scan()
-        ends = self._cut_offs.settle(reached(start, self._lost), facts.ends)
+        ends = settle(self._topics, reached(start, self._lost), facts.ends)
         plan = advance(start, facts.begins, ends, self._on_data_loss, self._lost)
         self._note(plan.losses)
         self._planned = (start, plan.starts)

@@ -36,7 +36,7 @@ PATIENCE_S = 60.0
 _TIMEOUT_S = 10.0
 _STUCK_S = 12.0
 """After so long a request that should have ended after ``_TIMEOUT_S`` is given up, or an end."""
-_GLANCE_S = 0.5
+_GLANCE_S = 2.0
 _PAUSE_S = 0.2
 _DEFAULT_LIMIT_MS = 60_000
 _KEPT = 8
