@@ -46,9 +46,8 @@ def test_batches_are_planned_in_order_and_committed_after() -> None:
     for batch_id in (1, 3):
         with pytest.raises(CheckpointError, match=f"batch {batch_id} is planned, but 2 is the"):
             lives.begin_plan(batch_id, 1)
-    lives.check_commit(1)
-    with pytest.raises(CheckpointError, match="batch 2 is committed, but was never planned"):
-        lives.check_commit(2)
+    with pytest.raises(CheckpointError, match="batch 2 was never planned and cannot become comm"):
+        lives.check(2, COMMITTED)
 
 
 def test_a_plan_that_is_repeated_writes_the_same_entry() -> None:

@@ -131,6 +131,19 @@ def test_only_the_driver_may_write(storage: Storage) -> None:
             call()
 
 
+def test_a_batch_that_failed_is_not_committed(storage: Storage) -> None:
+    with CheckpointLocation(storage) as location:
+        run_batches(location, 0)
+        location.plan(1, offsets_of(1))
+        location.run(1)
+        location.fail(1)
+        with pytest.raises(CheckpointError, match="is failed and cannot become committed"):
+            location.commit(1)
+        location.commit(0)  # a repeated one changes nothing
+        assert location.undone() == [1]
+        assert location.commits.batch_ids() == (0,)
+
+
 def test_without_locks_the_offsets_are_the_fence() -> None:
     storage = open_storage(f"memory://{uuid.uuid4().hex}")
     first, second = CheckpointLocation(storage), CheckpointLocation(storage)

@@ -251,6 +251,20 @@ def test_output_that_is_no_function(ssc: StreamingContext, func: Any) -> None:
         ssc.queueStream([[1]]).foreachRDD(func)
 
 
+def test_functions_that_cannot_take_what_they_are_given(ssc: StreamingContext) -> None:
+    stream = ssc.queueStream([[("a", 1)]])
+    with pytest.raises(ConfigError, match=r"cannot be called as f\(rdd\), f\(time, rdd\) or"):
+        stream.foreachRDD(lambda: 1)
+    with pytest.raises(ConfigError, match="missing a required argument: 'd'"):
+        stream.foreachRDD(lambda a, b, c, d: 1)
+    with pytest.raises(ConfigError, match=r"f\(df, batch_id\) or f\(df, batch_id, output\)"):
+        ssc.socketTextStream("localhost", 9).foreachBatch(lambda df: 1)
+    with pytest.raises(ConfigError, match=r"f\(key, value, state\) or f\(time, key, value, state"):
+        stream.mapWithState(lambda key, value: 1)
+    stream.foreachRDD(print)  # takes any number
+    stream.mapWithState(lambda *facts: 1)
+
+
 @pytest.mark.parametrize("name", ["../escape", "", "a/b", ".hidden", "x" * 129])
 def test_names_that_would_be_paths(ssc: StreamingContext, name: str) -> None:
     with pytest.raises(ConfigError, match="name"):
@@ -322,6 +336,7 @@ def test_a_temporary_journal_is_removed_at_stop(
     assert journal.storage.exists("socket-0/stream.json")
     location = journal.storage.url.removeprefix("file://").removesuffix("/journal")
     assert f"offsets, commits and journal are in {location}" in caplog.text
+    assert "the records of input socket-0 are deleted, also those that were ack" in caplog.text
     ssc.stop(stopSparkContext=False)
     assert not journal.storage.exists("socket-0/stream.json")
 

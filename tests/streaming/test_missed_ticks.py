@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.streaming.core.base import BaseDStream
-from penstock.streaming.core.missed_ticks import missed_ticks
+from penstock.streaming.core.missed_ticks import ticks_needed
 from penstock.streaming.operations.sliding_windows import SlidingWindows
 from penstock.streaming.operations.window_times import window_ends
 
@@ -63,7 +63,7 @@ def test_a_long_downtime_needs_no_more_batches_than_records_have_windows() -> No
     source = Plain()
     windows = Windows(source, 6000, 2000)
     months = range(12_000, 8_000_000_000, 1000)
-    made = missed_ticks([windows, source], {source: [10_000, 11_000]}, months)
+    made = ticks_needed([windows, source], {source: [10_000, 11_000]}, months)
     assert made == [13_000, 15_000]
 
 
@@ -72,7 +72,7 @@ def test_files_of_the_downtime_have_batches_of_their_own_where_windows_look_at_t
     windows = Windows(Plain(files), 2000, 2000)
     taken: dict[BaseDStream, list[int]] = {files: [14_000], lines: [13_000]}
     streams = [windows, *windows.parents, files, lines]
-    assert missed_ticks(streams, taken, range(12_000, 99_000, 1000)) == [14_000, 15_000]
+    assert ticks_needed(streams, taken, range(12_000, 99_000, 1000)) == [14_000, 15_000]
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Driver:
         last_ms = max(self.batches, default=self.now_ms)
         taken = {self.source: [time_ms for time_ms, some in self.batches.items() if some]}
         passed = range(last_ms + 1000, self.now_ms + 1000, 1000)
-        missed = missed_ticks(self.streams, taken, passed) if passed else []
+        missed = ticks_needed(self.streams, taken, passed) if passed else []
         self.batches |= dict.fromkeys(missed[:killed_after], False)
         if killed_after >= len(missed):
             for some in has_records:

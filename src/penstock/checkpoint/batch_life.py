@@ -10,8 +10,8 @@ r"""The life of a batch: the protocol of a checkpoint location, as one state mac
     RUNNING    its jobs are created and may write
     COMMITTED  all that its jobs wrote is durable, and so is commits/N
     CONFIRMED  the log was listed after commits/N was durable, and showed no other driver
-    RELEASED   it is confirmed, and so is every batch before it; then its records and its log
-               entries may go
+    RELEASED   it is confirmed, and so is every batch before it; then its records may go, and its
+               log entries once inputs were notified (BatchLog)
     FAILED     a job raised or could not be created, or commits/N could not be written; without
                commits/N it runs again at the next start
 
@@ -134,35 +134,31 @@ class BatchLives:
 
     def plan(self, batch_id: int) -> None:
         """Record that the batch is planned, with the result of ``begin_plan``."""
-        self.kept_from = self.begin_plan(batch_id, 1)
-        self._planned_kept_from = None
+        assert self._planned_kept_from is not None
+        self.kept_from, self._planned_kept_from = self._planned_kept_from, None
         self._states[batch_id] = BatchState.PLANNED
         self.next_id += 1
 
-    def check_commit(self, batch_id: int) -> None:
-        """Raise CheckpointError unless the batch has been planned."""
-        if batch_id >= self.next_id:
-            raise _out_of_order(
-                f"batch {batch_id} is committed, but was never planned",
-                "commit",
-                batch_id,
-                "plan a batch before it runs",
-            )
+    def is_committed(self, batch_id: int) -> bool:
+        """Whether a batch is committed already, so that a repeated commit changes nothing."""
+        return batch_id < self.next_id and self.state(batch_id) not in _UNDONE
 
-    def enter(self, batch_id: int, state: BatchState) -> None:
-        """Record that a batch is in that state now.
-
-        Raises:
-            CheckpointError: the protocol does not allow this step.
-        """
+    def check(self, batch_id: int, state: BatchState) -> None:
+        """Raise CheckpointError unless the protocol allows that a batch enters a state now."""
+        is_known = batch_id < self.next_id
         now = self._states.get(batch_id, BatchState.RELEASED)
-        if not now.may_become(state):
+        if not (is_known and now.may_become(state)):
             raise _out_of_order(
-                f"batch {batch_id} is {now.value} and cannot become {state.value}",
+                f"batch {batch_id} {f'is {now.value}' if is_known else 'was never planned'} and "
+                f"cannot become {state.value}",
                 "follow batch",
                 batch_id,
                 "this is a bug in penstock; please report it",
             )
+
+    def enter(self, batch_id: int, state: BatchState) -> None:
+        """Record that a batch is in that state now; raises as ``check``."""
+        self.check(batch_id, state)
         self._states[batch_id] = state
         if state is BatchState.COMMITTED:
             self._last_committed = max(self._last_committed, batch_id)

@@ -75,7 +75,7 @@ class CheckpointLocation:
 
     Readers need no lock, so operator tools can read a location while its driver runs. The driver
     first calls ``acquire`` (or uses a ``with`` block), and may then take the steps of its batches
-    from any thread, but all except ``run``, ``commit`` and ``fail`` from one thread at a time.
+    from any thread; all except ``run``, ``commit``, ``fail`` and ``confirm`` from one at a time.
 
     Raises ConfigError if the location cannot be used (see open_storage).
     """
@@ -193,21 +193,22 @@ class CheckpointLocation:
     def commit(self, batch_id: int, next_batch_watermark_ms: int = 0) -> None:
         """Record durably that a batch is done; call it when all results of the batch are durable.
 
-        May be repeated. Raises CheckpointError when the batch was not planned or this is not the
-        driver, ConcurrentDriverError when it was committed with another watermark or this driver is
-        fenced, StorageError when the file cannot be written.
+        May be repeated. Raises CheckpointError when the batch has failed, or was not planned, or
+        this is not the driver, ConcurrentDriverError when it was committed with another watermark
+        or this driver is fenced, StorageError when the file cannot be written.
         """
         with self._mutex:
-            self._driving().check_commit(batch_id)
+            lives = self._driving()
+            is_repeated = lives.is_committed(batch_id)
+            if lives.state(batch_id) is BatchState.PLANNED:
+                lives.enter(batch_id, BatchState.RUNNING)
+            if not is_repeated:
+                lives.check(batch_id, BatchState.COMMITTED)
         if not self.commits.add(batch_id, CommitMetadata(next_batch_watermark_ms)):
             # By this driver, if the storage's answer was lost, or by another one that ran it.
             self._check_sole()
-        with self._mutex:
-            lives = self._driving()
-            if lives.state(batch_id) is BatchState.PLANNED:
-                lives.enter(batch_id, BatchState.RUNNING)
-            if lives.state(batch_id) is BatchState.RUNNING:
-                lives.enter(batch_id, BatchState.COMMITTED)
+        if not is_repeated:
+            self._enter(batch_id, BatchState.COMMITTED)
 
     def fail(self, batch_id: int) -> None:
         """Record that a batch failed: it runs again in the next run."""

@@ -16,17 +16,16 @@ Invariants:
 
    The side that reads second reads after both have published. So either the retiring process sees
    the claim and keeps the blocks, or the new consumer sees the announcement and begins after it.
+5. What is retired is deleted in any order, in one request where the store can. So a crash or a
+   failed deletion may leave any of it: blocks with holes between them, below ``retired_before``. No
+   process reads there: consumers are past it, a new one begins behind the holes (``registration``),
+   ``verify`` expects them, and the next call that retires deletes what was left.
 
 What is announced stands in the consumer's own file, which a commit writes anyway (``retirer``), or
 in a file of its own (``retire``). It must stay until its last block is deleted: the file has one
 owner, so no other process replaces it, except a driver that slept through its own takeover (ADR 9):
 a consumer that registers in that moment may find MissingBlockError. What was announced and not
 deleted does no harm: every consumer was past it.
-
-5. What is retired is deleted in any order, in one request where the store can. So a crash or a
-   failed deletion may leave any of it: blocks with holes between them, below ``retired_before``. No
-   process reads there: consumers are past it, a new one begins behind the holes (``registration``),
-   ``verify`` expects them, and the next call that retires deletes what was left.
 
 A crash leaves an announcement, too, which the owner's next commit replaces, or the next ``retire``
 removes. Needs a storage whose listings show what was created before, in whatever process. Prior

@@ -80,6 +80,12 @@ class RunLocation:
                 "not continue where the run before it ended. Call checkpoint(dir)",
                 stream.name,
             )
+        for stream in (stream for stream in graph.inputs if stream.is_pushed):
+            _log.warning(
+                "No checkpoint location is set: when the program ends, the records of input %s are "
+                "deleted, also those that were acknowledged. Call checkpoint(dir)",
+                stream.name,
+            )
         self._temporary = make_temporary_location()
         # For a process that ends without stopping the program.
         jvm: Any = sc._jvm

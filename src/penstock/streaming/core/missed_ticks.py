@@ -28,10 +28,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from penstock.streaming.core.base import BaseDStream
 
-__all__ = ["missed_ticks"]
+__all__ = ["ticks_needed"]
 
 
-def missed_ticks(
+def ticks_needed(
     streams: Sequence[BaseDStream],
     taken: Mapping[BaseDStream, Collection[int]],
     passed: range,

@@ -16,9 +16,11 @@ from typing import Any
 from pyspark import RDD
 
 from penstock import records
+from penstock.errors import ConfigError
 
 __all__ = [
     "batch_time",
+    "check_arguments",
     "combine_by_key",
     "count",
     "count_by_value",
@@ -72,6 +74,25 @@ def needed_arguments(func: Callable[..., Any]) -> int:
     except ValueError:
         return 0  # a built-in without a signature
     return sum(p.kind in kinds and p.default is p.empty for p in parameters)
+
+
+def check_arguments(func: Callable[..., Any], numbers: range, operation: str, forms: str) -> None:
+    """Raise ConfigError unless a user's function takes one of these numbers of arguments.
+
+    ``forms`` says for the message how it is called.
+    """
+    given = min(max(needed_arguments(func), numbers[0]), numbers[-1])
+    try:
+        inspect.signature(func).bind(*[None] * given)
+    except ValueError:
+        return  # a built-in without a signature
+    except TypeError as error:
+        name = getattr(func, "__name__", repr(func))
+        raise ConfigError(
+            f"{name} cannot be called as {forms}: {error}",
+            operation=operation,
+            hint="give a function that takes these arguments",
+        ) from None
 
 
 def map_records(

@@ -95,8 +95,8 @@ class BatchLog:
     def first_offset(self, index: int, resolve: Callable[[], SourceOffset]) -> SourceOffset:
         """Return where the first batch of an input begins, in the life of the location.
 
-        For an input that is new ``resolve`` says so, once; durable when this returns. None where
-        batches were planned with the input by a release that did not record it.
+        If the input is new, calls ``resolve`` and makes its result durable. None for an input whose
+        batches were planned by a release that did not record first offsets.
 
         Raises:
             LogFormatError: what is recorded is damaged.
@@ -115,7 +115,7 @@ class BatchLog:
         return self._started(self._kept[0][1])[index]
 
     @property
-    def last_time_ms(self) -> int:
+    def previous_run_ms(self) -> int:
         """The time of the newest batch that the previous run planned, -1 without one."""
         return -1 if self._left is None else self._left.batch_timestamp_ms
 
@@ -233,11 +233,11 @@ class BatchLog:
         """Record that a job of the batch failed: it runs again in the next run."""
         self._location.fail(batch.id)
 
-    def check_sole(self, max_age_s: float) -> None:
-        """Check that no other driver has taken over, unless that was checked recently.
+    def confirm(self, max_age_s: float) -> None:
+        """Confirm the committed batches, unless the log was listed so recently. From any thread.
 
         Raises:
-            ConcurrentDriverError: another driver has.
+            ConcurrentDriverError: another driver has taken over.
         """
         self._location.confirm(max_age_s)
 

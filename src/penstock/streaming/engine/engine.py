@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from pyspark import SparkContext
 
-from penstock.checkpoint import CheckpointLocation
+from penstock.checkpoint import CheckpointLocation, RecoveryPlan
 from penstock.checkpoint.batch_records import driver_conf
 from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings
@@ -42,7 +42,7 @@ __all__ = ["Engine"]
 _log = logging.getLogger(__name__)
 _RECEIVER_STOP_S = 10.0
 _LISTED_WITHIN_S = 2.0
-"""A batch that waited longer to run is checked for another driver again."""
+"""Before a job starts, the log is listed again if the last listing is older."""
 
 
 class Engine:
@@ -82,27 +82,11 @@ class Engine:
         ) / 1000
         recovery = location.acquire(settings.min_batches_to_retain)
         try:
-            if graph.is_written_by_executors and has_executors(sc):
-                check_shared(sc, location.storage)
-            stored = graph.stored_state
-            if stored or graph.writes_rdds:
-                check_trusted(location.url)
-            if stored:
-                state = location.storage.private().open_folder("state")
-                check_trusted(state.url)
-                for operator in stored:
-                    operator.open_state(state)
-            log = BatchLog(
-                location,
-                recovery,
-                inputs=[stream.name for stream in graph.inputs],
-                operators=graph.operators.all(),
-                outputs={output.name: output.exactly_once for output in graph.outputs},
-            )
-            graph.check_offsets(log.ends)
-            _open(graph, location, log, recovery.rerun)
+            _open_state(sc, graph, location)
+            log = _open_log(graph, location, recovery)
             if graph.writes_rdds:
-                graph.open_rdd_checkpoints(RddCheckpoints(sc, location.storage, log.last_time_ms))
+                rdds = RddCheckpoints(sc, location.storage, log.previous_run_ms)
+                graph.open_rdd_checkpoints(rdds)
             log.record(settle_conf(sc, log.recorded_conf, graph.batch_interval_ms))
             log.record(driver_conf(sc.uiWebUrl))
             self._rates = RateManager(
@@ -123,29 +107,41 @@ class Engine:
                 on_error,
                 self._rates.receive_limit,
             )
+            self._wire(sc, log, settings, on_batch_error, graph_checkpoints)
         except BaseException:
             _close([*graph.inputs, *graph.outputs])
             location.release()
             raise
-        steady = SteadyClock(clock)
+        self._graph_checkpoints = graph_checkpoints
+
+    def _wire(
+        self,
+        sc: SparkContext,
+        log: BatchLog,
+        settings: StreamingSettings,
+        on_batch_error: Callable[[BaseException], None],
+        graph_checkpoints: RunCheckpoints,
+    ) -> None:
+        """Connect who plans batches with who runs their jobs."""
+        steady = SteadyClock(self._clock)
         self._scheduler = JobScheduler(
             sc,
             steady,
-            bus,
+            self._bus,
             settings.concurrent_jobs,
-            check_sole=lambda: log.check_sole(_LISTED_WITHIN_S),
+            check_sole=lambda: log.confirm(_LISTED_WITHIN_S),
             on_success=self._batch_done,
             on_failure=lambda job_set: self._generator.batch_failed(job_set),
             on_end=lambda job_set: self._generator.batch_ended(job_set),
             on_batch_error=on_batch_error,
             on_fenced=self._end,
-            find_damage=graph.find_damage,
+            find_damage=self._graph.find_damage,
         )
         self._generator = JobGenerator(
-            graph,
+            self._graph,
             log,
             self._rates,
-            clock,
+            self._clock,
             steady,
             concurrent=settings.concurrent_jobs,
             submit=self._scheduler.submit,
@@ -154,7 +150,6 @@ class Engine:
             on_batch_error=on_batch_error,
             on_error=self._end,
         )
-        self._graph_checkpoints = graph_checkpoints
 
     @property
     def location_url(self) -> str:
@@ -242,13 +237,35 @@ class Engine:
         self._rates.batch_done(job_set)
 
 
-def _open(
-    graph: DStreamGraph, location: CheckpointLocation, log: BatchLog, rerun: Collection[int]
-) -> None:
+def _open_state(sc: SparkContext, graph: DStreamGraph, location: CheckpointLocation) -> None:
+    if graph.is_written_by_executors and has_executors(sc):
+        check_shared(sc, location.storage)
+    stored = graph.stored_state
+    if stored or graph.writes_rdds:
+        check_trusted(location.url)
+    if stored:
+        state = location.storage.private().open_folder("state")
+        check_trusted(state.url)
+        for operator in stored:
+            operator.open_state(state)
+
+
+def _open_log(
+    graph: DStreamGraph, location: CheckpointLocation, recovery: RecoveryPlan
+) -> BatchLog:
+    """Return the log of the program's batches; its inputs and outputs are open then."""
+    log = BatchLog(
+        location,
+        recovery,
+        inputs=[stream.name for stream in graph.inputs],
+        operators=graph.operators.all(),
+        outputs={output.name: output.exactly_once for output in graph.outputs},
+    )
+    graph.check_offsets(log.ends)
     url, location_id = location.url, location.read_id()
     storage, journal = location.storage, location.storage.open_folder("journal")
     for output in graph.outputs:
-        known = (log.recorded_conf, rerun, output.name, output.exactly_once)
+        known = (log.recorded_conf, recovery.rerun, output.name, output.exactly_once)
         output.open(location_id, written_before(*known))
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
         first_offset = partial(log.first_offset, index)
@@ -258,6 +275,7 @@ def _open(
         )
         stream.open(context)
         first_offset(stream.initial_offset)
+    return log
 
 
 def _close(ends: Iterable[InputDStream | OutputOperation]) -> None:

@@ -12,7 +12,7 @@ from penstock.errors import PenstockError, StreamingError, printable
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.core.events import StreamInputInfo
-from penstock.streaming.core.missed_ticks import missed_ticks
+from penstock.streaming.core.missed_ticks import ticks_needed
 from penstock.streaming.core.operators import Operators
 from penstock.streaming.core.rdd_retention import needed_after
 from penstock.streaming.core.stored_state import StoredStateStream
@@ -171,7 +171,7 @@ class DStreamGraph:
             }
             for place, (stream, start) in enumerate(zip(self.inputs, starts, strict=True))
         }
-        return missed_ticks(streams, taken, passed)
+        return ticks_needed(streams, taken, passed)
 
     def has_records(self, planned: tuple[SourceRange, ...]) -> bool:
         """Whether any input has records in the ranges that were planned."""
@@ -181,8 +181,12 @@ class DStreamGraph:
     def begin(self, batch: Batch) -> None:
         """Set the batch's range of every input."""
         self._batches[batch.time_ms] = batch
-        for stream, planned in zip(self.inputs, batch.sources, strict=True):
+        for stream, planned in self._taken(batch):
             stream.set_range(batch.time_ms, planned)
+
+    def _taken(self, batch: Batch) -> Iterator[tuple[InputDStream, SourceRange]]:
+        """Return the batch's range of each input."""
+        return zip(self.inputs, batch.sources, strict=True)
 
     def state_updates(self, batch: Batch) -> Callable[[], None] | None:
         """Return the function that updates all state to that of the batch, None without state."""
@@ -223,7 +227,7 @@ class DStreamGraph:
             self._restore(batch, needed)
 
     def _restore(self, batch: Batch, needed: Mapping[BaseDStream, int]) -> None:
-        for stream, taken in zip(self.inputs, batch.sources, strict=True):
+        for stream, taken in self._taken(batch):
             stream.recall(taken)
             if batch.time_ms <= needed[stream]:
                 continue
@@ -260,19 +264,17 @@ class DStreamGraph:
 
     def input_infos(self, batch: Batch) -> dict[int, StreamInputInfo]:
         """Return the batch's range of each input that reports it, by the input's id."""
-        pairs = zip(self.inputs, batch.sources, strict=True)
         return {
             stream.id: StreamInputInfo(
                 stream.id, stream.name, stream.record_count(planned), stream.metadata(planned)
             )
-            for stream, planned in pairs
+            for stream, planned in self._taken(batch)
             if stream.reports_input
         }
 
     def find_damage(self, batch: Batch, error: str) -> PenstockError | None:
         """Return the damage of a batch's files that the text of an error names."""
-        pairs = zip(self.inputs, batch.sources, strict=True)
-        damages = (stream.find_damage(planned, error) for stream, planned in pairs)
+        damages = (each.find_damage(planned, error) for each, planned in self._taken(batch))
         return next((damage for damage in damages if damage is not None), None)
 
     def update_checkpoint_data(self, batch: Batch) -> None:
@@ -291,8 +293,8 @@ class DStreamGraph:
         Those that did may be told again.
         """
         what = f"take note that batch {batch.id} is committed"
-        pairs = zip(self.inputs, batch.sources, strict=True)
-        calls = [(i, partial(i.on_committed, done)) for i, done in pairs if done.start != done.end]
+        taken = [(i, done) for i, done in self._taken(batch) if done.start != done.end]
+        calls = [(i, partial(i.on_committed, done)) for i, done in taken]
         return all([_attempt(stream, what, call) for stream, call in calls])
 
     def forget(self, ended_ms: int) -> None:

@@ -33,7 +33,7 @@ from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.engine.jobs import Job, JobSet, jobs_after
 from penstock.streaming.engine.rate_manager import BatchPlan, RateManager
 from penstock.streaming.engine.recurring_timer import RecurringTimer
-from penstock.streaming.engine.resume import first_tick, missed_ticks, restore
+from penstock.streaming.engine.resume import first_tick, restore, ticks_to_plan
 
 __all__ = ["JobGenerator"]
 
@@ -91,7 +91,7 @@ class JobGenerator:
         self._rest_planned = False
         self._free_slots = concurrent
         self._due = DueTicks()
-        self._newest_ms = log.last_time_ms  # the time of the newest planned batch
+        self._newest_ms = log.previous_run_ms  # the time of the newest planned batch
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(
             target=self._run_events, name="penstock-generator", daemon=True
@@ -118,7 +118,7 @@ class JobGenerator:
         committed_ms = self._log.newest_committed_ms
         begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
         for stream in self._graph.stored_state:
-            self._log.record(stream.begin_state(begin_ms, committed_ms, self._log.last_time_ms))
+            self._log.record(stream.begin_state(begin_ms, committed_ms, self._log.previous_run_ms))
         # Before any batch, but after everything that a recovered graph needs from the location.
         self._do_checkpoint(first_ms - interval_ms)
         for batch in again:
@@ -135,7 +135,7 @@ class JobGenerator:
         self._timer.start(first_ms)
 
     def batch_done(self, job_set: JobSet) -> None:
-        """Commit a batch after all its jobs succeeded; called by the thread of its last job."""
+        """Commit a batch whose jobs have all succeeded; called by the thread that settled it."""
         self._graph.update_checkpoint_data(job_set.batch)
         self._log.commit(job_set.batch)
         self._events.put(partial(self._do_checkpoint, job_set.batch.time_ms))
@@ -180,13 +180,17 @@ class JobGenerator:
         return done
 
     def close(self) -> None:
-        """Release done batches, when all jobs have ended; no other driver may have taken over."""
-        self._log.check_sole(0.0)
+        """Release done batches, when all jobs have ended.
+
+        Raises:
+            ConcurrentDriverError: another driver has taken over.
+        """
+        self._log.confirm(0.0)
         self._release()
 
     def _missed_before(self, next_ms: int) -> list[DueTick]:
         now_ms = self._steady.time_ms()
-        return missed_ticks(self._graph, self._log, self._newest_ms, next_ms, now_ms)
+        return ticks_to_plan(self._graph, self._log, self._newest_ms, next_ms, now_ms)
 
     # -- the event loop's thread --
 

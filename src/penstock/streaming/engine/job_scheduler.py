@@ -49,7 +49,7 @@ class JobScheduler:
     Args:
         check_sole: called before each job; raises when another driver has taken over.
         on_success: called when all jobs of a batch have succeeded; commits it.
-        on_failure: called when all jobs of a batch ended and it is not committed.
+        on_failure: called when all jobs of a batch have ended, some ran, and it is not committed.
         on_end: called after either.
         on_batch_error: called for every job that raised, and for a batch that cannot be committed.
         on_fenced: called when another driver has taken over.

@@ -31,10 +31,10 @@ class ReceiverProgress:
         self._errors = 0
         self._seen: Status | None = None
         self._over: Status | None = None
-        """What a process last said whose task has ended: it stays in the file."""
+        """The last status of a process whose task has ended; its file remains."""
 
     def see(self, status: Status) -> list[object]:
-        """Take the receiver's status of this run; return what changed, in order."""
+        """Record the receiver's status of this run; return what changed, in order."""
         if status == self._over:
             return []
         self._seen = status
@@ -54,17 +54,17 @@ class ReceiverProgress:
         return events
 
     def fail(self, error: str, now_ms: int) -> list[object]:
-        """Take an error of the receiver."""
+        """Record an error of the receiver."""
         self.info = replace(self.info, last_error=error, last_error_time_ms=now_ms)
         return [StreamingListenerReceiverError(self.info)]
 
     def task_failed(self, error: str, now_ms: int) -> list[object]:
-        """Take that its Spark task, and so its process, ended with an error."""
+        """Record that its Spark task, and so its process, ended with an error."""
         self._over = self._seen
         return self.fail(error, now_ms) + self.end()
 
     def end(self) -> list[object]:
-        """Take that it receives no more."""
+        """Record that it receives no more."""
         if not self.info.is_active:
             return []
         self.info = replace(self.info, is_active=False)

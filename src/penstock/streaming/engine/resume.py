@@ -14,14 +14,14 @@ from penstock.streaming.engine.due_ticks import DueTick
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.engine.recurring_timer import RecurringTimer
 
-__all__ = ["first_tick", "missed_ticks", "restore"]
+__all__ = ["first_tick", "restore", "ticks_to_plan"]
 
 _log = logging.getLogger(__name__)
 
 
 def first_tick(log: BatchLog, timer: RecurringTimer, now_ms: int, interval_ms: int) -> int:
     """Return the time of the first batch: after the previous run, regardless of the clock."""
-    newest_ms = log.last_time_ms
+    newest_ms = log.previous_run_ms
     first_ms = timer.first_tick_after(max(now_ms, newest_ms), log.zero_ms or 0)
     if first_ms - now_ms > interval_ms:
         _log.warning(
@@ -35,7 +35,7 @@ def first_tick(log: BatchLog, timer: RecurringTimer, now_ms: int, interval_ms: i
     return first_ms
 
 
-def missed_ticks(
+def ticks_to_plan(
     graph: DStreamGraph, log: BatchLog, newest_ms: int, next_ms: int, now_ms: int
 ) -> list[DueTick]:
     """Return the ticks between the newest batch and ``next_ms`` that need their own batches.
@@ -67,8 +67,8 @@ def restore(graph: DStreamGraph, log: BatchLog, again: Sequence[Batch]) -> None:
     """
     for batch in again:
         graph.begin(batch)
-    done_ms = again[0].time_ms - 1 if again else max(log.last_time_ms, 0)
-    graph.restore_checkpoint_data(done_ms, log.last_time_ms)
+    done_ms = again[0].time_ms - 1 if again else max(log.previous_run_ms, 0)
+    graph.restore_checkpoint_data(done_ms, log.previous_run_ms)
     needed_after_ms = graph.batches_needed_after(done_ms)
     if needed_after_ms >= done_ms:
         return

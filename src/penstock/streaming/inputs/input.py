@@ -40,8 +40,8 @@ class InputContext:
     first_offset: Callable[[Callable[[], SourceOffset]], SourceOffset]
     """Returns where the input's first batch begins, in the life of the checkpoint location.
 
-    Where that is not recorded, it has the function that it is given say so, and makes it durable.
-    None where batches took records before a release that records it.
+    If none is recorded yet, calls the given function and makes its result durable. None for a
+    location whose batches were planned by a release that did not record first offsets.
     """
     oldest_start: Callable[[], SourceOffset]
     """Returns where the oldest batch begins that may be processed again."""
@@ -74,7 +74,8 @@ class InputDStream(DStream):
     """Whether its data is in the driver's memory only, and lost when the process ends."""
     needs_location = False
     """Whether reading the source needs a checkpoint location that outlives the process."""
-
+    is_pushed = False
+    """Whether a source gives its records away, so that only the location has them."""
     continues_in_source = False
     """Whether a restart continues in a source that keeps its data, by what the location holds."""
 
@@ -184,7 +185,7 @@ class InputDStream(DStream):
     ) -> RateController | None:
         """Return the controller of this input's rate if back pressure is on; may be overridden.
 
-        Called once, at start, and only when ``RateController.isBackPressureEnabled(ssc.conf)``.
+        Called once, at start, and only if back pressure is enabled and the input takes limits.
         With None the input's rate stays at its highest rate.
 
         Source: ``org.apache.spark.streaming.dstream.InputDStream``.

@@ -39,6 +39,7 @@ class ReceiverInputDStream(JournalInputDStream):
     """
 
     kind = "receiver"
+    is_pushed = True
 
     def __init__(
         self,

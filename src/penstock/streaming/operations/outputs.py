@@ -20,7 +20,7 @@ from penstock.model import check_name
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, OutputBatch
 from penstock.streaming.core.call_site import user_call_site
-from penstock.streaming.core.transforms import batch_time, needed_arguments
+from penstock.streaming.core.transforms import batch_time, check_arguments, needed_arguments
 
 __all__ = ["ForEachBatch", "ForEachRDD", "OutputOperation", "print_records"]
 
@@ -92,6 +92,11 @@ class ForEachRDD(OutputOperation):
 
     kind = "foreachRDD"
 
+    def __init__(self, parent: BaseDStream, func: Callable[..., Any], name: str | None) -> None:
+        super().__init__(parent, func, name)
+        forms = "f(rdd), f(time, rdd) or f(time, rdd, output)"
+        check_arguments(func, range(1, 4), self.kind, forms)
+
     def job(self, batch: Batch) -> Callable[[], Any] | None:
         """Return the call of the user's function, with the time and the token if it takes them."""
         rdd = self.parent.get_or_compute(batch.time_ms)
@@ -114,6 +119,7 @@ class ForEachBatch(OutputOperation):
         super().__init__(parent, func, name)
         if not parent.has_columns():
             raise parent.no_columns()
+        check_arguments(func, range(2, 4), self.kind, "f(df, batch_id) or f(df, batch_id, output)")
 
     def job(self, batch: Batch) -> Callable[[], Any] | None:
         """Return the call of the user's function; the DataFrame is created when it runs."""

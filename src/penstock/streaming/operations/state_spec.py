@@ -13,7 +13,7 @@ from typing import Any
 from pyspark import RDD, SparkContext
 
 from penstock.errors import ConfigError, StateError
-from penstock.streaming.core.transforms import batch_time, takes_time
+from penstock.streaming.core.transforms import batch_time, check_arguments, takes_time
 
 __all__ = ["StateSpec"]
 
@@ -27,6 +27,8 @@ class StateSpec:
     def __init__(self, func: Callable[..., Any]) -> None:
         if not callable(func):
             raise _refusal(f"{func!r} is not a function", "give f(key, value, state)")
+        forms = "f(key, value, state) or f(time, key, value, state)"
+        check_arguments(func, range(3, 5), "mapWithState", forms)
         self._func = func
         self._initial: RDD[Any] | list[tuple[Any, Any]] | None = None
         self._initial_lost = False
