@@ -37,6 +37,7 @@ _TIMEOUT_S = 10.0
 _STUCK_S = 12.0
 """After so long a request that should have ended after ``_TIMEOUT_S`` is given up, or an end."""
 _GLANCE_S = 2.0
+"""A commit that is under way takes less; what a task that died left takes until its time limit."""
 _PAUSE_S = 0.2
 _DEFAULT_LIMIT_MS = 60_000
 _KEPT = 8
@@ -101,7 +102,7 @@ class Tokens(Generic[Token]):
             (found,) = self.consumer.committed([self._place], _GLANCE_S)
         except KafkaException:
             return None
-        return None if found.error else self._token(found)
+        return None if found.error is not None else self._token(found)
 
     def _token(self, found: TopicPartition) -> Token | None:
         if found.offset < 0:
