@@ -32,8 +32,8 @@ _BAD_RECORD = re.compile(
     rf"{BadRecordError.__module__}\.(?:(BadRecord)|UnreadableRecord)Error: (.+)"
 )
 _RUNS_AGAIN = (
-    "the batch stays uncommitted and runs again, with the same records, when the program is "
-    "started again"
+    "start the program again when the cause is fixed: the batch is not committed, and runs again "
+    "with the same records"
 )
 
 
