@@ -121,7 +121,9 @@ Caused by: java.net.ConnectException: Connection refused
 def test_the_root_cause_is_one_line(text: str, told: str) -> None:
     assert root_cause(RuntimeError(text)) == told
     error = batch_failed("job 1 failed", Batch(3, 1000, ()), RuntimeError(text))
-    assert str(error).startswith(f"job 1 failed: {told}. Hint: the batch stays uncommitted")
+    assert str(error).startswith(
+        f"job 1 failed: {told}. Hint: start the program again when the cause is fixed"
+    )
     assert str(error).endswith("[operation=run batch batch=3]")
     assert "\n" not in str(error)
 
