@@ -129,13 +129,14 @@ class Site:
 
     def _processes(self, kind: str) -> list[int]:
         name = b"CoarseGrainedExecutorBackend" if kind == "executor" else b"worker_daemon"
+        session = self.driver.process.pid  # of the next program, if this one has ended
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 pid = int(folder.name)
                 is_one = name in (folder / "cmdline").read_bytes()
                 # Not by descent: workers outlive their daemon.
-                if is_one and os.getsid(pid) == self.driver.process.pid:
+                if is_one and os.getsid(pid) == session:
                     found.append(pid)
         return found
 
