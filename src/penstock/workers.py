@@ -50,7 +50,7 @@ def whole_input(records: Iterable[_Record]) -> Iterator[_Record]:
     # Whoever ended the records says after them that there are no more, and waits for the results.
     if source is not None and not source.peek(1):
         raise StreamingError(
-            "Spark ended before this task had all of its records",
+            "Spark cut off the input of this task before its last record",
             operation="read input of task",
             hint="the reason is in Spark's log, and Spark tries the task again",
         )
@@ -71,7 +71,7 @@ def _input_of_worker() -> Any:
     raise StreamingError(
         "this version of PySpark does not show whether a task has all of its records",
         operation="read input of task",
-        hint="use a version of PySpark that penstock was tested with (README)",
+        hint="use a version of PySpark that docs/install.md calls supported",
     )
 
 
