@@ -1,6 +1,6 @@
 """Copies the records of a topic to another one, in upper case, and survives kill -9.
 
-    pip install 'penstock[kafka]'                # kafka_exactly_once.py says how to start a broker
+    pip install 'penstock-spark[kafka]'        # kafka_exactly_once.py says how to start a broker
     python examples/batched_copy.py localhost:9092 lines upper /tmp/copy
 
 Stop it in any way, and start it again: it continues after its newest checkpoint. No record is

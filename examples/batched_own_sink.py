@@ -1,6 +1,6 @@
 """Keeps the newest record of each key in an SQLite table, with a sink of your own.
 
-    pip install 'penstock[kafka]'                # kafka_exactly_once.py says how to start a broker
+    pip install 'penstock-spark[kafka]'        # kafka_exactly_once.py says how to start a broker
     python examples/batched_own_sink.py localhost:9092 prices /tmp/prices.db /tmp/prices
     sqlite3 /tmp/prices.db 'select * from newest'
 

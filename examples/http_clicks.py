@@ -1,6 +1,6 @@
 r"""Receives clicks over HTTP and writes them as Parquet; no click that was answered is lost.
 
-    pip install 'penstock[http]'
+    pip install 'penstock-spark[http]'
     python examples/http_clicks.py 8080 /tmp/clicks
 
     curl -H 'Content-Type: application/x-ndjson' -H 'Idempotency-Key: 1' \

@@ -1,6 +1,6 @@
 r"""Reads orders from a Kafka topic and writes the large ones to another topic, each exactly once.
 
-    pip install 'penstock[kafka]'
+    pip install 'penstock-spark[kafka]'
     # A broker without docker: unpack https://kafka.apache.org/downloads, and in its folder
     bin/kafka-storage.sh format --standalone -t $(bin/kafka-storage.sh random-uuid) \
         -c config/server.properties

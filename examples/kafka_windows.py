@@ -1,6 +1,6 @@
 """Counts the words of a topic in windows, and writes each count exactly once to another topic.
 
-    pip install 'penstock[kafka]'                # kafka_exactly_once.py says how to start a broker
+    pip install 'penstock-spark[kafka]'        # kafka_exactly_once.py says how to start a broker
     python examples/kafka_windows.py localhost:9092 lines counts /tmp/counts
 
 Every 2 s: the words of the last 10 s, as key and count. Killed and started again, it continues

@@ -1,6 +1,6 @@
 """Follows sensors over MQTT, and says when one is too hot, is well again, or falls silent.
 
-    pip install 'penstock[mqtt]' && sudo apt-get install mosquitto mosquitto-clients
+    pip install 'penstock-spark[mqtt]' && sudo apt-get install mosquitto mosquitto-clients
     mosquitto -p 1883 &
     python examples/mqtt_sensors.py 127.0.0.1 1883 /tmp/sensors
 

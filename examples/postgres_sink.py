@@ -1,6 +1,6 @@
 r"""Receives orders over HTTP and inserts them into a table of PostgreSQL, each exactly once.
 
-    pip install 'penstock[http,postgres]' && sudo apt-get install postgresql
+    pip install 'penstock-spark[http,postgres]' && sudo apt-get install postgresql
     export PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
     initdb -D /tmp/orders/db -A trust -U me
     pg_ctl -D /tmp/orders/db -l /tmp/orders/db.log -o '-k /tmp' start

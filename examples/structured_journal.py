@@ -1,6 +1,6 @@
 r"""Counts clicks by minute and page with Structured Streaming, from a journal that never stops.
 
-    pip install 'penstock[http]'
+    pip install 'penstock-spark[http]'
     penstock ingest http --port 8080 --journal /tmp/counts/journal --stream clicks \
         --schema 'page string, ms int64' &
     python examples/structured_journal.py /tmp/counts

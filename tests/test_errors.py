@@ -53,6 +53,15 @@ def test_the_message_shows_the_root_cause_and_repeats_nothing() -> None:
     )
 
 
+def test_a_cause_that_the_message_quotes_is_not_said_again() -> None:
+    error = ConfigError("the file is damaged: it ends at byte 3", hint="restore it")
+    error.__cause__ = ValueError("it ends at byte 3")
+    assert str(error) == "the file is damaged: it ends at byte 3. Hint: restore it"
+    error = ConfigError("no column of the file is 'a'")
+    error.__cause__ = KeyError("a")
+    assert str(error) == "no column of the file is 'a'. Cause: KeyError: 'a'."
+
+
 def test_a_trace_below_the_first_cause_is_left_out() -> None:
     error, reason = PenstockError("the batch failed"), PenstockError("record 1 is bad")
     reason.__cause__ = RuntimeError("An error occurred\n\tat org.apache.spark\n\tat java.lang")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import email
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -71,7 +72,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 def test_the_metadata_says_what_it_is_and_what_it_needs(metadata: Message) -> None:
-    assert (metadata["Name"], metadata["Version"]) == ("penstock", penstock.__version__)
+    assert (metadata["Name"], metadata["Version"]) == ("penstock-spark", penstock.__version__)
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.10"
     classifiers = set(metadata.get_all("Classifier", []))
@@ -83,7 +84,7 @@ def test_the_metadata_says_what_it_is_and_what_it_needs(metadata: Message) -> No
     extras = set(metadata.get_all("Provides-Extra", []))
     needed = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
     assert [extra for extra in extras if not any(_is_of(each, extra) for each in needed)] == []
-    assert "penstock" not in {each.name for each in needed}
+    assert "penstock-spark" not in {each.name for each in needed}
 
 
 def _is_of(requirement: Requirement, extra: str) -> bool:
@@ -134,3 +135,13 @@ def read(command: str, folder: Path) -> str:
     cat = [command, "journal", "cat", str(folder / "journal"), "s"]
     done = subprocess.run(cat, cwd=folder, env=environment(), capture_output=True, text=True)
     return done.stdout
+
+
+def test_texts_name_the_distribution_and_not_the_other_package_of_that_name() -> None:
+    """``pip install penstock`` installs someone else's package."""
+    folders = ("src", "docs", "examples", "deploy", "scripts", "bench")
+    files = [*ROOT.glob("*.md"), *(f for each in folders for f in (ROOT / each).rglob("*.*"))]
+    wrong = re.compile(r"install '?penstock\b(?!-spark)|\bpenstock\[[a-z]")
+    texts = {f: f.read_text() for f in files if f.suffix in {".md", ".py", ".sh", ".yml", ".svg"}}
+    assert len(texts) > 500
+    assert [w for t in texts.values() for w in t.splitlines() if wrong.search(w)] == []

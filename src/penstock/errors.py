@@ -138,7 +138,9 @@ class PenstockError(Exception):
             reason = cause.message if isinstance(cause, PenstockError) else _text(cause)
             line, is_trace, _ = reason.partition("\n")
             first_line = one_line(line[:_CHARS])
-            is_said = f"{type(cause).__name__}: {first_line}" in self.message
+            # A single word, such as a KeyError's, may stand in the message for another reason.
+            text = first_line if " " in first_line else f"{type(cause).__name__}: {first_line}"
+            is_said = text in self.message
             is_left_out = is_trace and cause is not self.cause
             if not (is_said or is_left_out or any(first_line in each for each in said)):
                 said.append(f"Cause: {type(cause).__name__}: {first_line}.")

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 import uuid
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+import penstock
 from penstock.cli import main as cli
 from penstock.cli.disk import check_shared, find_master
 from penstock.cli.machine import PACKAGES, java_major_version, satisfies
@@ -40,7 +42,7 @@ def run_doctor(
     machine = {"JAVA_HOME": None, "PYSPARK_PYTHON": None, "SPARK_MASTER": None, "SPARK_HOME": None}
     done = CliRunner().invoke(
         cli.app,
-        ["doctor", "--json", "--path", str(path), *arguments],
+        ["doctor", "--json", str(path), *arguments],
         env={**machine, "SPARK_CONF_DIR": None, **environ},
         catch_exceptions=False,
     )
@@ -246,7 +248,7 @@ def test_master_comes_from_option_then_environment_then_defaults(tmp_path: Path)
 def test_table_shows_what_is_missing_and_the_fix(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         cli.app,
-        ["doctor", "--path", str(tmp_path), "--master", "local[2]"],
+        ["doctor", str(tmp_path), "--master", "local[2]"],
         env={"JAVA_HOME": None, "PATH": str(tmp_path)},
     )
 
@@ -264,7 +266,7 @@ def doctor(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
 
 def test_an_object_store_is_tried_as_a_program_uses_it_and_left_as_it_was(s3_bucket: str) -> None:
     url = f"{s3_bucket}/{uuid.uuid4().hex}"
-    _, findings = doctor("--path", url)
+    _, findings = doctor(url)
     for name in ("store", "exclusive create", "read and list"):
         assert findings[name]["ok"], findings[name]
     assert float(findings["small file"]["found"].removesuffix(" ms")) > 0
@@ -280,13 +282,13 @@ def test_a_store_that_replaces_files_is_an_error(
         create(self, path, data, overwrite=True)
 
     monkeypatch.setattr(FsspecStorage, "create", replacing)
-    status, findings = doctor("--path", f"{s3_bucket}/{uuid.uuid4().hex}")
+    status, findings = doctor(f"{s3_bucket}/{uuid.uuid4().hex}")
     assert status == 1
     assert findings["exclusive create"]["found"] == "no: a file was replaced"
 
 
 def test_a_bucket_that_is_not_there_is_named(s3_bucket: str) -> None:
-    status, findings = doctor("--path", "s3://no-such-bucket/journal")
+    status, findings = doctor("s3://no-such-bucket/journal")
     assert status == 1
     assert "no-such-bucket" in findings["store"]["found"]
 
@@ -298,17 +300,32 @@ def test_brokers_that_do_not_answer_are_an_error(
     monkeypatch.setattr(
         brokers, "partition_facts", lambda settings: {"a/0": None, "a/1": None, "b/0": None}
     )
-    _, findings = doctor("--path", str(tmp_path), "--brokers", "127.0.0.1:1")
+    _, findings = doctor(str(tmp_path), "--brokers", "127.0.0.1:1")
     assert findings["Kafka"]["found"] == "2 topics, 3 partitions"
 
     def silent(settings: object) -> None:
         raise KafkaError("the brokers do not answer", hint="are they up?")
 
     monkeypatch.setattr(brokers, "partition_facts", silent)
-    status, findings = doctor("--path", str(tmp_path), "--brokers", "127.0.0.1:1")
+    status, findings = doctor(str(tmp_path), "--brokers", "127.0.0.1:1")
     assert status == 1
-    assert findings["Kafka"]["found"].startswith("the brokers do not answer")
+    assert findings["Kafka"]["found"] == "the brokers do not answer"  # the hint comes below
     assert findings["Kafka"]["hint"] == "are they up?"
+
+
+def test_the_other_package_of_the_name_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    (site / "penstock-0.1.0.dist-info").mkdir(parents=True)
+    (site / "penstock-0.1.0.dist-info/METADATA").write_text("Name: penstock\nVersion: 0.1.0\n")
+    finding = doctor(str(tmp_path))[1]["penstock-spark"]
+    assert finding["ok"] is (version("penstock-spark") == penstock.__version__)
+    monkeypatch.syspath_prepend(str(site))
+    status, findings = doctor(str(tmp_path))
+    assert status == 1
+    assert "penstock 0.1.0" in findings["penstock-spark"]["found"]
+    assert "pip uninstall -y penstock penstock-spark" in findings["penstock-spark"]["hint"]
 
 
 @pytest.mark.spark
@@ -317,7 +334,7 @@ def test_executors_are_tried_by_a_job() -> None:
     """Memory is not an executor's but one's own."""
     command = [str(Path(sys.executable).with_name("penstock")), "doctor", "--json"]
     path, master = f"memory://{uuid.uuid4().hex}", "local-cluster[1,1,1024]"
-    given = ["--path", path, "--master", master, "--try-executors"]
+    given = [path, "--master", master, "--try-executors"]
     done = subprocess.run([*command, *given], capture_output=True, text=True, check=False)
     report = json.loads(done.stdout.splitlines()[-1])
     (found,) = (each for each in report["findings"] if each["name"] == "shared path")

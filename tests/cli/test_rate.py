@@ -124,7 +124,7 @@ def test_a_plot_that_cannot_be_drawn(
     assert "cannot be written" in str(fail("--checkpoint", location, "--plot", nowhere))
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     error = fail("--checkpoint", location, "--plot", str(tmp_path / "rates.svg"))
-    assert error.hint == "pip install 'penstock[plot]'"
+    assert error.hint == "pip install 'penstock-spark[plot]'"
 
 
 def test_overrides_are_for_all_inputs_or_for_one(location: str) -> None:

@@ -62,7 +62,7 @@ def test_without_the_extra_it_says_so(tmp_path: Path) -> None:
         env=dict(os.environ),
     )
     assert done.returncode == 1
-    assert "pip install 'penstock[ui]'" in done.stderr
+    assert "pip install 'penstock-spark[ui]'" in done.stderr
 
 
 def test_other_hosts_need_a_token(tmp_path: Path) -> None:

@@ -177,6 +177,7 @@ def test_a_query_of_spark_is_moved_and_back(broker: Broker, tmp_path: Path) -> N
 
     plan = KAFKA.succeed(*command, "--shift-by", "-3", "--topic", "moved:0")
     assert "moved/0: from 3: 3 offsets again" in plan
+    assert "not checked" not in plan
     assert "nothing is changed yet" in plan
     assert newest(place) == {"moved": {"0": 6, "1": 0}}
     done = KAFKA.succeed(*command, "--to-earliest", "--apply", "--stopped")

@@ -56,4 +56,4 @@ def test_without_the_client_a_dashboard_has_pages_and_names_the_extra(
     finally:
         served.close()
     assert answer.status_code == 404
-    assert "penstock[metrics]" in answer.text
+    assert "penstock-spark[metrics]" in answer.text

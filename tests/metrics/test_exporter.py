@@ -213,7 +213,7 @@ def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.Monkey
         raise ImportError(name)
 
     monkeypatch.setattr(exporter, "import_module", no_client)
-    with pytest.raises(ConfigError, match=re.escape("penstock[metrics]")):
+    with pytest.raises(ConfigError, match=re.escape("penstock-spark[metrics]")):
         Exporter()
 
 

@@ -113,6 +113,17 @@ def test_failing_start_is_tried_again(stream: JournalStream) -> None:
     assert status.last_error == "onStart failed: no connection"
 
 
+def test_an_error_that_the_message_quotes_is_not_said_again(stream: JournalStream) -> None:
+    receiver = Scripted()
+    with running(supervise(stream, receiver)):
+        receiver.wait_started()
+        receiver.reportError("cannot read /logs/a: not permitted", OSError("not permitted"))
+        status = read_status(stream, "r0")
+        command_stop(stream)
+    assert status is not None
+    assert status.last_error == "cannot read /logs/a: not permitted"
+
+
 def test_broken_writer_is_replaced_and_loses_nothing_acked(tmp_path: Path) -> None:
     faulty = FaultyStorage(open_storage(tmp_path / "journal"))
     stream = JournalStream.create(faulty, "clicks", RecordFormat("string"))

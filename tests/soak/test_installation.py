@@ -18,7 +18,7 @@ import pytest
 import penstock
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = sorted(metadata("penstock").get_all("Provides-Extra", []))
+EXTRAS = sorted(metadata("penstock-spark").get_all("Provides-Extra", []))
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 DSTREAMS = (
     "tests/journal/test_spark.py",
@@ -93,7 +93,7 @@ def test_extras_resolve_on_every_supported_python(tools: Path, extras: Sequence[
 def test_the_command_is_installed_as_a_tool(
     tools: Path, wheel: Path, tmp_path: Path, tool: str
 ) -> None:
-    with_extra = f"penstock[http,mqtt] @ {wheel.as_uri()}"
+    with_extra = f"penstock-spark[http,mqtt] @ {wheel.as_uri()}"
     bin_folder = tmp_path / "bin"
     if tool == "uv":
         places = {"UV_TOOL_DIR": tmp_path / "tools", "UV_TOOL_BIN_DIR": bin_folder}

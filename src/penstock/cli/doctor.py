@@ -30,7 +30,9 @@ app = typer.Typer()
 def doctor(
     path: Annotated[
         str,
-        typer.Option(help="Folder or URL for journal and checkpoints.", show_default="temp folder"),
+        typer.Argument(
+            help="Folder or URL for journal and checkpoints.", show_default="temp folder"
+        ),
     ] = "",
     master: Annotated[
         str | None,
@@ -66,6 +68,7 @@ def _of_machine() -> list[CheckResult]:
         machine.check_java(os.environ),
         machine.check_python(),
         machine.check_worker_python(os.environ),
+        machine.check_distribution(),
         *(machine.check_package(name) for name in machine.PACKAGES),
         machine.check_cores(),
     ]

@@ -87,10 +87,10 @@ def _reached(url: str, error: PenstockError | None) -> CheckResult:
     return CheckResult(
         name="store",
         ok=error is None,
-        found=url if error is None else str(error),
+        found=url if error is None else error.message,
         wanted="a place to create, read, list and delete files",
         hint=(error and error.hint)
-        or "check the URL, the credentials and the extra (penstock[s3])",
+        or "check the URL, the credentials and the extra (penstock-spark[s3])",
     )
 
 
@@ -117,7 +117,7 @@ def check_brokers(brokers: str | None, conf: Sequence[str]) -> CheckResult:
     return CheckResult(
         name="Kafka",
         ok=error is None,
-        found=found if error is None else str(error),
+        found=found if error is None else error.message,
         wanted="brokers that answer and let this client see topics",
         hint=(error and error.hint) or "",
     )
@@ -142,7 +142,9 @@ def check_executors(master: str, url: str) -> CheckResult:
     return CheckResult(
         name="shared path",
         ok=error is None,
-        found=f"every executor of {master} shares {url}" if error is None else str(error),
+        found=f"every executor of {master} shares {url}"
+        if error is None
+        else getattr(error, "message", str(error)),
         wanted="executors that see the driver's files, and the driver theirs",
         hint=getattr(error, "hint", None) or "see the log of the master, and of its executors",
     )

@@ -21,6 +21,7 @@ __all__ = [
     "PACKAGES",
     "CheckResult",
     "check_cores",
+    "check_distribution",
     "check_java",
     "check_package",
     "check_python",
@@ -31,6 +32,8 @@ __all__ = [
 
 JAVA_WANTED = 17
 PYTHON_WANTED = ">=3.10"
+DISTRIBUTION = "penstock-spark"
+"""The name for pip; that of another project, whose files have the same names, is penstock."""
 PACKAGES = {"pyspark": ">=4.2,<5", "pyarrow": ">=17", "pandas": ">=2.2,<3"}
 """The ranges in pyproject.toml of the packages that jobs often replace."""
 
@@ -98,7 +101,7 @@ def check_python() -> CheckResult:
         ok=satisfies(version, PYTHON_WANTED),
         found=f"{version} ({sys.executable})",
         wanted=PYTHON_WANTED,
-        hint="make a virtual environment with a later Python and install penstock there",
+        hint="make a virtual environment with a later Python and install penstock-spark there",
     )
 
 
@@ -121,13 +124,24 @@ def check_worker_python(environ: Mapping[str, str]) -> CheckResult:
     )
 
 
+def check_distribution() -> CheckResult:
+    """Check that what ``import penstock`` finds is this package, and no other one's beside it."""
+    versions = {name: _installed_version(name) for name in (DISTRIBUTION, "penstock")}
+    installed = [f"{name} {version}" for name, version in versions.items() if version]
+    return CheckResult(
+        name=DISTRIBUTION,
+        ok=bool(versions[DISTRIBUTION]) and not versions["penstock"],
+        found=" and ".join(installed) or "not installed",
+        wanted=f"{DISTRIBUTION}, and not the other package that is called penstock",
+        hint=f"pip uninstall -y penstock {DISTRIBUTION}, then pip install {DISTRIBUTION}: "
+        "the two install files of the same names",
+    )
+
+
 def check_package(name: str) -> CheckResult:
     """Check that penstock supports the installed version of a package."""
     wanted = PACKAGES[name]
-    try:
-        version = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        version = ""
+    version = _installed_version(name)
     return CheckResult(
         name=name,
         ok=bool(version) and satisfies(version, wanted),
@@ -135,6 +149,13 @@ def check_package(name: str) -> CheckResult:
         wanted=wanted,
         hint=f"pip install '{name}{wanted}'",
     )
+
+
+def _installed_version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def check_cores() -> CheckResult:

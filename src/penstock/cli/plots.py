@@ -105,7 +105,9 @@ def _write(path: str | Path, draw: Callable[[Figure], None]) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as e:
-        raise _refused(path, "matplotlib is not installed", "pip install 'penstock[plot]'") from e
+        raise _refused(
+            path, "matplotlib is not installed", "pip install 'penstock-spark[plot]'"
+        ) from e
     figure = Figure(figsize=(8, 6))
     draw(figure)
     figure.tight_layout()

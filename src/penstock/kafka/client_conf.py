@@ -107,7 +107,7 @@ def check_kafka_client(operation: str) -> None:
         raise ConfigError(
             f"{operation} needs confluent-kafka",
             operation=operation,
-            hint="pip install 'penstock[kafka]', also where the executors run",
+            hint="pip install 'penstock-spark[kafka]', also where the executors run",
         )
 
 

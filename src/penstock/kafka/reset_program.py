@@ -65,7 +65,12 @@ def plan_reset(
             "read a batch: it continues with the new topic's first record",
         )
     ends = {move.partition: move.end for move in moves}
-    plan = plan_rewind(place, to_offsets={held.source: held.moved_to(ends)}, may_skip=True)
+    plan = plan_rewind(
+        place,
+        to_offsets={held.source: held.moved_to(ends)},
+        may_skip=True,
+        are_held=_were_checked,
+    )
     if plan.undo_path is not None or not plan.changes:  # begun before: it holds all of them
         return plan
     names = {"/".join(held.keys[part]): end for part, end in ends.items()}
@@ -75,6 +80,10 @@ def plan_reset(
         return plan
     meaning = "the loss log holds nothing more of what is read from there on"
     return replace(plan, meaning=(*plan.meaning, meaning), changes=(*changes, *plan.changes))
+
+
+def _were_checked(begins: Mapping[str, int]) -> None:
+    """Accept offsets: ``plan_moves`` has asked the brokers for those that change."""
 
 
 def _inputs(storage: Storage, held: HeldOffsets) -> list[str]:

@@ -165,6 +165,6 @@ def _client() -> Any:
         raise ConfigError(
             "metrics need prometheus-client, which is not installed",
             operation="start metrics",
-            hint="pip install 'penstock[metrics]', or serve none",
+            hint="pip install 'penstock-spark[metrics]', or serve none",
         ) from error
     return client

@@ -140,7 +140,7 @@ def make_app(shared: SharedStatus, access: Access, exporter: Exporter | None) ->
 def _metrics_of(exporter: Exporter | None) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         if exporter is None:
-            raise HTTPException(404, "prometheus-client is not installed: penstock[metrics]")
+            raise HTTPException(404, "prometheus-client is not installed: penstock-spark[metrics]")
         accepted = request.headers.get("accept", "")
         content_type, body = await run_in_threadpool(exporter.render, accepted)
         return Response(body, headers={"Content-Type": content_type})

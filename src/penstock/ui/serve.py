@@ -123,7 +123,7 @@ def start_dashboard(
         raise ConfigError(
             f"the dashboard needs a package that is not installed: {error.name}",
             operation="serve dashboard",
-            hint="install the extra: pip install 'penstock[ui]'",
+            hint="install the extra: pip install 'penstock-spark[ui]'",
         ) from error
     listener, shared = _listen(settings), SharedStatus(paths)
     config = uvicorn.Config(

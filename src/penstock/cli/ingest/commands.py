@@ -89,14 +89,16 @@ def kafka(
     columns: Annotated[
         list[str] | None,
         typer.Option(
-            help="A column of the records: key, value, topic, partition, offset, timestamp or"
-            " headers. May be repeated.",
+            metavar="NAME,...",
+            help="Columns of the records: key, value, topic, partition, offset, timestamp, headers."
+            " May be repeated.",
             show_default="the value alone",
         ),
     ] = None,
 ) -> Receiver:
     """Read topics as a member of a consumer group; each record is in the journal exactly once."""
-    return KafkaReceiver(topics, parse_conf(conf), parse_starting(starting), columns=columns)
+    names = [name.strip() for each in columns or () for name in each.split(",")]
+    return KafkaReceiver(topics, parse_conf(conf), parse_starting(starting), columns=names or None)
 
 
 @app.command("mqtt")

@@ -118,7 +118,8 @@ def _check_packages() -> None:
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise _refusal(
-            f"HttpReceiver needs {' and '.join(missing)}", "run `pip install 'penstock[http]'`"
+            f"HttpReceiver needs {' and '.join(missing)}",
+            "run `pip install 'penstock-spark[http]'`",
         )
 
 

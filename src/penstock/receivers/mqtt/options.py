@@ -151,7 +151,7 @@ def require_paho() -> None:
     _check(
         importlib.util.find_spec("paho") is not None,
         "the MQTT client library paho-mqtt is not installed",
-        "pip install 'penstock[mqtt]', also where the executors run",
+        "pip install 'penstock-spark[mqtt]', also where the executors run",
     )
 
 

@@ -71,7 +71,8 @@ class StatusReport:
         """Report an error, and the receiver's state if it changed."""
         with self._lock:
             self._errors += 1
-            self._last_error = message if error is None else f"{message}: {error}"
+            is_said = error is None or str(error) in message
+            self._last_error = message if is_said else f"{message}: {error}"
             self._changed_ms = self._changed_ms if state in (None, self._state) else _now_ms()
             self._state = state or self._state
             _log.warning("%s: %s", self._who(), self._last_error)

@@ -125,7 +125,7 @@ class PostgresSink(_TableSink):
             raise ConfigError(
                 "PostgresSink needs psycopg",
                 operation="write batch",
-                hint="pip install 'penstock[postgres]', also where the executors run",
+                hint="pip install 'penstock-spark[postgres]', also where the executors run",
             ) from error
         try:
             parts = conninfo_to_dict(url)
