@@ -251,7 +251,7 @@ def _unfinished_change(checkpoint: Checkpoint) -> Finding:
     """Return the only finding until the change is finished: files may be as before, or after."""
     return Finding(
         "error",
-        BARRIER,
+        checkpoint.barrier or BARRIER,
         INTERRUPTED,
         "no query starts on the location, of which some files may have been changed",
         ways_out(checkpoint.read_barrier(), checkpoint.storage.uri),
