@@ -13,6 +13,7 @@ ids ("More than Int.MaxValue elements").
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable
 
 from penstock.checkpoint.batch_ids import MAX_BATCH_ID, parse_batch_id
@@ -114,7 +115,7 @@ def ways_out(entry: bytes, uri: Callable[[str], str]) -> str:
     """Return how a change is finished, or taken back; ``uri`` tells that of a path."""
     again = "repeat the command that was interrupted, which completes it, or"
     if (undo := undo_path_of(entry)) is not None:
-        return f"{again} take it back: penstock checkpoint undo {uri(undo)} --apply"
+        return f"{again} take it back: penstock checkpoint undo {shlex.quote(uri(undo))} --apply"
     if origin_of(entry) is not None:
         return f"{again} delete the folder, which a fork or import began to fill"
     return f"{again} restore the location from a backup: {BARRIER} does not say what was begun"
