@@ -89,10 +89,17 @@ def test_expire_shows_what_it_would_do_and_does_it(stream: JournalStream, tmp_pa
     fields = json.loads(stream.storage.read(path))
     fields["program"]["committed_ms"] -= 8 * 86_400_000 + 5000
     stream.storage.create(path, json.dumps(fields).encode(), overwrite=True)
-    told = "old of clicks, whose last commit was 8 days ago"
+    for block in tmp_path.rglob("*.parquet"):
+        written_s = time.time() - 9 * 86_400 - 5
+        os.utime(block, (written_s, written_s))
+    told = (
+        "old of clicks, whose last commit was 8 days ago, and for which records wait that were"
+        " stored 9 days ago"
+    )
     shown = run("expire", str(tmp_path), "--after", "7d").output.splitlines()
     assert shown == [f"would expire {told}", "nothing is changed yet: add --apply to do it"]
-    assert run("expire", str(tmp_path), "--after", "9d").output == "no consumer is that old\n"
+    none = "no consumer has let records wait for so long\n"
+    assert run("expire", str(tmp_path), "--after", "9d").output == none
     assert run("expire", str(tmp_path), "--after", "7d", "--apply").output == f"expired {told}\n"
     assert ls(tmp_path)[-1] == "EXPIRED: old of clicks; `rm` lets it begin again"
     assert "removed old" in run("rm", str(tmp_path), "clicks", "old").output

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.errors import ConsumerExpiredError, StorageError
-from penstock.journal import JournalStream, commit_consumer, consumers, remove_consumer, retire
+from penstock.journal import (
+    JournalStream,
+    RecordFormat,
+    commit_consumer,
+    consumers,
+    remove_consumer,
+    retire,
+)
 from penstock.journal.retention.consumer_files import (
     expired_consumers,
     read_consumer,
@@ -18,6 +27,7 @@ from penstock.journal.retention.consumer_files import (
 from penstock.journal.retention.expiry import expire
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.source import JournalSource
+from penstock.storage import open_storage
 from penstock.testing import FaultyStorage
 from penstock.testing.faulty_storage import Operation
 from tests.journal.helpers import memory_stream, write_blocks
@@ -46,6 +56,12 @@ def stream() -> JournalStream:
     return memory_stream()
 
 
+@pytest.fixture
+def local_stream(tmp_path: Path) -> JournalStream:
+    """One whose storage tells when blocks were written."""
+    return JournalStream.create(open_storage(tmp_path), "s", RecordFormat("string"))
+
+
 def aged(stream: JournalStream, name: str, age_ms: int) -> None:
     """Let a consumer's last commit be so long ago."""
     entry = read_consumer(stream, name)
@@ -56,20 +72,56 @@ def aged(stream: JournalStream, name: str, age_ms: int) -> None:
     write_consumer(stream, name, replace(entry, program=program))
 
 
-def test_only_what_is_older_than_was_chosen_expires(stream: JournalStream) -> None:
-    write_blocks(stream, [["a"], ["b"]])
+def age_blocks(stream: JournalStream, age_ms: int) -> None:
+    """Let the blocks that are there be written so long ago."""
+    for path in Path(stream.storage.url.removeprefix("file://")).rglob("*.parquet"):
+        written_s = path.stat().st_mtime - age_ms / 1000
+        os.utime(path, (written_s, written_s))
+
+
+def test_only_what_is_older_than_was_chosen_expires(local_stream: JournalStream) -> None:
+    write_blocks(local_stream, [["a"], ["b"]])
     for name in ("old", "young"):
-        Reader(stream, name).take()
-    Reader(stream, "has-not-committed")
-    commit_consumer(stream, "plain", {})
-    aged(stream, "old", 8 * DAY_MS)
-    (found,) = expire(stream, 7 * DAY_MS, apply=False)
-    assert (found.consumer, found.stream, found.idle_ms // DAY_MS) == ("old", stream.name, 8)
-    assert "old" in consumers(stream)
-    assert [each.consumer for each in expire(stream, 7 * DAY_MS)] == ["old"]
-    assert sorted(consumers(stream)) == ["has-not-committed", "plain", "young"]
-    assert expired_consumers(stream) == ["old"]
-    assert expire(stream, 7 * DAY_MS) == []
+        Reader(local_stream, name).take()
+    Reader(local_stream, "has-not-committed")
+    commit_consumer(local_stream, "plain", {})
+    write_blocks(local_stream, [["c"]])
+    age_blocks(local_stream, 9 * DAY_MS)
+    aged(local_stream, "old", 8 * DAY_MS)
+    (found,) = expire(local_stream, 7 * DAY_MS, apply=False)
+    assert (found.consumer, found.stream, found.idle_ms // DAY_MS) == (
+        "old",
+        local_stream.name,
+        8,
+    )
+    assert "old" in consumers(local_stream)
+    assert [each.consumer for each in expire(local_stream, 7 * DAY_MS)] == ["old"]
+    assert sorted(consumers(local_stream)) == ["has-not-committed", "plain", "young"]
+    assert expired_consumers(local_stream) == ["old"]
+    assert expire(local_stream, 7 * DAY_MS) == []
+
+
+def test_one_that_is_caught_up_stays_however_long_the_stream_is_quiet(
+    local_stream: JournalStream,
+) -> None:
+    """Its program may run: nothing tells an idle one from one that has ended."""
+    write_blocks(local_stream, [["a"], ["b"]], close=False)
+    idle = Reader(local_stream, "idle")
+    idle.take()
+    age_blocks(local_stream, 400 * DAY_MS)
+    aged(local_stream, "idle", 400 * DAY_MS)
+    assert expire(local_stream, 7 * DAY_MS) == []
+    write_blocks(local_stream, [["c"]], receiver="r1")  # it is about to take this
+    assert expire(local_stream, 7 * DAY_MS) == []
+    age_blocks(local_stream, 8 * DAY_MS)
+    (found,) = expire(local_stream, 7 * DAY_MS, apply=False)
+    assert (found.idle_ms // DAY_MS, found.waiting_ms // DAY_MS) == (400, 8)
+    idle.take()
+    aged(local_stream, "idle", 400 * DAY_MS)
+    assert expire(local_stream, 7 * DAY_MS) == []
+    write_blocks(local_stream, [["d"]], receiver="r1")
+    age_blocks(local_stream, 8 * DAY_MS)
+    assert [each.consumer for each in expire(local_stream, 7 * DAY_MS)] == ["idle"]
 
 
 def test_an_expired_consumer_holds_nothing_back_and_is_refused_until_it_is_removed(
@@ -94,8 +146,8 @@ def test_one_that_was_asleep_finds_out_and_ends(stream: JournalStream) -> None:
     write_blocks(stream, [["a"]], close=False)
     reader = Reader(stream, "asleep")
     reader.take()
-    expire(stream, ANY_AGE)
     write_blocks(stream, [["b"]])
+    expire(stream, ANY_AGE)
     with pytest.raises(ConsumerExpiredError, match="'asleep' was expired"):
         reader.take()
     with pytest.raises(ConsumerExpiredError):  # so its program plans no further batch
@@ -104,17 +156,13 @@ def test_one_that_was_asleep_finds_out_and_ends(stream: JournalStream) -> None:
         Reader(stream, "asleep")
 
 
-@pytest.mark.parametrize("step", range(12))
-@pytest.mark.parametrize("writes", [True, False], ids=["new records", "nothing new"])
-def test_one_that_commits_meanwhile_stays_or_finds_out(
-    stream: JournalStream, step: int, writes: bool
-) -> None:
+@pytest.mark.parametrize("step", range(16))
+def test_one_that_commits_meanwhile_stays_or_finds_out(stream: JournalStream, step: int) -> None:
     """Whatever step of the expiry its commit comes before."""
     write_blocks(stream, [["a"]], close=False)
     reader = Reader(stream, "alive")
     reader.take()
-    if writes:
-        write_blocks(stream, [["b"]])
+    write_blocks(stream, [["b"]])
     errors: list[Exception] = []
     steps = iter(range(100))
 
@@ -133,10 +181,11 @@ def test_one_that_commits_meanwhile_stays_or_finds_out(
             reader.take()
 
 
-@pytest.mark.parametrize("step", range(8))
+@pytest.mark.parametrize("step", range(12))
 def test_a_crash_at_any_step_leaves_it_whole_or_refused(stream: JournalStream, step: int) -> None:
     write_blocks(stream, [["a"]], close=False)
     Reader(stream, "away").take()
+    write_blocks(stream, [["b"]])
     steps = iter(range(100))
 
     def crash(operation: Operation) -> None:
@@ -155,21 +204,27 @@ def test_a_crash_at_any_step_leaves_it_whole_or_refused(stream: JournalStream, s
 
 
 def test_a_consumer_that_was_away_for_a_day_is_told_of_once(
-    stream: JournalStream, caplog: pytest.LogCaptureFixture
+    local_stream: JournalStream, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write_blocks(stream, [["a"]], close=False)
-    here, away = Reader(stream, "here"), Reader(stream, "away")
+    write_blocks(local_stream, [["a"]], close=False)
+    here, away = Reader(local_stream, "here"), Reader(local_stream, "away")
     away.take()
-    aged(stream, "away", DAY_MS)
+    aged(local_stream, "away", DAY_MS)
     with caplog.at_level(logging.WARNING):
         here.take()
         assert caplog.messages == []  # it has read all that there is
         for records in (["b"], ["c"]):
-            write_blocks(stream, [records])
+            write_blocks(local_stream, [records])
             here.take()
+            assert caplog.messages == []  # it may be about to take these
+        age_blocks(local_stream, DAY_MS)
+        later = Reader(local_stream, "later")  # a commit that looks again
+        for records in (["d"], ["e"]):
+            write_blocks(local_stream, [records])
+            later.take()
     (told,) = caplog.messages
     assert "Consumer away of stream s last committed at " in told
-    assert told.endswith(f"penstock journal consumers rm {stream.storage.url} s away")
+    assert told.endswith(f"penstock journal consumers rm {local_stream.storage.url} s away")
 
 
 def over(stream: JournalStream, before: Any) -> JournalStream:

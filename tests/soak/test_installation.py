@@ -24,6 +24,7 @@ DSTREAMS = (
     "tests/journal/test_spark.py",
     "tests/streaming/test_operations.py",
     "tests/streaming/test_map_with_state.py",
+    "tests/checkpoint/tools/test_altered_entries.py",
 )
 BOTH = (*DSTREAMS, "tests/structured/test_journal_source.py")
 PYSPARKS = {

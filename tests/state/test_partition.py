@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import MissingStateError, StateError, StateKeyError
+from penstock.errors import ConfigError, MissingStateError, StateError, StateKeyError
 from penstock.state import State, local_copies
 from penstock.state.layers import FAN_IN
 from tests.waiting import WAIT_S
@@ -195,6 +195,17 @@ def test_a_copy_is_for_its_user_only(runner: Runner) -> None:
     runner.batch(None, [("a", 1)], 1000)
     (copy,) = Path(runner.place, "executor").rglob("*.sqlite")
     assert copy.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_copy_in_a_folder_that_others_may_write_is_not_read(runner: Runner) -> None:
+    """Its folder may have been removed from /tmp, and created again by another user."""
+    tip = runner.batch(None, [("a", 1)], 1000)
+    (copy,) = Path(runner.place, "executor").rglob("*.sqlite")
+    copy.parent.chmod(0o777)
+    with pytest.raises(ConfigError, match="can be written by other users, and reading pickles"):
+        runner.state(tip)
+    copy.parent.chmod(0o700)
+    assert runner.state(tip) == {"a": 1}
 
 
 # -- files --

@@ -197,9 +197,10 @@ def test_a_program_that_was_expired_ends_and_begins_again_when_its_consumer_is_r
 ) -> None:
     write_blocks(reader.stream, [["a"]], close=False)
     with reader.running() as stepper:
-        while not expire(reader.stream, -1):  # until its first commit
+        while {"r0-00000000": 1} not in consumers(reader.stream).values():
             stepper.step()
         write_blocks(reader.stream, [["b"]])
+        assert expire(reader.stream, -1)
         with pytest.raises(ConsumerExpiredError, match="was expired"):
             stepper.step(9)
     seen = len(reader.seen)

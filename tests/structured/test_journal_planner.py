@@ -12,6 +12,7 @@ import pytest
 from penstock.errors import ConcurrentDriverError, ConfigError
 from penstock.journal import JournalStream, consumers, remove_consumer
 from penstock.journal.record_reader import slice_records
+from penstock.journal.retention import registration
 from penstock.journal.retention.consumer_files import read_consumer, read_consumers
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.slices import BlockSlice
@@ -102,13 +103,62 @@ def test_an_earlier_reader_that_slept_before_it_wrote_ends_and_the_later_one_goe
         write(committed)
 
     early._write = sleeps  # type: ignore[method-assign]
-    early.commit({"r0-00000000": 1})
+    with pytest.raises(ConcurrentDriverError, match="another query reads as consumer"):
+        early.commit({"r0-00000000": 1})
     assert late.latest(end) == end
     with pytest.raises(ConcurrentDriverError, match="another query reads as consumer"):
         early.latest(end)
     again = planner_of(stream)
     assert again.latest(end) == end
     assert consumers(stream)["q"] == end
+
+
+@pytest.mark.parametrize("asleep", ["before its write", "after its write"])
+def test_a_reader_that_wakes_deletes_nothing_of_a_checkpoint_that_was_taken_back(
+    monkeypatch: pytest.MonkeyPatch, asleep: str
+) -> None:
+    """It sleeps in its commit, while the query starts again where the kept batches begin."""
+    stream = memory_stream()
+    writer = str(write_blocks(stream, [[str(n)] for n in range(40)]))
+    early, late = planner_of(stream, keep=10), planner_of(stream, keep=10)
+    at = early.begin()
+    for end in range(1, 21):
+        early.latest(at)
+        at = {writer: end}
+        early.commit(at)
+    entry = read_consumer(stream, "q")
+    assert entry is not None
+    oldest = dict(entry.retained or {})
+
+    def start_again() -> None:
+        monkeypatch.undo()
+        late.latest(oldest)
+
+    def before(call: Any) -> Any:
+        def sleeps(*args: Any, **options: Any) -> Any:
+            start_again()
+            return call(*args, **options)
+
+        return sleeps
+
+    def after(call: Any) -> Any:
+        def sleeps(*args: Any, **options: Any) -> None:
+            call(*args, **options)
+            start_again()
+
+        return sleeps
+
+    sleeps = before if asleep == "before its write" else after
+    monkeypatch.setattr(registration, "write_consumer", sleeps(registration.write_consumer))
+    with pytest.raises(ConcurrentDriverError, match="another query reads as consumer"):
+        early.commit({writer: 21})
+    end = late.latest(oldest)
+    assert records(stream, late, oldest, end) == [str(n) for n in range(oldest[writer], 40)]
+    late.commit({writer: oldest[writer] + 1})
+    names = stream.storage.names("s/consumers")
+    assert len(names) == 2  # a claim is left for the last reader alone
+    remove_consumer(stream, "q")
+    assert stream.storage.names("s/consumers") == []
 
 
 def test_a_consumer_that_was_removed_ends_its_query(caplog: pytest.LogCaptureFixture) -> None:

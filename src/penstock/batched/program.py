@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections import ChainMap
@@ -20,6 +17,7 @@ from penstock.batched.exactly_once import ExactlyOnce, check_none_waits
 from penstock.batched.graph import Graph, States, held, run_place
 from penstock.batched.jobs import Reading, Work, run_on_spark
 from penstock.batched.operations import Place
+from penstock.batched.sockets import socket_folder
 from penstock.batched.sources import Position, Source
 from penstock.errors import BatchFailedError, KafkaDataLossError, KafkaError
 from penstock.root_cause import root_cause
@@ -31,8 +29,6 @@ __all__ = ["Program"]
 _log = logging.getLogger(__name__)
 _NO_ANSWER = "No batch is planned until the brokers answer"
 _SOCKETS = "spark.python.unix.domain.socket"
-_MOST_OF_PATH = 60
-"""Of a socket's path, which has 104 bytes or few more, Spark's name for it needs the others."""
 _STOPPING = "stopping after the batch that runs; another one ends the program at once"
 
 
@@ -214,12 +210,6 @@ def _spark() -> SparkContext:
 
 
 def _use_unix_sockets(conf: SparkConf) -> None:
-    """Have sockets in a folder that no one else can enter: whoever connects to one is obeyed."""
-    if os.name != "posix" or conf.get(f"{_SOCKETS}.enabled") is not None:
-        return
-    folder = tempfile.mkdtemp(prefix="penstock-")
-    if len(folder) > _MOST_OF_PATH:
-        os.rmdir(folder)
-        return
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    conf.set(f"{_SOCKETS}.enabled", "true").set(f"{_SOCKETS}.dir", folder)
+    """Use them where there is a safe folder, unless the program says otherwise."""
+    if conf.get(f"{_SOCKETS}.enabled") is None and (folder := socket_folder()) is not None:
+        conf.set(f"{_SOCKETS}.enabled", "true").set(f"{_SOCKETS}.dir", folder)

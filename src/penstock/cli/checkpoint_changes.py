@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime, timezone
 from functools import partial
 from typing import Annotated, Any
@@ -243,7 +244,8 @@ def show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> N
     elif is_done and plan.command.startswith("undo "):
         print_line("done")
     elif is_done:
-        print_line(f"done; to take it back: penstock checkpoint undo {undo_file} --apply")
+        undo = shlex.quote(undo_file or "")
+        print_line(f"done; to take it back: penstock checkpoint undo {undo} --apply")
 
 
 def _topic_check(brokers: str | None, conf: list[str]) -> TopicCheck | None:

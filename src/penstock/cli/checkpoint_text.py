@@ -20,7 +20,7 @@ from penstock.checkpoint.tools import (
     iso_time,
 )
 from penstock.checkpoint.tools.changes.files import CHECKSUM
-from penstock.cli.offsets_text import describe_move, describe_offset, part_rows
+from penstock.checkpoint.tools.offsets_text import describe_move, describe_offset, part_rows
 from penstock.cli.output import counted
 from penstock.cli.tables import table_lines
 from penstock.status import size
@@ -168,13 +168,14 @@ def location_diff_lines(found: LocationDiff) -> Iterator[str]:
 
 
 def _change_row(
-    kind: str, change: Change, describe: Callable[[Any], str]
+    kind: str, change: Change, describe: Callable[[Any, Any], str]
 ) -> tuple[str, str, str, str]:
     move = "" if change.moved is None else f"{change.moved:+,}"
-    return (f"{kind}{change.name}", describe(change.left), describe(change.right), move)
+    left, right = change.left, change.right
+    return (f"{kind}{change.name}", describe(left, right), describe(right, left), move)
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, _: Any) -> str:
     return "-" if value is None else str(value)
 
 
@@ -229,9 +230,9 @@ def _batch_table(batches: Sequence[BatchFacts]) -> Iterator[str]:
 
 
 def _offset(source: str, batch: BatchFacts) -> str:
-    end = batch.offsets.get(source)
-    step = describe_move(batch.start_offsets.get(source), end)
-    return f"{describe_offset(end)} ({step})" if step else describe_offset(end)
+    start, end = batch.start_offsets.get(source), batch.offsets.get(source)
+    step, text = describe_move(start, end), describe_offset(end, start)
+    return f"{text} ({step})" if step else text
 
 
 def _state(batch: BatchFacts) -> str:

@@ -109,15 +109,18 @@ def remove(
 @app.command("expire")
 def expire_consumers(
     path: PathArgument,
-    after: Annotated[str, typer.Option(help="Age of the last commit, such as 7d or 12h.")],
+    after: Annotated[
+        str, typer.Option(help="Age of the last commit and of what waits, such as 7d or 12h.")
+    ],
     stream: Annotated[
         str | None, typer.Argument(help="Only this stream.", show_default="all")
     ] = None,
     apply: ApplyOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Expire the consumers that have not committed for long: their records are no longer kept.
+    """Expire the consumers that have let records wait for long: they are no longer kept for them.
 
+    One that is caught up is not expired, however long ago it last committed: it may be running.
     One that comes back ends with an error that says so, and begins again when `rm` has removed it.
     Readers that do not tell when they commit are not expired.
     """
@@ -131,6 +134,12 @@ def expire_consumers(
     for each in found:
         what = "expired" if apply else "would expire"
         last = age_in_words(now_ms - each.idle_ms)
-        print_line(f"{what} {each.consumer} of {each.stream}, whose last commit was {last}")
-    if not apply:
-        print_line(NOT_YET if found else "no consumer is that old")
+        since = age_in_words(now_ms - each.waiting_ms)
+        print_line(
+            f"{what} {each.consumer} of {each.stream}, whose last commit was {last}, and for which"
+            f" records wait that were stored {since}"
+        )
+    if not found:
+        print_line("no consumer has let records wait for so long")
+    elif not apply:
+        print_line(NOT_YET)

@@ -11,6 +11,8 @@ Invariants:
 2. The holder of the lock has exclusive use of the copy. A task that does not get the lock in time,
    or needs a version older than the copy, creates a private copy for this use.
 3. A damaged copy is removed; the next use creates it again from the storage.
+4. A copy holds pickles, so its folder is this user's alone, which each use checks: it may be in
+   ``/tmp``, where whoever cleans up may remove it, and any user can create it again.
 
 The folder belongs to the executor (Spark removes it with the executor), so a copy is not used after
 a power cut, which may lose unsynced data. Each run of the driver uses its own folder, so a copy is
@@ -37,6 +39,7 @@ from penstock.state.layers import SNAPSHOT, Layer, catch_up
 from penstock.state.layout import parse_name
 from penstock.state.state_file import open_file
 from penstock.storage import Storage, posix
+from penstock.storage.trust import check_trusted_file
 
 __all__ = ["local_folder", "open_copy", "private_database"]
 
@@ -71,8 +74,7 @@ def open_copy(
         MissingStateError, DamagedStateError: files of the version are missing or damaged.
         LocalCopyError: the local disk is full or fails.
     """
-    with _translated(local):
-        os.makedirs(local, mode=0o700, exist_ok=True)
+    _make(local)
     path = os.path.join(local, f"{partition:05d}.sqlite")
     with _lock(f"{path}.lock") as locked:
         if locked:
@@ -87,14 +89,19 @@ def open_copy(
 @contextmanager
 def private_database(local: str, partition: int) -> Iterator[Database]:
     """Create an empty database for this use only. Raises LocalCopyError."""
-    with _translated(local):
-        os.makedirs(local, mode=0o700, exist_ok=True)
+    _make(local)
     path = os.path.join(local, f"{partition:05d}.sqlite.{secrets.token_hex(4)}")
     try:
         with closing(Database(path)) as database:
             yield database
     finally:
         remove_database(path)
+
+
+def _make(local: str) -> None:
+    with _translated(local):
+        os.makedirs(local, mode=0o700, exist_ok=True)
+        check_trusted_file(local, os.lstat(local))
 
 
 def _used(database: Database) -> Iterator[Database]:

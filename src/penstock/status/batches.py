@@ -22,6 +22,7 @@ from penstock.checkpoint.query_runs import QueryRuns, read_query_runs
 from penstock.checkpoint.tools.batches import Batch, batch_paths
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.offsets import moved, streams_of
+from penstock.checkpoint.tools.offsets_text import describe_offset
 from penstock.errors import LogFormatError, StorageError
 from penstock.rate import RATES_KEY, KeptRates, decode_rates
 from penstock.receivers.control import process_exists
@@ -276,8 +277,8 @@ def _inputs(
         BatchInput(
             name,
             said[name] if name in said else _moved(starts, name, end),
-            _text(starts.get(name)) if starts else "",
-            _text(end),
+            _text(starts.get(name), end) if starts else "",
+            _text(end, starts.get(name) if starts else None),
         )
         for name, end in _named_ends(batch).items()
         if end is not None
@@ -292,6 +293,7 @@ def _moved(starts: Mapping[str, Any] | None, name: str, end: Any) -> int | None:
     return moved({next(iter(end)): {}} if start is None else start, end)
 
 
-def _text(offset: Any) -> str:
+def _text(offset: Any, other: Any) -> str:
+    """Return an offset whole, or if it is long by what is not as in the other one."""
     text = "" if offset is None else json.dumps(offset, separators=(",", ":"), ensure_ascii=False)
-    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+    return text if len(text) <= _MOST_TEXT else describe_offset(offset, other)

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from penstock.errors import ConfigError
 from penstock.storage.urls import local_root
 
-__all__ = ["check_trusted", "check_trusted_file", "check_trusted_path"]
+__all__ = ["check_trusted", "check_trusted_file", "check_trusted_path", "is_beyond_reach"]
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MOST_LINKS = 40
@@ -68,6 +68,19 @@ def check_trusted_file(path: str, status: os.stat_result, way_out: str = "") -> 
     if problem := _owner_problem(status) or _write_problem(status):
         what, fix = problem
         raise _refusal(path, what, fix.format(path), way_out)
+
+
+def is_beyond_reach(path: str) -> bool:
+    """Whether no other user can create a folder at that path, even when this one is removed.
+
+    Stricter than ``check_trusted_path``: no folder above may have the sticky bit instead, as
+    ``/tmp`` has. Raises OSError if the path does not exist, or cannot be reached.
+    """
+    steps = (status for _, status in _steps(os.path.abspath(path)))
+    return not any(
+        _owner_problem(status, is_above=True) or _parent_problem(status, may_be_sticky=False)
+        for status in steps
+    )
 
 
 def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -116,10 +129,12 @@ def _write_problem(status: os.stat_result) -> _Problem | None:
     return "can be written by other users", command
 
 
-def _parent_problem(status: os.stat_result) -> _Problem | None:
+def _parent_problem(status: os.stat_result, *, may_be_sticky: bool = True) -> _Problem | None:
     mode = status.st_mode
-    if not stat.S_ISDIR(mode) or not mode & _OTHERS_WRITE or mode & stat.S_ISVTX:
+    if not stat.S_ISDIR(mode) or not mode & _OTHERS_WRITE:
         return None  # the mode of a link has no effect
+    if may_be_sticky and mode & stat.S_ISVTX:
+        return None
     if not mode & stat.S_IWOTH and _is_private_group(status.st_gid):
         return None
     return "can be written by other users", "chmod go-w {}"

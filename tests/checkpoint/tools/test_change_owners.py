@@ -198,6 +198,67 @@ def test_an_undo_that_is_overtaken_removes_nothing(
     assert contents_of(url) == seen[0]
 
 
+def at_delete(
+    monkeypatch: pytest.MonkeyPatch, url: str, wanted: str, meanwhile: Callable[[], object]
+) -> None:
+    """Have something happen once, before the next change deletes that file."""
+    storage = open_storage(url)
+    delete = storage.delete
+
+    def delete_later(path: str) -> None:
+        if path == wanted:
+            monkeypatch.undo()
+            meanwhile()
+        delete(path)
+
+    monkeypatch.setattr(storage, "delete", delete_later)
+    monkeypatch.setattr(apply, "open_storage", lambda _: storage)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3], ids=["begun", "one step", "all but one"])
+def test_a_change_that_ends_late_unbars_no_later_one(
+    query: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Without locks: an undo begins between a rewind's last check and the end of its barrier."""
+    url = remote_copy(query)
+    before = contents_of(url)
+    plan = plan_rewind(url, to_batch=1)
+
+    def begin_undo() -> None:
+        (undo_path,) = open_storage(url).find("undo")
+        interrupt(plan_undo(f"{url}/{undo_path}"), monkeypatch, after=steps)
+
+    at_delete(monkeypatch, url, BARRIER, begin_undo)
+    undo = apply_plan(plan, stopped=True)  # its last step comes late
+    assert Checkpoint.open(url).is_barred
+    assert inspect(url).next.problem is not None  # no query starts on half of it
+    with pytest.raises(CheckpointError, match="is not finished"):
+        plan_rewind(url, to_batch=2)
+    apply_plan(plan_undo(undo), stopped=True)
+    assert contents_of(url) == before
+    apply_plan(plan_rewind(url, to_batch=2), stopped=True)
+    assert inspect(url).next.problem is None
+
+
+def test_of_two_that_take_a_change_over_the_later_one_finishes_it(
+    query: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = remote_copy(query)
+    interrupt(plan_rewind(url, to_batch=1), monkeypatch, after=1)
+    begun = plan_rewind(url, to_batch=1)
+    seen: list[dict[str, object]] = []
+
+    def overtake() -> None:
+        apply_plan(plan_rewind(url, to_batch=1), stopped=True)
+        seen.append(contents_of(url))
+
+    at_step(monkeypatch, 0, overtake)
+    with pytest.raises(CheckpointError, match="taken this change over"):
+        apply_plan(begun, stopped=True)
+    assert contents_of(url) == seen[0]
+    assert inspect(url).next.first == 7
+
+
 def test_an_undo_beside_the_repeated_command(query: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that began later wins, and the result is whole."""
     url = remote_copy(query)

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import uuid
 from collections.abc import Callable
@@ -269,6 +270,30 @@ def test_source_files_that_are_gone_refuse_a_rewind(query: Path) -> None:
     with pytest.raises(CheckpointError, match=r"1 of 3 files .* gone: file:///.*3\.json"):
         plan_rewind(query, to_batch=1)
     assert plan_rewind(query, to_batch=3).changes
+
+
+def test_the_printed_commands_can_be_pasted(query: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = query.rename(query.with_name("dir %@#x 'ü'"))
+    before = files_of(place)
+    printed = CHECKPOINT.succeed("rewind", str(place), "--to-batch", "3", "--apply", "--stopped")
+    undo = printed.partition("to take it back: penstock checkpoint ")[2]
+    CHECKPOINT.succeed(*shlex.split(undo), "--stopped")
+    interrupt(plan_rewind(place, to_batch=3), monkeypatch, after=2)
+    found = CHECKPOINT.run("validate", str(place)).output
+    command = found.partition("take it back: penstock checkpoint ")[2].partition("--apply")[0]
+    CHECKPOINT.succeed(*shlex.split(command), "--apply", "--stopped")
+    assert {path: data for path, data in files_of(place).items() if path in before} == before
+
+
+def test_names_of_source_files_are_percent_encoded(query: Path) -> None:
+    for entry in (query / "sources/0").glob("[0-9]*"):
+        edit(entry, lambda text: text.replace("/3.json", "/a%20b%25.json"))
+    folder = query.parent / "in"
+    (folder / "3.json").rename(folder / "a b%.json")
+    assert plan_rewind(query, to_batch=1).changes
+    (folder / "a b%.json").rename(folder / "a%20b%25.json")
+    with pytest.raises(CheckpointError, match=r"1 of 3 files .* gone: file:///.*a%20b%25\.json"):
+        plan_rewind(query, to_batch=1)
 
 
 def test_a_location_of_which_nothing_can_be_read_is_repaired_first(query: Path) -> None:

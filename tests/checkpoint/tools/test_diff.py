@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from penstock.checkpoint.tools import Change, diff_batches, diff_locations
 from penstock.errors import ConfigError
 from tests.cli.commands import Commands
 
-from .queries import write_query
+from .queries import write_query, write_stateless
 
 _DIFF = Commands("checkpoint", "diff", columns=200)
+_INSPECT = Commands("checkpoint", "inspect", columns=200)
 
 
 def rows(printed: str) -> list[list[str]]:
@@ -101,3 +106,88 @@ def test_one_batch_is_not_enough(own: Path) -> None:
     done = _DIFF.run(str(own), "1")
     assert done.exit_code == 2
     assert "give two batch ids (A B), or one other location: 1 is neither" in done.output
+
+
+DELTA = {
+    "sourceVersion": 1,
+    "reservoirId": "78dca187-ba05-46df-b663-b25d19cd34d2",
+    "reservoirVersion": 0,
+    "index": 0,
+    "isStartingVersion": True,
+}
+POSITION = "49600867143952561714236237710058640910088621183742246914"
+
+
+def kinesis(number: int, shards: int) -> dict[str, Any]:
+    at = {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": f"{POSITION}{number}"}
+    parts = {f"shardId-{shard:012d}": at for shard in range(shards)}
+    return {"metadata": {"streamName": "rounds", "batchId": str(number)}, **parts}
+
+
+def auto_loader(number: int) -> dict[str, Any]:
+    return {"seqNum": number, "sourceVersion": 1, "lastInputPath": "abfss://in@acct/landing/"}
+
+
+CHANGED: dict[str, tuple[Any, Any, list[tuple[str, Any, Any, int | None]], str]] = {
+    "Delta": (
+        DELTA,
+        {**DELTA, "reservoirVersion": 3733, "index": -1},
+        [("0 reservoirVersion", 0, 3733, 3733), ("0 index", 0, -1, -1)],
+        "reservoirVersion 3733, index -1",
+    ),
+    "Kinesis": (
+        kinesis(1, 1),
+        kinesis(2, 1),
+        [
+            ("0 metadata batchId", "1", "2", None),
+            ("0 shardId-000000000000 iteratorPosition", f"{POSITION}1", f"{POSITION}2", None),
+        ],
+        f"metadata batchId 2, shardId-000000000000 iteratorPosition {POSITION}2",
+    ),
+    "many shards": (kinesis(1, 9), kinesis(2, 9), [], "and 6 more"),
+    "Auto Loader": (auto_loader(8), auto_loader(21), [("0 seqNum", 8, 21, 13)], "seqNum 21"),
+    "text": (
+        "s3://" + "a" * 400 + "/1",
+        "s3://" + "a" * 400 + "/2",
+        [],
+        "...aaaaaaaaaaaaaaaaaaa/2",
+    ),
+    "an array": (
+        [{"shard": "a" * 40, "at": 5}],
+        [{"shard": "a" * 40, "at": 9}],
+        [("0 0 at", 5, 9, 4)],
+        "0 at 9",
+    ),
+    "not begun": (
+        {"hub": {"0": -1, "1": -1, "2": 7}},
+        {"hub": {"0": 1200, "1": -1, "2": 9}},
+        [("0 hub 0", -1, 1200, None), ("0 hub 2", 7, 9, 2)],
+        "hub 1,209 in 2 partitions and -1 in 1",
+    ),
+}
+"""The offsets of two batches, what changed, and what `inspect` shows of the second one."""
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_what_differs_is_shown_of_the_offsets_of_any_source(tmp_path: Path, case: str) -> None:
+    query = write_stateless(tmp_path / "query", batches=2)
+    before, after, changes, shown = CHANGED[case]
+    for batch_id, offset in enumerate((before, after)):
+        text = offset if isinstance(offset, str) else json.dumps(offset, separators=(",", ":"))
+        path = query / f"offsets/{batch_id}"
+        path.write_text(path.read_text().rpartition("\n")[0] + f"\n{text}")
+
+    found = diff_batches(query, 0, 1).offsets
+    assert found
+    assert not changes or [(c.name, c.left, c.right, c.moved) for c in found] == changes
+    for line in _DIFF.succeed(str(query), "0", "1").splitlines()[1 : len(found) + 1]:
+        _, left, right, *_ = re.split(" {2,}", line)
+        assert left != right
+    (first,), (second,) = (
+        [row for row in _INSPECT.succeed(str(query)).splitlines() if row.startswith(f"    {n}  ")]
+        for n in (0, 1)
+    )
+    assert shown in second
+    assert first[6:] != second[6:]
+    one = _INSPECT.succeed(str(query), "--batch", "1")
+    assert all(name.removeprefix("0 ") in one.replace("  ", " ") for name, *_ in changes)

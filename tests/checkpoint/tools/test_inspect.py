@@ -18,6 +18,7 @@ from tests.cli.commands import Commands
 
 from .conftest import ROCKS_DB, file_rows, json_of, run_to_the_end, settings, write_inputs
 from .queries import write_query
+from .test_validate import edit
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -160,7 +161,10 @@ def test_damage_hides_nothing_else(own: Path) -> None:
     assert found.batches[1].planned
     assert found.batches[1].offsets == {}
     assert found.batches[0].committed
-    assert "UNREADABLE offsets/1: Log file was malformed" in _INSPECT.succeed(str(own))
+    done = _INSPECT.run(str(own))
+    assert "UNREADABLE offsets/1: Log file was malformed" in done.output
+    assert "CANNOT START: offsets/1 cannot be read" in done.output  # batch 1 runs again
+    assert done.exit_code == 2
 
 
 def test_copied_files_tell_no_duration(own: Path, tmp_path: Path) -> None:
@@ -269,7 +273,7 @@ def test_numbers_beyond_64_bits_are_survived(own: Path) -> None:
         text.replace('"r0-1":30', f'"r0-1":{long}{long}'),
     ):
         assert damaged != text
-        path.write_text(damaged)
+        edit(path, lambda _, damaged=damaged: damaged)  # type: ignore[misc]
         for arguments in ([], ["--batch", "2"], ["--json"]):
             _INSPECT.succeed(str(own), *arguments)
         Commands("checkpoint", "diff").succeed(str(own), "1", "2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +29,7 @@ from penstock.checkpoint.tools.changes import fill, hold
 from penstock.checkpoint.tools.changes.sink_log import SinkLog, begin_sink_log
 from penstock.checkpoint.tools.changes.state_back import EMPTY_SNAPSHOT
 from penstock.errors import CheckpointError, ConfigError, StorageError
+from penstock.storage import open_storage
 from tests.cli.commands import Commands
 
 from .interruptions import interrupt
@@ -547,3 +549,81 @@ def test_a_rewind_without_its_sink_is_seen(query: Path) -> None:
     output = write_sink(query)
     apply_plan(plan_rewind(query, to_batch=2), stopped=True)
     assert CHECKPOINT.run("validate", str(query), "--sink", str(output)).exit_code == 2
+
+
+def write_files(output: Path, url: str | None = None) -> None:
+    """Create the files of the output, and name them as Spark does: by URI."""
+    base = output.as_uri() if url is None else url
+    for entry in (output / "_spark_metadata").iterdir():
+        edit(entry, lambda text: text.replace('"batch ', f'"{base}/batch%20'))
+    for batch_id in range(5):
+        (output / f"batch {batch_id}").touch()
+
+
+def move(output: Path) -> Path:
+    return output.rename(output.with_name("moved"))
+
+
+def copy(output: Path) -> Path:
+    return Path(shutil.copytree(output, output.with_name("copy")))
+
+
+def hide(output: Path) -> Path:
+    """Have a file only under the name that its URI spells."""
+    (output / "batch 2").rename(output / "batch%202")
+    return output
+
+
+def by_link(path: Path) -> Path:
+    path.with_name("link").symlink_to(path)
+    return path.with_name("link")
+
+
+OUTPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
+    "whole": (lambda output: output, 0),
+    "by a link": (by_link, 0),
+    "moved": (move, 2),
+    "a copy": (copy, 2),
+    "one is gone": (hide, 1),
+}
+"""How the output is found, and what `validate` ends with."""
+
+
+@pytest.mark.parametrize("case", OUTPUTS)
+def test_the_files_that_the_log_names_are_looked_for(query: Path, case: str) -> None:
+    output = write_sink(query)
+    write_files(output)
+    change, status = OUTPUTS[case]
+    output = change(output)
+    done = CHECKPOINT.run("validate", str(query), "--sink", str(output))
+    assert done.exit_code == status, done.output
+    if status == 2:
+        assert "5 of 5 files that its log names are not in this folder" in done.output
+        with pytest.raises(ConfigError, match="the output was moved, or this is a copy"):
+            plan_rewind(query, to_batch=2, sink=output)
+        with pytest.raises(ConfigError, match="the output was moved, or this is a copy"):
+            plan_promote(query, 2, sink=output)
+        assert undo_files(query) == []
+        return
+    sentences = " ".join(plan_rewind(query, to_batch=3, sink=output).meaning)
+    assert ("the output stays without what is gone from it: 1 of 4 files" in sentences) == bool(
+        status
+    )
+    assert "gone" not in " ".join(plan_rewind(query, to_batch=1, sink=output).meaning)
+
+
+def test_the_files_of_an_output_on_an_object_store_are_looked_for(query: Path) -> None:
+    url = f"memory://{uuid.uuid4().hex}/out"
+    output = write_sink(query)
+    write_files(output, url)
+    store = open_storage(url)
+    for path in output.rglob("*"):
+        if path.is_file():
+            store.create(str(path.relative_to(output)), path.read_bytes() or b"-")
+    assert "sound" in CHECKPOINT.succeed("validate", str(query), "--sink", url)
+    store.delete("batch 3")
+    assert "1 of 5 files" in CHECKPOINT.run("validate", str(query), "--sink", url).output
+    for batch_id in range(5):
+        store.delete(f"batch {batch_id}")
+    with pytest.raises(ConfigError, match="the output was moved"):
+        plan_rewind(query, to_batch=2, sink=url)

@@ -2,8 +2,9 @@
 
     offsets/9223372036854775807     v2147483647
                                     {"interrupted":"...","attempt":"4be0...","undo":"undo/2026...json"}
+    offsets/9223372036854775806     of the command that took the change over, and so on
 
-No batch reaches this id. Every query reads the newest entry of the offset log when it starts, and
+No batch reaches these ids. Every query reads the newest entry of the offset log when it starts, and
 every release of Spark and of penstock refuses a version newer than its own ("The log file was
 produced by a newer version of Spark"). Spark 4 refuses before it reads, by the distance between the
 ids ("More than Int.MaxValue elements").
@@ -12,9 +13,10 @@ ids ("More than Int.MaxValue elements").
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable
 
-from penstock.checkpoint.batch_ids import MAX_BATCH_ID
+from penstock.checkpoint.batch_ids import MAX_BATCH_ID, parse_batch_id
 from penstock.checkpoint.log_format import (
     MalformedLogError,
     dump_json,
@@ -27,13 +29,18 @@ __all__ = [
     "BARRIER",
     "INTERRUPTED",
     "barrier_entry",
+    "barriers_in",
+    "is_barrier",
     "last_batch_of",
+    "next_barrier",
     "origin_of",
     "undo_path_of",
     "ways_out",
 ]
 
 BARRIER = f"offsets/{MAX_BATCH_ID}"
+"""That of the command that began the change; each one that takes over has an id one lower."""
+_MOST_COMMANDS = 1_000
 INTERRUPTED = "a change of this location by `penstock checkpoint` is not finished"
 _VERSION = 2**31 - 1
 _UNDO_FILE = re.compile(r"undo/[0-9A-Za-z][0-9A-Za-z.-]*")
@@ -65,6 +72,27 @@ def barrier_entry(
     return encode_log(_VERSION, [dump_json(known)])
 
 
+def is_barrier(path: str) -> bool:
+    """Whether a path is that of a barrier, of whatever command."""
+    return _id_of(path) > MAX_BATCH_ID - _MOST_COMMANDS
+
+
+def barriers_in(paths: Iterable[str]) -> list[str]:
+    """Return the barriers among paths, that of the last command last."""
+    return sorted(filter(is_barrier, paths), key=_id_of, reverse=True)
+
+
+def next_barrier(barriers: list[str]) -> str:
+    """Return the barrier of the command that takes over from these, or begins a change."""
+    return f"offsets/{_id_of(barriers[-1]) - 1}" if barriers else BARRIER
+
+
+def _id_of(path: str) -> int:
+    folder, _, name = path.rpartition("/")
+    found = parse_batch_id(name) if folder == "offsets" else None
+    return -1 if found is None else found
+
+
 def undo_path_of(entry: bytes) -> str | None:
     """Return where the undo file of a change is; None when the entry does not tell."""
     path = _field(entry, "undo")
@@ -87,7 +115,7 @@ def ways_out(entry: bytes, uri: Callable[[str], str]) -> str:
     """Return how a change is finished, or taken back; ``uri`` tells that of a path."""
     again = "repeat the command that was interrupted, which completes it, or"
     if (undo := undo_path_of(entry)) is not None:
-        return f"{again} take it back: penstock checkpoint undo {uri(undo)} --apply"
+        return f"{again} take it back: penstock checkpoint undo {shlex.quote(uri(undo))} --apply"
     if origin_of(entry) is not None:
         return f"{again} delete the folder, which a fork or import began to fill"
     return f"{again} restore the location from a backup: {BARRIER} does not say what was begun"

@@ -17,7 +17,7 @@ from functools import cached_property
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
-from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED
+from penstock.checkpoint.tools.barrier import INTERRUPTED, barriers_in, is_barrier
 from penstock.checkpoint.tools.batches import (
     Batch,
     batch_ids_in,
@@ -25,6 +25,8 @@ from penstock.checkpoint.tools.batches import (
     newer_problems,
     parse_batch,
 )
+from penstock.checkpoint.tools.checks.checksums import check_sidecar, sidecar_of
+from penstock.checkpoint.tools.findings import worst
 from penstock.checkpoint.tools.next_batch import NextBatch, next_of_penstock, next_of_spark
 from penstock.checkpoint.tools.operators import OperatorInfo, newest_infos, parse_operator_info
 from penstock.checkpoint.tools.reading import (
@@ -98,17 +100,23 @@ class Checkpoint:
 
     @cached_property
     def planned(self) -> tuple[int, ...]:
-        """The batch ids in the offset log, ascending; the barrier is none."""
-        return batch_ids_in((path for path in self.files if path != BARRIER), "offsets")
+        """The batch ids in the offset log, ascending; barriers are none."""
+        return batch_ids_in((path for path in self.files if not is_barrier(path)), "offsets")
 
     @property
     def is_barred(self) -> bool:
         """Whether a change of the location is not finished; then no query starts."""
-        return BARRIER in self.files
+        return self.barrier is not None
+
+    @cached_property
+    def barrier(self) -> str | None:
+        """The entry that bars the location; None without one."""
+        return max(barriers_in(self.files)[-1:], default=None)
 
     def read_barrier(self) -> bytes:
         """Return the entry that bars the location; empty where it cannot be read."""
-        entry = self.read([BARRIER]).get(BARRIER)
+        paths = [] if self.barrier is None else [self.barrier]
+        (entry,) = self.read(paths).values() or (b"",)
         return entry if isinstance(entry, bytes) else b""
 
     @cached_property
@@ -165,7 +173,8 @@ class Checkpoint:
         """Return what a start does first; ``newest`` is the newest planned batch.
 
         Every start reads its entries, so it fails if one of them cannot be read; so does one of
-        Spark for the offsets of the batch ``before`` it, as far as they are known.
+        Spark for the offsets of the batch ``before`` it, as far as they are known, and one of
+        penstock for those of the batches that run again.
         """
         following = self.next_by_ids(newest)
         if self.is_barred:
@@ -173,14 +182,46 @@ class Checkpoint:
         for path in self.folders_in(*_LOGS):
             if path in (f"offsets/{following.batch_id}", f"commits/{following.first}"):
                 return replace(following, problem=f"{path} is not a file, in the place of an entry")
-        problems = [*newest.problems, *newer_problems(newest)] if newest is not None else []
-        if before is not None and not is_of_penstock(newest):
-            found = (*before.problems, *newer_problems(before))
-            problems += [each for each in found if each.path.startswith("offsets/")]
-        if following.problem is None and problems:
-            damage = problems[0]
-            return replace(following, problem=f"{damage.path} cannot be read: {damage.message}")
+        if newest is None or following.problem is not None:
+            return following
+        is_own = is_of_penstock(newest)
+        needed = self._read_by_start(newest, before, following)
+        batches = [newest, *([before] if before is not None else [])]
+        known = {each.batch_id for each in batches}
+        more = {parse_batch_id(path.rpartition("/")[2]) for path in needed} - known - {None}
+        batches += self.batches(each for each in more if each is not None)
+        found = (p for each in batches for p in (*each.problems, *newer_problems(each)))
+        for damage in found:
+            if damage.path in needed:
+                return replace(following, problem=f"{damage.path} cannot be read: {damage.message}")
+        for path in self.altered(needed, is_strict=is_own):
+            what = f"{path} does not fit its checksum"
+            says = "" if is_own else " (Spark does, with what was altered: see `validate`)"
+            return replace(following, problem=f"{what}{says}")
         return following
+
+    def _read_by_start(
+        self, newest: Batch, before: Batch | None, following: NextBatch
+    ) -> list[str]:
+        """Return the entries that a start reads, as far as they are known."""
+        if not is_of_penstock(newest):
+            starts = [batch_paths(before.batch_id)[0]] if before is not None else []
+            return [*batch_paths(newest.batch_id), *starts]
+        again = {each for n in following.rerun for each in (n - 1, n)} & {*self.planned}
+        offsets = [batch_paths(each)[0] for each in sorted({*again, newest.batch_id}, reverse=True)]
+        return [*offsets, *(batch_paths(each)[1] for each in self.done[-1:])]
+
+    def altered(self, paths: Iterable[str], *, is_strict: bool) -> list[str]:
+        """Return the entries among these that do not fit the checksums beside them."""
+        guarded = [path for path in paths if path in self.files and sidecar_of(path) in self.files]
+        found = self.read([*guarded, *map(sidecar_of, guarded)])
+        return [
+            path
+            for path in guarded
+            if isinstance(data := found.get(path), bytes)
+            and isinstance(sidecar := found.get(sidecar_of(path)), bytes)
+            and worst(check_sidecar(path, [data], sidecar, strict=is_strict)) == "error"
+        ]
 
     def next_by_ids(self, newest: Batch | None) -> NextBatch:
         """Return what a start does first if it can read its entries."""

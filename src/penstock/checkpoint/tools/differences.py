@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.checkpoint.tools.batches import Batch
 from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept
-from penstock.checkpoint.tools.offsets import moved, offset_parts
+from penstock.checkpoint.tools.offsets import moved, offset_parts, streams_of
 from penstock.errors import ConfigError
 
 __all__ = ["BatchDiff", "Change", "LocationDiff", "diff_batches", "diff_locations"]
@@ -130,19 +130,22 @@ def _changes(left: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator[Chan
 
 
 def _offset_changes(left: Batch, right: Batch) -> Iterator[Change]:
-    for change in _changes(_offsets(left), _offsets(right)):
-        if " " not in change.name or change.right is None:
-            yield change
-        else:  # a partition that was not there yet, unlike a source, began with 0
-            yield replace(change, moved=moved(change.left or 0, change.right or 0))
+    lefts, rights = left.end_offsets, right.end_offsets
+    for source in dict.fromkeys((*lefts, *rights)):
+        start, end = lefts.get(source), rights.get(source)
+        is_by_partition = streams_of(end) is not None
+        for change in _changes(offset_parts(start), offset_parts(end)):
+            named = replace(change, name=f"{source} {change.name}".rstrip())
+            if is_by_partition and change.right is not None:
+                yield replace(named, moved=_moved(change.left, change.right))
+            else:
+                yield named
 
 
-def _offsets(batch: Batch) -> dict[str, Any]:
-    return {
-        f"{source} {part}".rstrip(): value
-        for source, offset in batch.end_offsets.items()
-        for part, value in offset_parts(offset).items()
-    }
+def _moved(left: Any, right: Any) -> int | None:
+    """Return how far a partition moved: one that was not there yet, unlike a source, began at 0."""
+    first = 0 if left is None else left
+    return moved({"": {"": first}}, {"": {"": right}})
 
 
 def _metadata(batch: Batch) -> dict[str, Any]:

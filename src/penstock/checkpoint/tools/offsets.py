@@ -3,7 +3,11 @@
 {"clicks":{"0":120,"1":30}}     Kafka and journals: a number for each partition of a stream
 {"logOffset":12}                a file source: the entry of its own log (12 alone is read as well)
 7                               rate, socket and others: a number
+{"index":3,"shard":{"at":"7"}}  of other sources (Delta, Kinesis): each of its fields is a part
 anything else                   one part, which is not a number
+
+A negative offset of a partition is a mark, not a number: where its source begins, or where it ends
+(-1 and -2 of Kafka, -1 of Event Hubs).
 """
 
 from __future__ import annotations
@@ -85,10 +89,13 @@ def topic_parts(offset: object) -> dict[str, int]:
 
 
 def offset_parts(offset: object) -> dict[str, Any]:
-    """Return an offset by partition, as ``stream partition``; others as one part without a name."""
+    """Return an offset by partition, as ``stream partition``, or by the fields of its JSON.
+
+    A number or text, and the entry of a file source's log, is one part without a name.
+    """
     streams = streams_of(offset)
     if streams is None:
-        return {} if offset is None else {"": offset}
+        return {} if offset is None else _fields_of(offset)
     return {
         f"{stream} {partition}": value
         for stream, partitions in streams.items()
@@ -96,18 +103,40 @@ def offset_parts(offset: object) -> dict[str, Any]:
     }
 
 
+def _fields_of(offset: object) -> dict[str, Any]:
+    if log_offset(offset) is not None:
+        return {"": offset}
+    found: list[tuple[str, Any]] = []
+    waiting = [("", offset)]
+    while waiting:  # not by recursion: JSON may be nested deeply
+        name, value = waiting.pop()
+        inner: list[tuple[Any, Any]] = []
+        if isinstance(value, dict):
+            inner = list(value.items())
+        elif isinstance(value, list):
+            inner = list(enumerate(value))
+        if inner:
+            waiting += [(f"{name} {key}".lstrip(), each) for key, each in reversed(inner)]
+        else:
+            found.append((name, value))
+    parts = dict(found)
+    return parts if len(parts) == len(found) else {"": offset}  # names with spaces may collide
+
+
 def moved(start: object, end: object) -> int | None:
     """Return how far it is from one offset to another; None when that is not a number.
 
     A partition that begins counts from 0. One that is not in the end does not count: a journal's
-    writer that was closed and read to its end.
+    writer that was closed and read to its end. With a mark on either side it is not known.
     """
     if (parts := streams_of(end)) is not None and (before := streams_of(start)) is not None:
-        return sum(
-            value - before.get(stream, {}).get(partition, 0)
+        steps = [
+            (before.get(stream, {}).get(partition, 0), value)
             for stream, partitions in parts.items()
             for partition, value in partitions.items()
-        )
+        ]
+        is_known = all(first >= 0 and last >= 0 for first, last in steps)
+        return sum(last - first for first, last in steps) if is_known else None
     first, last = _number(start), _number(end)
     return None if first is None or last is None else last - first
 

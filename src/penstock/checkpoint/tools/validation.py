@@ -251,7 +251,7 @@ def _unfinished_change(checkpoint: Checkpoint) -> Finding:
     """Return the only finding until the change is finished: files may be as before, or after."""
     return Finding(
         "error",
-        BARRIER,
+        checkpoint.barrier or BARRIER,
         INTERRUPTED,
         "no query starts on the location, of which some files may have been changed",
         ways_out(checkpoint.read_barrier(), checkpoint.storage.uri),
@@ -347,7 +347,8 @@ def _check_checksums(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]
             with suppress(StorageError):  # retired since
                 if isinstance(sidecar, bytes) and (pieces or path in large):
                     data = pieces or checkpoint.read_pieces(path)
-                    yield from check_sidecar(path, data, sidecar, strict=facts.is_penstock)
+                    for found in check_sidecar(path, data, sidecar, strict=facts.is_penstock):
+                        yield _with_way_back(checkpoint, found) if facts.is_penstock else found
     # A hidden file is a checksum of Hadoop's, also of those that Spark makes.
     visible = (path for path in files if not path.rpartition("/")[2].startswith("."))
     summed = [path for path in visible if spark_checksum_of(path) in files]
@@ -355,6 +356,14 @@ def _check_checksums(checkpoint: Checkpoint, facts: _Facts) -> Iterator[Finding]
         main = path.removesuffix(".crc")
         if isinstance(checksum, bytes):
             yield from check_size(main, files[main].size, checksum)
+
+
+def _with_way_back(checkpoint: Checkpoint, finding: Finding) -> Finding:
+    """Return a finding of a penstock program's offset log with how to go back to before it."""
+    folder, _, name = finding.path.rpartition("/")
+    batch_id = parse_batch_id(name) if folder == "offsets" else None
+    way = None if batch_id is None else rollback_hint(checkpoint.storage, batch_id)
+    return finding if way is None else replace(finding, fix=f"restore it from a backup; {way}")
 
 
 def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:

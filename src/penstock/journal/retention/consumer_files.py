@@ -1,6 +1,7 @@
 """The format of the files of a stream's consumers.
 
     consumers/<name>.json            a consumer: its committed offsets, and the blocks it may delete
+    consumers/<name>.<run>.claim     claim of a reader that took the consumer over (``claims``)
     consumers/<name>.expired         mark of a consumer that was expired (``expiry``)
     consumers/<16 hex>.retiring      announcement of a deletion by a process that is not a consumer
 
@@ -28,6 +29,7 @@ from penstock.journal.layout import (
     notice_path,
     parse_consumer,
 )
+from penstock.journal.retention.claims import check_last
 from penstock.journal.retention.recent_ends import RecentEnds
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
@@ -151,13 +153,15 @@ def read_consumers(
 
     Raises:
         ConsumerExpiredError: one of ``own`` was expired.
+        ConcurrentDriverError: a later reader has taken one of ``own`` over.
         LogFormatError: a consumer's file is damaged.
     """
     known = own or {}
     files = [file.name for file in _list(stream)]
-    for name in known:
+    for name, entry in known.items():
         if f"{name}{EXPIRED}" in files:
             raise _was_expired(stream, name)
+        check_last(stream, name, entry.run, files)
     entries = (
         (name, known[name] if name in known else read_consumer(stream, name))
         for name in _named(files)

@@ -4,7 +4,9 @@
 
 Invariants:
 
-1. Nothing expires by itself: ``expire`` is called with the age that an operator chose.
+1. Nothing expires by itself: ``expire`` is called with the age that an operator chose. A consumer
+   is as old as its last commit, or as the oldest record that it has not committed, whichever is
+   younger: one that is caught up has nothing to commit, and may run, for however long it does not.
 2. An expired consumer neither commits nor begins again as if nothing had happened. Its mark is
    durable before it stops to hold blocks back, and stays until ``remove_consumer``.
 3. A consumer that commits while it is being expired stays, or learns of it, whatever the clocks
@@ -24,12 +26,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.clock import iso_time
+from penstock.errors import PenstockError
 from penstock.journal.layout import expiry_path
 from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
@@ -38,6 +42,7 @@ from penstock.journal.retention.consumer_files import (
 )
 from penstock.journal.retention.notices import remove_consumer
 from penstock.journal.stream import JournalStream
+from penstock.journal.times import first_written_ms
 
 __all__ = ["AbandonedWarning", "Expired", "expire"]
 
@@ -53,23 +58,33 @@ class Expired:
     consumer: str
     idle_ms: int
     """The age of its last commit, by this host's clock."""
+    waiting_ms: int
+    """The age of the block with the oldest record that it has not committed."""
 
 
 class AbandonedWarning:
-    """Warns of consumers that have not committed for a day, and are behind; of each once."""
+    """Warns of consumers for which records wait, without a commit, for a day; of each once."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._next_ms: dict[str, float] = {}
+        """When consumers are looked at again, ms since the epoch."""
 
     def check(self, stream: JournalStream, own: str, entries: Mapping[str, ConsumerEntry]) -> None:
         """Warn of those among the entries for which records are kept that ``own`` has read."""
         now_ms = time.time_ns() // 1_000_000
         for name, entry in entries.items():
             idle = _idle_ms(entry, now_ms)
-            if name in self._told or idle is None or idle < _ABANDONED_MS:
+            if idle is None or idle < _ABANDONED_MS or now_ms < self._next_ms.get(name, 0):
                 continue
-            if entry.offsets != entries[own].offsets:
-                self._told.add(name)
+            if entry.offsets == entries[own].offsets:
+                continue
+            try:
+                waiting = _waiting_ms(stream, entry, now_ms) or 0
+            except PenstockError:  # no commit fails because of a warning
+                waiting = 0
+            self._next_ms[name] = now_ms + _ABANDONED_MS - waiting
+            if waiting >= _ABANDONED_MS:
+                self._next_ms[name] = math.inf
                 _log.warning(
                     "Consumer %s of stream %s last committed at %s. What it has not read is kept "
                     "for it. If it never comes back: penstock journal consumers rm %s %s %s",
@@ -91,8 +106,17 @@ def _idle_ms(entry: ConsumerEntry, now_ms: int) -> int | None:
     return None if committed_ms is None else now_ms - committed_ms
 
 
+def _waiting_ms(stream: JournalStream, entry: ConsumerEntry, now_ms: int) -> int | None:
+    """Return for how long records wait for a consumer; None if it is caught up."""
+    since = (first_written_ms(stream, writer, entry.offsets) for writer in stream.writers())
+    oldest_ms = min((each for each in since if each is not None), default=None)
+    return None if oldest_ms is None else now_ms - oldest_ms
+
+
 def expire(stream: JournalStream, after_ms: int, *, apply: bool = True) -> list[Expired]:
-    """Expire the consumers whose last commit is older than that; return them.
+    """Expire the consumers that have had records to commit, and have not, for longer than that.
+
+    Returns them. One that is caught up is not expired, whenever it last committed.
 
     Without ``apply`` only those that would be expired are returned, and nothing is written.
 
@@ -106,8 +130,11 @@ def expire(stream: JournalStream, after_ms: int, *, apply: bool = True) -> list[
         idle = _idle_ms(entry, now_ms)
         if idle is None or idle <= after_ms:
             continue
+        waiting = _waiting_ms(stream, entry, now_ms)
+        if waiting is None or waiting <= after_ms:
+            continue
         if not apply or _expire(stream, name, entry, now_ms):
-            found.append(Expired(stream.name, name, idle))
+            found.append(Expired(stream.name, name, idle, waiting))
     return found
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from penstock.errors import LogFormatError
 from penstock.journal.layout import consumer_path, expiry_path
+from penstock.journal.retention.claims import remove_claims
 from penstock.journal.retention.consumer_files import (
     publish_notice,
     read_consumer,
@@ -29,6 +30,7 @@ def remove_consumer(stream: JournalStream, consumer: str, *, keep_mark: bool = F
         if entry is not None and _is_unfinished(stream, entry.retiring):
             publish_notice(stream, entry.retiring)
     stream.storage.delete(consumer_path(stream.name, consumer))
+    remove_claims(stream, consumer)
     if not keep_mark:
         stream.storage.delete(expiry_path(stream.name, consumer))
 

@@ -16,25 +16,25 @@ Invariants:
    so a query that is refused claims nothing. An earlier reader, of a run that was left behind,
    finds that out before its next batch and its next commit, and ends: its checkpoint stays as it
    is, and all blocks from there on are kept for as long as ``retained`` covers them. One that slept
-   after it had looked, may write once more: claims are numbered, so the last one takes it back.
+   in its commit may replace the consumer's file once more, which the last reader takes back, and
+   deletes no block: the claims are files of their own (``claims``).
 """
 
 from __future__ import annotations
 
 import logging
 import shlex
-import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.errors import ConcurrentDriverError, ConfigError
+from penstock.errors import ConfigError
 from penstock.journal.layout import consumer_path
 from penstock.journal.offsets import precedes, ranges_between
 from penstock.journal.reader import slice_ranges
+from penstock.journal.retention.claims import claim, claim_order, superseded
 from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
     Program,
@@ -189,8 +189,8 @@ class JournalPlanner(StreamPlanner):
                 self._stream.storage.url,
             )
         # Not before now: a claim of before the consumer was removed is an earlier one.
-        number = max(_claim_of(entry.run)[0] + 1, time.time_ns() // 1_000_000)
-        self._run = f"{number}-{uuid.uuid4().hex}"
+        self._run = claim(self._stream, self._name, entry.run)
+        entry = self._entry()  # an earlier reader that did not see the claim has written before
         self._source = JournalSource(replace(self._consumer, run=self._run))
         self._adopt(entry)
         self._take(entry)
@@ -228,16 +228,8 @@ class JournalPlanner(StreamPlanner):
     def _check_current(self) -> None:
         self._claim()
         entry = self._entry()
-        if _claim_of(entry.run) > _claim_of(self._run):
-            raise ConcurrentDriverError(
-                f"another query reads as consumer {self._name!r} since this one began",
-                operation="plan batch",
-                path=self._path,
-                ids={"stream": self._stream.name, "consumer": self._name},
-                hint="if it is the same query, started again, this is the earlier run, and nothing "
-                "is to be done; otherwise give each query a consumer of its own, and start this "
-                "one again",
-            )
+        if claim_order(entry.run) > claim_order(self._run):
+            raise superseded(self._stream, self._name)
         if entry.run != self._run:  # an earlier reader has slept, and written since
             own = replace(entry, offsets=self._committed, recent=self._recent)
             self._take(replace(own, retained=self._recent.oldest))
@@ -287,12 +279,6 @@ def check_owner(stream: JournalStream, consumer: str) -> ConsumerEntry | None:
             + _removal(stream, consumer),
         )
     return entry
-
-
-def _claim_of(run: str | None) -> tuple[int, str]:
-    """Return what orders claims: their numbers; of two that were made at once, one is the later."""
-    number, dash, _ = (run or "").partition("-")
-    return (int(number) if dash else 0, run or "")
 
 
 def _is_of_another(entry: ConsumerEntry, owner: str) -> bool:

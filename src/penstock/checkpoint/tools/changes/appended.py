@@ -27,7 +27,7 @@ from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
 from penstock.checkpoint.tools.changes.preview import Preview
 from penstock.checkpoint.tools.changes.rewind_state import StateRewind, plan_state
-from penstock.checkpoint.tools.changes.sink_log import SinkLog
+from penstock.checkpoint.tools.changes.sink_log import Missing, SinkLog
 from penstock.checkpoint.tools.changes.sink_owner import find_stranger
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 
@@ -90,8 +90,10 @@ def plan_appended(
     _check_sources(checkpoint, position.offsets, target.sources)
     sink = None if extent.sink is None else SinkLog.open(extent.sink)
     lowest = position.next_id + _ENTRIES
+    missing = None
     if sink is not None:
         lowest = max(lowest, _above(sink, checkpoint, position))
+        missing = _missing(sink, target)
     state = plan_state(
         checkpoint,
         position.newest.conf,
@@ -121,7 +123,7 @@ def plan_appended(
     _check_start(checkpoint, changes)
     meaning = [*_meaning(checkpoint, position, target, state)]
     meaning += _sources(checkpoint, position, target, are_held)
-    meaning += _sink_meaning(target, sink)
+    meaning += _sink_meaning(target, sink, missing)
     return Plan(checkpoint.url, command, tuple(meaning), tuple(changes), newest)
 
 
@@ -140,6 +142,18 @@ def _above(sink: SinkLog, checkpoint: Checkpoint, position: Position) -> int:
         raise misfit(sink.storage.url, stranger, hint)
     compacted = sink.first_compacted(newest)
     return newest + 2 if compacted is None else compacted + 1
+
+
+def _missing(sink: SinkLog, target: Target) -> Missing:
+    """Return which files of the output are gone that stay in it; refuse one that was moved."""
+    missing = sink.missing(target.batch_id)
+    if missing and missing.is_all:
+        raise misfit(
+            sink.storage.url,
+            f"{missing}: the output was moved, or this is a copy of it",
+            "move it back to where its log says, which is where the query writes",
+        )
+    return missing
 
 
 def _check_start(checkpoint: Checkpoint, changes: Sequence[FileChange]) -> None:
@@ -190,7 +204,9 @@ def _sources(
             yield f"source {source}: {describe_source(checkpoint, source, start, end, are_held)}"
 
 
-def _sink_meaning(target: Target, sink: SinkLog | None) -> Iterator[str]:
+def _sink_meaning(target: Target, sink: SinkLog | None, missing: Missing | None) -> Iterator[str]:
+    if missing:
+        yield f"the output stays without what is gone from it: {missing}"
     if sink is None:
         yield _TWICE
         yield _FILE_SINK

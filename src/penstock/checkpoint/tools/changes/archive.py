@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.checkpoint.tools.barrier import BARRIER
+from penstock.checkpoint.tools.barrier import is_barrier
 from penstock.checkpoint.tools.changes.fill import check_free, fill_location
 from penstock.checkpoint.tools.changes.hold import check_not_barred
 from penstock.checkpoint.tools.changes.links import check_no_link
@@ -121,7 +121,7 @@ def _find_refused(paths: Iterable[str]) -> str | None:
 def _is_portable(path: str) -> bool:
     is_known = path in AT_ROOT or _IN_FOLDERS.fullmatch(path) is not None
     is_plain = is_plain_path(path) and not is_temporary(path.rpartition("/")[2])
-    return is_known and is_plain and path != BARRIER
+    return is_known and is_plain and not is_barrier(path)
 
 
 def _no_export(what: str) -> ConfigError:

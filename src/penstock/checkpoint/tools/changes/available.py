@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from urllib.parse import unquote
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.log_format import MalformedLogError, parse_log
 from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.checks.source_logs import is_file_log
+from penstock.checkpoint.tools.named_files import local_path
 from penstock.checkpoint.tools.offsets import (
     is_of_journal,
     is_of_topics,
@@ -24,7 +24,6 @@ from penstock.checkpoint.tools.offsets import (
     moved,
     topic_parts,
 )
-from penstock.storage import local_root
 
 __all__ = ["TopicCheck", "check_topics", "describe_source"]
 
@@ -83,8 +82,8 @@ def check_topics(
 def _check_files(checkpoint: Checkpoint, source: str, first: int, last: int) -> str:
     """Check the files that entries ``(first, last]`` of a file source's log name."""
     names = [path for path, entry in _file_entries(checkpoint, source) if first < entry <= last]
-    local = {name: path for name in names if (path := local_root(name)) is not None}
-    gone = [name for name, path in local.items() if not _exists(path)]
+    local = {name: path for name in names if (path := local_path(name)) is not None}
+    gone = [name for name, path in local.items() if not os.path.exists(path)]
     if gone:
         raise refusal(
             checkpoint,
@@ -122,8 +121,3 @@ def _names_in(data: bytes) -> Iterator[tuple[str, int]]:
 
 def _is_entry(path: str) -> bool:
     return parse_batch_id(path.rpartition("/")[2].removesuffix(_COMPACT)) is not None
-
-
-def _exists(path: str) -> bool:
-    """Whether a file exists; from Spark 3.4 on, its log has names percent-encoded."""
-    return os.path.exists(path) or os.path.exists(unquote(path))

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
-from penstock.checkpoint.tools.barrier import BARRIER
+from penstock.checkpoint.tools.barrier import is_barrier
 from penstock.checkpoint.tools.changes.plan import Plan
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.clock import Clock, SystemClock
@@ -81,13 +81,13 @@ def describe_evidence(plan: Plan, clock: Clock | None = None) -> str:
 def _own_paths(plan: Plan) -> set[str]:
     if plan.undo_path is None:
         return set()
-    return {BARRIER, *(each.path for each in plan.changes if each.root is None)}
+    return {each.path for each in plan.changes if each.root is None}
 
 
 def _newest_write(checkpoint: Checkpoint, own: Collection[str]) -> tuple[str, int] | None:
     times = (
         (info.path, info.modified_ms)
         for info in checkpoint.files.values()
-        if info.modified_ms is not None and info.path not in own
+        if info.modified_ms is not None and not (info.path in own or is_barrier(info.path))
     )
     return max(times, key=lambda each: each[1], default=None)

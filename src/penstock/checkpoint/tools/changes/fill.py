@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.checkpoint.driver_lock import LOCK_NAME
-from penstock.checkpoint.tools.barrier import BARRIER, origin_of
+from penstock.checkpoint.tools.barrier import barriers_in, is_barrier, origin_of
 from penstock.checkpoint.tools.changes.hold import hold_location, raise_barrier
 from penstock.checkpoint.tools.changes.links import find_link
 from penstock.checkpoint.tools.changes.plan import FileChange
@@ -41,7 +41,7 @@ def check_free(storage: Storage, origin: str) -> bytes | None:
         ConfigError: it is neither.
     """
     files = _files_in(storage)
-    found = read_entries(storage, files, [BARRIER]).get(BARRIER)
+    (found,) = read_entries(storage, files, barriers_in(files)[-1:]).values() or (b"",)
     barrier = found if isinstance(found, bytes) else b""
     is_begun = origin_of(barrier) == origin
     others = [e.name for e in storage.list() if e.is_folder and e.name not in FOLDERS]
@@ -77,17 +77,15 @@ def fill_location(
     with hold_location(storage):
         check_free(storage, origin)
         hold = raise_barrier(storage, copy_of=origin, last_batch=last_batch)
-        if hold.is_first and _files_in(storage).keys() != {
-            BARRIER
-        }:  # filled, or used, since the check
+        if hold.is_first and [*_files_in(storage)] != [hold.barrier]:  # filled, or used, since
             hold.release()
             raise _not_empty(storage)
-        written = {BARRIER, LOCK_NAME}  # of a program that was refused since
+        written = {LOCK_NAME}  # of a program that was refused since
         for path, data in files:
             hold.check()
             _put_file(storage, path, data)
             written.add(path)
-        if others := _files_in(storage).keys() - written:
+        if others := {path for path in _files_in(storage) if not is_barrier(path)} - written:
             raise _differs(storage, min(others))
         for change in sink:
             hold.check()

@@ -7,9 +7,12 @@ Invariants:
 1. On a local file system a command holds ``flock`` on the location's folder from before it reads
    what is there until its last step is durable. The lock ends with the process and never by time,
    so a command that was stopped for a while does not wake up beside another one.
-2. The barrier holds a random token of the command that is at work. A command that completes what
-   another one began puts its own token there. Each step checks first that the own token stands
-   there: a command that lost its place takes no further step, and leaves the barrier alone.
+2. Each command has a barrier of its own, with a random token. One that completes, or takes back,
+   what another one began creates the next barrier; the last one is that of the command at work.
+   Each step checks first that the own barrier is the last one and holds the own token: a command
+   that was overtaken takes no further step.
+3. A command removes its own barrier and those before it, the oldest first, and never a later one.
+   So one that is overtaken between its last check and that removal does not unbar the location.
 
 Object stores have no locks, nor have some mounts. There 2 counts alone: a command that is overtaken
 between a check and its step (one request) still takes this one, so steps also depend on what a file
@@ -24,15 +27,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from penstock.checkpoint.tools.barrier import (
-    BARRIER,
     INTERRUPTED,
     barrier_entry,
+    barriers_in,
     last_batch_of,
+    next_barrier,
     origin_of,
     undo_path_of,
     ways_out,
 )
 from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.reading import read_if_there
 from penstock.errors import AlreadyExistsError, CheckpointError, NotFoundError
 from penstock.storage import Storage, local_root, posix
 
@@ -44,16 +49,19 @@ _OPERATION = "change checkpoint location"
 class Hold:
     """The right to change a location, by the barrier; see ``raise_barrier``."""
 
-    def __init__(self, storage: Storage, entry: bytes, *, is_first: bool) -> None:
+    def __init__(self, storage: Storage, barrier: str, entry: bytes) -> None:
         self._storage = storage
         self._entry = entry
-        self.is_first = is_first
-        """Whether this command created the barrier; else it completes what another one began."""
+        self.barrier = barrier
+        """The path of the own barrier."""
+        self.is_first = _barriers(storage) == [barrier]
+        """Whether this command began the change; else it completes what another one began."""
 
     def check(self) -> None:
         """Raise CheckpointError if another command has taken over."""
         with suppress(NotFoundError):
-            if self._storage.read(BARRIER) == self._entry:
+            is_last = _barriers(self._storage)[-1:] == [self.barrier]
+            if is_last and self._storage.read(self.barrier) == self._entry:
                 return
         raise CheckpointError(
             "another `penstock checkpoint` command has taken this change over",
@@ -64,9 +72,11 @@ class Hold:
         )
 
     def release(self) -> None:
-        """Remove the barrier; raises as ``check``."""
+        """Unbar the location; raises as ``check``."""
+        before = _barriers(self._storage)
         self.check()
-        self._storage.delete(BARRIER)
+        for barrier in before:
+            self._storage.delete(barrier)
 
 
 @contextmanager
@@ -97,25 +107,28 @@ def raise_barrier(
     copy_of: str | None = None,
     last_batch: int | None = None,
 ) -> Hold:
-    """Create the barrier of a change, or take over that of the same one; see ``barrier_entry``.
+    """Begin a change, or take over the same one from another command; see ``barrier_entry``.
 
     Raises:
         CheckpointError: another change is not finished.
     """
     token = secrets.token_hex(16)
     entry = barrier_entry(token, undo=undo, copy_of=copy_of, last_batch=last_batch)
-    try:
-        storage.create(BARRIER, entry)
-    except AlreadyExistsError as error:
-        other = storage.read(BARRIER)
-        if other == entry:  # created by this call: its answer was lost
-            return Hold(storage, entry, is_first=True)
-        found = (undo_path_of(other), origin_of(other), last_batch_of(other))
-        if found != (undo, copy_of, last_batch):
-            raise not_finished(storage, other) from error
-        storage.create(BARRIER, entry, overwrite=True)
-        return Hold(storage, entry, is_first=False)
-    return Hold(storage, entry, is_first=True)
+    while True:
+        others = _barriers(storage)
+        if others and (other := read_if_there(storage, others[-1])) is not None:
+            found = (undo_path_of(other), origin_of(other), last_batch_of(other))
+            if found != (undo, copy_of, last_batch):
+                raise not_finished(storage, other)
+        mine = next_barrier(others)
+        try:
+            storage.create(mine, entry)
+        except AlreadyExistsError:
+            if read_if_there(storage, mine) != entry:  # else this call's own: an answer was lost
+                continue
+        if _barriers(storage)[-1:] == [mine]:
+            return Hold(storage, mine, entry)
+        storage.delete(mine)  # the last barrier of a change that ended, or a later command's
 
 
 def check_not_barred(checkpoint: Checkpoint) -> None:
@@ -132,6 +145,11 @@ def not_finished(storage: Storage, entry: bytes) -> CheckpointError:
         path=storage.url,
         hint=ways_out(entry, storage.uri),
     )
+
+
+def _barriers(storage: Storage) -> list[str]:
+    names = storage.without_sync().names("offsets")
+    return barriers_in(f"offsets/{name}" for name in names)
 
 
 def _lock(fd: int, storage: Storage) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.rollback import REWOUND
-from penstock.checkpoint.tools.barrier import BARRIER
+from penstock.checkpoint.tools.barrier import is_barrier
 from penstock.checkpoint.tools.findings import Finding
 from penstock.checkpoint.tools.reading import FOLDERS
 from penstock.storage import check_path
@@ -197,7 +197,7 @@ def _inner_path(path: str) -> str:
     """Return the path of a file that a plan may change: in Spark's folders, or at the root."""
     folder, slash, _ = check_path(path).partition("/")
     is_known = folder in FOLDERS if slash else folder == REWOUND or folder.startswith(".")
-    if path == BARRIER or not is_known or not is_plain_path(path):
+    if is_barrier(path) or not is_known or not is_plain_path(path):
         raise ValueError(f"it changes {path!r}")
     return path
 

@@ -1,8 +1,8 @@
 """Where a query stands before a change.
 
-New entries take the form of the newest ones, which have to be sound. A newest entry that is torn is
-passed over, and the one before it taken: when a query of Spark starts, it reads the newest two
-entries of the offset log and the newest one of the commit log, and these will be new ones.
+New entries take the form of the newest ones, which have to be sound. A newest entry that is torn or
+altered is passed over, and the one before it taken: when a query of Spark starts, it reads the
+newest two entries of the offset log and the newest one of the commit log, and these will be new.
 """
 
 from __future__ import annotations
@@ -53,13 +53,18 @@ def find_position(checkpoint: Checkpoint) -> Position:
             checkpoint, "no batch was ever done", "start the query: it begins at its beginning"
         )
     contents = _newest_entries(checkpoint)
-    torn = sorted(path for path, data in contents.items() if is_torn(torn_checks(), path, data))
+    altered = checkpoint.altered(contents, is_strict=False)
+    torn = sorted(
+        path
+        for path, data in contents.items()
+        if path in altered or is_torn(torn_checks(), path, data)
+    )
     sound = [path for path in contents if path not in torn]
     offset_ids, commit_ids = (batch_ids_in(sound, log) for log in ("offsets", "commits"))
     problem = checkpoint.next_batch(parse_batch(planned[-1], contents, checkpoint.files)).problem
     unread = {batch_paths(each)[1] for each in committed[:-1]}
     if problem is None and (broken := [path for path in torn if path not in unread]):
-        problem = f"{broken[-1]} cannot be read: it was cut off"
+        problem = f"{broken[-1]} cannot be read: it was cut off, or altered"
     for finding in check_folders(checkpoint.folders_in("offsets", "commits"), checkpoint.files):
         raise refusal(checkpoint, f"{finding.path}: {finding.what}", finding.fix)
     if not offset_ids or not commit_ids:

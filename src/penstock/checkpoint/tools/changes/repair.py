@@ -3,11 +3,11 @@
     found                                              fix
     -------------------------------------------------  ---------------------------------------------
     temporary files; checksums whose file is gone      removed
-    newest entry of the offset log torn:
+    newest entry of the offset log torn, or altered:
       its batch not committed                          removed: the batch is planned anew
       its batch committed                              the batch before is appended, as by a rewind:
                                                        its records are read by batches of new ids
-    commit of the newest batch torn                    removed: the batch runs again, same offsets
+    commit of the newest batch torn, or altered        removed: the batch runs again, same offsets
     commits of batches without offsets, after the      removed: these batches are planned anew, from
     newest that has some                               the end of that batch
 
@@ -15,9 +15,11 @@ In each case the query processes records again, and loses none, but for a sink t
 has seen: a batch that is planned anew has other records than the one that such a sink may have. If
 the sink is Spark's file sink and is named, its log is read, and such a batch gets a new id instead.
 
+An entry is altered that does not fit its checksum. If it is the checksum that was altered, or the
+entry was edited by hand, its batch is processed again, too: what was edited is in the undo file.
+
 Everything else has to be decided by someone who knows the query, and is left: files of newer
-versions, files that do not fit their checksum (one of the two is right), older entries, a missing
-id, state.
+versions, other files that do not fit their checksum, older entries, a missing id, state.
 """
 
 from __future__ import annotations
@@ -104,7 +106,7 @@ def _find_fixes(checkpoint: Checkpoint, sink: str | os.PathLike[str] | None) -> 
     torn = _torn_entries(checkpoint, newest, is_own=is_own)
     last = newest - 1 if offsets_path in torn else newest
     if torn == {commit_path} and not ahead:
-        why = f"it is torn: batch {newest} runs again"
+        why = f"it is torn, or altered: batch {newest} runs again"
         return _Fixes(_once(leftovers, removed_file(checkpoint, commit_path, why)))
     is_planned_anew = offsets_path in torn or bool(ahead)
     if not is_planned_anew or (last >= 0 and last not in checkpoint.planned):
@@ -117,7 +119,7 @@ def _find_fixes(checkpoint: Checkpoint, sink: str | os.PathLike[str] | None) -> 
         return _Fixes(leftovers)
     removed = [*_commits_ahead(checkpoint, ahead, newest)]
     if offsets_path in torn:
-        why = f"it is torn: batch {newest} is planned anew, with what has come since"
+        why = f"it is torn, or altered: batch {newest} is planned anew, with what has come since"
         removed += removed_file(checkpoint, offsets_path, why)
     return _Fixes(_once(leftovers, removed), () if is_own or sink is not None else (_SEEN,))
 
@@ -159,9 +161,10 @@ def _commits_ahead(
 
 
 def _torn_entries(checkpoint: Checkpoint, newest: int, *, is_own: bool) -> set[str]:
-    """Return the entries of the newest batch that are torn."""
+    """Return the entries of the newest batch that are torn, or do not fit their checksum."""
     checks = penstock_checks(checkpoint.storage) if is_own else torn_checks()
-    return {
+    altered = checkpoint.altered(batch_paths(newest), is_strict=is_own)
+    return {*altered} | {
         path
         for path, data in checkpoint.read(batch_paths(newest)).items()
         if isinstance(data, bytes) and is_torn(checks, path, data)

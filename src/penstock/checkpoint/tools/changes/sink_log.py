@@ -18,7 +18,8 @@ Source: FileStreamSink.addBatch, ManifestFileCommitProtocol, CompactibleFileStre
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isqrt
 from typing import Any
@@ -31,11 +32,12 @@ from penstock.checkpoint.tools.changes.plan import SINK_LOG, FileChange
 from penstock.checkpoint.tools.changes.position import misfit
 from penstock.checkpoint.tools.checks.checksums import check_sidecar, sidecar_of
 from penstock.checkpoint.tools.findings import Finding
+from penstock.checkpoint.tools.named_files import files_outside
 from penstock.checkpoint.tools.reading import read_entries, read_if_there
 from penstock.errors import CheckpointError, StorageError
 from penstock.storage import FileInfo, Storage, attach_storage, local_root, open_existing
 
-__all__ = ["FIRST_COMPACTED", "SinkLog", "begin_sink_log"]
+__all__ = ["FIRST_COMPACTED", "Missing", "SinkLog", "begin_sink_log"]
 
 _COMPACT = ".compact"
 _NAME = len(f"{SINK_LOG}/")
@@ -57,6 +59,28 @@ _FIELDS = {
     "action": str,
 }
 """What a line holds, none of which may be missing (SinkFileStatus)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The files of an output that are not in its folder, among so many that its log names."""
+
+    files: Sequence[str]
+    count: int
+
+    @property
+    def is_all(self) -> bool:
+        """Whether none is there: the output was moved, or is a copy."""
+        return len(self.files) == self.count
+
+    def __bool__(self) -> bool:
+        return bool(self.files)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.files)} of {self.count} files that its log names are not in this folder:"
+            f" {', '.join(self.files[:3])}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +137,20 @@ class SinkLog:
         lines = [] if path.endswith(_COMPACT) else self._read(path)
         return [parse_fields(line)["modificationTime"] for line in lines]
 
+    def missing(self, batch_id: int | None = None) -> Missing:
+        """Return which files of the output are not there.
+
+        Args:
+            batch_id: the output is that of the batches up to this one; None for all of them.
+
+        Raises:
+            CheckpointError: an entry that is needed for that is missing, or damaged.
+            StorageError: the folder cannot be listed.
+        """
+        lines = map(parse_fields, self._files(self.newest if batch_id is None else batch_id))
+        uris = [each["path"] for each in lines if each["action"] == "add" and not each["isDir"]]
+        return Missing(files_outside(self.storage, uris), len(uris))
+
     def changes(self, batch_id: int | None, next_id: int) -> Iterator[FileChange]:
         """Yield the entries from the newest up to, but not of, ``next_id``.
 
@@ -141,7 +179,8 @@ class SinkLog:
                 place,
                 f"the sink has taken batch {newest}, and the query has planned up to {planned}",
                 "the sink skips the batches up to there, without a word: their records are lost",
-                f"penstock checkpoint rewind DIR --to-batch {committed} --sink {self.storage.url}:"
+                f"penstock checkpoint rewind DIR --to-batch {committed} --sink"
+                f" {shlex.quote(self.storage.url)}:"
                 " the next batches get ids above the sink's",
             )
         elif newest < committed:
@@ -156,7 +195,15 @@ class SinkLog:
             )
         try:
             self._interval()
-            self._files(newest)
+            if missing := self.missing():
+                yield Finding(
+                    "error" if missing.is_all else "warning",
+                    place,
+                    str(missing),
+                    "who reads the output with Spark fails, or gets fewer records",
+                    "move the output back to where its log says; or, if the files were deleted on"
+                    " purpose, read it with spark.sql.files.ignoreMissingFiles",
+                )
         except CheckpointError as error:
             what = error.message
             yield Finding("error", place, what, "the output cannot be read", "restore the file")
