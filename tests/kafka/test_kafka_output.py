@@ -140,7 +140,7 @@ def test_a_task_whose_input_is_cut_off_commits_nothing(
                 records = df.rdd.map(lambda row: row.value)
                 write_rdd(records, output, Encoder(topic), broker.conf, sink)
 
-    first = OutputBatch(uuid4().hex, "out", 0)
+    first = OutputBatch(uuid4().hex, "out", 0, plan="p")
     fails = f"if(id < {rows - 1}, string(id), raise_error('shuffle file lost'))"
     with pytest.raises(Exception, match="shuffle file lost"):
         send(fails, first)
@@ -254,7 +254,9 @@ def test_settings_that_let_batches_overtake_a_failed_one(
     settings = sc.getConf().set("spark.penstock.onBatchFailure", "continue")
     monkeypatch.setattr(sc, "getConf", lambda: settings)
     with pytest.raises(ConfigError, match="a failed batch would never be written once a later"):
-        write(frame, OutputBatch("l", "out", 0), topic, broker.conf, delivery="exactly_once")
+        write(
+            frame, OutputBatch("l", "out", 0, plan="p"), topic, broker.conf, delivery="exactly_once"
+        )
 
 
 def test_a_program_that_ran_elsewhere_meanwhile(
@@ -264,7 +266,7 @@ def test_a_program_that_ran_elsewhere_meanwhile(
     frame = SparkSession.builder.getOrCreate().range(1).selectExpr("'v' value")
 
     def write_batch(batch_id: int, **conf: str) -> None:
-        output = OutputBatch(f"elsewhere-{topic}", "out", batch_id)
+        output = OutputBatch(f"elsewhere-{topic}", "out", batch_id, plan="p")
         write(frame, output, topic, {**broker.conf, **conf}, delivery="exactly_once")
 
     write_batch(0)

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 from pyspark.sql import types as T  # noqa: N812
 
 from penstock.errors import ConfigError
-from penstock.model import OutputBatch, check_output
+from penstock.exactly_once import begin_write
+from penstock.model import OutputBatch
 from penstock.structured.sinks.batch import note_write, query_batch
 from penstock.structured.sinks.sqlite import Sqlite
 from penstock.structured.sinks.staging import Database, Loaded, Stage, begin, publish
@@ -65,7 +66,7 @@ class _TableSink:
             SinkError: a later batch is written already, or this one was: by this run, or with other
                 records by a run that this one knows nothing of.
         """
-        check_output(output)
+        begin_write(output, f"{self._where} {self._table}")
         rows = _columns(df)
         stage = begin(self._database, self._table, output, df.columns)
         target = self._database.find(self._table, "")  # one table may be given by two names
