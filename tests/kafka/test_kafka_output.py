@@ -292,6 +292,7 @@ def test_a_batch_that_is_written_and_empty_now_is_refused(copies: Copies, topic:
     [
         (["1 value"], "column value is int"),
         (["'k' key"], "no column value"),
+        (["'v' value", "'w' Value"], "two columns value"),
         (["'v' value", "'h' headers"], "column headers is string"),
         (["'v' value", "cast('t' as binary) topic"], "column topic is binary"),
     ],

@@ -256,7 +256,10 @@ def _columns(df: DataFrame, topic: str) -> DataFrame:
     Raises:
         ConfigError: a column is missing or of another type.
     """
-    types = dict(df.dtypes)
+    types, lower = dict(df.dtypes), [name.lower() for name in df.columns]
+    for name in ("value", "key", "topic", "headers"):
+        if lower.count(name) > 1:
+            raise _wrong(f"the DataFrame has two columns {name}")
     if "value" not in types:
         raise _wrong(f"the DataFrame has no column value: {', '.join(types)}")
     for name in ("key", "value", "topic"):

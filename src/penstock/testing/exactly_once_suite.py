@@ -217,6 +217,6 @@ def _rows(spark: SparkSession, values: str) -> DataFrame:
 
 
 def _failing(spark: SparkSession) -> DataFrame:
-    return spark.range(0, 100, 1, 2).selectExpr(
+    return spark.range(0, 100, 1, 1).selectExpr(
         "if(id = 99, cast(raise_error('failed') as string), cast(id as string)) AS value"
     )

@@ -19,6 +19,7 @@ from penstock.storage import Storage, local_root, open_existing, open_storage
 from penstock.storage.posix import sync
 from penstock.structured.sinks.batch import note_write, query_batch
 from penstock.structured.sinks.batch_log import PUBLISHED, BatchLog, Published
+from penstock.structured.sinks.values import check_names
 
 __all__ = ["ParquetSink", "published_files", "read_parquet"]
 
@@ -60,6 +61,7 @@ class ParquetSink:
             StorageError: the batch cannot be published, or it is not known whether it was.
         """
         begin_write(output, self._storage.url)
+        check_names(df.columns, tells_case=False)
         log = BatchLog(self._storage, output.location_id, output.output)
         is_published = log.has(output.batch_id)
         if is_published:
