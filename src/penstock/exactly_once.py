@@ -44,17 +44,18 @@ class Run(Protocol):
         """Return the plan of a batch in the location's log, None if the log does not have it."""
 
 
-_runs: dict[str, Run] = {}
+_runs: dict[tuple[str, str], Run] = {}
+"""By location and run: an application may run several programs."""
 
 
-def enter_run(run_id: str, run: Run) -> None:
-    """Make a run known to sinks by the ``run`` of its batches; it may be known already."""
-    _runs.setdefault(run_id, run)
+def enter_run(location_id: str, run_id: str, run: Run) -> None:
+    """Make a run known to sinks, by what its batches have; it may be known already."""
+    _runs.setdefault((location_id, run_id), run)
 
 
-def leave_run(run_id: str) -> None:
+def leave_run(location_id: str, run_id: str) -> None:
     """Forget a run that has ended."""
-    _runs.pop(run_id, None)
+    _runs.pop((location_id, run_id), None)
 
 
 def begin_write(output: object, sink: str) -> None:
@@ -79,7 +80,7 @@ def begin_write(output: object, sink: str) -> None:
             hint="pass on the OutputBatch that the front end gives; in one of your own, give plan= "
             "a text that is the same whenever this batch runs, such as when it was planned",
         )
-    run = _runs.get(batch.run)
+    run = _runs.get((batch.location_id, batch.run))
     if run is not None:
         run.use_sink(batch.output, sink)
 
@@ -113,7 +114,7 @@ def check_plan(output: OutputBatch, newest_id: int, plan: str, sink: str) -> Non
         if plan != output.plan:
             raise _unknown_plan(output, sink) if not plan else _planned_apart(output, sink)
         return
-    run = _runs.get(output.run)
+    run = _runs.get((output.location_id, output.run))
     known = None if run is None or newest_id < 0 or not plan else run.plan_of(newest_id)
     if known is not None and known != plan:
         raise _other_history(output, newest_id, sink)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import runpy
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,8 +21,10 @@ from confluent_kafka.admin import AdminClient
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.checkpoint.tools import plan_rewind
 from penstock.errors import (
     BatchFailedError,
+    CheckpointError,
     ConcurrentDriverError,
     ConfigError,
     KafkaError,
@@ -269,6 +272,28 @@ def test_a_program_that_ran_elsewhere_meanwhile(
     write_batch(3, **{"client.id": "another"})
     write_batch(4)
     assert committed(broker, topic) == Counter({"v": 4})
+
+
+def test_a_location_that_was_restored_or_is_to_be_taken_back(copies: Copies, topic: str) -> None:
+    def define(stream: DStream) -> None:
+        stream.map(lambda r: r.value).to_kafka(
+            topic, copies.conf, delivery="exactly_once", name="copy"
+        )
+
+    for value in (b"a", b"b"):
+        copies.send([value])
+        copies.write(define).step()
+        copies.stop()
+        if value == b"a":
+            shutil.copytree(copies.location, copies.location.with_name("saved"))
+    with pytest.raises(CheckpointError, match="output copy writes each batch exactly once"):
+        plan_rewind(copies.location, to_batch=0)
+    shutil.rmtree(copies.location)
+    shutil.copytree(copies.location.with_name("saved"), copies.location)
+    copies.send([b"c"])
+    with pytest.raises(BatchFailedError, match="restored from an older copy"):
+        copies.write(define).step()
+    assert committed(copies.broker, topic) == Counter("ab")
 
 
 def test_a_batch_that_is_written_and_empty_now_is_refused(copies: Copies, topic: str) -> None:

@@ -63,7 +63,7 @@ class OutputOperation(ABC):
         self._location_id = location_id
         self._again = again
         self._run_id = secrets.token_hex(8)
-        enter_run(self._run_id, run)
+        enter_run(location_id, self._run_id, run)
 
     def token(self, batch: Batch) -> OutputBatch:
         """Return what a sink knows this output's part of a batch by."""
@@ -79,7 +79,7 @@ class OutputOperation(ABC):
 
     def close(self) -> None:
         """End what ``open`` and the jobs began; called at the stop, after the last job."""
-        leave_run(self._run_id)
+        leave_run(self._location_id or "", self._run_id)
 
     @abstractmethod
     def job(self, batch: Batch) -> Callable[[], Any] | None:

@@ -52,7 +52,7 @@ def query_batch(df: DataFrame, batch_id: int, output: str = "foreachBatch") -> O
     is_first = first == batch_id and not has_run_before(df.sparkSession, query_id, batch_id)
     name = check_name("output", output)
     plan = plan_of_batch(df.sparkSession, query_id, batch_id)
-    enter_run(run or "", QueryRun(df.sparkSession, query_id))
+    enter_run(query_id, run or "", QueryRun(df.sparkSession, query_id))
     return OutputBatch(query_id, name, batch_id, is_first, run or "", plan)
 
 

@@ -164,7 +164,7 @@ def _not_utf8(column: pa.Array) -> _Found:
     except pa.ArrowInvalid:
         plain = column.cast(pa.binary()).to_pylist()
         texts = [None if each is None else each.decode(errors="replace") for each in plain]
-        bad = [None not in (a, b) and a.encode() != b for a, b in zip(texts, plain, strict=True)]
+        bad = [a is not None and a.encode() != b for a, b in zip(texts, plain, strict=True)]
         return pa.array(bad), pa.array(texts, column.type), "which is not UTF-8"
     return pa.repeat(False, len(column)), column, ""
 
