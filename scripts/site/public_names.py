@@ -22,6 +22,7 @@ DEEPER = (
     "penstock.receivers.ownership",
     "penstock.streaming.kafka",
     "penstock.structured.sinks",
+    "penstock.testing.exactly_once_suite",
     "penstock.testing.file_manager_suite",
     "penstock.testing.rate_measures",
     "penstock.testing.rate_simulator",

@@ -19,6 +19,7 @@ from penstock.model import COMPRESSIONS, WHEN_FULL, WhenFull, parse_size
 __all__ = [
     "CHECKPOINT_FILE_MANAGER",
     "DEFAULT_INITIAL_RATE",
+    "SINKS_BAD_VALUES",
     "WRITE_AHEAD_LOG",
     "Conf",
     "MetricsSettings",
@@ -53,9 +54,12 @@ and from here an estimator needs three batches to a million records/s, so little
 """
 
 OnBatchFailure = Literal["stop", "continue"]
+BadValues = Literal["fail", "replace"]
+BAD_VALUES: tuple[BadValues, ...] = ("fail", "replace")
 ON_BATCH_FAILURE: tuple[OnBatchFailure, ...] = ("stop", "continue")
 
 CHECKPOINT_FILE_MANAGER = "spark.penstock.checkpointFileManagerClass"
+SINKS_BAD_VALUES = "spark.penstock.sinks.badValues"
 WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
 
 
@@ -351,6 +355,9 @@ class StreamingSettings:
     )
     on_batch_failure: OnBatchFailure = _setting(  # noqa: RUF009 (it makes a field)
         "spark.penstock.onBatchFailure", _one_of(ON_BATCH_FAILURE), "stop"
+    )
+    bad_values: BadValues = _setting(  # noqa: RUF009 (it makes a field)
+        SINKS_BAD_VALUES, _one_of(BAD_VALUES), "fail"
     )
     write_ahead_log: bool | None = _setting(WRITE_AHEAD_LOG, _flag, None)
     rate: RateSettings = field(default_factory=RateSettings)

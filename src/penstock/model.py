@@ -17,7 +17,6 @@ __all__ = [
     "OutputBatch",
     "WhenFull",
     "check_name",
-    "check_output",
     "parse_size",
 ]
 
@@ -77,19 +76,8 @@ class OutputBatch:
     run: str = field(default="", compare=False)
     """The run that writes it: a run writes a batch of an output once. Empty if it is not known."""
     plan: str = field(default="", compare=False)
-    """What tells the batch from one that is planned anew under its id, in an older copy of the
-    checkpoint location. Empty if it is not known."""
-
-
-def check_output(output: object) -> None:
-    """Raise ConfigError unless ``output`` is what a sink knows a batch by."""
-    if not isinstance(output, OutputBatch):
-        raise ConfigError(
-            f"the batch is given as {output!r}, which does not identify it",
-            operation="write batch",
-            hint="give an OutputBatch: query_batch(df, batch_id) in a Structured query, the third "
-            "argument of foreachBatch's function in a DStream program",
-        )
+    """Which run planned the batch, and when. It tells the batch from one that is planned under its
+    id in an older copy of the checkpoint location; exactly-once sinks refuse a batch without."""
 
 
 def check_name(kind: str, name: str) -> str:

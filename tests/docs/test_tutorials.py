@@ -123,13 +123,18 @@ def test_an_output_that_stores_a_token_writes_a_batch_once(
     path = tmp_path / "orders.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE orders (item TEXT, price REAL)")
-        db.execute("CREATE TABLE batches (l TEXT, o TEXT, b INTEGER, PRIMARY KEY (l, o, b))")
+        (table,) = re.findall(
+            r"`(CREATE TABLE batches .*?)`", (ROOT / "docs" / "outputs.md").read_text()
+        )
+        db.execute(table)
     names = {"orders": Mock()}
     exec(code.replace("/data/orders.db", str(path)), names)
     spark = SparkSession.builder.getOrCreate()
     batch = spark.createDataFrame([("tea", 3.5)], "item string, price double")
     for batch_id in (7, 7, 8):
-        names["write"](batch, batch_id, OutputBatch("location", "orders", batch_id))
+        names["write"](batch, batch_id, OutputBatch("location", "orders", batch_id, plan="p"))
+    with pytest.raises(RuntimeError, match="another batch is stored under the id"):
+        names["write"](batch, 8, OutputBatch("location", "orders", 8, plan="other"))
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT * FROM orders").fetchall() == [("tea", 3.5)] * 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import runpy
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,8 +21,10 @@ from confluent_kafka.admin import AdminClient
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.checkpoint.tools import plan_rewind
 from penstock.errors import (
     BatchFailedError,
+    CheckpointError,
     ConcurrentDriverError,
     ConfigError,
     KafkaError,
@@ -140,7 +143,7 @@ def test_a_task_whose_input_is_cut_off_commits_nothing(
                 records = df.rdd.map(lambda row: row.value)
                 write_rdd(records, output, Encoder(topic), broker.conf, sink)
 
-    first = OutputBatch(uuid4().hex, "out", 0)
+    first = OutputBatch(uuid4().hex, "out", 0, plan="p")
     fails = f"if(id < {rows - 1}, string(id), raise_error('shuffle file lost'))"
     with pytest.raises(Exception, match="shuffle file lost"):
         send(fails, first)
@@ -243,18 +246,10 @@ def test_an_output_has_one_write(copies: Copies, topic: str) -> None:
 
     copies.send([b"1"])
     stepper = copies.write(lambda stream: stream.foreachBatch(twice, name="twice"))
-    with pytest.raises(BatchFailedError, match="batch 0 was written by output 'twice' already"):
+    with pytest.raises(
+        BatchFailedError, match="output 'twice' has written batch 0 already in this run"
+    ):
         stepper.step()
-
-
-def test_settings_that_let_batches_overtake_a_failed_one(
-    sc: SparkContext, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frame = SparkSession.builder.getOrCreate().range(1).selectExpr("'v' value")
-    settings = sc.getConf().set("spark.penstock.onBatchFailure", "continue")
-    monkeypatch.setattr(sc, "getConf", lambda: settings)
-    with pytest.raises(ConfigError, match="a failed batch would never be written once a later"):
-        write(frame, OutputBatch("l", "out", 0), topic, broker.conf, delivery="exactly_once")
 
 
 def test_a_program_that_ran_elsewhere_meanwhile(
@@ -264,7 +259,7 @@ def test_a_program_that_ran_elsewhere_meanwhile(
     frame = SparkSession.builder.getOrCreate().range(1).selectExpr("'v' value")
 
     def write_batch(batch_id: int, **conf: str) -> None:
-        output = OutputBatch(f"elsewhere-{topic}", "out", batch_id)
+        output = OutputBatch(f"elsewhere-{topic}", "out", batch_id, plan="p")
         write(frame, output, topic, {**broker.conf, **conf}, delivery="exactly_once")
 
     write_batch(0)
@@ -277,6 +272,28 @@ def test_a_program_that_ran_elsewhere_meanwhile(
     write_batch(3, **{"client.id": "another"})
     write_batch(4)
     assert committed(broker, topic) == Counter({"v": 4})
+
+
+def test_a_location_that_was_restored_or_is_to_be_taken_back(copies: Copies, topic: str) -> None:
+    def define(stream: DStream) -> None:
+        stream.map(lambda r: r.value).to_kafka(
+            topic, copies.conf, delivery="exactly_once", name="copy"
+        )
+
+    for value in (b"a", b"b"):
+        copies.send([value])
+        copies.write(define).step()
+        copies.stop()
+        if value == b"a":
+            shutil.copytree(copies.location, copies.location.with_name("saved"))
+    with pytest.raises(CheckpointError, match="output copy writes each batch exactly once"):
+        plan_rewind(copies.location, to_batch=0)
+    shutil.rmtree(copies.location)
+    shutil.copytree(copies.location.with_name("saved"), copies.location)
+    copies.send([b"c"])
+    with pytest.raises(BatchFailedError, match="restored from an older copy"):
+        copies.write(define).step()
+    assert committed(copies.broker, topic) == Counter("ab")
 
 
 def test_a_batch_that_is_written_and_empty_now_is_refused(copies: Copies, topic: str) -> None:
@@ -300,6 +317,7 @@ def test_a_batch_that_is_written_and_empty_now_is_refused(copies: Copies, topic:
     [
         (["1 value"], "column value is int"),
         (["'k' key"], "no column value"),
+        (["'v' value", "'w' Value"], "two columns value"),
         (["'v' value", "'h' headers"], "column headers is string"),
         (["'v' value", "cast('t' as binary) topic"], "column topic is binary"),
     ],

@@ -86,9 +86,8 @@ def test_parquet(query: Query, tmp_path: Path) -> None:
     assert Counter(row.value for row in found) == written
     zombie = query.spark.createDataFrame([("zombie",)], ["value"])
     location = next((tmp_path / "out" / "_published").iterdir()).name
-    sink.write(zombie, OutputBatch(location, "foreachBatch", 2))
     with pytest.raises(SinkError, match="but batch 2 is published"):
-        sink.write(zombie, OutputBatch(location, "foreachBatch", 1))
+        sink.write(zombie, OutputBatch(location, "foreachBatch", 1, plan="p"))
     assert read_parquet(query.spark, tmp_path / "out").count() == 4
 
 
@@ -96,7 +95,9 @@ def test_parquet_files_of_any_name(query: Query, tmp_path: Path) -> None:
     conf = query.spark.sparkContext._jsc.hadoopConfiguration()
     conf.set("mapreduce.output.basename", "lines")
     try:
-        ParquetSink(tmp_path / "out").write(query.spark.range(3), OutputBatch("q", "out", 0))
+        ParquetSink(tmp_path / "out").write(
+            query.spark.range(3), OutputBatch("q", "out", 0, plan="p")
+        )
     finally:
         conf.unset("mapreduce.output.basename")
     assert read_parquet(query.spark, tmp_path / "out").count() == 3
@@ -117,7 +118,7 @@ def test_odd_names_and_nested_times(query: Query, tmp_path: Path) -> None:
     df = query.spark.sql(f"SELECT 1, 2, 3, struct({times})").toDF(*names)
     with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
         db.execute(f"CREATE TABLE odd ({', '.join(map(quoted, names))})")
-        SqliteSink(tmp_path / "shop.db", "odd").write(df, OutputBatch("q", "out", 0))
+        SqliteSink(tmp_path / "shop.db", "odd").write(df, OutputBatch("q", "out", 0, plan="p"))
         (row,) = db.execute("SELECT * FROM odd")
     assert row[:3] == (1, 2, 3)
     wall = "2026-01-02T03:04:05.000000"
@@ -148,7 +149,10 @@ def test_a_second_write_of_a_batch_is_refused(query: Query, tmp_path: Path, kind
 
 def test_a_second_write_to_a_table_by_another_name_is_refused(query: Query, tmp_path: Path) -> None:
     first, second = sink_of("sqlite", tmp_path), SqliteSink(tmp_path / "shop.db", "LINES")
-    df, batch = query.spark.sql("SELECT 'a' AS value"), OutputBatch("q", "out", 0, run="run")
+    df, batch = (
+        query.spark.sql("SELECT 'a' AS value"),
+        OutputBatch("q", "out", 0, run="run", plan="p"),
+    )
     first.write(df, batch)
     with pytest.raises(SinkError, match="already in this run"):
         second.write(df, batch)
@@ -184,7 +188,7 @@ def test_a_table_of_postgres(query: Query) -> None:
             assert Counter(value for (value,) in found) == written
             db.execute(f"CREATE TABLE types ({TYPES})")  # type: ignore[arg-type,unused-ignore]
             df = query.spark.sql(f"SELECT {COLUMNS}")
-            PostgresSink(server.url, "types").write(df, OutputBatch("q", "types", 0))
+            PostgresSink(server.url, "types").write(df, OutputBatch("q", "types", 0, plan="p"))
             row = db.execute(
                 "SELECT small, big, float, price::text, flag, day::text, "
                 "(at at time zone 'UTC')::text, wall::text, bytes, list, struct, none, empty "
@@ -288,7 +292,9 @@ def test_what_is_no_batch_is_refused(query: Query, tmp_path: Path, kind: str) ->
 def test_batches_with_other_columns_are_read_with_all_of_them(query: Query, tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path / "out")
     for batch_id, columns in enumerate(["1 as a", "2 as a, 'x' as b"]):
-        sink.write(query.spark.sql(f"SELECT {columns}"), OutputBatch("q", "out", batch_id))
+        sink.write(
+            query.spark.sql(f"SELECT {columns}"), OutputBatch("q", "out", batch_id, plan="p")
+        )
     found = read_parquet(query.spark, tmp_path / "out").orderBy("a").collect()
     assert [row.asDict() for row in found] == [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
 

@@ -41,6 +41,7 @@ from typing import NoReturn
 
 from penstock.checkpoint.batch_ids import describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.batch_life import BatchLives, BatchState
+from penstock.checkpoint.batch_plan import RUN, plan_of
 from penstock.checkpoint.commit_log import CommitLog, CommitMetadata
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.checkpoint.first_offsets import FirstOffsets
@@ -61,11 +62,8 @@ from penstock.storage import Storage, open_storage
 
 __all__ = ["CheckpointLocation"]
 
-_RUN = "spark.penstock.run"
 _KEPT_FROM = "spark.penstock.keptFrom"
 _log = logging.getLogger(__name__)
-
-
 _Stale = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids in the offset log and in the commit log that are ignored (batch_life, invariant 5)."""
 
@@ -164,8 +162,8 @@ class CheckpointLocation:
 
     # -- the steps of a batch --
 
-    def plan(self, batch_id: int, offsets: OffsetSeq, needed_from: int | None = None) -> None:
-        """Make the input of the next batch durable; the batch may run when this returns.
+    def plan(self, batch_id: int, offsets: OffsetSeq, needed_from: int | None = None) -> str:
+        """Make the input of the next batch durable; the batch may run when this returns its plan.
 
         All entries from batch ``needed_from`` on are kept.
 
@@ -177,14 +175,16 @@ class CheckpointLocation:
         """
         with self._mutex:
             kept_from = self._driving().begin_plan(batch_id, self._retain, needed_from)
-        own = {_RUN: self._run, _KEPT_FROM: str(kept_from)}
+        own = {RUN: self._run, _KEPT_FROM: str(kept_from)}
+        entry = replace(offsets, conf={**offsets.conf, **own})
         try:
-            self.offsets.add(batch_id, replace(offsets, conf={**offsets.conf, **own}))
+            self.offsets.add(batch_id, entry)
         except ConcurrentDriverError as error:
             self._lose(error)
         self.confirm()
         with self._mutex:
             self._driving().plan(batch_id)
+        return plan_of(entry)
 
     def run(self, batch_id: int) -> None:
         """Record that the jobs of a planned batch may write from now on."""
@@ -333,7 +333,7 @@ class CheckpointLocation:
             entry = self.offsets.get(batch_id)
         except LogFormatError:
             return None
-        return None if entry is None else entry.conf.get(_RUN)
+        return None if entry is None else entry.conf.get(RUN)
 
     # -- other drivers --
 

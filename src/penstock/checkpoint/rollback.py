@@ -37,9 +37,9 @@ def rollback_hint(storage: Storage, batch_id: int) -> str | None:
     return (
         f"without a backup, go back to batch {batch_id - 1}: end the program, "
         f"{_removal(storage, batch_id, last_id)}, and start it again. Batches from {batch_id} on "
-        "are then planned anew under their ids and process their records again; a sink that skips "
-        "ids it has seen leaves out what these batches hold now. The start names the state "
-        "that must go as well, if there is some"
+        "are then planned under their ids again, with other records; exactly-once sinks refuse "
+        "those that they have, and a sink of your own that skips ids leaves them out. The start "
+        "names the state that must go as well, if there is some"
     )
 
 

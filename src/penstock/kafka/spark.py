@@ -13,8 +13,8 @@ from pyspark import RDD, TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 
-from penstock.conf import StreamingSettings, check_exactly_once
-from penstock.errors import ConcurrentDriverError, ConfigError
+from penstock.errors import ConcurrentDriverError, ConfigError, SinkError
+from penstock.exactly_once import begin_write, check_output
 from penstock.kafka.sink import (
     Destination,
     Encoder,
@@ -27,7 +27,7 @@ from penstock.kafka.sink import (
     to_headers,
     write_partition,
 )
-from penstock.model import OutputBatch, check_output
+from penstock.model import OutputBatch
 from penstock.workers import whole_input
 
 __all__ = ["Delivery", "check_delivery", "write", "write_rdd"]
@@ -66,8 +66,9 @@ def write(
 
     Raises:
         ConfigError: a column is missing or of another type, a setting is wrong, ``output`` is none,
-            or exactly once the output has written this batch, or settings let later batches
-            overtake one that failed.
+            or exactly once it has no plan, or the program could pass a batch over.
+        SinkError: exactly once, the run has written this batch, or another one of its id is
+            written; or the location was restored from an older copy.
         KafkaError: the brokers refuse or do not answer.
         ConcurrentDriverError: another driver has taken over.
     """
@@ -78,8 +79,7 @@ def write(
     if delivery == "at_least_once":
         rows.mapInArrow(_SendRows(settings), _COUNT).collect()
         return
-    conf_of_program = df.sparkSession.sparkContext.getConf()
-    check_exactly_once(output.output, StreamingSettings.from_conf(conf_of_program))
+    begin_write(output, f"topic {topic}")
     sink = _sinks.get(settings, topic, output)
     counts = rows.mapInArrow(_WriteRows(sink.destination(output.batch_id)), _COUNT).rdd
     with _sinks.writing(output):
@@ -113,17 +113,18 @@ class _Sinks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[tuple[str, str], tuple[Mapping[str, Any], str, SinkBatches]] = {}
-        self._written: dict[tuple[str, str], int] = {}
+        self._written: dict[tuple[str, str], tuple[str, int]] = {}
 
     def get(self, settings: Mapping[str, Any], topic: str, output: OutputBatch) -> SinkBatches:
         """Return the driver's side of an output.
 
         Raises:
-            ConfigError: a setting is wrong, or the batch was written by this output already.
+            ConfigError: a setting is wrong.
+            SinkError: the run has written the batch already.
         """
         name = output.location_id, output.output
         with self._lock:
-            if self._written.get(name) == output.batch_id and not output.may_be_written:
+            if output.run and self._written.get(name) == (output.run, output.batch_id):
                 raise _written_twice(output)
             if name in self._held and self._held[name][:2] != (settings, topic):
                 self._drop(name)
@@ -142,7 +143,7 @@ class _Sinks:
             with self._lock:
                 self._drop(name)
             raise
-        self._written[name] = output.batch_id
+        self._written[name] = output.run, output.batch_id
 
     def _drop(self, name: tuple[str, str]) -> None:
         if name in self._held:
@@ -165,7 +166,9 @@ def check_delivery(delivery: Any) -> None:
 def _write(sink: SinkBatches, output: OutputBatch, counts: RDD[Any]) -> None:
     """Run the tasks of ``counts``: first those that prove what is written, then the others."""
     partitions = counts.getNumPartitions()
-    attempt = sink.begin(output.batch_id, partitions, may_be_written=output.may_be_written)
+    attempt = sink.begin(
+        output.batch_id, partitions, may_be_written=output.may_be_written, output=output
+    )
     others = [index for index in range(partitions) if index not in attempt.done]
     sc = counts.context
     before = sc.getLocalProperty(_ATTEMPT)
@@ -253,7 +256,10 @@ def _columns(df: DataFrame, topic: str) -> DataFrame:
     Raises:
         ConfigError: a column is missing or of another type.
     """
-    types = dict(df.dtypes)
+    types, lower = dict(df.dtypes), [name.lower() for name in df.columns]
+    for name in ("value", "key", "topic", "headers"):
+        if lower.count(name) > 1:
+            raise _wrong(f"the DataFrame has two columns {name}")
     if "value" not in types:
         raise _wrong(f"the DataFrame has no column value: {', '.join(types)}")
     for name in ("key", "value", "topic"):
@@ -272,10 +278,10 @@ def _columns(df: DataFrame, topic: str) -> DataFrame:
     return df.select(columns)
 
 
-def _written_twice(output: OutputBatch) -> ConfigError:
-    return ConfigError(
-        f"batch {output.batch_id} was written by output {output.output!r} already: each output "
-        "has one write per batch",
+def _written_twice(output: OutputBatch) -> SinkError:
+    return SinkError(
+        f"output {output.output!r} has written batch {output.batch_id} already in this run: each "
+        "output has one write per batch",
         operation="write to Kafka",
         hint="write one DataFrame for each output (df.union(...); rows may have a column topic), "
         "or add a foreachBatch with a name of its own",

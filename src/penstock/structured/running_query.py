@@ -9,7 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-__all__ = ["RunningQuery", "has_run_before", "plan_of_batch", "running_query"]
+__all__ = ["QueryRun", "RunningQuery", "has_run_before", "plan_of_batch", "running_query"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,21 @@ class RunningQuery:
     """Its trigger interval, 0 for none."""
     journals: Sequence[tuple[str, str, str]]
     """Journal, stream and consumer of its sources over journals, as they are in the options."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRun:
+    """A run of a query, as ``exactly_once.Run``."""
+
+    spark: SparkSession
+    query_id: str
+
+    def use_sink(self, output: str, sink: str) -> None:
+        """See Run: batches run one by one, a failed one ends the run, a rewind gives new ids."""
+
+    def plan_of(self, batch_id: int) -> str | None:
+        """See Run."""
+        return plan_of_batch(self.spark, self.query_id, batch_id) or None
 
 
 def running_query(spark: SparkSession, query_id: str) -> RunningQuery | None:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.errors import KafkaFencedError
+from penstock.exactly_once import check_plan
 from penstock.kafka.sink import failures
 from penstock.kafka.sink.failures import KafkaStuckError
 from penstock.kafka.sink.partition import Destination
 from penstock.kafka.sink.tokens import Begun, Done, batch_name, partition_name
 from penstock.kafka.sink.transactions import TransactionalSender
+from penstock.model import OutputBatch
 
 __all__ = ["Attempt", "SinkBatches"]
 
@@ -75,16 +77,25 @@ class SinkBatches:
                     raise failures.forgotten(self._name, self._topic, min(written))
                 self._record(0, _first_attempt(), 0)
 
-    def begin(self, batch_id: int, partitions: int, *, may_be_written: bool) -> Attempt:
+    def begin(
+        self,
+        batch_id: int,
+        partitions: int,
+        *,
+        may_be_written: bool,
+        output: OutputBatch | None = None,
+    ) -> Attempt:
         """Begin to write a batch.
 
         Args:
             batch_id: the batch.
             partitions: how many it has now.
             may_be_written: whether an earlier run may have written it.
+            output: the batch with its plan, where it has one.
 
         Raises:
             ConcurrentDriverError: another driver has taken over.
+            SinkError: the sink has begun another batch than the location's log has.
             KafkaError: the brokers do not answer or refuse; they forgot what the batch wrote; or it
                 is written in part, with another number of partitions.
         """
@@ -95,10 +106,11 @@ class SinkBatches:
                 self._tell_forgotten(batch_id)
             if last.next_id > batch_id + 1:
                 raise failures.overtaken(self._name, batch_id, last.next_id - 1)
+            plan = self._check_plan(output)
             attempt = last.attempt + 1
             is_begun = last.next_id == batch_id + 1
             # Before the claims, which write ``done`` again: it has to be known for longer.
-            self._record(batch_id + 1, attempt, last.partitions if is_begun else partitions)
+            self._record(batch_id + 1, attempt, last.partitions if is_begun else partitions, plan)
             if not is_begun:
                 return Attempt(attempt, frozenset())
             done = self._claim(batch_id, attempt, last.partitions)
@@ -107,18 +119,20 @@ class SinkBatches:
                     raise failures.other_partitions(
                         self._name, batch_id, len(done), last.partitions, partitions
                     )
-                self._record(batch_id + 1, attempt, partitions)
+                self._record(batch_id + 1, attempt, partitions, plan)
         return Attempt(attempt, done)
 
-    def keep(self, batch_id: int) -> None:
+    def keep(self, batch_id: int, output: OutputBatch | None = None) -> None:
         """Have the brokers keep the token while a program has nothing to write.
 
         Args:
             batch_id: a batch without partitions, which is begun here as any other one: tokens of
                 partitions that expire meanwhile are of earlier batches, which are done.
+            output: the batch with its plan, where it has one.
 
         Raises:
             ConcurrentDriverError: another driver has taken over.
+            SinkError: as ``begin``.
             KafkaError: the brokers do not answer or refuse; or the sink has begun the batch, with
                 partitions, or a later one.
         """
@@ -128,7 +142,8 @@ class SinkBatches:
             is_idle = time.monotonic() - self._used_s >= _IDLE_S
             if is_idle and self._last is not None and self._last.next_id <= batch_id:
                 self._take_over()
-                self._record(batch_id + 1, self._last.attempt + 1, 0)
+                plan = self._check_plan(output)
+                self._record(batch_id + 1, self._last.attempt + 1, 0, plan)
 
     def destination(self, batch_id: int) -> Destination:
         """Return what the tasks of a batch need, besides the attempt's number."""
@@ -175,8 +190,19 @@ class SinkBatches:
             sender, self._sender = self._sender, None
             sender.close()
 
-    def _record(self, next_id: int, attempt: int, partitions: int) -> None:
-        begun = Begun(next_id, attempt, partitions, self._driver)
+    def _check_plan(self, output: OutputBatch | None) -> str:
+        """Check the batch that was begun last, and return the plan of the one that begins.
+
+        Without its plan it is told from others by its records, when it is proved.
+        """
+        if output is None:
+            return ""
+        if self._last is not None and self._last.plan:
+            check_plan(output, self._last.next_id - 1, self._last.plan, self._topic)
+        return output.plan
+
+    def _record(self, next_id: int, attempt: int, partitions: int, plan: str = "") -> None:
+        begun = Begun(next_id, attempt, partitions, self._driver, plan)
         try:
             self._commit(begun)
         except KafkaStuckError:

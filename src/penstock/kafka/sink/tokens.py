@@ -3,7 +3,7 @@
     group and transactional id          offset          metadata
     ----------------------------------  --------------  ------------------------------------------
     penstock/<location>/<output>        batch begun +1  {"attempt": 7, "partitions": 4,
-                                                        "driver": ..}
+                                                        "driver": .., "plan": ..}
     penstock/<location>/<output>/<i>    batch done +1   {"attempt": 7, "count": .., "checksum": ..,
                                                         "writer": ..}
 
@@ -33,6 +33,8 @@ class Begun:
     partitions: int
     driver: str = ""
     """The driver that wrote it, so that one whose commit was not answered knows its own."""
+    plan: str = ""
+    """The batch's (OutputBatch); empty if an earlier version began it, or ``penstock.batched``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,3 +42,5 @@ class Batch:
     id: int
     time_ms: int
     sources: tuple[SourceRange, ...]
+    plan: str = ""
+    """That of OutputBatch."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq, RecoveryPlan
+from penstock.checkpoint.batch_plan import plan_of
 from penstock.errors import CheckpointError, LogGapError, StorageError
 from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.core.operators import Operator
@@ -145,7 +146,7 @@ class BatchLog:
         found: list[Batch] = []
         for batch_id in reversed(self._before):
             try:
-                if self._time_ms(batch_id) <= after_ms:
+                if self._location.offsets.require(batch_id).batch_timestamp_ms <= after_ms:
                     break
                 found.append(self.read(batch_id))
             except LogGapError:
@@ -162,7 +163,7 @@ class BatchLog:
         planned = self._location.offsets.require(batch_id)
         starts, ends = self._read_ends(batch_id - 1), self._ends_of(batch_id, planned)
         ranges = map(SourceRange, self._started(starts), self._started(ends))
-        return Batch(batch_id, planned.batch_timestamp_ms, tuple(ranges))
+        return Batch(batch_id, planned.batch_timestamp_ms, tuple(ranges), plan_of(planned))
 
     @property
     def recorded_conf(self) -> Mapping[str, str]:
@@ -208,14 +209,14 @@ class BatchLog:
         Raises:
             ConcurrentDriverError: another driver planned it, or one after it.
         """
-        batch = Batch(self._location.next_id, time_ms, sources)
         lines = tuple(_to_line(source.end) for source in sources)
         own = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
         own |= self._conf | {_NOTIFIED: str(self._notified_id)}
         entry = OffsetSeq(batch_timestamp_ms=time_ms, conf={**own, **conf}, sources=lines)
         oldest = self._notified_id + 1
         needed_from = oldest if needed_from is None else min(oldest, needed_from)
-        self._location.plan(batch.id, entry, needed_from)
+        batch_id = self._location.next_id
+        batch = Batch(batch_id, time_ms, sources, self._location.plan(batch_id, entry, needed_from))
         self._batches[batch.id] = batch
         self._ends = tuple(source.end for source in sources)
         self._kept.append((batch.id, self._ends))
@@ -311,9 +312,6 @@ class BatchLog:
     def _first(self, name: str) -> SourceOffset:
         found = self._location.first_offsets.get(name)
         return None if found is None else found.offset
-
-    def _time_ms(self, batch_id: int) -> int:
-        return self._location.offsets.require(batch_id).batch_timestamp_ms
 
     def _read_ends(self, batch_id: int) -> tuple[SourceOffset, ...]:
         if batch_id < 0:

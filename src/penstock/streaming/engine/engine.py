@@ -32,6 +32,7 @@ from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.engine.jobs import JobSet
 from penstock.streaming.engine.rate_manager import RateManager
 from penstock.streaming.engine.receiver_events import ReceiverEvents
+from penstock.streaming.engine.sink_use import SinkUse
 from penstock.streaming.inputs.input import InputContext, InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
 from penstock.streaming.recovery.match import written_before
@@ -83,7 +84,7 @@ class Engine:
         recovery = location.acquire(settings.min_batches_to_retain)
         try:
             _open_state(sc, graph, location)
-            log = _open_log(graph, location, recovery)
+            log = _open_log(graph, location, recovery, SinkUse(location.storage, settings))
             if graph.writes_rdds:
                 rdds = RddCheckpoints(sc, location.storage, log.previous_run_ms)
                 graph.open_rdd_checkpoints(rdds)
@@ -251,7 +252,7 @@ def _open_state(sc: SparkContext, graph: DStreamGraph, location: CheckpointLocat
 
 
 def _open_log(
-    graph: DStreamGraph, location: CheckpointLocation, recovery: RecoveryPlan
+    graph: DStreamGraph, location: CheckpointLocation, recovery: RecoveryPlan, run: SinkUse
 ) -> BatchLog:
     """Return the log of the program's batches; its inputs and outputs are open then."""
     log = BatchLog(
@@ -266,7 +267,7 @@ def _open_log(
     storage, journal = location.storage, location.storage.open_folder("journal")
     for output in graph.outputs:
         known = (log.recorded_conf, recovery.rerun, output.name, output.exactly_once)
-        output.open(location_id, written_before(*known))
+        output.open(location_id, written_before(*known), run)
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
         first_offset = partial(log.first_offset, index)
         oldest_start = partial(log.oldest_start, index)

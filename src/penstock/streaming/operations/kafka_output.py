@@ -9,6 +9,7 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.errors import ConfigError
+from penstock.exactly_once import Run
 from penstock.kafka.sink import (
     Encoder,
     SinkBatches,
@@ -52,9 +53,9 @@ class KafkaOutput(OutputOperation):
         self._sink: SinkBatches | None = None
         super().__init__(parent, self._encoder, name)
 
-    def open(self, location_id: str, again: Collection[int]) -> None:
+    def open(self, location_id: str, again: Collection[int], run: Run) -> None:
         """Check the topic, and fence earlier drivers of the sink; see ``SinkBatches.open``."""
-        super().open(location_id, again)
+        super().open(location_id, again, run)
         settings = self._conf.settings()
         check_sink_topic(settings, self._encoder.topic)
         if self.exactly_once:
@@ -63,6 +64,7 @@ class KafkaOutput(OutputOperation):
 
     def close(self) -> None:
         """Close the connections."""
+        super().close()
         if self._sink is not None:
             self._sink.close()
 
@@ -75,7 +77,7 @@ class KafkaOutput(OutputOperation):
         if rdd.getNumPartitions() or output.may_be_written:  # it was not empty when it was written
             write_rdd(rdd, output, self._encoder, self._conf.settings(), self._sink)
         elif self._sink is not None:
-            self._sink.keep(output.batch_id)
+            self._sink.keep(output.batch_id, output)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_sink": None}

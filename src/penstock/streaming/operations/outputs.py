@@ -16,6 +16,7 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.errors import ConfigError, StreamingError
+from penstock.exactly_once import Run, enter_run, leave_run
 from penstock.model import check_name
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, OutputBatch
@@ -54,7 +55,7 @@ class OutputOperation(ABC):
         self._again: Collection[int] = ()
         self._run_id = ""
 
-    def open(self, location_id: str, again: Collection[int]) -> None:
+    def open(self, location_id: str, again: Collection[int], run: Run) -> None:
         """Learn the checkpoint location's id; called once, at the program's start.
 
         ``again`` are the batches that run again, of a run that had this output already.
@@ -62,6 +63,7 @@ class OutputOperation(ABC):
         self._location_id = location_id
         self._again = again
         self._run_id = secrets.token_hex(8)
+        enter_run(location_id, self._run_id, run)
 
     def token(self, batch: Batch) -> OutputBatch:
         """Return what a sink knows this output's part of a batch by."""
@@ -72,12 +74,12 @@ class OutputOperation(ABC):
                 ids={"output": self.name},
                 hint="call start() first",
             )
-        return OutputBatch(
-            self._location_id, self.name, batch.id, batch.id in self._again, self._run_id
-        )
+        known = (self._location_id, self.name, batch.id)
+        return OutputBatch(*known, batch.id in self._again, self._run_id, batch.plan)
 
-    def close(self) -> None:  # noqa: B027 - few outputs have anything to end
+    def close(self) -> None:
         """End what ``open`` and the jobs began; called at the stop, after the last job."""
+        leave_run(self._location_id or "", self._run_id)
 
     @abstractmethod
     def job(self, batch: Batch) -> Callable[[], Any] | None:

@@ -7,8 +7,9 @@ import threading
 from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError, SinkError
+from penstock.exactly_once import enter_run
 from penstock.model import OutputBatch, check_name
-from penstock.structured.running_query import has_run_before, plan_of_batch
+from penstock.structured.running_query import QueryRun, has_run_before, plan_of_batch
 
 __all__ = ["note_write", "query_batch"]
 
@@ -43,13 +44,15 @@ def query_batch(df: DataFrame, batch_id: int, output: str = "foreachBatch") -> O
             operation="write batch",
             ids={"output": output, "batch": batch_id},
             hint="call this in the function of foreachBatch itself, and pass its result on; "
-            "elsewhere build OutputBatch(<an id that each run has>, <output>, <batch id>)",
+            "elsewhere build OutputBatch(<an id that each run has>, <output>, <batch id>, "
+            "plan=<when it was planned>)",
         )
     with _lock:
         first = _first_batches.setdefault(f"{query_id}/{run}", batch_id)
     is_first = first == batch_id and not has_run_before(df.sparkSession, query_id, batch_id)
     name = check_name("output", output)
     plan = plan_of_batch(df.sparkSession, query_id, batch_id)
+    enter_run(query_id, run or "", QueryRun(df.sparkSession, query_id))
     return OutputBatch(query_id, name, batch_id, is_first, run or "", plan)
 
 

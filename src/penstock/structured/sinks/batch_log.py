@@ -122,9 +122,19 @@ class BatchLog:
             raise self._overtaken(batch_id, newest_id)
         return newest_id == batch_id
 
-    def plan_of(self, batch_id: int) -> str:
-        """Return the plan of a batch that is published; raises as ``read``."""
-        return next((each.plan for each in self.read() if each.batch_id == batch_id), "")
+    def newest(self) -> tuple[int, str]:
+        """Return the newest batch that ``has`` saw, -1 for none, and its plan.
+
+        The plan is empty if the name was left out, or is gone: a later batch was published since.
+
+        Raises:
+            LogFormatError, StorageError: the entry cannot be read.
+        """
+        batches: list[Published] = []
+        if self._newest_id >= 0:
+            with suppress(NotFoundError):
+                batches = self._read(_Entry(0, self._newest_id))
+        return self._newest_id, batches[-1].plan if batches else ""
 
     def publish(self, made: Published) -> bool:
         """Publish a batch whose files are durable; return whether these files count.

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import SinkError
-from penstock.model import OutputBatch, check_output
+from penstock.exactly_once import begin_write, check_plan
+from penstock.model import OutputBatch
 from penstock.storage import Storage, local_root, open_existing, open_storage
 from penstock.storage.posix import sync
 from penstock.structured.sinks.batch import note_write, query_batch
 from penstock.structured.sinks.batch_log import PUBLISHED, BatchLog, Published
-from penstock.structured.sinks.plans import check_same
+from penstock.structured.sinks.values import check_names
 
 __all__ = ["ParquetSink", "published_files", "read_parquet"]
 
@@ -54,16 +55,19 @@ class ParquetSink:
                 ``query_batch``.
 
         Raises:
-            ConfigError: ``output`` is none.
-            SinkError: a later batch is written already, or this one was: by this run, or with other
-                records by a run that this one knows nothing of.
+            ConfigError: ``output`` is none or has no plan, or the program could pass a batch over.
+            SinkError: a later batch is written already, or this one was, by this run or with
+                another plan; or the location was restored from an older copy.
             StorageError: the batch cannot be published, or it is not known whether it was.
         """
-        check_output(output)
+        begin_write(output, self._storage.url)
+        check_names(df.columns, tells_case=False)
         log = BatchLog(self._storage, output.location_id, output.output)
-        if log.has(output.batch_id):
+        is_published = log.has(output.batch_id)
+        if is_published:
             note_write(self._storage.url, output)
-            check_same(output, log.plan_of(output.batch_id), self._storage.url)
+        check_plan(output, *log.newest(), self._storage.url)
+        if is_published:
             _log.info("Batch %d is published already", output.batch_id)
             return
         attempt = secrets.token_hex(8)
@@ -73,7 +77,8 @@ class ParquetSink:
         files = [name for name in self._storage.names(folder) if name.endswith(".parquet")]
         _make_durable(self._storage, folder, files)
         if not log.publish(Published(output.batch_id, attempt, files, output.plan)):
-            check_same(output, log.plan_of(output.batch_id), self._storage.url)
+            log.has(output.batch_id)
+            check_plan(output, *log.newest(), self._storage.url)
             _log.warning(
                 "Batch %d was published by another attempt; what this one wrote was deleted",
                 output.batch_id,

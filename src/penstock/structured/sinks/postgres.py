@@ -23,6 +23,7 @@ from penstock.structured.sinks.staging import (
     no_table,
     quoted,
 )
+from penstock.structured.sinks.values import BadValueError
 
 __all__ = ["Postgres"]
 
@@ -93,10 +94,13 @@ class Postgres:
         """See Database."""
         records = 0
         with self._connect() as db, db.cursor() as cursor:
-            with cursor.copy(f"COPY {_stage(stage)} FROM STDIN (FORMAT csv)") as copy:
-                for batch in batches:
-                    records += len(batch)
-                    copy.write(_as_csv(batch, mark))
+            try:
+                with cursor.copy(f"COPY {_stage(stage)} FROM STDIN (FORMAT csv)") as copy:
+                    for batch in batches:
+                        records += len(batch)
+                        copy.write(_as_csv(batch, mark))
+            except psycopg.DataError as error:
+                raise _refused_by_column(error) from None
             copied = cursor.rowcount
         if copied != records:
             raise SinkError(
@@ -163,6 +167,17 @@ class Postgres:
             db.execute("SET timezone = 'UTC'")
             db.execute("SET default_transaction_isolation = 'read committed'")
             yield db
+
+
+def _refused_by_column(error: psycopg.DataError) -> BadValueError:
+    """Return what the database said of a value that its column cannot hold."""
+    lines = (error.diag.context or "").splitlines()
+    place = next((line.partition(", ")[2] for line in lines if line.startswith("COPY ")), "")
+    return BadValueError(
+        f"{error.diag.message_primary} ({place or 'the row is not known'})",
+        "alter the column, or cast or cut the values in the DataFrame; the line counts the rows "
+        "of a task",
+    )
 
 
 def _literal(text: str) -> str:

@@ -32,8 +32,8 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from penstock.errors import ConfigError, SinkError
+from penstock.exactly_once import check_plan
 from penstock.model import OutputBatch, check_name
-from penstock.structured.sinks.plans import check_same
 
 __all__ = [
     "MARK",
@@ -243,9 +243,9 @@ def _batch_of(stage: str) -> int:
 
 def _check_newest(target: Target, output: OutputBatch, newest: Newest) -> None:
     batch_id = output.batch_id
-    if newest.batch_id == batch_id:
-        check_same(output, newest.plan, target.table)
-    if newest.batch_id > batch_id:
+    if newest.batch_id <= batch_id:
+        check_plan(output, *newest, target.table)
+    else:
         raise SinkError(
             f"batch {batch_id} is to be written, but batch {newest.batch_id} is written already",
             operation="write batch",

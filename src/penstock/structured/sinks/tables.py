@@ -5,24 +5,27 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NoReturn
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 from pyspark.sql import types as T  # noqa: N812
 
-from penstock.errors import ConfigError
-from penstock.model import OutputBatch, check_output
+from penstock.conf import SINKS_BAD_VALUES, StreamingSettings
+from penstock.errors import ConfigError, SinkError
+from penstock.exactly_once import begin_write
+from penstock.model import OutputBatch
 from penstock.structured.sinks.batch import note_write, query_batch
 from penstock.structured.sinks.sqlite import Sqlite
 from penstock.structured.sinks.staging import Database, Loaded, Stage, begin, publish
+from penstock.structured.sinks.values import BadValueError, Fitting, Limits, check_names
 
 __all__ = ["PostgresSink", "SqliteSink"]
 
-_LOADED = "mark string, records long"
+_LOADED = "mark string, records long, bad long, text string, hint string"
 _NESTED = (T.StructType, T.ArrayType, T.MapType)
 _PLAIN = (
     T.StringType, T.BooleanType, T.NumericType, T.DateType, T.TimestampType, T.TimestampNTZType,
@@ -40,6 +43,9 @@ _log = logging.getLogger(__name__)
 
 class _TableSink:
     """Writes batches to a table, each once: a function for ``foreachBatch``."""
+
+    _limits: Limits
+    _tells_case: bool
 
     def __init__(self, database: Database, where: str, table: str) -> None:
         self._database = database
@@ -61,11 +67,13 @@ class _TableSink:
 
         Raises:
             ConfigError: the table does not exist, or lacks a column, or cannot have its type; or
-                ``output`` is none.
-            SinkError: a later batch is written already, or this one was: by this run, or with other
-                records by a run that this one knows nothing of.
+                ``output`` is none or has no plan, or the program could pass a batch over.
+            SinkError: a later batch is written already, or this one was, by this run or with
+                another plan; or the location was restored from an older copy; or the table cannot
+                hold a value (docs/structured_sinks.md).
         """
-        check_output(output)
+        begin_write(output, f"{self._where} {self._table}")
+        check_names(df.columns, tells_case=self._tells_case)
         rows = _columns(df)
         stage = begin(self._database, self._table, output, df.columns)
         target = self._database.find(self._table, "")  # one table may be given by two names
@@ -74,8 +82,11 @@ class _TableSink:
             note_write(where, output)
             _log.info("Batch %d is written already", output.batch_id)
             return
-        tasks = rows.mapInArrow(_Load(self._database, stage), _LOADED).collect()
-        publish(self._database, stage, [Loaded(*task) for task in tasks])
+        nested = [n for n, each in enumerate(df.schema) if isinstance(each.dataType, _NESTED)]
+        fitting = Fitting(self._limits, df.columns, nested, replaces=_replaces_bad_values(df))
+        tasks = rows.mapInArrow(_Load(self._database, stage, fitting), _LOADED).collect()
+        _tell_bad_values(output, where, tasks)
+        publish(self._database, stage, [Loaded(task.mark, task.records) for task in tasks])
         note_write(where, output)
 
 
@@ -91,6 +102,9 @@ class SqliteSink(_TableSink):
     Raises:
         ConfigError: there is no such file.
     """
+
+    _limits = Limits(years=(1, 9999), has_nul=True, has_nan=False)
+    _tells_case = False
 
     def __init__(self, path: str | os.PathLike[str], table: str) -> None:
         path = os.path.realpath(path)
@@ -115,6 +129,9 @@ class PostgresSink(_TableSink):
     Raises:
         ConfigError: psycopg is not installed, or the URL is not one.
     """
+
+    _limits = Limits(years=(1, 32_767), has_nul=False, has_nan=True)
+    _tells_case = True
 
     def __init__(self, url: str, table: str) -> None:
         try:
@@ -157,17 +174,24 @@ def _refuse_to_pickle() -> NoReturn:
 class _Load:
     """Task: copies the rows of its partition; a class, so that it pickles by name."""
 
-    def __init__(self, database: Database, stage: Stage) -> None:
+    def __init__(self, database: Database, stage: Stage, fitting: Fitting) -> None:
         self._database = database
         self._stage = stage
+        self._fitting = fitting
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filled = (batch for batch in batches if len(batch))
         if (first := next(filled, None)) is None:
             return
-        mark = secrets.token_hex(8)
-        records = self._database.load(self._stage, mark, chain([first], filled))
-        yield pa.record_batch([pa.array([mark]), pa.array([records])], names=["mark", "records"])
+        mark, fitting = secrets.token_hex(8), self._fitting
+        try:
+            rows = map(fitting, chain([first], filled))
+            records = self._database.load(self._stage, mark, rows)
+            told = records, fitting.replaced, fitting.first, ""
+        except BadValueError as bad:  # nothing of this mark counts; Spark would only try it again
+            told = 0, 1, str(bad), bad.hint
+        columns = [pa.array([each]) for each in (mark, *told)]
+        yield pa.record_batch(columns, names=["mark", "records", "bad", "text", "hint"])
 
 
 def _columns(df: DataFrame) -> DataFrame:
@@ -180,7 +204,7 @@ def _columns(df: DataFrame) -> DataFrame:
     """
     columns = []
     for position, field in enumerate(df.schema.fields):
-        column = F.col(f"`{field.name.replace('`', '``')}`")
+        column = F.col(str(position))
         if isinstance(field.dataType, _NESTED):
             column = F.to_json(column, _JSON)
         elif not isinstance(field.dataType, _PLAIN):
@@ -190,4 +214,38 @@ def _columns(df: DataFrame) -> DataFrame:
                 hint="cast it to a string or a number",
             )
         columns.append(column.alias(str(position)))
-    return df.select(columns)
+    return df.toDF(*map(str, range(len(columns)))).select(columns)
+
+
+def _replaces_bad_values(df: DataFrame) -> bool:
+    """Whether the session's settings say that values which a table cannot hold are replaced."""
+    value = df.sparkSession.conf.get(SINKS_BAD_VALUES, None)
+    conf = {} if value is None else {SINKS_BAD_VALUES: value}
+    return StreamingSettings.from_conf(conf).bad_values == "replace"
+
+
+def _tell_bad_values(output: OutputBatch, where: str, tasks: Sequence[Row]) -> None:
+    """Warn of the values that were replaced.
+
+    Raises:
+        SinkError: one was not.
+    """
+    for task in tasks:
+        if task.hint:
+            raise SinkError(
+                f"{task.text}, and the table cannot hold it; nothing of the batch is written",
+                operation="write batch",
+                path=where,
+                ids={"output": output.output, "batch": output.batch_id},
+                hint=task.hint,
+            )
+    if count := sum(task.bad for task in tasks):
+        first = next(task.text for task in tasks if task.bad)
+        _log.warning(
+            "Batch %d of output %r: %d values that %s cannot hold were replaced; the first: %s",
+            output.batch_id,
+            output.output,
+            count,
+            where,
+            first,
+        )

@@ -27,6 +27,7 @@ from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept
 from penstock.checkpoint.tools.lag import JOURNAL
 from penstock.checkpoint.tools.offsets import is_of_topics, streams_of, topic_parts
+from penstock.checkpoint.used_sinks import outputs_with_sinks
 from penstock.errors import MissingBlockError, StorageError
 from penstock.journal import JournalStream, ranges_between, stream_names
 from penstock.journal.reader import slice_ranges
@@ -35,6 +36,7 @@ from penstock.storage import Storage, attach_storage
 __all__ = ["plan_own_rewind", "refuse_state"]
 
 _OPERATORS = "spark.penstock.operators"
+_OUTPUTS = "spark.penstock.outputs"
 
 
 def plan_own_rewind(
@@ -48,7 +50,8 @@ def plan_own_rewind(
 
     Raises:
         ConfigError: the location does not keep the batch.
-        CheckpointError: the program keeps state, or some of the records are gone.
+        CheckpointError: the program keeps state, or writes to exactly-once sinks, or some of the
+            records are gone.
         KafkaError: what ``are_held`` raises.
     """
     if batch_id is None:
@@ -65,6 +68,7 @@ def plan_own_rewind(
             describe_kept(planned),
         )
     refuse_state(checkpoint, position)
+    _refuse_sinks(checkpoint, position)
     newest = (checkpoint.planned[-1], checkpoint.committed[-1])
     again = [each for each in committed if batch_id < each <= planned[-1]]
     changes = [
@@ -109,7 +113,7 @@ def _meaning(
             yield f"{stream}: {_check_journal(checkpoint, stream, first, offsets)}"
     yield (
         "an output that replaces what it has of a batch id is corrected; from one that appends,"
-        " delete these batches first; in one that skips known ids, set its last id back"
+        " delete these batches first; in one of your own that skips known ids, set its last id back"
     )
 
 
@@ -136,6 +140,22 @@ def _check_journal(
             "go back less far",
         ) from error
     return f"{records:,} records again, none retired; `penstock journal verify` reads them all"
+
+
+def _refuse_sinks(checkpoint: Checkpoint, position: Position) -> None:
+    """Raise CheckpointError if an output writes exactly once: its sink takes no earlier batch."""
+    recorded: dict[str, bool] = json.loads(position.newest.conf.get(_OUTPUTS, "{}"))
+    declared = [name for name, is_exactly_once in recorded.items() if is_exactly_once]
+    names = sorted({*declared, *outputs_with_sinks(attach_storage(checkpoint.url))})
+    if names:
+        raise refusal(
+            checkpoint,
+            f"output {', '.join(names)} writes each batch exactly once: its sink would refuse the "
+            "batches that run again, at each start",
+            "to process records again, remove them from the sink, and read them by a program with "
+            'a new location: journalStream(..., startingOffsets="earliest") over this journal, or '
+            "the topics; inputs over topics alone can be moved by `rewind --to-offsets`",
+        )
 
 
 def refuse_state(checkpoint: Checkpoint, position: Position) -> None:
