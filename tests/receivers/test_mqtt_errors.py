@@ -213,7 +213,7 @@ def test_the_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "paho" else find(name)
     )
-    with pytest.raises(ConfigError, match=r"pip install 'penstock\[mqtt\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'penstock-spark\[mqtt\]'"):
         MqttReceiver("h", topics="t")
 
 

@@ -54,6 +54,13 @@ STATEFUL: dict[str, tuple[Callable[[Path], object], int, list[str]]] = {
         26,
         ["offsets/12"],
     ),
+    "An entry was altered": (
+        lambda q: (q / "offsets/12").write_text(
+            (q / "offsets/12").read_text().replace("12000", "12001")
+        ),
+        26,
+        ["offsets/12"],
+    ),
     "A state version is missing": (lambda q: remove(q / "state/0/1/13.delta"), 24, []),
     "State must be thrown away": (
         lambda q: edit(q / "state/0/1/13.delta", lambda _: ""),

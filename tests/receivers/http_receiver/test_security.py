@@ -111,7 +111,7 @@ def test_receivers_are_imported_without_the_extra() -> None:
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'penstock\[http\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'penstock-spark\[http\]'"):
         HttpReceiver()
 
 
