@@ -124,7 +124,7 @@ class DrivenQuery:
 
     def _source(self, options: dict[str, str]) -> KafkaDataSource:
         rates = self.location.parent / "rates"
-        rates.mkdir(exist_ok=True)
+        rates.mkdir(mode=0o700, exist_ok=True)
         return bound_to(KafkaDataSource, Session(str(rates), 2, 100))(options)
 
     def _write(self, folder: str, batch_id: int, value: Any) -> None:

@@ -48,7 +48,7 @@ class Killed:
         self._source = source
         self._options = {"maxOffsetsPerTrigger": "2", **options}
         self._folder = folder
-        (folder / "session").mkdir()
+        (folder / "session").mkdir(mode=0o700)
         self._session = Session(str(folder / "session"), 2, 100)
         spark.dataSource.register(bound_to(source, self._session))
         with closing(sqlite3.connect(folder / "lines.db")) as db:
