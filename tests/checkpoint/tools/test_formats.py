@@ -64,7 +64,7 @@ def sound(place: Path) -> Inspection:
         (
             f"v1\n{METADATA}\n{DELTA}",
             {"0": json.loads(DELTA)},
-            '{"sourceVersion":1,"reservoirId":"9b3',
+            "sourceVersion 1, reservoirId 9b3c, reservoirVersion 4, index -1",
         ),
         (f"v1\n{METADATA}\n7\n-", {"0": 7, "1": None}, "7"),
         (f'v2\n{METADATA}\norders:{{"t":{{"0":1,"1":2}}}}\nidle:-', None, "t 3 in 2 partitions"),
