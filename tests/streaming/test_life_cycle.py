@@ -23,8 +23,9 @@ from penstock.errors import (
     RecoveryMismatchError,
     StreamingError,
 )
-from penstock.streaming import StreamingContext
+from penstock.streaming import ConstantInputDStream, DStream, StreamingContext
 from penstock.streaming.engine.job_scheduler import JobScheduler
+from penstock.streaming.inputs.queue_input import QueueInputDStream
 from penstock.streaming.kafka import KafkaUtils
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
@@ -204,7 +205,10 @@ def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
         running.set()
         assert go_on.wait(WAIT_S)
 
-    ssc.queueStream([[1], [2]], oneAtATime=False).foreachRDD(hold)
+    source = ssc.queueStream([[1], [2]], oneAtATime=False)
+    assert isinstance(source, QueueInputDStream)
+    source.merges_ticks = True
+    source.foreachRDD(hold)
     stepper = Stepper(ssc, clock)
     ssc.start()
     clock.advance(1000)
@@ -216,6 +220,64 @@ def test_ticks_that_come_while_a_batch_runs_are_merged_into_one(
     stepper.wait_completed(2)
     assert [info.batch_time_ms for info in stepper.completed] == [1_001_000, 1_006_000]
     assert [info.batch_id for info in stepper.completed] == [0, 1]
+
+
+class LateProgram:
+    """Lets all ticks but the first pass while the first batch runs. In files: it is pickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self._runs, self._goes_on = folder / "runs", folder / "goes-on"
+
+    def hold(self, rdd: RDD[Any]) -> None:
+        self._runs.touch()
+        assert eventually(self._goes_on.exists)
+
+    def run(
+        self, ssc: StreamingContext, clock: ManualClock, source: DStream, ticks: int
+    ) -> Stepper:
+        source.foreachRDD(self.hold)
+        stepper = Stepper(ssc, clock)
+        ssc.start()
+        clock.advance(1000)
+        assert eventually(self._runs.exists)
+        clock.advance(1000 * (ticks - 1))
+        self._goes_on.touch()
+        stepper.wait_completed(ticks)
+        return stepper
+
+
+def test_each_late_tick_of_a_queue_has_a_batch(
+    ssc: StreamingContext, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Spark's own test_count_by_window and test_count_by_value_and_window, on a slow machine."""
+    sizes: list[list[int]] = []
+    values: list[list[tuple[int, int]]] = []
+    source = ssc.queueStream([range(n) for n in range(1, 6)])
+    source.countByWindow(3, 1).foreachRDD(lambda rdd: sizes.append(rdd.collect()))
+    by_value = source.countByValueAndWindow(5, 1)
+    by_value.foreachRDD(lambda rdd: values.append(sorted(rdd.collect())))
+    ssc.checkpoint(str(tmp_path / "checkpoint"))
+    stepper = LateProgram(tmp_path).run(ssc, clock, source, 7)
+    assert sizes == [[1], [3], [6], [9], [12], [9], [5]]
+    assert values[:3] == [[(0, 1)], [(0, 2), (1, 1)], [(0, 3), (1, 2), (2, 1)]]
+    assert values[4] == [(0, 5), (1, 4), (2, 3), (3, 2), (4, 1)]
+    times_ms = [info.batch_time_ms for info in stepper.completed]
+    assert times_ms == list(range(1_001_000, 1_008_000, 1000))
+
+
+def test_each_late_tick_of_a_constant_has_a_batch(
+    ssc: StreamingContext, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Beside an input whose ticks may be merged, which gives all that it has to the first."""
+    seen: list[list[int]] = []
+    constant = ConstantInputDStream(ssc, ssc.sparkContext.parallelize([1], 1))
+    merging = ssc.queueStream([[8], [9]], oneAtATime=False)
+    assert isinstance(merging, QueueInputDStream)
+    merging.merges_ticks = True
+    both = constant.window(3).union(merging)
+    both.foreachRDD(lambda rdd: seen.append(sorted(rdd.collect())))
+    LateProgram(tmp_path).run(ssc, clock, constant, 4)
+    assert seen == [[1, 8, 9], [1, 1], [1, 1, 1], [1, 1, 1]]
 
 
 def test_a_transform_that_raises_fails_its_batch_only(

@@ -15,6 +15,7 @@ from pyspark import SparkContext
 from penstock.errors import ConfigError, MissingBlockError, StreamingError
 from penstock.streaming import BatchInfo, DStream, State, StateSpec, StreamingContext
 from penstock.streaming.engine.due_ticks import DueTick, DueTicks
+from penstock.streaming.inputs.queue_input import QueueInputDStream
 from penstock.streaming.operations.window_times import Span, check_duration, step_window
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
@@ -47,7 +48,7 @@ def test_wrong_durations(seconds: Any) -> None:
 
 
 def test_ticks_are_merged_into_the_latest_after_those_that_were_missed() -> None:
-    due = DueTicks()
+    due = DueTicks(merge=True)
     for time_ms in (1, 2, 3):
         due.add(time_ms, since_ms=time_ms)
     assert due.unknown_before_ms == 3
@@ -58,6 +59,18 @@ def test_ticks_are_merged_into_the_latest_after_those_that_were_missed() -> None
     assert due.unknown_before_ms == 4  # the third tick passed without a batch, too
     due.add_missed([])
     assert [due.take(), due.take()] == [DueTick(4, since_ms=1), None]
+
+
+def test_ticks_that_may_not_be_merged_come_one_by_one() -> None:
+    due = DueTicks(merge=False)
+    for time_ms in (1, 2, 5):
+        due.add(time_ms, since_ms=time_ms)
+    assert (due.next_ms, due.late_since_ms, due.unknown_before_ms) == (1, 1, 1)
+    due.add_missed([])
+    assert [due.take(), due.unknown_before_ms, due.take()] == [DueTick(1, 1), 2, DueTick(2, 2)]
+    assert due.unknown_before_ms == 5  # the clock was set forward between the two
+    due.add_missed([DueTick(4, 9, is_missed=True)])
+    assert [due.take(), due.take(), due.take()] == [DueTick(4, 9, True), DueTick(5, 5), None]
 
 
 def count(key: str, value: int | None, state: State[int]) -> None:
@@ -326,7 +339,10 @@ def test_ticks_that_come_while_a_batch_runs_are_kept_if_windows_hold_records(
         assert go_on.wait(WAIT_S)
         seen.append(sorted(rdd.collect()))
 
-    ssc.queueStream([[1], [2], [3]]).window(2).foreachRDD(hold)
+    source = ssc.queueStream([[1], [2], [3]])
+    assert isinstance(source, QueueInputDStream)
+    source.merges_ticks = True
+    source.window(2).foreachRDD(hold)
     clock = ssc._clock
     assert isinstance(clock, ManualClock)
     stepper = Stepper(ssc, clock)

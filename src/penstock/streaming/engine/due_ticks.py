@@ -29,48 +29,53 @@ class DueTick(NamedTuple):
 
 
 class DueTicks:
-    """Merges ticks into the latest one; earlier missed ticks come first, one by one."""
+    """Late ticks, oldest first; those that were missed come before the tick that follows them.
 
-    def __init__(self) -> None:
+    Args:
+        merge: whether a tick replaces one that still waits, or each waits for its own batch.
+    """
+
+    def __init__(self, merge: bool) -> None:
+        self._merge = merge
         self._missed: deque[DueTick] = deque()
-        self._latest: DueTick | None = None
-        self._missed_are_known = False
+        self._due: deque[DueTick] = deque()
+        self._missed_are_known = False  # before the first one of _due
 
     @property
     def next_ms(self) -> int | None:
         """The time of the batch to plan next, None without one."""
-        tick = self._missed[0] if self._missed else self._latest
-        return None if tick is None else tick.time_ms
+        return next((tick.time_ms for tick in (*self._missed, *self._due)), None)
 
     @property
     def late_since_ms(self) -> int | None:
         """The first tick that waits for earlier batches to end, None without one."""
-        return None if self._latest is None else self._latest.since_ms
+        return self._due[0].since_ms if self._due else None
 
     def add(self, time_ms: int, since_ms: int) -> None:
         """Add a tick that is later than all earlier ones."""
-        since_ms = since_ms if self._latest is None else self._latest.since_ms
-        self._latest = DueTick(time_ms, since_ms)
+        if self._due and self._merge:
+            since_ms = self._due.pop().since_ms
+        self._due.append(DueTick(time_ms, since_ms))
         self._missed_are_known = False
 
     def add_missed(self, ticks: Sequence[DueTick]) -> None:
-        """Add ticks that were missed before the latest one, and after all other missed ones."""
+        """Add ticks that were missed before the next one, and after all other missed ones."""
         self._missed.extend(ticks)
         self._missed_are_known = True
 
     @property
     def unknown_before_ms(self) -> int | None:
         """The next tick, before which ticks may have been missed, None without one."""
-        if self._missed or self._latest is None or self._missed_are_known:
+        if self._missed or not self._due or self._missed_are_known:
             return None
-        return self._latest.time_ms
+        return self._due[0].time_ms
 
     def take(self) -> DueTick | None:
         """Return the tick to plan a batch for next, None without one."""
         if self._missed:
             return self._missed.popleft()
-        tick, self._latest = self._latest, None
-        return tick
+        self._missed_are_known = False
+        return self._due.popleft() if self._due else None
 
 
 class LateWarning:

@@ -90,7 +90,7 @@ class JobGenerator:
         self._late = LateWarning(graph.batch_interval_ms, steady.time_ms())
         self._rest_planned = False
         self._free_slots = concurrent
-        self._due = DueTicks()
+        self._due = DueTicks(merge=all(stream.merges_ticks for stream in graph.inputs))
         self._newest_ms = log.previous_run_ms  # the time of the newest planned batch
         self._events: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._loop = threading.Thread(

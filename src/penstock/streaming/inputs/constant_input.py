@@ -39,6 +39,7 @@ class ConstantInputDStream(InputDStream):
 
     kind = "constant"
     reports_input = False  # as in Spark
+    merges_ticks = False  # one RDD a tick, as in Spark
 
     def __init__(self, ssc: StreamingContext, rdd: RDD[Any], name: str | None = None) -> None:
         if not isinstance(rdd, RDD):

@@ -72,6 +72,8 @@ class InputDStream(DStream):
     """
     is_volatile = False
     """Whether its data is in the driver's memory only, and lost when the process ends."""
+    merges_ticks = True
+    """Whether late ticks share a batch; not if the number of batches is part of what it gives."""
     needs_location = False
     """Whether reading the source needs a checkpoint location that outlives the process."""
     is_pushed = False

@@ -26,6 +26,7 @@ class QueueInputDStream(InputDStream):
 
     kind = "queue"
     reports_input = False  # as in Spark
+    merges_ticks = False  # one RDD a tick, as in Spark
     is_volatile = True
 
     def __init__(
