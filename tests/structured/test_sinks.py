@@ -6,7 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,18 @@ from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import ConfigError, SinkError
+from penstock.errors import ConfigError, NotFoundError, SinkError, UnsharedPathError
 from penstock.kafka.spark import write as write_to_kafka
 from penstock.model import OutputBatch
-from penstock.structured.sinks import ParquetSink, SqliteSink, query_batch, read_parquet
+from penstock.storage import Entry
+from penstock.storage.local import LocalStorage
+from penstock.structured.sinks import (
+    ParquetSink,
+    SqliteSink,
+    published_files,
+    query_batch,
+    read_parquet,
+)
 from penstock.structured.sinks.staging import quoted
 from tests.kafka.broker import Broker
 from tests.kafka.sink_driver import committed
@@ -91,16 +99,82 @@ def test_parquet(query: Query, tmp_path: Path) -> None:
     assert read_parquet(query.spark, tmp_path / "out").count() == 4
 
 
-def test_parquet_files_of_any_name(query: Query, tmp_path: Path) -> None:
+BATCH = OutputBatch("q", "out", 0, plan="p")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mapreduce.output.basename", "lines"),
+        ("mapreduce.output.basename", "_lines"),
+        ("mapreduce.output.basename", "sub/lines"),
+        ("mapreduce.fileoutputcommitter.algorithm.version", "2"),
+    ],
+)
+def test_what_tasks_wrote_is_published_whatever_hadoops_settings_say(
+    query: Query, tmp_path: Path, name: str, value: str
+) -> None:
     conf = query.spark.sparkContext._jsc.hadoopConfiguration()
-    conf.set("mapreduce.output.basename", "lines")
+    conf.set(name, value)
     try:
-        ParquetSink(tmp_path / "out").write(
-            query.spark.range(3), OutputBatch("q", "out", 0, plan="p")
-        )
+        ParquetSink(tmp_path / "out").write(query.spark.range(3), BATCH)
     finally:
-        conf.unset("mapreduce.output.basename")
+        conf.unset(name)
     assert read_parquet(query.spark, tmp_path / "out").count() == 3
+
+
+@pytest.mark.parametrize("compact_interval", ["10", "1"])
+def test_a_batch_without_rows_has_a_file_with_its_columns(
+    query: Query, tmp_path: Path, compact_interval: str
+) -> None:
+    name = "spark.sql.streaming.fileSink.log.compactInterval"
+    query.spark.conf.set(name, compact_interval)
+    try:
+        ParquetSink(tmp_path / "out").write(query.spark.range(0), BATCH)
+    finally:
+        query.spark.conf.unset(name)
+    assert len(published_files(tmp_path / "out")) == 1
+    assert read_parquet(query.spark, tmp_path / "out").columns == ["id"]
+    assert not list((tmp_path / "out").rglob("_spark_metadata/*"))
+
+
+def test_only_files_that_the_driver_sees_as_tasks_wrote_them_are_published(
+    query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if tasks had written to another machine's disk."""
+    whole = LocalStorage.list
+
+    def cut(self: LocalStorage, folder: str = "") -> Sequence[Entry]:
+        found = whole(self, folder)
+        return [
+            each._replace(size=each.size - 1) if "part-" in each.name else each for each in found
+        ]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "list", lambda *_: [])
+        with pytest.raises(
+            UnsharedPathError, match="does not see 2 of 2 files, such as part-00000"
+        ):
+            ParquetSink(tmp_path / "out").write(query.spark.range(0, 3, 1, 2), BATCH)
+        patch.setattr(LocalStorage, "list", cut)
+        with pytest.raises(UnsharedPathError, match="not with the sizes that they had"):
+            ParquetSink(tmp_path / "out").write(query.spark.range(3), BATCH)
+        patch.setattr(LocalStorage, "read", _not_found)
+        with pytest.raises(UnsharedPathError, match="does not see the files that tasks wrote"):
+            ParquetSink(tmp_path / "out").write(query.spark.range(3), BATCH)
+    assert published_files(tmp_path / "out") == []
+    ParquetSink(tmp_path / "out").write(query.spark.range(3), BATCH)
+    assert read_parquet(query.spark, tmp_path / "out").count() == 3
+
+
+def _not_found(self: LocalStorage, path: str, *_: int) -> bytes:
+    raise NotFoundError("there is no such file", operation="read", path=path, hint="")
+
+
+def test_fields_of_one_name_are_refused(query: Query, tmp_path: Path) -> None:
+    df = query.spark.sql("SELECT array(named_struct('a', 1, 'A', 2)) AS list")
+    with pytest.raises(ConfigError, match="two columns of the DataFrame are the same"):
+        ParquetSink(tmp_path / "out").write(df, BATCH)
 
 
 def test_a_table_of_sqlite(query: Query, tmp_path: Path) -> None:

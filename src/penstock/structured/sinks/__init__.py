@@ -4,6 +4,7 @@
 
 ``batch``      what a batch is known by: query, output, batch id
 ``batch_log``  which batches of a Parquet sink are published     without Spark
+``files``      what the tasks of a batch wrote, as they report it
 ``parquet``    Parquet files
 ``staging``    the protocol of tables                            without Spark
 ``sqlite``, ``postgres``                                         without Spark

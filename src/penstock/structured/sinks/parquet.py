@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812 (PySpark's own name for it)
 
 from penstock.errors import SinkError
 from penstock.exactly_once import begin_write, check_plan
@@ -19,6 +20,7 @@ from penstock.storage import Storage, local_root, open_existing, open_storage
 from penstock.storage.posix import sync
 from penstock.structured.sinks.batch import note_write, query_batch
 from penstock.structured.sinks.batch_log import PUBLISHED, BatchLog, Published
+from penstock.structured.sinks.files import write_files
 from penstock.structured.sinks.values import check_names
 
 __all__ = ["ParquetSink", "published_files", "read_parquet"]
@@ -55,13 +57,14 @@ class ParquetSink:
                 ``query_batch``.
 
         Raises:
-            ConfigError: ``output`` is none or has no plan, or the program could pass a batch over.
+            ConfigError: ``output`` is none or has no plan, or the program could pass a batch over;
+                or two columns have one name; or the driver does not see what tasks wrote.
             SinkError: a later batch is written already, or this one was, by this run or with
                 another plan; or the location was restored from an older copy.
             StorageError: the batch cannot be published, or it is not known whether it was.
         """
         begin_write(output, self._storage.url)
-        check_names(df.columns, tells_case=False)
+        _check_names(df.schema)
         log = BatchLog(self._storage, output.location_id, output.output)
         is_published = log.has(output.batch_id)
         if is_published:
@@ -72,9 +75,7 @@ class ParquetSink:
             return
         attempt = secrets.token_hex(8)
         folder = log.attempt_folder(output.batch_id, attempt)
-        df.write.parquet(self._storage.uri(folder))
-        # Hadoop's settings may give them another name than "part-...".
-        files = [name for name in self._storage.names(folder) if name.endswith(".parquet")]
+        files = write_files(df, self._storage, folder)
         _make_durable(self._storage, folder, files)
         if not log.publish(Published(output.batch_id, attempt, files, output.plan)):
             log.has(output.batch_id)
@@ -127,6 +128,20 @@ def published_files(path: str | os.PathLike[str]) -> list[str]:
 
 def _folders(storage: Storage, folder: str) -> list[str]:
     return [entry.name for entry in storage.list(folder) if entry.is_folder]
+
+
+def _check_names(kind: T.DataType) -> None:
+    """Raise ConfigError for two columns, or fields of a struct, that no reader could tell apart."""
+    inner: list[T.DataType] = []
+    if isinstance(kind, T.StructType):
+        check_names(kind.names, tells_case=False)
+        inner = [field.dataType for field in kind]
+    elif isinstance(kind, T.ArrayType):
+        inner = [kind.elementType]
+    elif isinstance(kind, T.MapType):
+        inner = [kind.keyType, kind.valueType]
+    for each in inner:
+        _check_names(each)
 
 
 def _make_durable(storage: Storage, folder: str, files: Sequence[str]) -> None:
