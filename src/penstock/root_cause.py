@@ -6,17 +6,17 @@ JVM's: some hundred lines. Pure.
 
 from __future__ import annotations
 
+import os
 import re
 import sysconfig
 import traceback
 from collections.abc import Iterable
-from pathlib import Path
 
 from penstock.errors import one_line, printable
 
 __all__ = ["raised_by_worker", "root_cause"]
 
-_PACKAGE = f"{Path(__file__).parent}/"
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
 _STDLIB = sysconfig.get_path("stdlib")
 _TRACE = "Traceback (most recent call last):\n"
 _JVM_FRAME = "\n\tat "

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import queue
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any, cast
 from unittest.mock import MagicMock
 
@@ -208,3 +211,17 @@ def test_a_batch_waits_while_the_storage_cannot_tell_of_other_drivers(
     assert scheduler.wait_idle(20)
     scheduler.stop()
     assert (ran, errors) == (["refused", "refused", "ran", "committed"], [])
+
+
+def test_a_call_is_found_where_the_package_is_imported_from_a_relative_path() -> None:
+    program = """
+import sys
+sys.path.insert(0, "./src")
+from penstock.streaming.core.call_site import user_call_site
+print(user_call_site().short)
+"""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "user_call_site at <string>:5\n"

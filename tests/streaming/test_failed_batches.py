@@ -153,7 +153,7 @@ def test_a_batch_that_runs_again_says_so(
 
     with pytest.raises(BatchFailedError, match="sink is down"):
         program(fails=True).step()
-    assert "runs again" not in caplog.text
+    assert "runs again: it was planned" not in caplog.text
     program(fails=False).wait_completed(1)
     assert "Batch 0 (1970-01-01T00:16:41.000Z) runs again: it was planned" in caplog.text
     assert "there is no commits/0" in caplog.text
@@ -186,6 +186,45 @@ def test_whatever_a_function_raises_ends_the_program_with_an_error(
         BatchFailedError, match=r"bad configuration|an? UnprintableError was raised"
     ):
         stepper.step()
+
+
+def in_transform(ssc: StreamingContext) -> None:
+    ssc.queueStream([[1]]).transform(refuse).foreachRDD(RDD.count)
+
+
+def in_output(ssc: StreamingContext) -> None:
+    source = ssc.queueStream([[1]])
+    for _ in range(3):
+        source.foreachRDD(refuse)
+
+
+@pytest.mark.parametrize("program", [in_transform, in_output])
+def test_the_log_says_that_the_program_stops_and_why(
+    ssc: StreamingContext, clock: ManualClock, program: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also of a program that does not call awaitTermination."""
+    program(ssc)
+    ssc.start()
+    clock.advance(1000)
+    assert eventually(lambda: StreamingContext.getActive() is None)
+    errors = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+    (said,) = (text for text in errors if text.startswith("The program stops"))
+    assert "no such page" in said
+    assert "\n" not in said
+    assert said.endswith("set spark.penstock.onBatchFailure=continue")
+
+
+@pytest.mark.usefixtures("continuing")
+def test_a_program_that_goes_on_does_not_say_that_it_stops(
+    ssc: StreamingContext, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    in_output(ssc)
+    ssc.start()
+    clock.advance(1000)
+    assert eventually(lambda: "no such page" in caplog.text)
+    clock.advance(1000)
+    ssc.stop(stopSparkContext=False)
+    assert "The program stops" not in caplog.text
 
 
 class ExitingListener(StreamingListener):

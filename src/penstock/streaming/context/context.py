@@ -400,10 +400,15 @@ class StreamingContext(StreamSources, RateControl):
         name = self._query_name or str(self._sc.appName)
         return Monitoring(self._settings, name, self.graph.batch_interval_ms, location, self._bus)
 
-    def _end(self, error: BaseException) -> None:
-        """Stop because of an error, in a separate thread: the calling thread is also stopped."""
-        if self._life.begin_end(error):
+    def _end(self, error: BaseException) -> bool:
+        """Stop because of an error, in a separate thread: the calling thread is also stopped.
+
+        Returns whether it is the first such error.
+        """
+        first = self._life.begin_end(error)
+        if first:
             threading.Thread(target=self._stop_after_error, name="penstock-end").start()
+        return first
 
     def _stop_after_error(self) -> None:
         try:

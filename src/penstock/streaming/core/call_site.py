@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["CallSite", "user_call_site"]
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+"""Spelled as in frames, which may be relative, as ``./src/penstock``."""
 
 
 @dataclass(frozen=True, slots=True)

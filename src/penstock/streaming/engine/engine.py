@@ -44,6 +44,10 @@ _log = logging.getLogger(__name__)
 _RECEIVER_STOP_S = 10.0
 _LISTED_WITHIN_S = 2.0
 """Before a job starts, the log is listed again if the last listing is older."""
+_GO_ON = (
+    ". To go on with later batches after one that failed, in a program without exactly-once "
+    "outputs, set spark.penstock.onBatchFailure=continue"
+)
 
 
 class Engine:
@@ -51,8 +55,8 @@ class Engine:
 
     Args:
         on_error: called with errors that the program survives.
-        on_end: called with the error that ends the program; must stop the engine, in a separate
-            thread.
+        on_end: called with an error that ends the program; must stop the engine, in a separate
+            thread, and return whether this is the first such error.
         graph_checkpoints: writes graph checkpoints or not; the engine starts and stops it.
 
     Raises:
@@ -69,11 +73,11 @@ class Engine:
         bus: ListenerBus,
         settings: StreamingSettings,
         on_error: Callable[[BaseException], None],
-        on_end: Callable[[BaseException], None],
+        on_end: Callable[[BaseException], bool],
         graph_checkpoints: RunCheckpoints,
     ) -> None:
         self._on_end = on_end
-        on_batch_error = on_error if settings.on_batch_failure == "continue" else self._end
+        on_batch_error = on_error if settings.on_batch_failure == "continue" else self._end_by_batch
         self._graph = graph
         self._location = location
         self._bus = bus
@@ -227,11 +231,18 @@ class Engine:
             )
         threading.Thread(target=wait, name="penstock-release", daemon=True).start()
 
-    def _end(self, error: BaseException) -> None:
-        """End the program because of an error: plan and run nothing more, and request a stop."""
+    def _end_by_batch(self, error: BaseException) -> None:
+        self._end(error, _GO_ON)
+
+    def _end(self, error: BaseException, way_on: str = "") -> None:
+        """End the program because of an error: plan and run nothing more, and request a stop.
+
+        It is logged, as not every program calls ``awaitTermination``, which raises it.
+        """
         self._generator.halt()
         self._scheduler.halt()
-        self._on_end(error)
+        if self._on_end(error):
+            _log.error("The program stops, and runs no more batches: %s%s", error, way_on)
 
     def _batch_done(self, job_set: JobSet) -> None:
         self._generator.batch_done(job_set)
