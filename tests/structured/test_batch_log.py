@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from penstock.errors import LogFormatError, SinkError
+from penstock.errors import ConfigError, LogFormatError, SinkError, StorageError
 from penstock.storage import Storage, open_storage
 from penstock.storage.local import LocalStorage
 from penstock.structured.sinks import batch_log
@@ -85,16 +86,96 @@ def test_an_older_batch_is_refused(storage: Storage) -> None:
 
 
 @pytest.mark.usefixtures("small_cells")
-def test_an_attempt_at_a_batch_that_was_left_out_is_refused(storage: Storage) -> None:
-    run(storage, range(2), "a")
-    zombies = [write(storage, batch_id, "zombie") for batch_id in (2, 5)]
-    run(storage, range(7, 8), "a")  # the query was taken back: batches 2 to 6 did no work
-    for zombie in zombies:
-        with pytest.raises(SinkError, match="but batch 7 is published"):
-            log_of(storage).publish(zombie)
-    run(storage, range(8, 20), "a")
-    assert [batch.batch_id for batch in log_of(storage).read()] == [0, 1, *range(7, 20)]
+@pytest.mark.parametrize("before", [0, 2, 4, 11])
+@pytest.mark.parametrize("left_out", [1, 3, 4, 70])
+def test_an_attempt_that_slept_publishes_nothing_behind_a_later_batch(
+    storage: Storage, before: int, left_out: int
+) -> None:
+    """The query was taken back meanwhile, and goes on with ids behind those that it had."""
+    run(storage, range(before), "a")
+    asleep, zombie = log_of(storage), write(storage, before, "zombie")
+    assert not asleep.has(before)
+    later = before + left_out
+    run(storage, range(later, later + 1), "a")
+    for _ in range(2):
+        with pytest.raises(SinkError, match=f"but batch {later} is published"):
+            asleep.publish(zombie)
+    run(storage, range(later + 1, later + 12), "a")
+    with pytest.raises(SinkError, match="is published already"):
+        asleep.publish(zombie)
+    ids = [batch.batch_id for batch in log_of(storage).read()]
+    assert ids == [*range(before), *range(later, later + 12)]
     assert not any("zombie" in path for path in storage.find())
+
+
+@pytest.mark.usefixtures("small_cells")
+@pytest.mark.parametrize("damaged", [0, 2])
+def test_a_damaged_entry_fails_no_later_batch_that_is_published(
+    storage: Storage, damaged: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(storage, range(4), "a")
+    path = f"_published/{LOCATION}/{OUTPUT}/0-{damaged:020}"
+    whole = storage.read(path)
+    storage.create(path, whole[:-9], overwrite=True)
+    run(storage, range(4, 14), "a")
+    assert path in caplog.text
+    names = storage.names(f"_published/{LOCATION}/{OUTPUT}")
+    assert [name[:2] for name in names] == ["0-"] * 6 + ["1-"] * 2  # others are folded
+    with pytest.raises(LogFormatError, match=path):
+        log_of(storage).read()
+    storage.create(path, whole, overwrite=True)
+    run(storage, range(14, 20), "a")
+    check(storage, 20)
+    assert len(storage.names(f"_published/{LOCATION}/{OUTPUT}")) == 5
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_a_fold_that_fails_fails_no_batch(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(self: Storage, paths: Sequence[str]) -> None:
+        raise StorageError("deletes are refused", operation="delete")
+
+    run(storage, range(4), "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "delete_all", refuse)
+        run(storage, range(4, 9), "a")
+    assert "Batch 4 is published. The log of the sink cannot be shortened" in caplog.text
+    check(storage, 9)
+    run(storage, range(9, 13), "a")
+    check(storage, 13)
+    assert len(storage.names(f"_published/{LOCATION}/{OUTPUT}")) == 4
+
+
+@pytest.mark.usefixtures("small_cells")
+@pytest.mark.parametrize("batches", [(0, 1, 2), (3, 5, 6), (0, 1, 9), (0, 1, 2, 3, 4, 5)])
+def test_a_log_of_version_1_goes_on(storage: Storage, batches: Sequence[int]) -> None:
+    """Its numbers are ids, and ids that were left out have entries without a batch."""
+    for number in range(min(batches), max(batches) + 2):
+        fields = {"batch": number, "attempt": "old", "files": ["part-0.parquet"], "plan": "p"}
+        lines = [json.dumps(fields)] if number in batches else []
+        path = f"_published/{LOCATION}/{OUTPUT}/0-{number:020}"
+        storage.create(path, "\n".join(["v1", *lines]).encode())
+    assert log_of(storage).has(batches[-1])
+    newest = batches[-1]
+    with pytest.raises(SinkError, match=f"but batch {newest} is published"):
+        log_of(storage).has(newest - 1)
+    run(storage, range(20, 50), "a")
+    found = [batch.batch_id for batch in log_of(storage).read()]
+    assert found == [*batches, *range(20, 50)]
+
+
+def test_outputs_whose_names_differ_by_case_have_one_log_where_the_storage_does_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locate = LocalStorage._locate
+    monkeypatch.setattr(LocalStorage, "_locate", lambda self, path: locate(self, path.lower()))
+    storage = LocalStorage(tmp_path).without_sync()
+    for batch_id in range(2):
+        run(storage, range(batch_id, batch_id + 1), "a")
+        with pytest.raises(ConfigError, match="5f1c/orders is taken for that of 5f1c/Orders"):
+            BatchLog(storage, LOCATION, "Orders").has(batch_id)
+    check(storage, 2)
 
 
 @pytest.mark.usefixtures("small_cells")
@@ -129,16 +210,18 @@ def test_a_driver_that_sleeps_right_after_it_published(
         monkeypatch.setattr(batch_log, "_CELL", 4)
         run(storage, range(3, batches), "b")  # its successor folds what it published
 
+    log = log_of(storage)
+    assert not log.has(2)
     monkeypatch.setattr(LocalStorage, "create", slow)
-    assert log_of(storage).publish(made)
-    assert check(storage, batches)[2] == made
+    assert log.publish(made)
+    assert check(storage, batches)[2].attempt == made.attempt
 
 
 @pytest.mark.usefixtures("small_cells")
 def test_a_zombie_that_is_killed_right_after_it_took_a_free_name(storage: Storage) -> None:
     run(storage, range(10), "a")
     stale = f"_published/{LOCATION}/{OUTPUT}/0-{2:020}"
-    storage.create(stale, batch_log._encode([write(storage, 2, "zombie")]))
+    storage.create(stale, log_of(storage)._encode([write(storage, 2, "zombie")]))
     assert check(storage, 10)[2].attempt == "a"
     run(storage, range(10, 13), "a")
     assert not storage.exists(stale)
@@ -178,7 +261,7 @@ def test_damage_is_named(storage: Storage) -> None:
     for data in (
         b"",
         whole[:-2],
-        whole.replace(b"v1", b"v9"),
+        whole.replace(b"v2", b"v9"),
         whole.replace(b"attempt", b"atempt"),
     ):
         storage.create(path, data, overwrite=True)
@@ -238,4 +321,6 @@ def _prepare(root: str) -> Callable[[], None]:
 
 
 def _publish(storage: Storage, made: Published) -> None:
-    log_of(storage).publish(made)
+    log = log_of(storage)
+    log.has(made.batch_id)
+    log.publish(made)

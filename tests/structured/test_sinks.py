@@ -221,6 +221,27 @@ def test_a_second_write_of_a_batch_is_refused(query: Query, tmp_path: Path, kind
             query.run(write_twice)
 
 
+@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
+def test_a_program_may_set_a_job_group_of_its_own(query: Query, tmp_path: Path, kind: str) -> None:
+    """A batch that was written before the function failed runs again in the same process."""
+    sink, fails = sink_of(kind, tmp_path), [True]
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        df.sparkSession.sparkContext.setJobGroup("etl", f"load {batch_id}")
+        sink(df, batch_id)
+        if fails:
+            fails.pop()
+            raise RuntimeError("what follows the sink fails")
+
+    query.add("0", ["a"])
+    with pytest.raises(StreamingQueryException, match="what follows the sink fails"):
+        query.run(write)
+    query.add("1", ["b"])
+    query.run(write)
+    query.uncommit(1)
+    query.run(write)
+
+
 def test_a_second_write_to_a_table_by_another_name_is_refused(query: Query, tmp_path: Path) -> None:
     first, second = sink_of("sqlite", tmp_path), SqliteSink(tmp_path / "shop.db", "LINES")
     df, batch = (

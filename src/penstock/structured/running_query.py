@@ -9,7 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-__all__ = ["QueryRun", "RunningQuery", "has_run_before", "plan_of_batch", "running_query"]
+__all__ = ["QueryRun", "RunningQuery", "has_run_before", "plan_of_batch", "run_of", "running_query"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,18 @@ def plan_of_batch(spark: SparkSession, query_id: str, batch_id: int) -> str:
         entry = None if query is None else query.offsetLog().get(batch_id)
         known = None if entry is None or entry.isEmpty() else entry.get().metadataOpt()
         return "" if known is None or known.isEmpty() else str(known.get().batchTimestampMs())
+    except Py4JError:  # another release of Spark tells it in another way
+        return ""
+
+
+def run_of(spark: SparkSession, query_id: str) -> str:
+    """Return the id of a query's run; empty if that is not known.
+
+    Spark has it as the job group of the run's thread, too, where a program may set another one.
+    """
+    try:
+        query = _execution(spark, query_id)
+        return "" if query is None else str(query.runId())
     except Py4JError:  # another release of Spark tells it in another way
         return ""
 

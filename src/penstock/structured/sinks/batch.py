@@ -9,13 +9,12 @@ from pyspark.sql import DataFrame
 from penstock.errors import ConfigError, SinkError
 from penstock.exactly_once import enter_run
 from penstock.model import OutputBatch, check_name
-from penstock.structured.running_query import QueryRun, has_run_before, plan_of_batch
+from penstock.structured.running_query import QueryRun, has_run_before, plan_of_batch, run_of
 
 __all__ = ["note_write", "query_batch"]
 
 _QUERY_ID = "sql.streaming.queryId"
-_RUN_ID = "spark.jobGroup.id"
-"""Spark sets both in the thread that calls the function of ``foreachBatch``."""
+"""Spark sets it in the thread that calls the function of ``foreachBatch``."""
 _lock = threading.Lock()
 _first_batches: dict[str, int] = {}
 """Run -> the first batch that a sink was asked for: it alone may be of an earlier run."""
@@ -37,7 +36,7 @@ def query_batch(df: DataFrame, batch_id: int, output: str = "foreachBatch") -> O
         ConfigError: no query calls this thread, or the name is not allowed.
     """
     context = df.sparkSession.sparkContext
-    query_id, run = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_RUN_ID)
+    query_id = context.getLocalProperty(_QUERY_ID)
     if query_id is None:
         raise ConfigError(
             f"batch {batch_id} has no query in this thread, so no sink can identify it",
@@ -47,13 +46,14 @@ def query_batch(df: DataFrame, batch_id: int, output: str = "foreachBatch") -> O
             "elsewhere build OutputBatch(<an id that each run has>, <output>, <batch id>, "
             "plan=<when it was planned>)",
         )
+    run = run_of(df.sparkSession, query_id)
     with _lock:
         first = _first_batches.setdefault(f"{query_id}/{run}", batch_id)
     is_first = first == batch_id and not has_run_before(df.sparkSession, query_id, batch_id)
     name = check_name("output", output)
     plan = plan_of_batch(df.sparkSession, query_id, batch_id)
-    enter_run(query_id, run or "", QueryRun(df.sparkSession, query_id))
-    return OutputBatch(query_id, name, batch_id, is_first, run or "", plan)
+    enter_run(query_id, run, QueryRun(df.sparkSession, query_id))
+    return OutputBatch(query_id, name, batch_id, is_first, run, plan)
 
 
 def note_write(sink: str, output: OutputBatch) -> None:

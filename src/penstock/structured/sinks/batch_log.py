@@ -1,38 +1,41 @@
 """Which batches are published, and by which files: the log of a Parquet sink.
 
-    <root>/_published/<location>/<output>/0-<batch>     a batch
-    <root>/_published/<location>/<output>/1-<cell>      the 64 batches of a cell
-    <root>/_published/<location>/<output>/2-<cell>      the 4,096 batches of a cell
+    <root>/_published/<location>/<output>/0-<number>    a batch: the log's entries are numbered
+    <root>/_published/<location>/<output>/1-<cell>      the 64 entries of a cell
+    <root>/_published/<location>/<output>/2-<cell>      the 4,096 entries of a cell
     <root>/_data/<location>/<output>/<batch>/<attempt>/ the files of an attempt at a batch
 
-Numbers have 20 digits. An entry is a log file of Spark's form: ``v1``, then for each batch a line
-``{"batch":42,"attempt":"9f..","files":["part-00000-..parquet"],"plan":"17953.."}``.
+Numbers have 20 digits. An entry is a log file of Spark's form: ``v2``, then for each batch a line
+``{"batch":42,"attempt":"9f..","files":["part-00000-..parquet"],"plan":"17953..","of":"5f1c/out"}``.
 
 Invariants:
 
-1. A batch is published by the exclusive create of its entry, after its files are durable. An entry
-   never changes. So of all attempts at a batch, however many run at once or wake later, one counts.
+1. A batch is published by the exclusive create of the next number, after its files are durable. An
+   entry never changes. So the next name is the lock: an attempt that slept finds the number that
+   it saw taken, whatever batch took it, and of all attempts at a batch one counts.
 2. Batches of an output are published in ascending order, and only the newest may run again: an
-   attempt at an older one is refused. Ids that an output leaves out (a query that was taken back
-   goes on behind them) get entries without a batch first, so an attempt that sleeps has no name.
-3. A cell is folded when a batch after it is published, so it is complete. The folded entry is
+   attempt at an older one is refused. Ids may be left out, numbers are not.
+3. A cell is folded when an entry after it is published, so it is complete. The folded entry is
    durable before those that it holds are deleted.
 4. A name is free again after that. So what a folded entry covers counts nowhere else: readers leave
    it out, and who published it takes it back.
 5. Files are deleted only if another attempt at their batch is published.
+6. A batch that is published has not failed: what cannot be folded or deleted stays, with a warning.
 
 A batch costs two listings of at most about 130 names and one per 4,096 batches, and an entry is
 copied twice in its life, however many batches there are.
+
+In ``v1`` an entry's number was its batch's id, and ids that were left out had entries without a
+batch. Such logs go on with the number after the newest.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from penstock.checkpoint.log_format import (
     MalformedLogError,
@@ -41,7 +44,14 @@ from penstock.checkpoint.log_format import (
     encode_log,
     parse_fields,
 )
-from penstock.errors import AlreadyExistsError, LogFormatError, NotFoundError, SinkError
+from penstock.errors import (
+    AlreadyExistsError,
+    ConfigError,
+    LogFormatError,
+    NotFoundError,
+    PenstockError,
+    SinkError,
+)
 from penstock.model import check_name
 from penstock.storage import Storage
 
@@ -49,12 +59,13 @@ __all__ = ["PUBLISHED", "BatchLog", "Published"]
 
 PUBLISHED = "_published"
 _DATA = "_data"
-_VERSION = 1
+_VERSION = 2
 _CELL = 64
 _LEVELS = 2
 _TRIES = 100
 _NAME = re.compile(rf"([0-{_LEVELS}])-([0-9]{{20}})")
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class Published:
     """Their names, in the folder of the attempt."""
     plan: str = ""
     """That of the batch (OutputBatch)."""
+    of: str = ""
+    """Location and output; empty in entries of version 1."""
 
 
 class _Entry(NamedTuple):
@@ -77,7 +90,7 @@ class _Entry(NamedTuple):
     def name(self) -> str:
         return f"{self.level}-{self.number:020}"
 
-    def batches(self) -> range:
+    def numbers(self) -> range:
         size = _CELL**self.level
         return range(self.number * size, (self.number + 1) * size)
 
@@ -103,38 +116,35 @@ class BatchLog:
         self._storage = storage
         self._folder = f"{PUBLISHED}/{name}"
         self._data = f"{_DATA}/{name}"
+        self._of = name
         self._ids = {"location": location_id, "output": output}
-        self._newest_id = -1
+        self._newest = Published(-1, "", [])
+        self._next = _Entry(0, 0)
 
     def attempt_folder(self, batch_id: int, attempt: str) -> str:
         """Return where an attempt writes its files: a name of its own."""
         return f"{self._batch_folder(batch_id)}/{attempt}"
 
     def has(self, batch_id: int) -> bool:
-        """Return whether a batch is published.
+        """Return whether a batch is published; to be called before an attempt at it begins.
 
         Raises:
             SinkError: a later one is, so this one may not run any more.
-            StorageError: the log cannot be listed.
+            ConfigError: the log is another output's, whose name differs by case.
+            LogFormatError: the newest entry is damaged.
+            StorageError: the log cannot be read.
         """
-        newest_id = self._newest_id = _newest_id(self._entries())
-        if newest_id > batch_id:
-            raise self._overtaken(batch_id, newest_id)
-        return newest_id == batch_id
+        self._newest, self._next = self._retried(self._end)
+        if self._newest.of not in ("", self._of):
+            raise self._of_another(self._newest.of)
+        if self._newest.batch_id > batch_id:
+            raise self._overtaken(batch_id, self._newest.batch_id)
+        return self._newest.batch_id == batch_id
 
-    def newest(self) -> tuple[int, str]:
-        """Return the newest batch that ``has`` saw, -1 for none, and its plan.
-
-        The plan is empty if the name was left out, or is gone: a later batch was published since.
-
-        Raises:
-            LogFormatError, StorageError: the entry cannot be read.
-        """
-        batches: list[Published] = []
-        if self._newest_id >= 0:
-            with suppress(NotFoundError):
-                batches = self._read(_Entry(0, self._newest_id))
-        return self._newest_id, batches[-1].plan if batches else ""
+    @property
+    def newest(self) -> Published:
+        """The newest batch that ``has`` saw, with the id -1 for none."""
+        return self._newest
 
     def publish(self, made: Published) -> bool:
         """Publish a batch whose files are durable; return whether these files count.
@@ -142,53 +152,80 @@ class BatchLog:
         If another attempt at the batch is published, the files are deleted.
 
         Raises:
-            SinkError: later batches are published, and this one is not.
+            SinkError: another batch was published since ``has`` was called.
             StorageError: it is not known whether the batch is published.
         """
-        entry = _Entry(0, made.batch_id)
-        self._leave_out(entry)
+        entry = self._next
         try:
-            self._storage.create(self._path(entry), _encode([made]))
+            self._storage.create(self._path(entry), self._encode([made]))
         except AlreadyExistsError:
             return self._counts(made)  # its own answer may have been lost, and asked for again
-        entries = self._entries()
-        if entry not in entries:  # folded: before it was published, or since
+        if entry not in self._entries():  # folded: before it was published, or since
             self._storage.delete(self._path(entry))
             return self._counts(made)
-        if any(other.cell(1) != entry.cell(1) for other in entries if not other.level):
-            self._fold_before(made.batch_id)
+        if entry.number == entry.cell(1).numbers()[0]:
+            try:
+                self._fold_before(entry)
+            except PenstockError:
+                _log.warning(
+                    "Batch %d is published. The log of the sink cannot be shortened; that is tried "
+                    "again %d batches later",
+                    made.batch_id,
+                    _CELL,
+                    exc_info=True,
+                )
         return True
-
-    def _leave_out(self, entry: _Entry) -> None:
-        """Take the names between the newest batch that ``has`` saw and this one.
-
-        Those of its cell are enough: earlier cells are folded.
-        """
-        if self._newest_id >= 0:
-            first = max(self._newest_id + 1, entry.cell(1).batches()[0])
-            for number in range(first, entry.number):
-                with suppress(AlreadyExistsError):
-                    self._storage.create(self._path(_Entry(0, number)), _encode([]))
 
     def _counts(self, made: Published) -> bool:
         """Return whether this attempt is the one that is published; delete its files if not."""
-        published = {batch.batch_id: batch for batch in self.read()}
-        if published.get(made.batch_id) == made:
+        held = self._retried(self._at_next)
+        published = {batch.batch_id: batch for batch in held}
+        if (found := published.get(made.batch_id)) and found.attempt == made.attempt:
             return True
         self._delete_attempt(made)
-        if made.batch_id not in published:
+        if found is None:
             raise self._overtaken(made.batch_id, max(published, default=-1))
+        self._newest = found
         return False
 
-    def _fold_before(self, newest_id: int) -> None:
-        """Fold the cells before a batch that is published, and delete what does not count.
+    def _at_next(self, entries: Sequence[_Entry]) -> list[Published]:
+        """Return what the name holds that this attempt would have taken, or its cell."""
+        number = self._next.number
+        return [b for entry in entries if number in entry.numbers() for b in self._read(entry)]
+
+    def _end(self, entries: Sequence[_Entry]) -> tuple[Published, _Entry]:
+        """Return the newest batch, and the next entry."""
+        ascending = sorted(entries, key=lambda entry: entry.numbers()[0])
+        following = _Entry(0, ascending[-1].numbers()[-1] + 1 if ascending else 0)
+        for entry in reversed(ascending):
+            if batches := self._read(entry):
+                return batches[-1], following
+        return Published(-1, "", []), following
+
+    def _retried(self, read: Callable[[Sequence[_Entry]], _T]) -> _T:
+        """Return what a function reads of the entries that count; one may be folded meanwhile."""
+        for _ in range(_TRIES):
+            try:
+                return read(self._entries())
+            except NotFoundError:
+                continue
+        raise SinkError(
+            f"the sink's log changed while it was read, {_TRIES} times in a row",
+            operation="read sink",
+            path=self._storage.uri(self._folder),
+            ids=self._ids,
+            hint="read it again; if this repeats, its storage lists files that do not exist",
+        )
+
+    def _fold_before(self, newest: _Entry) -> None:
+        """Fold the cells before an entry that is published, and delete what does not count.
 
         A kill at any step leaves what the next call completes.
         """
         for level in range(1, _LEVELS + 1):
             inner = [entry for entry in self._entries() if entry.level == level - 1]
             for cell in sorted({entry.cell(level) for entry in inner}):
-                if cell.batches()[-1] < newest_id:
+                if cell.numbers()[-1] < newest.number:
                     self._fold(cell, [entry for entry in inner if entry.cell(level) == cell])
         entries = self._entries(covered=True)
         covered = {*entries}.difference(_uncovered(entries))
@@ -201,22 +238,14 @@ class BatchLog:
             LogFormatError: an entry is damaged.
             StorageError: one cannot be read.
         """
-        for _ in range(_TRIES):
-            entries = self._entries()
-            try:
-                found = [batch for entry in entries for batch in self._read(entry)]
-            except NotFoundError:
-                continue  # folded meanwhile
-            folded = {entry for entry in entries if entry.level}
-            if folded == {entry for entry in self._entries() if entry.level}:
-                return sorted(found, key=lambda batch: batch.batch_id)
-        raise SinkError(
-            f"the sink's log changed while it was read, {_TRIES} times in a row",
-            operation="read sink",
-            path=self._storage.uri(self._folder),
-            ids=self._ids,
-            hint="read it again; if this repeats, its storage lists files that do not exist",
-        )
+        return self._retried(self._read_all)
+
+    def _read_all(self, entries: Sequence[_Entry]) -> list[Published]:
+        found = [batch for entry in entries for batch in self._read(entry)]
+        folded = {entry for entry in entries if entry.level}
+        if folded != {entry for entry in self._entries() if entry.level}:
+            raise NotFoundError("entries were folded", operation="read sink", ids=self._ids)
+        return sorted(found, key=lambda batch: batch.batch_id)
 
     def paths(self, batches: Iterable[Published]) -> list[str]:
         """Return the paths of the files of batches."""
@@ -229,9 +258,12 @@ class BatchLog:
     def _fold(self, cell: _Entry, inner: Sequence[_Entry]) -> None:
         try:
             batches = [batch for entry in inner for batch in self._read(entry)]
-            self._storage.create(self._path(cell), _encode(batches))
+            self._storage.create(self._path(cell), self._encode(batches))
         except (AlreadyExistsError, NotFoundError):
             return  # another driver folds it, or has
+        except LogFormatError as error:
+            _log.warning("Entries of the sink's log cannot be folded into one: %s", error)
+            return
         if cell.level == 1 and cell in self._entries():  # else its entries may be a zombie's
             for batch in batches:
                 self._delete_other_attempts(batch)
@@ -271,6 +303,19 @@ class BatchLog:
     def _path(self, entry: _Entry) -> str:
         return f"{self._folder}/{entry.name}"
 
+    def _encode(self, batches: Iterable[Published]) -> bytes:
+        return encode_log(_VERSION, [dump_json(_fields(batch, self._of)) for batch in batches])
+
+    def _of_another(self, name: str) -> ConfigError:
+        return ConfigError(
+            f"the log of {name} is taken for that of {self._of}: the storage does not tell upper "
+            "from lower case",
+            operation="write batch",
+            path=self._storage.uri(self._folder),
+            ids=self._ids,
+            hint="give the outputs names that differ by more than case",
+        )
+
     def _overtaken(self, batch_id: int, newest_id: int) -> SinkError:
         return SinkError(
             f"batch {batch_id} is to be written, but batch {newest_id} is published already",
@@ -282,11 +327,6 @@ class BatchLog:
         )
 
 
-def _newest_id(entries: Iterable[_Entry]) -> int:
-    """Return the newest batch, -1 without one; it is in no folded entry."""
-    return max((entry.number for entry in entries if not entry.level), default=-1)
-
-
 def _uncovered(entries: Sequence[_Entry]) -> list[_Entry]:
     held = {*entries}
     return [
@@ -296,14 +336,14 @@ def _uncovered(entries: Sequence[_Entry]) -> list[_Entry]:
     ]
 
 
-def _encode(batches: Iterable[Published]) -> bytes:
-    lines = [
-        dump_json(
-            {"batch": b.batch_id, "attempt": b.attempt, "files": list(b.files), "plan": b.plan}
-        )
-        for b in batches
-    ]
-    return encode_log(_VERSION, lines)
+def _fields(batch: Published, of: str) -> dict[str, object]:
+    return {
+        "batch": batch.batch_id,
+        "attempt": batch.attempt,
+        "files": list(batch.files),
+        "plan": batch.plan,
+        "of": batch.of or of,
+    }
 
 
 def _parse(line: str) -> Published:
@@ -313,4 +353,5 @@ def _parse(line: str) -> Published:
         str(fields["attempt"]),
         [*map(str, fields["files"])],
         str(fields.get("plan", "")),
+        str(fields.get("of", "")),
     )

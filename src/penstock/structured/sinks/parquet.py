@@ -69,7 +69,7 @@ class ParquetSink:
         is_published = log.has(output.batch_id)
         if is_published:
             note_write(self._storage.url, output)
-        check_plan(output, *log.newest(), self._storage.url)
+        check_plan(output, log.newest.batch_id, log.newest.plan, self._storage.url)
         if is_published:
             _log.info("Batch %d is published already", output.batch_id)
             return
@@ -78,8 +78,7 @@ class ParquetSink:
         files = write_files(df, self._storage, folder)
         _make_durable(self._storage, folder, files)
         if not log.publish(Published(output.batch_id, attempt, files, output.plan)):
-            log.has(output.batch_id)
-            check_plan(output, *log.newest(), self._storage.url)
+            check_plan(output, log.newest.batch_id, log.newest.plan, self._storage.url)
             _log.warning(
                 "Batch %d was published by another attempt; what this one wrote was deleted",
                 output.batch_id,
