@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -28,8 +29,9 @@ from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
 from penstock.checkpoint.tools.changes import fill, hold
 from penstock.checkpoint.tools.changes.sink_log import SinkLog, begin_sink_log
 from penstock.checkpoint.tools.changes.state_back import EMPTY_SNAPSHOT
+from penstock.checkpoint.tools.named_files import files_outside
 from penstock.errors import CheckpointError, ConfigError, StorageError
-from penstock.storage import open_storage
+from penstock.storage import Storage, open_storage
 from tests.cli.commands import Commands
 
 from .interruptions import interrupt
@@ -612,14 +614,58 @@ def test_the_files_that_the_log_names_are_looked_for(query: Path, case: str) -> 
     assert "gone" not in " ".join(plan_rewind(query, to_batch=1, sink=output).meaning)
 
 
-def test_the_files_of_an_output_on_an_object_store_are_looked_for(query: Path) -> None:
-    url = f"memory://{uuid.uuid4().hex}/out"
+def put_output(query: Path, url: str) -> Storage:
+    """Put an output of batches 0 to 4 on a store."""
     output = write_sink(query)
     write_files(output, url)
     store = open_storage(url)
     for path in output.rglob("*"):
         if path.is_file():
             store.create(str(path.relative_to(output)), path.read_bytes() or b"-")
+    return store
+
+
+@pytest.mark.parametrize("to", ["memory://{}/other", "file://{}/other"])
+def test_an_output_that_was_moved_from_a_store_is_refused(
+    query: Path, tmp_path: Path, to: str
+) -> None:
+    bucket = uuid.uuid4().hex
+    store = put_output(query, f"memory://{bucket}/out")
+    moved = to.format(bucket if to.startswith("memory") else tmp_path)
+    there = open_storage(moved)
+    for path in store.find():
+        there.create(path, store.read(path))
+    done = CHECKPOINT.run("validate", str(query), "--sink", moved)
+    assert done.exit_code == 2, done.output
+    assert "5 of 5 files that its log names are not in this folder" in done.output
+    with pytest.raises(ConfigError, match="the output was moved"):
+        plan_rewind(query, to_batch=2, sink=moved)
+
+
+SPELLINGS = [
+    ("abfss://lake@account.dfs.core.windows.net/out", "abfs://lake/out"),
+    ("hdfs://namenode:8020/out", "webhdfs://namenode:9870/out"),
+    ("hdfs:///out", "webhdfs://namenode:9870/out"),
+    ("s3a://lake/out", "s3://lake/out"),
+]
+
+
+@pytest.mark.parametrize(("of_hadoop", "of_fsspec"), SPELLINGS)
+def test_a_store_is_known_by_what_both_call_it(of_hadoop: str, of_fsspec: str) -> None:
+    class Store:
+        url = of_fsspec
+
+        def find(self) -> list[str]:
+            return ["a b"]
+
+    uris = [f"{of_hadoop}/{name}" for name in ("a%20b", "c")]
+    assert files_outside(cast(Storage, Store()), uris) == [f"{of_hadoop}/c"]
+    assert files_outside(cast(Storage, Store()), ["dbfs:/out/a", "file:/out/a"]) == ["file:/out/a"]
+
+
+def test_the_files_of_an_output_on_an_object_store_are_looked_for(query: Path) -> None:
+    url = f"memory://{uuid.uuid4().hex}/out"
+    store = put_output(query, url)
     assert "sound" in CHECKPOINT.succeed("validate", str(query), "--sink", url)
     store.delete("batch 3")
     assert "1 of 5 files" in CHECKPOINT.run("validate", str(query), "--sink", url).output

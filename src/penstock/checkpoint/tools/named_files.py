@@ -1,7 +1,8 @@
 """The files that logs of Spark name: those that file sources have read, and file sinks written.
 
 Spark names a file by its URI, with percent-encoding: ``a%20b`` is the file ``a b``, and never one
-of the name ``a%20b``. The folder is as the query sees it: a file that was moved is not there.
+of the name ``a%20b``. The folder is as the query sees it: a file that was moved is not there, on
+whatever store.
 """
 
 from __future__ import annotations
@@ -16,8 +17,14 @@ from penstock.storage.urls import split_url
 
 __all__ = ["files_outside", "local_path"]
 
-_SAME_SCHEME = {"s3a": "s3", "s3n": "s3"}
-"""Hadoop's schemes of a store that fsspec knows by another one."""
+_STORES = {
+    "s3": "s3", "s3a": "s3", "s3n": "s3",
+    "gs": "gs", "gcs": "gs",
+    "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure", "az": "azure",
+    "hdfs": "hdfs", "webhdfs": "hdfs", "swebhdfs": "hdfs",
+    "file": "file", "memory": "memory",
+}  # fmt: skip
+"""The store that a scheme of Hadoop's or fsspec's stands for."""
 
 
 def local_path(uri: str) -> str | None:
@@ -32,25 +39,36 @@ def local_path(uri: str) -> str | None:
 
 
 def files_outside(storage: Storage, uris: Sequence[str]) -> list[str]:
-    """Return the files that are not in a folder, or do not exist; without those of other stores.
+    """Return the files that are not in a folder, or do not exist.
+
+    Those of a store that only Hadoop knows are left out: by which URL it is read here is not known.
 
     Raises:
         StorageError: the folder cannot be listed.
     """
+    known = [uri for uri in uris if _store(uri) is not None]
     if (root := local_root(storage.url)) is not None:
         inside = os.path.join(os.path.realpath(root), "")
-        paths = {uri: path for uri in uris if (path := local_path(uri)) is not None}
-        return [uri for uri, path in paths.items() if not _is_in(inside, path)]
-    prefix = os.path.join(_spelled(storage.url), "")
-    paths = {uri: path for uri in uris if (path := unquote(_spelled(uri))).startswith(prefix)}
-    known = set(storage.find()) if paths else set()
-    return [uri for uri, path in paths.items() if path.removeprefix(prefix) not in known]
+        return [uri for uri in known if not _is_in(inside, local_path(uri))]
+    folder = os.path.join(_place(storage.url), "")
+    places = {uri: unquote(_place(uri)) for uri in known}
+    is_any_there = any(place.startswith(folder) for place in places.values())
+    held = {f"{folder}{path}" for path in storage.find()} if is_any_there else set()
+    return [uri for uri, place in places.items() if place not in held]
 
 
-def _is_in(folder: str, path: str) -> bool:
-    return os.path.exists(path) and os.path.realpath(path).startswith(folder)
+def _is_in(folder: str, path: str | None) -> bool:
+    return path is not None and os.path.exists(path) and os.path.realpath(path).startswith(folder)
 
 
-def _spelled(url: str) -> str:
-    scheme, rest = split_url(url)
-    return f"{_SAME_SCHEME.get(scheme or '', scheme)}:{rest}"
+def _store(url: str) -> str | None:
+    """Return the store that a URL is of; None for one that only Hadoop knows, and no whole URL."""
+    return "file" if url.startswith("/") else _STORES.get(split_url(url)[0] or "")
+
+
+def _place(url: str) -> str:
+    """Return a URL as it is the same for Hadoop and fsspec: store, bucket and path."""
+    store, rest = _store(url), split_url(url)[1].removeprefix("//")
+    authority, slash, path = rest.partition("/")
+    bucket = "" if store == "hdfs" else authority.partition("@")[0]
+    return f"{store}:{bucket}{slash}{path}"
