@@ -4,7 +4,7 @@ r"""Receives clicks over HTTP and writes them as Parquet; no click that was answ
     python examples/http_clicks.py 8080 /tmp/clicks
 
     curl -H 'Content-Type: application/x-ndjson' -H 'Idempotency-Key: 1' \
-        --data-binary '{"page": "/a", "user": "kim", "ms": 1760000000000}' http://127.0.0.1:8080/
+        --data-binary '{"page": "/a", "user": "kim", "time": "2026-01-02T03:04:05.678Z"}' http://127.0.0.1:8080/
     python -c 'import pandas; print(pandas.read_parquet("/tmp/clicks/out"))'
 
 The answer comes when the click is on disk. A client that got none repeats the request with its key:
@@ -43,7 +43,7 @@ def main(port: str, folder: str) -> None:
         )
         ssc = StreamingContext(spark.sparkContext, batchDuration=1)
         # A click that lacks a column or has another type is refused with 400, and names it.
-        schema = "page string, user string, ms int64"
+        schema = "page string not null, user string, time timestamp[us, UTC]"
         clicks = ssc.httpStream(int(port), schema=schema, name="clicks")
         clicks.foreachBatch(partial(write, out=f"{folder}/out"), name="clicks")
         return ssc

@@ -2,11 +2,12 @@ r"""Counts clicks by minute and page with Structured Streaming, from a journal t
 
     pip install 'penstock-spark[http]'
     penstock ingest http --port 8080 --journal /tmp/counts/journal --stream clicks \
-        --schema 'page string, ms int64' &
+        --schema 'page string, time timestamp[us, UTC]' &
     python examples/structured_journal.py /tmp/counts
 
-    for ms in 0 1000 60000 150000; do curl -H 'Content-Type: application/x-ndjson' \
-        --data-binary "{\"page\": \"/a\", \"ms\": $ms}" http://127.0.0.1:8080/; done
+    for time in 12:00:00Z 12:00:01Z 12:01:00Z 12:02:30Z; do
+        curl -H 'Content-Type: application/json' http://127.0.0.1:8080/ \
+            -d "{\"page\": \"/a\", \"time\": \"2026-01-02T$time\"}"; done
     python -c 'from penstock.structured.sinks import published_files; import pandas
     print(pandas.concat(map(pandas.read_parquet, published_files("/tmp/counts/out"))))'
 
@@ -47,10 +48,8 @@ def main(folder: str) -> None:
     )
     # Event time: a minute is counted when clicks have come that are 30 s past its end. A click
     # that comes later than that is left out.
-    time = F.timestamp_millis("ms")
     counts = (
-        clicks.select("page", time.alias("time"))
-        .withWatermark("time", "30 seconds")
+        clicks.withWatermark("time", "30 seconds")
         .groupBy(F.window("time", "1 minute").alias("minute"), "page")
         .count()
         .select(F.col("minute.start").alias("minute"), "page", "count")

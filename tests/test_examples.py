@@ -86,12 +86,13 @@ def test_word_count(examples: Examples, tmp_path: Path) -> None:
 @marked()
 def test_http_clicks(examples: Examples, tmp_path: Path) -> None:
     port = free_port()
-    click = {"page": "/a", "user": "kim", "ms": 1_760_000_000_000}
+    click = {"page": "/a", "user": "kim", "time": "2026-01-02T03:04:05.678Z"}
     with running(examples, "http_clicks", port, tmp_path) as example:
         answers = [post(example, port, click, key) for key in ("1", "1", "2")]
         assert answers[0] == answers[1]
         example.wait_until(partial(has_rows, tmp_path / "out", 2))
-    assert parquet(tmp_path / "out") == [click, click]
+    when = pd.Timestamp("2026-01-02T03:04:05.678")  # Spark's files say in UTC
+    assert parquet(tmp_path / "out") == [{**click, "time": when}] * 2
 
 
 @marked(needs_mosquitto)
@@ -167,12 +168,12 @@ def test_structured_journal(examples: Examples, tmp_path: Path) -> None:
 
     port = free_port()
     journal = ["--journal", str(tmp_path / "journal"), "--stream", "clicks"]
-    columns = ["--schema", "page string, ms int64"]
+    columns = ["--schema", "page string, time timestamp[us, UTC]"]
     with ingest(tmp_path, "ingest", "http", "--port", str(port), *journal, *columns) as endpoint:
         endpoint.wait_receiving()
         with running(examples, "structured_journal", tmp_path) as example:
-            for ms in (0, 1000, 60_000, 150_000):
-                post(example, port, {"page": "/a", "ms": ms})
+            for time in ("00:00", "00:01", "01:00", "02:30"):
+                post(example, port, {"page": "/a", "time": f"1970-01-01T00:{time}Z"})
             example.wait_until(lambda: len(counts()) == 2)
     assert sorted((str(row["minute"]), row["count"]) for row in counts()) == [
         ("1970-01-01 00:00:00", 2),

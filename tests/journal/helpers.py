@@ -31,10 +31,10 @@ PATIENT = CommitPolicy(block_interval_ms=600_000)
 """Publishes only for a waiter, a full group or a close, so a test decides what shares a block."""
 
 
-def memory_stream(schema: Any = "string") -> JournalStream:
-    """A stream of its own in memory, for tests that make many."""
+def memory_stream(schema: Any = "string", *, is_new: bool = True) -> JournalStream:
+    """A stream of its own in memory, for tests that make many; not new: of an older version."""
     storage = open_storage(f"memory://journal-{threading.get_ident()}-{next(_numbers)}")
-    return JournalStream.create(storage, "s", RecordFormat(schema))
+    return JournalStream.create(storage, "s", RecordFormat(schema, is_new=is_new))
 
 
 def clear_memory() -> None:

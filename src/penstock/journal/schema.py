@@ -29,6 +29,7 @@ from penstock.journal.python_values import (
     temporal_columns,
 )
 from penstock.journal.schema_text import VALUE_TYPES, parse_schema
+from penstock.journal.spark_types import spark_schema
 
 __all__ = ["RecordFormat", "pickles_refused"]
 
@@ -44,23 +45,34 @@ class RecordFormat:
 
     Args:
         schema: ``"string"``, ``"binary"``, ``"pickle"``, or columns: as text, ``"id int64, name
-            string"``, or as a ``pyarrow.Schema`` (of which metadata is dropped). Records with
-            columns are dicts: a missing column is null, and values are converted as pyarrow does (a
-            finer time is cut to the column's unit).
+            string"``, as the path of a file (penstock.journal.schema_file), or as a
+            ``pyarrow.Schema`` (of which metadata is dropped). Records with columns are dicts: a
+            missing column is null, and values are converted as pyarrow does (a finer time is cut to
+            the column's unit).
         allow_pickle: whether records may be unpickled. This runs code that their writer chose, so
             the program decides it, and never a file.
+        is_new: whether records are still to be received. Older versions stored columns that Spark
+            cannot read; those that exist can be read otherwise.
 
     Raises:
-        ConfigError: for any other schema, and for one that Parquet cannot hold.
+        ConfigError: for any other schema, and for one that Parquet cannot hold or Spark not read.
     """
 
-    def __init__(self, schema: str | pa.Schema = "string", *, allow_pickle: bool = True) -> None:
+    def __init__(
+        self,
+        schema: str | pa.Schema = "string",
+        *,
+        allow_pickle: bool = True,
+        is_new: bool = True,
+    ) -> None:
         self._allow_pickle = allow_pickle
         schema = parse_schema(schema)
         if isinstance(schema, pa.Schema) and len(schema):
             self.kind = "arrow"
             self.arrow = schema.remove_metadata()
             self.stored = _stored_schema(self.arrow)
+            if is_new:
+                spark_schema(self.arrow)
         elif isinstance(schema, str) and schema in VALUE_TYPES:
             self.kind = schema
             self.arrow = pa.schema([pa.field("value", VALUE_TYPES[schema], nullable=False)])
@@ -103,7 +115,8 @@ class RecordFormat:
     def from_json(value: dict[str, str]) -> RecordFormat:
         """Return the format that ``to_json`` described; its records are not unpickled."""
         if value["kind"] == "arrow":
-            return RecordFormat(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["ipc"]))))
+            schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["ipc"])))
+            return RecordFormat(schema, is_new=False)
         return RecordFormat(value["kind"], allow_pickle=False)
 
     def check_one(self, record: Any) -> tuple[Any, int]:
@@ -286,8 +299,7 @@ def pickles_refused(**where: Any) -> ConfigError:
 def _stored_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema as Parquet returns it; ConfigError if Parquet cannot store it."""
     try:
-        if len(set(schema.names)) < len(schema):
-            raise pa.ArrowInvalid("two columns have the same name")
+        _check_names(pa.struct(list(schema)))
         if any("fixed_size_list" in str(kind) for kind in schema.types) and _is_before_26():
             raise pa.ArrowInvalid("before pyarrow 26 a null in a list of fixed size is not read")
         # An array, also an empty one, has pyarrow import pandas.
@@ -295,12 +307,21 @@ def _stored_schema(schema: pa.Schema) -> pa.Schema:
         _, parquet = read_block(block.to_pybytes(), "")
         parquet.read().cast(schema)
         return parquet.schema_arrow.remove_metadata()
-    except (pa.ArrowException, NotImplementedError, ValueError) as e:
+    except (pa.ArrowException, NotImplementedError, OSError, ValueError) as e:
         raise ConfigError(
             f"a journal cannot hold columns ({', '.join(map(str, schema))})",
             operation="choose record schema",
             hint="remove or change the column that the cause names",
         ) from e
+
+
+def _check_names(kind: pa.DataType) -> None:
+    """Raise ArrowInvalid where a struct's fields share a name: no reader can tell them apart."""
+    names = [kind.field(i).name for i in range(kind.num_fields)]
+    if pa.types.is_struct(kind) and len(set(names)) < len(names):
+        raise pa.ArrowInvalid("two columns have the same name")
+    for i in range(kind.num_fields):
+        _check_names(kind.field(i).type)
 
 
 def _is_before_26() -> bool:

@@ -24,7 +24,6 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from penstock.errors import ConfigError
 from penstock.journal.gathering import gathered
 from penstock.journal.reader import read_slices, slice_footer, slice_ranges
 from penstock.journal.record_reader import slice_records
@@ -37,7 +36,6 @@ from penstock.workers import freeze_imports
 
 __all__ = [
     "arrow_dataframe",
-    "check_spark_schema",
     "empty_partitions",
     "journal_dataframe",
     "journal_rdd",
@@ -46,23 +44,6 @@ __all__ = [
 _MANY_BLOCKS = 8
 _SMALL_BLOCK_BYTES = 256 << 10
 _listing_setting = threading.Lock()
-
-
-def check_spark_schema(stream: JournalStream) -> None:
-    """Check that Spark can read the stream's columns.
-
-    Raises:
-        ConfigError: it has no type for one of them, or would read it incorrectly.
-    """
-    try:
-        spark_schema(stream.format.arrow)
-    except TypeError as e:
-        raise ConfigError(
-            f"Spark cannot read {e}",
-            operation="check schema",
-            ids={"stream": stream.name, "schema": repr(stream.format)},
-            hint="store it as a type that Spark supports; timestamps and durations in microseconds",
-        ) from e
 
 
 def journal_dataframe(

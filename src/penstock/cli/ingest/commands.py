@@ -44,7 +44,8 @@ def http(
     schema: Annotated[
         str,
         typer.Option(
-            help="Kind of the records: string, binary, or columns as in 'id int64, n string'."
+            help="Kind of the records: string, binary, columns as in 'id int64 not null, at "
+            "timestamp[us, UTC]', or a file with them (.json, .avsc, .arrow)."
         ),
     ] = "string",
     token_file: Annotated[

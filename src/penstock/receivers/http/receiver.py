@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import ConfigError, PenstockError, ReceiverError
+from penstock.journal.schema import RecordFormat
 from penstock.journal.schema_text import parse_schema
 from penstock.receivers.http.bodies import BodyParser
 from penstock.receivers.http.key_window import KeyWindow
@@ -45,7 +46,8 @@ class HttpReceiver(Receiver):
         port: TCP port; 0 is any free one, which the receiver's status tells (``listening_at``).
             Receivers that share a host need a port each.
         schema: ``"string"`` (the default), ``"binary"``, or columns: as text with Arrow's types,
-            ``"page string, ms int64"``, or as a ``pyarrow.Schema``.
+            ``"page string not null, at timestamp[us, UTC]"``, as the path of a file (``.json``,
+            ``.avsc``, ``.arrow``: docs/http.md), or as a ``pyarrow.Schema``.
         token_file: path of a file with the bearer token that requests must carry; read where the
             receiver runs, when it starts.
         tls_certificate: path of a PEM file with the certificate and its chain: serves HTTPS.
@@ -82,7 +84,8 @@ class HttpReceiver(Receiver):
             max_expanded_bytes=max_expanded_bytes,
             idempotency_window_ms=idempotency_window_ms,
         )
-        BodyParser(self.schema)  # raises where it is given
+        RecordFormat(self.schema)  # raises where it is given, as the next line does
+        BodyParser(self.schema)
         self._port = port
         self._server: HttpServer | None = None
         self._application: Application | None = None

@@ -15,7 +15,8 @@ from penstock.journal import JournalStream, RecordFormat, ranges_between
 from penstock.journal.retention.registration import Consumer
 from penstock.journal.scan import StreamScan
 from penstock.journal.source import JournalSource, lane_of
-from penstock.journal.spark import check_spark_schema, journal_dataframe, journal_rdd
+from penstock.journal.spark import journal_dataframe, journal_rdd
+from penstock.journal.spark_types import spark_schema
 from penstock.model import OffsetRange, Offsets
 from penstock.rate import Carry, RangeLimits, cut_range
 from penstock.streaming.core.batch import SourceOffset, SourceRange
@@ -90,7 +91,7 @@ class JournalInputDStream(InputDStream):
             StorageError: the journal cannot be reached.
         """
         stream = self.open_stream(context)
-        check_spark_schema(stream)
+        spark_schema(stream.format.arrow)
         consumer = self.register(stream, context)
         self._opened = _Opened(JournalSource(consumer), context.oldest_start)
 

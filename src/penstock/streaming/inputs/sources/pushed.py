@@ -119,8 +119,8 @@ class PushedStreams(ContextPart):
         Args:
             port: TCP port, opened on the executor that the receiver runs on; 0 is any free one.
             host: name or address to bind to. One that others can reach needs a ``token_file``.
-            schema: what a record is: ``"string"``, ``"binary"``, or columns, as text with Arrow's
-                types (``"page string, ms int64"``, as `penstock ingest http` takes it) or as a
+            schema: what a record is: ``"string"``, ``"binary"``, or columns: as text with Arrow's
+                types (``"page string, at timestamp[us, UTC]"``), as the path of a file, or as a
                 ``pyarrow.Schema``.
             token_file: path of a file with the bearer token that requests must carry.
             tls_certificate: path of a PEM file with the certificate and its chain: serves HTTPS.
