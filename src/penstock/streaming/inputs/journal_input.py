@@ -137,8 +137,7 @@ class JournalInputDStream(InputDStream):
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the records of a range, read from their blocks when the tasks run."""
-        sc, ranges = self.ssc.sparkContext, self.ranges(wanted)
-        return journal_rdd(sc, self.journal, ranges, self.scan)
+        return journal_rdd(self.ssc.sparkContext, self.journal, self.ranges(wanted), self.scan)
 
     def compute_dataframe(self, time_ms: int) -> DataFrame:
         """Return the records of that batch as a DataFrame over their blocks."""
