@@ -20,6 +20,7 @@ from penstock.batched.layout import (
     Move,
     Planned,
     Rewind,
+    TopicEnds,
     dump_planned,
     dump_rewind,
     parse_rewind,
@@ -204,7 +205,7 @@ def test_a_command_that_wakes_up_leaves_what_a_later_program_planned(
 
 def text_of(topic: str, number: object, after: object) -> bytes:
     move = {"number": number, "before": {}, "after": after}
-    return json.dumps({"topics": {topic: move}, "planned": None, "is_anew": False}).encode()
+    return json.dumps({"topics": {topic: move}, "planned": None}).encode()
 
 
 @pytest.mark.parametrize(
@@ -232,11 +233,53 @@ def test_a_rewind_that_is_damaged_is_no_start(tmp_path: Path, text: bytes) -> No
 
 
 def test_the_text_of_a_rewind() -> None:
-    rewind = Rewind({"a": Move(8, {0: 10}, {0: 6})}, None, is_begun=True)
-    text = b'{"topics": {"a": {"number": 8, "before": {"0": 9}, "after": {"0": 5}}},'
-    text += b' "planned": null, "is_anew": false}'
+    move = Move(8, TopicEnds({0: 10}, "old"), TopicEnds({0: 6}))
+    rewind = Rewind({"a": move}, None, is_begun=True)
+    text = b'{"topics": {"a": {"number": 8, "before": {"0": 9}, "after": {"0": 5},'
+    text += b' "ids": ["old", null]}}, "planned": null}'
     assert dump_rewind(rewind) == text
     assert parse_rewind(text) == rewind
+
+
+@pytest.mark.parametrize("is_anew", [True, False])
+def test_a_rewind_that_an_earlier_release_began(tmp_path: Path, is_anew: bool) -> None:
+    """It wrote no ids, and forgot all of them where offsets were given."""
+    prepare(tmp_path)
+    (tmp_path / "topics").write_text('{"a": "1", "b": "2"}')
+    move = {"number": 3, "before": {"0": 8, "1": 1}, "after": {"0": 3, "1": 1}}
+    rewind = {"topics": {"a": move}, "planned": None, "is_anew": is_anew}
+    (tmp_path / "rewind").write_text(json.dumps(rewind))
+    assert stands(tmp_path) == {**BEFORE, "a": {0: 4, 1: 2}}
+    assert topic_ids(tmp_path) == ({"b": "2"} if is_anew else {"a": "1", "b": "2"})
+
+
+def topic_ids(path: Path) -> dict[str, str]:
+    checkpoints = Checkpoints(path)
+    checkpoints.open(["a", "b"])
+    checkpoints.close()
+    return checkpoints.topic_ids()
+
+
+def test_each_checkpoint_has_the_id_that_it_counts_in(tmp_path: Path) -> None:
+    with opened(tmp_path, "a") as checkpoints:
+        checkpoints.note_topic_ids({"a": "old"})
+        run(checkpoints, a(0, 6))
+    apply_rewind(tmp_path, plan_rewind(tmp_path, offsets={"a": {0: 3}}, topic_ids={"a": "new"}))
+    with opened(tmp_path, "a") as checkpoints:
+        assert checkpoints.topic_ids() == {"a": "new"}
+        run(checkpoints, a(4, 9))
+    assert json.loads((tmp_path / "topics").read_text()) == {"a": {"0": "old", "2": "new"}}
+    apply_rewind(tmp_path, plan_promote(tmp_path, 1))
+    with opened(tmp_path, "a") as checkpoints:
+        assert checkpoints.topic_ids() == {"a": "old"}
+    (tmp_path / "a/4.txt").write_text("")  # damaged: the one before it counts
+    with opened(tmp_path, "a") as checkpoints:
+        assert checkpoints.topic_ids() == {"a": "new"}
+        checkpoints.note_topic_ids({"a": "new"})
+        run(checkpoints, a(9, 10))
+    with opened(tmp_path, "a") as checkpoints:
+        assert checkpoints.topic_ids() == {"a": "new"}
+    assert plan_promote(tmp_path, 1).topics["a"].after == TopicEnds({0: 6}, "old")
 
 
 def test_the_way_on_after_a_loss(tmp_path: Path) -> None:
@@ -244,7 +287,9 @@ def test_the_way_on_after_a_loss(tmp_path: Path) -> None:
     (tmp_path / "topics").write_text('{"a": "of before"}')
     apply_rewind(tmp_path, plan_rewind(tmp_path, offsets={"a": {0: 20}}))
     assert stands(tmp_path) == {**BEFORE, "a": {0: 21, 1: 2}}
-    assert not (tmp_path / "topics").exists()  # it may have been created anew
+    assert (tmp_path / "topics").read_text() == '{"a": "of before"}'
+    apply_rewind(tmp_path, plan_rewind(tmp_path, offsets={"a": {0: -1, 1: -1}}))
+    assert json.loads((tmp_path / "topics").read_text()) == {"a": {"0": "of before", "4": None}}
 
 
 def test_a_batch_that_waits_of_a_topic_that_stays(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from penstock.checkpoint.tools import validate
 from penstock.checkpoint.tools.changes import fill
 from penstock.errors import ConfigError, KafkaDataLossError, PenstockError, StorageError
 from penstock.kafka.adopt import apply_adopt, plan_adopt
+from penstock.kafka.generations import Generations
+from penstock.kafka.identified import IdentifiedOffsets
 from penstock.storage import Storage, open_storage
 from penstock.streaming import StreamingContext
 from penstock.testing import FaultyStorage, ManualClock
@@ -143,13 +145,14 @@ def test_it_is_cut_off_at_each_step(
 ) -> None:
     """No program starts on what is half filled; the same command completes it."""
     cut = 0
-    for nth in range(1, 8):
+    for nth in range(1, 9):
         target = tmp_path / str(nth)
-        plan = plan_adopt("group g of h:1", {"clicks/0": 5}, target, name="in")
+        ends = IdentifiedOffsets({"clicks/0": 5}, {"clicks": "its id"})
+        plan = plan_adopt("group g of h:1", ends, target, name="in")
 
         def open_faulty(place: str, nth: int = nth) -> Storage:
             storage = FaultyStorage(open_storage(place))
-            storage.fail("create" if nth < 6 else "delete", nth=max(1, nth % 6), after=after)
+            storage.fail("create" if nth < 7 else "delete", nth=max(1, nth % 7), after=after)
             return storage
 
         with monkeypatch.context() as patch:
@@ -165,6 +168,7 @@ def test_it_is_cut_off_at_each_step(
         elif not (target / "metadata").exists():
             apply_adopt(plan)
         assert first_offset(target, "in") == {"clicks": {"0": 5}}
+        assert Generations(open_storage(target), "in").id_of("clicks", 0) == "its id"
         with CheckpointLocation(target) as driver:
             assert driver.recover().next_batch_id == 0
-    assert cut >= 6
+    assert cut >= 7

@@ -185,7 +185,9 @@ def test_a_source_that_was_replaced_is_not_read_on(stream: JournalStream) -> Non
     for _ in range(2):
         with pytest.raises(ReplacedSourceError, match="replaced"):
             claim("y")
-    move_parts(stream, PARTS[:1], lambda ends: {PARTS[0]: ends[PARTS[0]] - 5})
+    move_parts(stream, PARTS[:1], lambda ends: {PARTS[0]: (ends[PARTS[0]] - 5, "y")})
+    with pytest.raises(ReplacedSourceError, match="replaced"):
+        claim("x")
     assert claim("y") == {PARTS[0]: 0}
     with pytest.raises(ReplacedSourceError, match="replaced"):
         claim("x")

@@ -22,6 +22,8 @@ Invariants:
    read sets it for a checkpoint to come.
 
 8. A rewind that a command began (penstock.batched.rewind) is completed before anything is read.
+9. Which topic a checkpoint counts in is durable before it is (``topics``): under the topic's name
+   there may be another one, in which the same offsets are other records'.
 
 A kill leaves the checkpoints of before, or some topics' or all topics' next one, each of them true.
 """
@@ -39,12 +41,15 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from penstock.batched.in_flight import InFlight
+from penstock.batched.kept import read_ids
 from penstock.batched.layout import (
     DIRTY_BIT,
     LOGS,
     PLANNED,
     TOPICS,
     Planned,
+    TopicEnds,
+    TopicIds,
     check_topics,
     checkpoint_number,
     checkpoint_path,
@@ -52,11 +57,12 @@ from penstock.batched.layout import (
     dump_log,
     dump_planned,
     dump_topics,
+    id_at,
     log_path,
     parse_checkpoint,
     parse_log,
     parse_planned,
-    parse_topics,
+    with_id,
 )
 from penstock.batched.rewind import complete_rewind
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
@@ -87,6 +93,8 @@ class _Topic:
 
     ends: Mapping[int, int]
     number: int
+    sound: int
+    """The number of the checkpoint that has the ends: a later one may be damaged."""
 
 
 class Checkpoints:
@@ -270,24 +278,31 @@ class Checkpoints:
         Raises:
             LogFormatError: their file is damaged.
         """
-        try:
-            return parse_topics(self._storage.read(TOPICS))
-        except NotFoundError:
-            return {}
-        except ValueError as error:
-            raise LogFormatError(
-                f"the file of topics' ids is damaged: {error}",
-                operation="read topics' ids",
-                path=self._storage.uri(TOPICS),
-                hint="if no topic was created anew since the last run, remove it",
-            ) from error
+        known = read_ids(self._storage)
+        found = {topic: id_at(of, self._sound(topic, of)) for topic, of in known.items()}
+        return {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
 
     def note_topic_ids(self, ids: Mapping[str, str]) -> None:
-        """Make topics' ids durable, before anything of them is read."""
+        """Make durable which topics the checkpoints count in, before anything of them is read."""
         with self._mutex:
-            known = self.topic_ids()
-            if not ids.items() <= known.items():
-                self._storage.create(TOPICS, dump_topics({**known, **ids}), overwrite=True)
+            known: TopicIds = read_ids(self._storage)
+            before = known
+            for topic, topic_id in ids.items():
+                of = known.get(topic, {})
+                if topic not in self._topics:  # what is noted was of checkpoints that are gone
+                    known = {**known, topic: {0: topic_id}}
+                    continue
+                sound = self._sound(topic, of)
+                if id_at(of, sound) is None:
+                    known = with_id(
+                        known, topic, max((n for n in of if n <= sound), default=0), topic_id
+                    )
+                known = with_id(known, topic, self._topics[topic].number + 1, topic_id)
+            if known != before:
+                self._storage.create(TOPICS, dump_topics(known), overwrite=True)
+
+    def _sound(self, topic: str, ids: Mapping[int, str | None]) -> int:
+        return self._topics[topic].sound if topic in self._topics else max(ids, default=0)
 
     def complete(self, ranges: Iterable[KafkaRange]) -> None:
         """Make the checkpoints of ranges that an earlier run finished."""
@@ -385,7 +400,7 @@ class Checkpoints:
             others = self._storage.names(topic)
             if max(n for n in map(checkpoint_number, others) if n is not None) > number:
                 raise self._concurrent(path)
-        return _Topic(ends, number)
+        return _Topic(ends, number, number)
 
     def _concurrent(self, path: str) -> ConcurrentDriverError:
         return ConcurrentDriverError(
@@ -405,7 +420,7 @@ class Checkpoints:
         numbers = [n for n in map(checkpoint_number, names) if n is not None]
         kept = min(max(numbers) - self._keep + 1, found[0])
         self._retire(topic, [n for n in numbers if n < kept])
-        return _Topic(found[1], max(numbers))
+        return _Topic(found[1], max(numbers), found[0])
 
     def _set_aside(self) -> None:
         """Remove the dirty bit and the logs of an earlier run, and say what they held."""
@@ -427,7 +442,7 @@ class Checkpoints:
         topic, _, name = path.removeprefix(f"{LOGS}/").rpartition("/")
         partition, done = checkpoint_number(name), dict[int, int]()
         with suppress(LogFormatError):
-            done = newest_checkpoint(self._storage, topic, tell=False) or done
+            done = (_newest_sound(self._storage, topic, tell=False) or (0, done))[1]
         with suppress(ValueError, NotFoundError):
             end = parse_log(self._storage.read(path))
             if partition is not None and end > (start := done.get(partition, 0)):
@@ -435,16 +450,20 @@ class Checkpoints:
         return ""
 
 
-def newest_checkpoint(storage: Storage, topic: str, tell: bool = True) -> dict[int, int] | None:
-    """Return the ends by partition of a topic's newest sound checkpoint, None if it has none.
+def newest_checkpoint(storage: Storage, topic: str, tell: bool = True) -> TopicEnds | None:
+    """Return a topic's newest sound checkpoint, None if it has none.
 
     Files that are not sound, or no checkpoints, are named in a warning, unless not to ``tell``.
 
     Raises:
-        LogFormatError: there are files, and none of them is a sound checkpoint.
+        LogFormatError: there are files, and none of them is a sound checkpoint; or the file of
+            topics' ids is damaged.
     """
     found = _newest_sound(storage, topic, tell)
-    return None if found is None else found[1]
+    if found is None:
+        return None
+    number, ends = found
+    return TopicEnds(ends, id_at(read_ids(storage).get(topic, {}), number))
 
 
 def _newest_sound(

@@ -9,19 +9,20 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.batched.kept import kept_numbers, open_path, sound, topics_of
+from penstock.batched.kept import kept_numbers, open_path, read_ids, sound_ends, topics_of
 from penstock.batched.layout import (
     DIRTY_BIT,
     LOGS,
     PLANNED,
     REWIND,
+    TOPICS,
     checkpoint_number,
     parse_log,
     parse_planned,
     parse_rewind,
 )
 from penstock.checkpoint.tools import Finding, Severity, worst
-from penstock.errors import ConfigError, NotFoundError
+from penstock.errors import ConfigError, LogFormatError, NotFoundError
 from penstock.storage import Storage
 
 __all__ = [
@@ -131,11 +132,12 @@ def validate_path(place: str | os.PathLike[str]) -> PathValidation:
             )
         )
     findings += _rewind_findings(storage)
+    findings += _id_findings(storage)
     return PathValidation(storage.url, len(storage.find()), tuple(findings), worst(findings))
 
 
 def _facts(storage: Storage, topic: str) -> TopicFacts:
-    kept = sound(storage, topic)
+    kept = sound_ends(storage, topic)
     newest = max(kept, default=None)
     done = {} if newest is None else {p: end - 1 for p, end in kept[newest].items()}
     read = {}
@@ -151,7 +153,7 @@ def _facts(storage: Storage, topic: str) -> TopicFacts:
 
 
 def _topic_findings(storage: Storage, topic: str) -> list[Finding]:
-    kept = sound(storage, topic)
+    kept = sound_ends(storage, topic)
     numbers = kept_numbers(storage, topic)
     newest = max(kept, default=None)
     findings = []
@@ -203,6 +205,13 @@ def _rewind_findings(storage: Storage) -> Iterator[Finding]:
         yield Finding(
             "warning", REWIND, _BEGUN, meaning, "start the program, or repeat the command"
         )
+
+
+def _id_findings(storage: Storage) -> Iterator[Finding]:
+    try:
+        read_ids(storage)
+    except LogFormatError as error:
+        yield Finding("error", TOPICS, error.message, "the program does not start", str(error.hint))
 
 
 def _planned(storage: Storage) -> int | str | None:

@@ -10,11 +10,14 @@
                                              {"0": [6, 9]}}, "sinks": ["<name>"]}: the batch that
                                              these exactly-once sinks write, from the first to the
                                              last offset; -1 before the first one
-      topics                                 {"<topic>": "<id>"}: those that the offsets count in
+      topics                                 {"<topic>": "<id>"}: Kafka's id of the topic that its
+                                             checkpoints count in; {"<topic>": {"0": "<id>", "8":
+                                             "<id>"}} if those from the 8th on count in another one,
+                                             which has its name
       rewind                                 {"topics": {"<topic>": {"number": 8, "before":
-                                             {"0": 9}, "after": {"0": 5}}}, "planned": null,
-                                             "is_anew": false}: a way back to other offsets that was
-                                             begun: its checkpoints
+                                             {"0": 9}, "after": {"0": 5}, "ids": ["<id>", "<id>"]}},
+                                             "planned": null}: a way back to other offsets that was
+                                             begun: its checkpoints, with the ids that they count in
 
 Offsets in files are inclusive, as in the proposal that this layout is from: the last record that
 was read, or processed. Everything else in penstock counts ends, which are exclusive: ``parse_*``
@@ -31,7 +34,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.checkpoint.driver_lock import LOCK_NAME
@@ -47,6 +50,8 @@ __all__ = [
     "Move",
     "Planned",
     "Rewind",
+    "TopicEnds",
+    "TopicIds",
     "check_topics",
     "checkpoint_number",
     "checkpoint_path",
@@ -55,12 +60,14 @@ __all__ = [
     "dump_planned",
     "dump_rewind",
     "dump_topics",
+    "id_at",
     "log_path",
     "parse_checkpoint",
     "parse_log",
     "parse_planned",
     "parse_rewind",
     "parse_topics",
+    "with_id",
 ]
 
 DIRTY_BIT = "dirty_bit"
@@ -68,6 +75,8 @@ LOGS = "write-ahead-logs"
 PLANNED = "planned"
 REWIND = "rewind"
 TOPICS = "topics"
+TopicIds = Mapping[str, Mapping[int, str | None]]
+"""By topic, the ids that its checkpoints count in, by the first one's number; None: unknown."""
 _RESERVED = (DIRTY_BIT, LOGS, LOCK_NAME, PLANNED, REWIND, TOPICS)
 _NUMBER = re.compile(r"(0|[1-9][0-9]*)\.txt")
 _UNQUOTED = re.compile(r"([{,]\s*)([0-9]+)(\s*:)")
@@ -108,12 +117,25 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicEnds:
+    """How far a topic is done, and which topic that is: under its name there may be another now.
+
+    Tools take these two from a checkpoint to a checkpoint, and neither without the other.
+    """
+
+    ends: Mapping[int, int]
+    """By partition."""
+    id: str | None = None
+    """Kafka's id of the topic; None: not known, so that of the next start counts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
-    """A topic's new checkpoint: its number, and the ends by partition before it and in it."""
+    """A topic's new checkpoint: its number, and what is done before it and in it."""
 
     number: int
-    before: Mapping[int, int]
-    after: Mapping[int, int]
+    before: TopicEnds
+    after: TopicEnds
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +145,6 @@ class Rewind:
     topics: Mapping[str, Move]
     planned: str | None
     """What was in the file ``planned``, which the rewind removes."""
-    is_anew: bool = False
-    """Whether the offsets may be those of a topic that was created anew: they were given."""
     is_begun: bool = False
     """Whether a command began it before, and did not complete it."""
 
@@ -229,13 +249,13 @@ def dump_rewind(rewind: Rewind) -> bytes:
     topics = {
         topic: {
             "number": move.number,
-            "before": json.loads(dump_checkpoint(move.before)),
-            "after": json.loads(dump_checkpoint(move.after)),
+            "before": json.loads(dump_checkpoint(move.before.ends)),
+            "after": json.loads(dump_checkpoint(move.after.ends)),
+            "ids": [move.before.id, move.after.id],
         }
         for topic, move in rewind.topics.items()
     }
-    fields = {"topics": topics, "planned": rewind.planned, "is_anew": rewind.is_anew}
-    return json.dumps(fields).encode()
+    return json.dumps({"topics": topics, "planned": rewind.planned}).encode()
 
 
 def parse_rewind(data: bytes) -> Rewind:
@@ -246,36 +266,62 @@ def parse_rewind(data: bytes) -> Rewind:
     """
     try:
         found = json.loads(data)
-        topics = {topic: _parse_move(topic, **each) for topic, each in found["topics"].items()}
-        planned, is_anew = found["planned"], bool(found["is_anew"])
+        # Earlier releases wrote none: after offsets that were given, those of the next start count.
+        ids = ["?", None] if found.get("is_anew") else [None, None]
+        topics = {t: _parse_move(t, **{"ids": ids, **each}) for t, each in found["topics"].items()}
+        planned = found["planned"]
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"it is not a rewind: {error!r}") from error
-    return Rewind(topics, None if planned is None else str(planned), is_anew, is_begun=True)
+    return Rewind(topics, None if planned is None else str(planned), is_begun=True)
 
 
-def _parse_move(topic: str, number: int, before: object, after: object) -> Move:
+def _parse_move(
+    topic: str, number: int, before: object, after: object, ids: Sequence[str | None]
+) -> Move:
     if not TOPIC_NAME.fullmatch(topic) or topic in (*_RESERVED, ".", ".."):
         raise ValueError(f"{topic!r} is not a topic with checkpoints")
     if type(number) is not int or checkpoint_number(f"{number}.txt") is None:
         raise ValueError(f"{number!r} is not a number of a checkpoint")
-    return Move(number, *(parse_checkpoint(json.dumps(ends).encode()) for ends in (before, after)))
+    ends = (parse_checkpoint(json.dumps(each).encode()) for each in (before, after))
+    return Move(number, *(TopicEnds(*each) for each in zip(ends, ids, strict=True)))
 
 
-def dump_topics(ids: Mapping[str, str]) -> bytes:
+def id_at(ids: Mapping[int, str | None], number: int) -> str | None:
+    """Return the id that a topic's N-th checkpoint counts in."""
+    return ids.get(max((first for first in ids if first <= number), default=-1))
+
+
+def with_id(ids: TopicIds, topic: str, number: int, topic_id: str | None) -> TopicIds:
+    """Return the ids if a topic's checkpoints from the N-th on count in one."""
+    of = ids.get(topic, {})
+    if id_at(of, number) == topic_id:
+        return ids
+    before = {first: each for first, each in of.items() if first < number}
+    return {**ids, topic: {**before, number: topic_id}}
+
+
+def dump_topics(ids: TopicIds) -> bytes:
     """Return the text of topics' ids."""
-    return json.dumps(dict(sorted(ids.items()))).encode()
+    texts = {t: of[0] if of.keys() == {0} else dict(sorted(of.items())) for t, of in ids.items()}
+    return json.dumps(dict(sorted(texts.items()))).encode()
 
 
-def parse_topics(data: bytes) -> dict[str, str]:
+def parse_topics(data: bytes) -> dict[str, dict[int, str | None]]:
     """Return topics' ids.
 
     Raises:
         ValueError: it is not the text of such.
     """
     try:
-        return {str(topic): str(each) for topic, each in json.loads(data).items()}
+        return {str(topic): _parse_ids(each) for topic, each in json.loads(data).items()}
     except (AttributeError, RecursionError) as error:
         raise ValueError(f"it has no topics: {error!r}") from error
+
+
+def _parse_ids(found: object) -> dict[int, str | None]:
+    if not isinstance(found, dict):
+        return {0: None if found is None else str(found)}
+    return {int(first): None if each is None else str(each) for first, each in found.items()}
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -11,6 +11,8 @@ Invariants:
 2. It is made with the path's lock, and if the topics' newest checkpoints are those of the plan.
 3. Numbers are not used again, and the checkpoints of before stay: that is the way back.
 4. ``planned`` is removed if it is what the plan saw. What follows is new to exactly-once sinks.
+5. A new checkpoint counts in the topic of the one that its offsets are from. Offsets that are given
+   are of the topic that its newest checkpoint counts in, or of today's if the brokers were asked.
 
 Object stores have no locks. There a program that runs against the rule may create the same number:
 then what was made of the rewind is taken back, and its command or the start fails.
@@ -21,13 +23,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from types import MappingProxyType
 
 from penstock.batched.kept import (
     ends_of,
     kept_numbers,
     newest,
     open_path,
+    read_ids,
     refusal,
     sound,
     topics_of,
@@ -38,17 +41,22 @@ from penstock.batched.layout import (
     TOPICS,
     Move,
     Rewind,
+    TopicEnds,
+    TopicIds,
     checkpoint_path,
     dump_checkpoint,
     dump_rewind,
+    dump_topics,
     parse_planned,
     parse_rewind,
+    with_id,
 )
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.checkpoint.local_files import local_path
 from penstock.errors import (
     AlreadyExistsError,
     ConcurrentDriverError,
+    KafkaDataLossError,
     LogFormatError,
     NotFoundError,
 )
@@ -79,6 +87,7 @@ def plan_rewind(
     *,
     shift_by: int | None = None,
     offsets: Mapping[str, _Ends] | None = None,
+    topic_ids: Mapping[str, str | None] = MappingProxyType({}),
 ) -> Rewind:
     """Plan to go back, by so many checkpoints of each topic, or to the offsets given.
 
@@ -88,10 +97,13 @@ def plan_rewind(
         place: the checkpoint path.
         shift_by: so many checkpoints.
         offsets: the last offset that counts as done, by topic and partition; others stay. -1 is
-            before the first record. They may lie ahead, and in a topic that was created anew.
+            before the first record. They may lie ahead.
+        topic_ids: the ids that the brokers say of their topics. The offsets are then of these, and
+            not of those that the checkpoints count in: the way on in a topic that was created anew.
 
     Raises:
         ConfigError: there is no such checkpoint, topic or partition, or not one way was given.
+        KafkaDataLossError: a topic was created anew, and some of its offsets are not given.
         LogFormatError: a rewind was begun, and its file is damaged.
     """
     storage = open_path(place)
@@ -102,8 +114,9 @@ def plan_rewind(
     if shift_by is not None:
         return _plan(storage, {t: _earlier(storage, t, shift_by) for t in _topics(storage)})
     assert offsets is not None
-    moved = {t: _moved(storage, t, lasts) for t, lasts in offsets.items()}
-    return replace(_plan(storage, moved), is_anew=True)
+    return _plan(
+        storage, {t: _moved(storage, t, lasts, topic_ids.get(t)) for t, lasts in offsets.items()}
+    )
 
 
 def apply_rewind(place: str | os.PathLike[str], plan: Rewind) -> list[str]:
@@ -163,7 +176,8 @@ def complete_rewind(storage: Storage) -> list[str]:
     if rewind is None:
         return []
     made = {
-        checkpoint_path(t, m.number): dump_checkpoint(m.after) for t, m in rewind.topics.items()
+        checkpoint_path(t, m.number): dump_checkpoint(m.after.ends)
+        for t, m in rewind.topics.items()
     }
     for path, data in made.items():
         try:
@@ -177,13 +191,18 @@ def complete_rewind(storage: Storage) -> list[str]:
     planned = rewind.planned
     if planned is not None and _holds(storage, PLANNED, planned.encode(errors=_BYTES)):
         storage.delete(PLANNED)
-    if rewind.is_anew:
-        storage.delete(TOPICS)
+    ids: TopicIds = read_ids(storage)
+    known = ids
+    for topic, move in rewind.topics.items():
+        if move.before.id != move.after.id:
+            ids = with_id(ids, topic, move.number, move.after.id)
+    if ids != known:
+        storage.create(TOPICS, dump_topics(ids), overwrite=True)
     storage.delete(REWIND)
     return list(made)
 
 
-def _plan(storage: Storage, after: Mapping[str, _Ends]) -> Rewind:
+def _plan(storage: Storage, after: Mapping[str, TopicEnds]) -> Rewind:
     try:
         planned = storage.read(PLANNED).decode(errors=_BYTES)
     except NotFoundError:
@@ -191,9 +210,9 @@ def _plan(storage: Storage, after: Mapping[str, _Ends]) -> Rewind:
     waiting = set[str]() if planned is None else _waiting(storage, planned)
     before = {topic: newest(storage, topic) for topic in after}
     moves = {
-        topic: Move(before[topic][0] + 1, before[topic][1], ends)
-        for topic, ends in after.items()
-        if ends != before[topic][1] or topic in waiting
+        topic: Move(before[topic][0] + 1, before[topic][1], each)
+        for topic, each in after.items()
+        if topic in waiting or _differs(each, before[topic][1])
     }
     if moves and (left := sorted(waiting - moves.keys())):
         raise refusal(
@@ -205,6 +224,11 @@ def _plan(storage: Storage, after: Mapping[str, _Ends]) -> Rewind:
     return Rewind(moves, planned)
 
 
+def _differs(after: TopicEnds, before: TopicEnds) -> bool:
+    # The next start notes the id of a checkpoint that has none.
+    return after.ends != before.ends or before.id not in (None, after.id)
+
+
 def _waiting(storage: Storage, planned: str) -> set[str]:
     """Return the topics of which ``planned`` has records that no checkpoint has."""
     try:
@@ -214,7 +238,7 @@ def _waiting(storage: Storage, planned: str) -> set[str]:
     return {
         each.topic
         for each in ranges
-        if newest(storage, each.topic)[1].get(each.partition, 0) < each.end_offset
+        if newest(storage, each.topic)[1].ends.get(each.partition, 0) < each.end_offset
     }
 
 
@@ -223,7 +247,7 @@ def _topics(storage: Storage) -> list[str]:
     return [topic for topic in topics_of(storage) if kept_numbers(storage, topic)]
 
 
-def _earlier(storage: Storage, topic: str, shift_by: int) -> _Ends:
+def _earlier(storage: Storage, topic: str, shift_by: int) -> TopicEnds:
     found = list(sound(storage, topic).values())
     if shift_by < 1 or shift_by >= len(found):
         raise refusal(
@@ -234,16 +258,29 @@ def _earlier(storage: Storage, topic: str, shift_by: int) -> _Ends:
     return found[-1 - shift_by]
 
 
-def _moved(storage: Storage, topic: str, lasts: _Ends) -> _Ends:
-    """Return the ends of a topic's newest checkpoint, with others for some partitions."""
-    _, ends = newest(storage, topic)
+def _moved(storage: Storage, topic: str, lasts: _Ends, id_now: str | None) -> TopicEnds:
+    """Return a topic's newest checkpoint, with other ends for some partitions."""
+    _, before = newest(storage, topic)
     if wrong := sorted(p for p, last in lasts.items() if p < 0 or last < -1):
         raise refusal(
             storage,
             f"partition {wrong[0]} of {topic} cannot be at {lasts[wrong[0]]}",
             "give the last offset that counts as done; -1 is before the first record",
         )
-    return {**ends, **{partition: last + 1 for partition, last in lasts.items()}}
+    ends = {**before.ends, **{partition: last + 1 for partition, last in lasts.items()}}
+    if not any(ends.values()):  # a topic's first record is the first one of any topic
+        return TopicEnds(ends, id_now)
+    kept = sorted(p for p, end in before.ends.items() if end and p not in lasts)
+    if kept and before.id is not None and id_now not in (None, before.id):
+        raise KafkaDataLossError(
+            f"topic {topic} was deleted and created anew: the offset of partition {kept[0]}, which "
+            "is not given, is of the old one",
+            operation="rewind",
+            path=storage.url,
+            ids={"topic": topic},
+            hint="give each partition's offset in the new topic; -1 is before its first record",
+        )
+    return TopicEnds(ends, id_now or before.id)
 
 
 def _holds(storage: Storage, path: str, data: bytes) -> bool:

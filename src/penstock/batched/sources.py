@@ -105,7 +105,9 @@ class Position:
     ) -> None:
         self._source = source
         self._brokers = Topics(source.settings, source.topics)
-        self.topic_ids = {t: each for t, each in topic_ids.items() if t in source.topics}
+        self.topic_ids = {
+            t: topic_ids[t] for t in source.topics if t in checkpoints and t in topic_ids
+        }
         """The ids of its topics, where the brokers have some (Kafka 2.8)."""
         begins, ends = self._begins_and_ends()
         self._planned = {
@@ -162,8 +164,12 @@ class Position:
         facts = self._brokers.scan()
         for topic, found in facts.ids.items():
             if found is not None and self.topic_ids.setdefault(topic, found) != found:
-                what = f"topic {topic} was deleted and created anew: its offsets are other records'"
-                raise _lost(what, {"topic": topic})
+                raise _lost(
+                    f"topic {topic} was deleted and created anew: its offsets are other records'",
+                    {"topic": topic},
+                    "`penstock checkpoint rewind --to-offsets` with --brokers continues after "
+                    "offsets of the new topic, and after -1, its beginning, also without",
+                )
         return dict(self._wanted(facts.begins)), dict(self._wanted(facts.ends))
 
     def _wanted(self, offsets: Offsets) -> Iterator[tuple[str, int]]:
@@ -173,14 +179,14 @@ class Position:
                 yield name, offset
 
 
-def _lost(what: str, ids: dict[str, Any]) -> KafkaDataLossError:
-    return KafkaDataLossError(
-        what,
-        operation="plan batch",
-        ids=ids,
-        hint="give topics a longer retention; `penstock checkpoint rewind --to-offsets` continues "
-        "after offsets that you choose, which may lie ahead",
-    )
+_GO_ON = (
+    "give topics a longer retention; `penstock checkpoint rewind --to-offsets` continues after "
+    "offsets that you choose, which may lie ahead"
+)
+
+
+def _lost(what: str, ids: dict[str, Any], hint: str = _GO_ON) -> KafkaDataLossError:
+    return KafkaDataLossError(what, operation="plan batch", ids=ids, hint=hint)
 
 
 def _seconds(interval: str | float) -> float:

@@ -9,6 +9,7 @@ import typer
 
 from penstock.batched.checkpoints import newest_checkpoint
 from penstock.batched.inspection import is_checkpoint_path
+from penstock.batched.kept import identified_ends
 from penstock.batched.layout import LOGS
 from penstock.batched.rewind import begun_rewind
 from penstock.cli.kafka_conf import ConfOption, client_settings
@@ -23,9 +24,9 @@ from penstock.cli.options import (
 from penstock.cli.output import print_json, print_line
 from penstock.errors import ConfigError
 from penstock.kafka.adopt import apply_adopt, plan_adopt
-from penstock.kafka.held import held_offsets
+from penstock.kafka.held import held_offsets, identified
+from penstock.kafka.identified import IdentifiedOffsets
 from penstock.kafka.reset import select
-from penstock.model import Offsets
 from penstock.storage import Storage, open_existing
 
 __all__ = ["adopt"]
@@ -72,16 +73,16 @@ def adopt(
         raise typer.BadParameter("give the name= of the program's kafkaStream", param_hint="--name")
     settings = client_settings(brokers, conf) if brokers or conf else None
     words, ends = _of_group(group, settings) if group else _of_folder(str(origin), source)
-    ends = {part: ends[part] for part in select(ends, topic)}
+    ends = ends.of(select(ends.ends, topic))
     if settings is not None:
         from penstock.kafka.brokers import check_topics_have
 
-        check_topics_have(settings, ends)
+        ends = check_topics_have(settings, ends)
     as_engine = cast("Literal['penstock', 'spark']", engine)
     plan = plan_adopt(words, ends, target, engine=as_engine, name=name or "0")
     if not as_json:
         print_line(f"{plan.target}: adopt {plan.origin}")
-        for part, end in ends.items():
+        for part, end in ends.ends.items():
             print_line(f"  {part} from {end}")
         for sentence in plan.meaning:
             print_line(f"- {sentence}")
@@ -94,15 +95,16 @@ def adopt(
         print_line(NOT_YET)
 
 
-def _of_group(group: str, settings: dict[str, str] | None) -> tuple[str, Offsets]:
+def _of_group(group: str, settings: dict[str, str] | None) -> tuple[str, IdentifiedOffsets]:
     from penstock.kafka.brokers import group_offsets
 
     if settings is None:
         raise typer.BadParameter("name the brokers of the group", param_hint="--brokers")
-    return f"group {group} of {settings['bootstrap.servers']}", group_offsets(settings, group)
+    ends = IdentifiedOffsets(group_offsets(settings, group), {})
+    return f"group {group} of {settings['bootstrap.servers']}", ends
 
 
-def _of_folder(place: str, source: str | None) -> tuple[str, Offsets]:
+def _of_folder(place: str, source: str | None) -> tuple[str, IdentifiedOffsets]:
     storage = open_existing(place, operation=_OPERATION, hint="give a checkpoint's folder")
     entries = {entry.name: entry.is_folder for entry in storage.list()}
     if "offsets" in entries and not is_checkpoint_path(place):
@@ -125,11 +127,10 @@ def _of_folder(place: str, source: str | None) -> tuple[str, Offsets]:
         )
     topics = [name for name, is_folder in entries.items() if is_folder]
     found = {topic: newest_checkpoint(storage, topic) for topic in topics if topic != LOGS}
-    ends = {f"{t}/{p}": end for t, parts in found.items() for p, end in (parts or {}).items()}
-    return storage.url, ends
+    return storage.url, identified_ends({t: each for t, each in found.items() if each is not None})
 
 
-def _of_checkpoint(storage: Storage, source: str | None) -> tuple[str, Offsets]:
+def _of_checkpoint(storage: Storage, source: str | None) -> tuple[str, IdentifiedOffsets]:
     found = held_offsets(storage.url, done=True)
     chosen = [held for held in found if source in (None, held.name)]
     if not found:
@@ -147,4 +148,4 @@ def _of_checkpoint(storage: Storage, source: str | None) -> tuple[str, Offsets]:
             path=storage.url,
             hint=f"give --source with one of: {known}",
         )
-    return storage.url, chosen[0].ends
+    return storage.url, identified(storage.url, chosen[0])

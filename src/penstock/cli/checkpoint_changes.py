@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from datetime import datetime, timezone
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +28,7 @@ from penstock.checkpoint.tools import (
     plan_undo,
     worst,
 )
-from penstock.cli.checkpoint_path import promote_batches, rewind_batches
+from penstock.cli.checkpoint_path import rewind_batches
 from penstock.cli.checkpoint_text import plan_lines
 from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.options import (
@@ -42,6 +42,8 @@ from penstock.cli.options import (
 )
 from penstock.cli.output import counted, print_json, print_line
 from penstock.cli.progress import progress_bar
+from penstock.kafka.held import noted_ids
+from penstock.kafka.identified import IdentifiedOffsets
 from penstock.status import size
 
 __all__ = ["EXIT_STATUS", "app", "parse_time", "show_or_apply"]
@@ -86,6 +88,7 @@ def rewind(
             to_batch=to_batch,
             offsets=None if to_offsets is None else _parse_offsets(to_offsets),
             shift_by=shift_by,
+            settings=_settings(brokers, conf),
             apply=apply,
             as_json=as_json,
         )
@@ -100,7 +103,7 @@ def rewind(
         shift_by=shift_by,
         sink=sink,
         drop_state=drop_state,
-        are_held=_topic_check(brokers, conf),
+        are_held=_topic_check(location, brokers, conf),
     )
     show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
 
@@ -118,9 +121,10 @@ def promote(
 ) -> None:
     """Make the query continue from an old entry, with its settings."""
     if is_checkpoint_path(location):
-        promote_batches(location, batch, apply=apply, as_json=as_json)
+        settings = _settings(brokers, conf)
+        rewind_batches(location, to_batch=batch, settings=settings, apply=apply, as_json=as_json)
         return
-    plan = plan_promote(location, batch, sink=sink, are_held=_topic_check(brokers, conf))
+    plan = plan_promote(location, batch, sink=sink, are_held=_topic_check(location, brokers, conf))
     show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
 
 
@@ -248,13 +252,19 @@ def show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> N
         print_line(f"done; to take it back: penstock checkpoint undo {undo} --apply")
 
 
-def _topic_check(brokers: str | None, conf: list[str]) -> TopicCheck | None:
-    if brokers is None and not conf:
+def _settings(brokers: str | None, conf: list[str]) -> dict[str, str] | None:
+    return None if brokers is None and not conf else client_settings(brokers, conf)
+
+
+def _topic_check(location: str, brokers: str | None, conf: list[str]) -> TopicCheck | None:
+    if (settings := _settings(brokers, conf)) is None:
         return None
-    settings = client_settings(brokers, conf)
     from penstock.kafka.brokers import check_topics_have  # needs confluent-kafka
 
-    return partial(check_topics_have, settings)
+    def check(begins: Mapping[str, int]) -> None:
+        check_topics_have(settings, IdentifiedOffsets(begins, noted_ids(location)))
+
+    return check
 
 
 def _parse_offsets(text: str) -> dict[str, Any]:

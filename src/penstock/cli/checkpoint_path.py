@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import typer
@@ -14,14 +14,16 @@ from penstock.batched.inspection import (
     inspect_path,
     validate_path,
 )
+from penstock.batched.kept import identified_ends
 from penstock.batched.layout import Rewind, checkpoint_path
 from penstock.batched.rewind import apply_rewind, plan_promote, plan_rewind
 from penstock.cli.options import NOT_YET
 from penstock.cli.output import counted, print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
+from penstock.kafka.identified import TopicIds
 
-__all__ = ["inspect_batches", "promote_batches", "rewind_batches", "validate_batches"]
+__all__ = ["inspect_batches", "rewind_batches", "validate_batches"]
 
 _TITLES = ("topic", "checkpoint", "kept", "partition", "done", "read")
 _EXIT_STATUS = {"warning": 1, "error": 2}
@@ -47,23 +49,38 @@ def rewind_batches(
     to_batch: int | None = None,
     offsets: Any = None,
     shift_by: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    are_of_now: bool = True,
     apply: bool,
     as_json: bool = False,
 ) -> None:
-    """Go back to a checkpoint by its number, by so many checkpoints, or to offsets."""
+    """Go to a checkpoint by its number, back by so many checkpoints, or to offsets.
+
+    With settings the brokers are asked whether the topics are the same, and have what comes from
+    there on; offsets that are given are of the topics of today, if they ``are_of_now``.
+    """
     if to_batch is not None and offsets is None and shift_by is None:
         plan = plan_promote(location, to_batch)
     elif to_batch is None:
         parsed = None if offsets is None else _offsets(location, offsets)
-        plan = plan_rewind(location, shift_by=shift_by, offsets=parsed)
+        ids = _ids_now(settings, parsed) if parsed and are_of_now else {}
+        plan = plan_rewind(location, shift_by=shift_by, offsets=parsed, topic_ids=ids)
     else:
         raise _wrong(location, "there are two ways back", "give one of them")
+    if settings is not None:
+        from penstock.kafka.brokers import check_topics_have  # needs confluent-kafka
+
+        after = {topic: move.after for topic, move in plan.topics.items()}
+        check_topics_have(settings, identified_ends(after))
     _show_or_apply(location, plan, apply=apply, as_json=as_json)
 
 
-def promote_batches(location: str, number: int, *, apply: bool, as_json: bool) -> None:
-    """Make an old checkpoint the newest one."""
-    _show_or_apply(location, plan_promote(location, number), apply=apply, as_json=as_json)
+def _ids_now(settings: Mapping[str, str] | None, topics: Collection[str]) -> TopicIds:
+    if settings is None:
+        return {}
+    from penstock.kafka.brokers import topic_ids  # needs confluent-kafka
+
+    return topic_ids(settings, [*topics])
 
 
 def _show_or_apply(location: str, plan: Rewind, *, apply: bool, as_json: bool) -> None:
@@ -116,8 +133,11 @@ def _plan_lines(location: str, plan: Rewind) -> Iterator[str]:
         yield "a rewind was begun and is not complete: this completes it"
     for topic, move in plan.topics.items():
         yield f"create {checkpoint_path(topic, move.number)}"
-        for partition in sorted({*move.before, *move.after}):
-            was, now = move.before.get(partition, 0), move.after.get(partition, 0)
+        if move.before.id not in (None, move.after.id):
+            yield "  in the topic that has this name now: it was created anew"
+        before, after = move.before.ends, move.after.ends
+        for partition in sorted({*before, *after}):
+            was, now = before.get(partition, 0), after.get(partition, 0)
             if now < was:
                 yield f"  partition {partition}: offsets {now} to {was - 1} are processed again"
             elif now > was:

@@ -25,8 +25,9 @@ from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream
+from penstock.kafka.offsets import split_name
 from penstock.kafka.records import YEARS_MS
-from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
+from penstock.kafka.reset import Move, PartitionFacts, Target, plan_ends, plan_moves, select
 from penstock.kafka.reset_program import plan_reset
 from penstock.model import Offsets
 
@@ -170,15 +171,25 @@ def reset(
 
     def plan(ends: Offsets) -> list[Move]:
         # The brokers are asked each time: what is read may be past what they said before.
-        return _plan_moves(settings, ends, given)
+        return _plan_moves(settings, ends, given, reader.topic_ids)
 
-    moves = plan({part: reader.ends[part] for part in parts})
+    ends = {part: reader.ends[part] for part in parts}
+    if reader.is_batches:
+        found = plan_ends(ends, *_facts_and_target(settings, ends, given))
+        rewind_batches(
+            location,
+            offsets=_lasts(found),
+            settings=settings,
+            are_of_now=shift_by is None,  # else they are counted from those of the old topic
+            apply=apply,
+            as_json=as_json,
+        )
+        return
+    moves = plan(ends)
     if not moves and as_json:
         print_json({"location": location, "moves": [], "applied": False})
     elif not moves:
         print_line(f"{location}: {reader.name} stands there already: there is nothing to change")
-    elif reader.batches is not None:
-        rewind_batches(location, offsets=_lasts(moves), apply=apply)
     elif reader.held is not None:
         if not as_json:
             _print_moves(moves)
@@ -187,10 +198,35 @@ def reset(
         show_or_apply(program_plan, apply=apply, stopped=stopped, as_json=as_json)
     else:
         stream = reader.stream if apply else None
-        _reset_receivers(location, stream, parts, moves, plan, as_json=as_json)
+        _reset_receivers(location, stream, parts, moves, plan, settings, as_json=as_json)
 
 
-def _plan_moves(settings: Mapping[str, str], ends: Offsets, given: Mapping[str, Any]) -> list[Move]:
+def _plan_moves(
+    settings: Mapping[str, str],
+    ends: Offsets,
+    given: Mapping[str, Any],
+    of: Mapping[str, str | None],
+) -> list[Move]:
+    """Return which partitions move; ``of`` is which topics they were read in, if that is noted."""
+    facts, target = _facts_and_target(settings, ends, given)
+    ids = _topics_now(settings, [part for part in ends if of.get(part)])
+    return plan_moves(
+        ends, facts, target, {p for p, now in ids.items() if now not in (None, of[p])}
+    )
+
+
+def _topics_now(settings: Mapping[str, str], parts: Collection[str]) -> dict[str, str | None]:
+    """Return by ``topic/partition`` the ids of the topics, None from brokers that have none."""
+    from penstock.kafka.brokers import topic_ids
+
+    topics = {part: split_name(part)[0] for part in parts}
+    ids = topic_ids(settings, [*topics.values()]) if topics else {}
+    return {part: ids[topic] for part, topic in topics.items()}
+
+
+def _facts_and_target(
+    settings: Mapping[str, str], ends: Offsets, given: Mapping[str, Any]
+) -> tuple[Mapping[str, PartitionFacts], Target]:
     from penstock.kafka.brokers import partition_facts
 
     topics = [part.rpartition("/")[0] for part in ends]
@@ -204,7 +240,7 @@ def _plan_moves(settings: Mapping[str, str], ends: Offsets, given: Mapping[str, 
         at_time=None if to_datetime is None else _at(settings, ends, to_datetime),
         from_file=None if from_file is None else _read_offsets(from_file),
     )
-    return plan_moves(ends, facts, target)
+    return facts, target
 
 
 def _reset_receivers(
@@ -213,6 +249,7 @@ def _reset_receivers(
     parts: Collection[str],
     moves: list[Move],
     plan: Callable[[Offsets], list[Move]],
+    settings: Mapping[str, str],
     *,
     as_json: bool,
 ) -> None:
@@ -224,12 +261,13 @@ def _reset_receivers(
 
     moved = moves
 
-    def choose(ends: Offsets) -> dict[str, int]:
+    def choose(ends: Offsets) -> dict[str, tuple[int, str | None]]:
         nonlocal moved
         moved = plan(ends)
         if not as_json:
             _print_receiver_moves(moved)
-        return _ends(moved)
+        ids = _topics_now(settings, [move.partition for move in moved])
+        return {move.partition: (move.end, ids[move.partition]) for move in moved}
 
     if stream is not None:
         move_parts(stream, parts, choose)
@@ -241,9 +279,9 @@ def _reset_receivers(
         print_line("done" if stream is not None else NOT_YET)
 
 
-def _lasts(moves: Iterable[Move]) -> dict[str, dict[str, int]]:
+def _lasts(ends: Offsets) -> dict[str, dict[str, int]]:
     """Return the last offset that counts as done of each partition."""
-    return _nested({move.partition: move.end - 1 for move in moves})
+    return _nested({part: end - 1 for part, end in ends.items()})
 
 
 def _print_receiver_moves(moves: list[Move]) -> None:
@@ -256,10 +294,6 @@ def _print_receiver_moves(moves: list[Move]) -> None:
 def _print_moves(moves: list[Move]) -> None:
     for move in moves:
         print_line(f"  {move}")
-
-
-def _ends(moves: list[Move]) -> dict[str, int]:
-    return {move.partition: move.end for move in moves}
 
 
 def _at(settings: Mapping[str, str], parts: Iterable[str], text: str) -> Offsets:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from penstock.batched.inspection import PathInspection, inspect_path, is_checkpoint_path
+from penstock.batched.inspection import inspect_path, is_checkpoint_path
 from penstock.cli.journal_places import open_journal
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, stream_names
@@ -17,15 +18,17 @@ __all__ = ["Reader", "find_readers", "one_reader"]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One of them; ``held``, ``batches`` or ``stream`` says where its offsets are kept."""
+    """One of them; ``held``, ``is_batches`` or ``stream`` says where its offsets are kept."""
 
     name: str
     ends: Offsets
     at: str
     """What its offsets are of, in words."""
     held: HeldOffsets | None = None
-    batches: PathInspection | None = None
+    is_batches: bool = False
     stream: JournalStream | None = None
+    topic_ids: Mapping[str, str | None] = field(default_factory=dict)
+    """By ``topic/partition``, of which topic a stream's records are."""
 
 
 def find_readers(place: str) -> list[Reader]:
@@ -84,7 +87,7 @@ def _in_checkpoint_path(place: str) -> list[Reader]:
     newest = {each.topic: each for each in found.topics if each.newest is not None}
     ends = {f"{t}/{p}": last + 1 for t, each in newest.items() for p, last in each.done.items()}
     at = ", ".join(f"{topic}/{each.newest}.txt" for topic, each in newest.items())
-    return [Reader("batches", ends, at, batches=found)] if ends else []
+    return [Reader("batches", ends, at, is_batches=True)] if ends else []
 
 
 def _in_journal(place: str) -> list[Reader]:
@@ -97,6 +100,7 @@ def _in_journal(place: str) -> list[Reader]:
             {part: each.end for part, each in parts.items()},
             "the journal",
             stream=stream,
+            topic_ids={part: each.topic_id for part, each in parts.items()},
         )
         for stream, parts in found
         if parts

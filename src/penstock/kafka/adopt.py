@@ -1,11 +1,13 @@
 r"""``adopt``: a new checkpoint location that begins where another engine's reader of topics is.
 
-    metadata              {"id":"<uuid>"}
-    sources/<name>/0      v1\n{"clicks":{"0":246189}}
+    metadata                     {"id":"<uuid>"}
+    sources/<name>/topics/0.json {"clicks": ["<id>"]}
+    sources/<name>/0             v1\n{"clicks":{"0":246189}}
 
 This is what a program leaves that was started and has planned no batch yet: its first batch begins
 there, exactly. Spark's Kafka source reads the same file as its initial offsets (``sources/0/0``,
-with a zero byte before it, as Spark 2.1 wanted it).
+with a zero byte before it, as Spark 2.1 wanted it). The ids of topics come along, as far as they
+are known (penstock.kafka.generations); Spark's source keeps none.
 
 Invariant: the target is new, and is filled as a whole, or no query starts on it
 (penstock.checkpoint.tools.changes.fill). Nothing of the origin is changed, so what takes it back is
@@ -29,8 +31,10 @@ from penstock.checkpoint.tools.checkpoint import parse_id
 from penstock.checkpoint.tools.checks.checksums import sidecar_of
 from penstock.checkpoint.tools.reading import read_files
 from penstock.errors import ConfigError
-from penstock.kafka.offsets import TopicOffsets, to_json
-from penstock.model import Offsets, check_name
+from penstock.kafka.generations import first_entry
+from penstock.kafka.identified import IdentifiedOffsets
+from penstock.kafka.offsets import TopicOffsets, split_name, to_json
+from penstock.model import check_name
 from penstock.storage import attach_storage, local_root
 
 __all__ = ["AdoptPlan", "apply_adopt", "plan_adopt"]
@@ -50,12 +54,14 @@ class AdoptPlan:
     name: str
     """The input's name; of Spark's sources the number."""
     offset: TopicOffsets
+    ids: dict[str, str]
+    """The topics' ids, which the program compares with the brokers'."""
     meaning: tuple[str, ...]
 
 
 def plan_adopt(
     origin: str,
-    ends: Offsets,
+    ends: IdentifiedOffsets,
     target: str | os.PathLike[str],
     *,
     engine: Literal["penstock", "spark"] = "penstock",
@@ -65,7 +71,7 @@ def plan_adopt(
 
     Args:
         origin: whose they are; the same call completes a change that was cut off.
-        ends: where each partition (``topic/partition``) begins.
+        ends: where each partition begins.
         target: the new location.
         engine: for whom it is.
         name: the input's name (``name=`` of ``kafkaStream``); for Spark the source's number.
@@ -74,7 +80,7 @@ def plan_adopt(
         ConfigError: the target is not empty, the name is not allowed, or there are no offsets.
     """
     check_name("stream", name)
-    if not ends:
+    if not ends.ends:
         raise ConfigError(
             "there are no offsets to take over",
             operation="adopt Kafka offsets",
@@ -85,7 +91,7 @@ def plan_adopt(
     check_free(storage, origin)
     if engine == "spark":
         reader = f"a query of Spark whose source {name} is format('kafka') begins there"
-        unread = "startingOffsets is not read"
+        unread = "startingOffsets is not read, and a topic that is created anew is not noticed"
     else:
         reader = f"a program with kafkaStream(..., name={name!r}) begins there"
         unread = "starting= is not read"
@@ -95,7 +101,9 @@ def plan_adopt(
         "state, windows, watermark and settings are not taken over",
         f"nothing of {origin} is changed; to take it back, delete {storage.url}",
     )
-    return AdoptPlan(origin, storage.url, engine, name, to_json(ends), meaning)
+    topics = {split_name(part)[0] for part in ends.ends}
+    ids = {topic: ends.ids[topic] for topic in sorted(topics & ends.ids.keys())}
+    return AdoptPlan(origin, storage.url, engine, name, to_json(ends.ends), ids, meaning)
 
 
 def apply_adopt(plan: AdoptPlan) -> str:
@@ -111,6 +119,8 @@ def apply_adopt(plan: AdoptPlan) -> str:
 
 def _files(plan: AdoptPlan, location_id: str) -> Iterator[tuple[str, bytes]]:
     entry = encode_log(_VERSION, [dump_json(plan.offset)])
+    if plan.engine == "penstock" and plan.ids:
+        yield first_entry(plan.name, plan.ids)
     files = {
         _METADATA: dump_json({"id": location_id}).encode(),
         f"sources/{plan.name}/0": b"\0" + entry if plan.engine == "spark" else entry,

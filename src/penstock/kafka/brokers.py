@@ -13,9 +13,10 @@ from confluent_kafka.admin import AdminClient
 from penstock.errors import KafkaDataLossError
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.failures import error_of, failure_of, kafka_error
+from penstock.kafka.identified import IdentifiedOffsets, TopicIds
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reset import PartitionFacts, check_held
-from penstock.kafka.topics import Topics
+from penstock.kafka.topics import TopicFacts, Topics
 from penstock.model import Offsets
 
 __all__ = [
@@ -46,8 +47,11 @@ def partition_facts(
     Raises:
         KafkaError: they do not answer, or refuse; a topic is unknown.
     """
-    facts = Topics(settings, sorted({*topics}) or _ALL).scan(topics if may_be_gone else ())
-    return {part: PartitionFacts(facts.begins[part], end) for part, end in facts.ends.items()}
+    return _facts(Topics(settings, sorted({*topics}) or _ALL).scan(topics if may_be_gone else ()))
+
+
+def _facts(scan: TopicFacts) -> dict[str, PartitionFacts]:
+    return {part: PartitionFacts(scan.begins[part], end) for part, end in scan.ends.items()}
 
 
 def records_behind(settings: Mapping[str, Any], ends: Offsets) -> int:
@@ -63,16 +67,20 @@ def records_behind(settings: Mapping[str, Any], ends: Offsets) -> int:
     return sum(facts[part].behind(end) for part, end in ends.items() if part in facts)
 
 
-def check_topics_have(settings: Mapping[str, Any], begins: Offsets) -> None:
-    """Check that topics still have what comes from offsets of ``topic/partition`` on.
+def check_topics_have(settings: Mapping[str, Any], begins: IdentifiedOffsets) -> IdentifiedOffsets:
+    """Check that topics are those of before, and still have what comes from offsets on.
+
+    Returns the offsets with the ids of the topics, all of which are known now (Kafka 2.8).
 
     Raises:
         KafkaDataLossError: they do not.
         KafkaError: the brokers do not answer, or refuse.
     """
-    topics = [split_name(part)[0] for part in begins]
-    facts = partition_facts(settings, topics, may_be_gone=True)
-    for part, begin in sorted(begins.items()):
+    topics = sorted({split_name(part)[0] for part in begins.ends})
+    scan = Topics(settings, topics).scan(topics)
+    facts = _facts(scan)
+    seen = begins.seen(scan.ids)
+    for part, begin in sorted(begins.ends.items()):
         if part not in facts:
             raise KafkaDataLossError(
                 f"{part} is not in Kafka any more",
@@ -81,9 +89,10 @@ def check_topics_have(settings: Mapping[str, Any], begins: Offsets) -> None:
                 hint="choose another point, or name the other topics (--topic)",
             )
         check_held(part, begin, facts[part])
+    return seen
 
 
-def topic_ids(settings: Mapping[str, Any], topics: Sequence[str]) -> Mapping[str, str | None]:
+def topic_ids(settings: Mapping[str, Any], topics: Sequence[str]) -> TopicIds:
     """Return the topics' ids, None from brokers that have none; raises as ``partition_facts``."""
     return Topics(settings, sorted({*topics})).scan().ids
 

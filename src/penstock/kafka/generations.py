@@ -26,9 +26,14 @@ from collections.abc import Collection, Mapping
 from penstock.errors import AlreadyExistsError, ConcurrentDriverError, KafkaError, LogFormatError
 from penstock.storage import Storage
 
-__all__ = ["Generations"]
+__all__ = ["Generations", "first_entry"]
 
 _FILE = re.compile(r"([0-9]+)\.json")
+
+
+def first_entry(stream: str, ids: Mapping[str, str]) -> tuple[str, bytes]:
+    """Return path and content of the first entry of an input's topics."""
+    return _path(stream, 0), _dump({topic: [each] for topic, each in ids.items()})
 
 
 class Generations:
@@ -45,8 +50,8 @@ class Generations:
 
     def __init__(self, storage: Storage, stream: str) -> None:
         self._storage = storage
-        self._folder = f"sources/{stream}/topics"
-        numbers = (_FILE.fullmatch(name) for name in storage.names(self._folder))
+        self._stream = stream
+        numbers = (_FILE.fullmatch(name) for name in storage.names(_folder(stream)))
         self._newest = max((int(match[1]) for match in numbers if match), default=-1)
         self._ids = {} if self._newest < 0 else self._read(self._newest)
 
@@ -75,6 +80,11 @@ class Generations:
         """The topics that were seen."""
         return self._ids.keys()
 
+    def id_of(self, topic: str, generation: int) -> str | None:
+        """Return the id of a topic's generation, None if none was noted."""
+        ids = self._ids.get(topic, [])
+        return ids[generation] if generation < len(ids) else None
+
     def created_anew(self, ids: Mapping[str, str | None]) -> list[str]:
         """Return the topics that were seen before with other ids than these."""
         return [
@@ -97,9 +107,9 @@ class Generations:
 
     def _append(self, ids: dict[str, list[str]]) -> None:
         number = self._newest + 1
-        path = self._path(number)
+        path = _path(self._stream, number)
         try:
-            self._storage.create(path, json.dumps(ids, sort_keys=True).encode())
+            self._storage.create(path, _dump(ids))
         except AlreadyExistsError as error:
             if self._read(number) != ids:
                 raise ConcurrentDriverError(
@@ -111,7 +121,7 @@ class Generations:
         self._newest, self._ids = number, ids
 
     def _read(self, number: int) -> dict[str, list[str]]:
-        path = self._path(number)
+        path = _path(self._stream, number)
         try:
             found = json.loads(self._storage.read(path))
             return {str(topic): [str(each) for each in ids] for topic, ids in found.items()}
@@ -124,5 +134,14 @@ class Generations:
                 "was recreated since the previous file is not noticed",
             ) from error
 
-    def _path(self, number: int) -> str:
-        return f"{self._folder}/{number}.json"
+
+def _folder(stream: str) -> str:
+    return f"sources/{stream}/topics"
+
+
+def _path(stream: str, number: int) -> str:
+    return f"{_folder(stream)}/{number}.json"
+
+
+def _dump(ids: Mapping[str, list[str]]) -> bytes:
+    return json.dumps(ids, sort_keys=True).encode()

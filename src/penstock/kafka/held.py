@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +17,16 @@ from penstock.checkpoint.tools.batches import Batch
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.offsets import is_of_topics
 from penstock.errors import ConfigError
+from penstock.kafka.generations import Generations
+from penstock.kafka.identified import IdentifiedOffsets
 from penstock.model import Offsets
+from penstock.storage import Storage, attach_storage
 
-__all__ = ["HeldOffsets", "held_offsets"]
+__all__ = ["HeldOffsets", "held_offsets", "identified", "noted_ids", "noting_inputs"]
 
 _INPUTS = "spark.penstock.inputs"
+_OF_A_QUERY = re.compile(r"kafka-[0-9a-f]{8}")
+"""What a query over penstock-kafka calls its topics in ``sources`` (its options' identity)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,45 @@ def held_offsets(place: str | os.PathLike[str], *, done: bool = False) -> list[H
     checkpoint = Checkpoint.open(place)
     batches = checkpoint.batches((checkpoint.done if done else checkpoint.planned)[-1:])
     return [held for batch in batches for held in _held(batch, checkpoint.url)]
+
+
+def noting_inputs(storage: Storage, held: HeldOffsets) -> list[str]:
+    """Return under which names in ``sources`` there may be notes of what is read."""
+    if held.name != held.source:
+        return [held.name]
+    of_queries = (each.name for each in storage.list("sources") if each.is_folder)
+    return [held.name, *filter(_OF_A_QUERY.fullmatch, of_queries)]
+
+
+def identified(place: str | os.PathLike[str], held: HeldOffsets) -> IdentifiedOffsets:
+    """Return offsets with the ids of the topics that they were read in, as they are noted.
+
+    Raises:
+        LogFormatError: the notes are damaged.
+        StorageError: they cannot be read.
+    """
+    storage = attach_storage(place)
+    notes = [Generations(storage, name) for name in noting_inputs(storage, held)]
+    ids: dict[str, str] = {}
+    for key in sorted(held.offset, key=_generation):
+        found = (each.id_of(_topic(key), _generation(key)) for each in notes)
+        if topic_id := next(filter(None, found), None):
+            ids[_topic(key)] = topic_id
+        else:
+            ids.pop(_topic(key), None)  # of an earlier generation
+    return IdentifiedOffsets(held.ends, ids)
+
+
+def noted_ids(place: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the ids of the topics that the newest batch was read in, of all that are noted.
+
+    Raises as ``identified``.
+    """
+    try:
+        newest = held_offsets(place)
+    except ConfigError:  # it is altered, and passed over
+        return {}
+    return {t: each for held in newest for t, each in identified(place, held).ids.items()}
 
 
 def _held(batch: Batch, url: str) -> Iterator[HeldOffsets]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.model import Offsets
 
-__all__ = ["Move", "PartitionFacts", "Target", "check_held", "plan_moves", "select"]
+__all__ = ["Move", "PartitionFacts", "Target", "check_held", "plan_ends", "plan_moves", "select"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class Move:
     end: int
 
     def __str__(self) -> str:
+        if self.end == self.start:
+            return f"{self.partition}: from {self.end}, in the topic that has this name now"
         if self.end < self.start:
             return f"{self.partition}: from {self.end}: {self.start - self.end:,} offsets again"
         return f"{self.partition}: from {self.end}: {self.end - self.start:,} offsets are not read"
@@ -70,8 +72,36 @@ def select(parts: Collection[str], wanted: Collection[str]) -> list[str]:
     return sorted({*found})
 
 
-def plan_moves(ends: Offsets, facts: Mapping[str, PartitionFacts], target: Target) -> list[Move]:
+def plan_moves(
+    ends: Offsets,
+    facts: Mapping[str, PartitionFacts],
+    target: Target,
+    anew: Collection[str] = (),
+) -> list[Move]:
     """Return which partitions move, and where to.
+
+    Those of a topic that was created ``anew`` move also where their offset stays.
+
+    Raises as ``plan_ends``, and:
+        KafkaDataLossError: the target counts from where the old topic's partitions are.
+    """
+    if anew and target.shift_by is not None:
+        raise KafkaDataLossError(
+            f"{min(anew)} is of a topic that was deleted and created anew: the offset that is "
+            "shifted is of the old one",
+            operation="reset offsets",
+            ids={"partition": min(anew)},
+            hint="give another point, such as --to-earliest",
+        )
+    return [
+        Move(part, ends[part], end)
+        for part, end in plan_ends(ends, facts, target).items()
+        if end != ends[part] or part in anew
+    ]
+
+
+def plan_ends(ends: Offsets, facts: Mapping[str, PartitionFacts], target: Target) -> dict[str, int]:
+    """Return where the partitions go on that the target names, also those that are there.
 
     Args:
         ends: where those partitions are that may move.
@@ -82,20 +112,21 @@ def plan_moves(ends: Offsets, facts: Mapping[str, PartitionFacts], target: Targe
         KafkaDataLossError: the brokers do not have records from there on.
         ConfigError: the target leaves out a partition, or names one that does not exist.
     """
-    moves = []
+    found = {}
     for part, start in sorted(ends.items()):
         if part not in facts:
             raise _wrong(f"{part} is not in Kafka any more", "leave it out (--topic)")
         end = _end(part, start, facts[part], target)
         if end is not None and end != start:
             check_held(part, end, facts[part])
-            moves.append(Move(part, start, end))
+        if end is not None:
+            found[part] = end
     if unknown := sorted((target.from_file or {}).keys() - ends.keys()):
         raise _wrong(
             f"the file names {', '.join(unknown)}, which is not among what is to move",
             f"those are {', '.join(sorted(ends))}",
         )
-    return moves
+    return found
 
 
 def _end(part: str, start: int, facts: PartitionFacts, target: Target) -> int | None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,7 +22,8 @@ from penstock.checkpoint.tools.changes.plan import FileChange
 from penstock.errors import KafkaDataLossError
 from penstock.journal.losses.loss_log import loss_path, lost_ranges, source_folder
 from penstock.kafka.generations import Generations
-from penstock.kafka.held import HeldOffsets
+from penstock.kafka.held import HeldOffsets, noting_inputs
+from penstock.kafka.identified import TopicIds
 from penstock.kafka.losses import loss_partition
 from penstock.kafka.reset import Move
 from penstock.model import OffsetRange
@@ -31,15 +31,12 @@ from penstock.storage import Storage, attach_storage
 
 __all__ = ["plan_reset"]
 
-_OF_A_QUERY = re.compile(r"kafka-[0-9a-f]{8}")
-"""What a query over penstock-kafka calls its topics in ``sources`` (its options' identity)."""
-
 
 def plan_reset(
     place: str | os.PathLike[str],
     held: HeldOffsets,
     moves: Sequence[Move],
-    topic_ids: Mapping[str, str | None],
+    topic_ids: TopicIds,
 ) -> Plan:
     """Plan that a query or program continues where partitions move to.
 
@@ -54,7 +51,7 @@ def plan_reset(
         ConfigError, CheckpointError: as ``plan_rewind``.
     """
     storage = attach_storage(place)
-    inputs = _inputs(storage, held)
+    inputs = noting_inputs(storage, held)
     if anew := [t for each in inputs for t in Generations(storage, each).created_anew(topic_ids)]:
         raise KafkaDataLossError(
             f"topic {', '.join(anew)} was deleted and created anew since the newest batch: the "
@@ -84,14 +81,6 @@ def plan_reset(
 
 def _were_checked(begins: Mapping[str, int]) -> None:
     """Accept offsets: ``plan_moves`` has asked the brokers for those that change."""
-
-
-def _inputs(storage: Storage, held: HeldOffsets) -> list[str]:
-    """Return under which names in ``sources`` there may be notes of what is read."""
-    if held.name != held.source:
-        return [held.name]
-    of_queries = (each.name for each in storage.list("sources") if each.is_folder)
-    return [held.name, *filter(_OF_A_QUERY.fullmatch, of_queries)]
 
 
 def _without_losses(

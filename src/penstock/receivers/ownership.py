@@ -223,15 +223,15 @@ class Ownership:
 def move_parts(
     stream: JournalStream,
     parts: Iterable[str],
-    choose: Callable[[dict[str, int]], Mapping[str, int]],
+    choose: Callable[[dict[str, int]], Mapping[str, tuple[int, str | None]]],
 ) -> None:
     """Let parts begin elsewhere, for an operator: their owners are sealed, and have to claim anew.
 
     Args:
         stream: the stream of the journal.
         parts: their names.
-        choose: given where the records of each end for good, returns where those begin that move.
-            It may be called again.
+        choose: given where the records of each end for good, returns where those begin that move,
+            and of what they are a part. It may be called again.
 
     Raises as ``Ownership.claim``, and:
         ReceiverError: the log does not have one of the parts.
@@ -245,7 +245,7 @@ def move_parts(
         starts = choose(
             {part: end_of(part, known[part], final.get(str(known[part].writer))) for part in wanted}
         )
-        moved = {part: Share(None, start, number + 1) for part, start in starts.items()}
+        moved = {part: Share(None, start, number + 1, of) for part, (start, of) in starts.items()}
         if not moved or _append(stream, number + 1, {**known, **moved}):
             return
 

@@ -17,6 +17,8 @@ class PartProgress(NamedTuple):
     """Where the durable records end."""
     owner: str | None
     """The writer that may publish more; None when no receiver has the partition."""
+    topic_id: str | None
+    """The id of the topic that it is of; None if that is not known."""
 
 
 def read_progress(stream: JournalStream) -> dict[str, PartProgress]:
@@ -27,7 +29,7 @@ def read_progress(stream: JournalStream) -> dict[str, PartProgress]:
     shares = read_shares(stream)
     positions = {owner: _position(stream, owner) for owner in {s.writer for s in shares.values()}}
     return {
-        part: PartProgress(end_of(part, share, positions[share.writer]), share.writer)
+        part: PartProgress(end_of(part, share, positions[share.writer]), share.writer, share.origin)
         for part, share in shares.items()
     }
 

@@ -1,0 +1,53 @@
+"""Offsets with the ids of the topics that they were read in: one value. Pure.
+
+A topic that was deleted and created anew has its old name, and other records at the same offsets.
+So whatever takes offsets from one place to another takes this, and what the brokers have is
+compared with it (``brokers.check_topics_have``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from penstock.errors import KafkaDataLossError
+from penstock.kafka.offsets import split_name
+from penstock.model import Offsets
+
+__all__ = ["IdentifiedOffsets", "TopicIds"]
+
+TopicIds = Mapping[str, str | None]
+"""By topic; None where the brokers have none (before Kafka 2.8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdentifiedOffsets:
+    """How far topics were read, and which topics these are."""
+
+    ends: Offsets
+    """By ``topic/partition``."""
+    ids: Mapping[str, str]
+    """By topic, where it is known: Spark's Kafka source and groups note no ids."""
+
+    def of(self, parts: Collection[str]) -> IdentifiedOffsets:
+        """Return those of some partitions."""
+        return IdentifiedOffsets({part: self.ends[part] for part in parts}, self.ids)
+
+    def seen(self, now: TopicIds) -> IdentifiedOffsets:
+        """Return them with the ids that the brokers say, if they are still those of their topics.
+
+        Raises:
+            KafkaDataLossError: a topic was created anew.
+        """
+        topics = sorted({split_name(part)[0] for part in self.ends})
+        for topic in topics:
+            if self.ids.get(topic) not in (None, now_id := now.get(topic)) and now_id is not None:
+                raise KafkaDataLossError(
+                    f"topic {topic} was deleted and created anew: the offsets are of the old one, "
+                    "and the same offsets are other records' now",
+                    operation="check topics",
+                    ids={"topic": topic, "id": self.ids[topic], "new_id": now_id},
+                    hint="choose another point, or name the other topics (--topic)",
+                )
+        found = {topic: each for topic in topics if (each := now.get(topic)) is not None}
+        return IdentifiedOffsets(self.ends, {**self.ids, **found})

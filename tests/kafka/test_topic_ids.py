@@ -1,0 +1,245 @@
+"""Offsets and the ids of the topics that they were read in go together, whatever takes them.
+
+A topic ``b`` was read up to its sixth record, deleted, and created anew with ten others; its
+neighbour ``a`` stays. Each command is run then. It refuses; or the next start refuses; or what was
+chosen is of the new topic, and the next start reads from there. A start that takes the old offsets
+for those of the new topic would pass over its first records.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from penstock.batched.checkpoints import Checkpoints, note_read
+from penstock.batched.sources import Position, Source
+from penstock.errors import KafkaDataLossError
+from penstock.journal import JournalStream
+from penstock.kafka.generations import Generations
+from penstock.kafka.offsets import from_json
+from penstock.kafka.planner import Planner
+from penstock.kafka.topics import Topics
+from penstock.receivers.kafka import KafkaReceiver
+from penstock.receivers.kafka.progress import read_progress
+from penstock.storage import open_storage
+from tests.cli.commands import Commands
+from tests.waiting import eventually
+
+from .broker import Broker
+from .test_commands import own_program, spark_query
+from .test_receiver import conf, receive
+
+PENSTOCK = Commands(columns=200)
+A, B = "ids-a", "ids-b"
+OF_A_QUERY = "kafka-0a1b2c3d"
+
+
+@dataclass
+class Site:
+    """Locations of readers of both topics, made before ``b`` was created anew."""
+
+    broker: Broker
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def prepared(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    folder = tmp_path_factory.mktemp("ids")
+    for topic in (A, B):
+        broker.create_topic(topic, 2)
+        broker.produce(topic, [b"%d" % n for n in range(6)])
+    run_batches(broker, folder / "batched", 2)
+    ids = Topics(broker.conf, [A, B]).ids()
+    offsets = [{t: {"0": end, "1": 0} for t in (A, B)} for end in (3, 6)]
+    own_program(folder / "program", *offsets)
+    Generations(open_storage(folder / "program"), "clicks").observe(ids)
+    spark_query(folder / "query", *offsets)
+    Generations(open_storage(folder / "query"), OF_A_QUERY).observe(ids)
+    receive(folder / "receivers", receiver(broker), 12)
+    broker.delete_topic(B)
+    assert eventually(lambda: not broker.has_topic(B))
+    broker.create_topic(B, 2)
+    broker.produce(B, [b"new %d" % n for n in range(10)])
+    return Site(broker, folder)
+
+
+@pytest.fixture
+def site(prepared: Site, tmp_path: Path) -> Site:
+    """A copy for each test."""
+    shutil.copytree(prepared.folder, tmp_path, dirs_exist_ok=True)
+    return Site(prepared.broker, tmp_path)
+
+
+def receiver(broker: Broker) -> KafkaReceiver:
+    return KafkaReceiver([A, B], conf(broker, "ids"), "earliest")
+
+
+def begin_batches(broker: Broker, path: Path) -> tuple[Checkpoints, Position]:
+    """Do what the start of a program does."""
+    checkpoints = Checkpoints(path)
+    checkpoints.open([A, B])
+    try:
+        settings = {**broker.conf, "auto.offset.reset": "earliest"}
+        source = Source.of(
+            [A, B], settings, poll_interval=1, max_batch_size=3, npartitions=None, keys=False
+        )
+        position = Position(source, checkpoints.ends(), checkpoints.topic_ids())
+        checkpoints.note_topic_ids(position.topic_ids)
+        for topic, begins in position.new_topics.items():
+            checkpoints.begin_topic(topic, begins)
+    except BaseException:
+        checkpoints.close()
+        raise
+    return checkpoints, position
+
+
+def run_batches(broker: Broker, path: Path, count: int) -> None:
+    checkpoints, position = begin_batches(broker, path)
+    for _ in range(count):
+        ranges, _ = position.plan()
+        checkpoints.begin(ranges)
+        for each in ranges:
+            note_read(open_storage(path), each.topic, each.partition, each.end_offset)
+        checkpoints.finish(ranges)
+    checkpoints.close()
+
+
+# -- where the next start of each kind reads b from; KafkaDataLossError if it does not start --
+
+
+def batches_read(site: Site) -> int | None:
+    checkpoints, position = begin_batches(site.broker, site.folder / "batched")
+    ranges, _ = position.plan()
+    checkpoints.close()
+    return next((each.start_offset for each in ranges if each.topic == B), None)
+
+
+def program_reads(site: Site, place: str, stream: str = "clicks") -> int | None:
+    storage = open_storage(site.folder / place)
+    entries = filter(str.isdecimal, storage.names("offsets"))
+    entry = max(entries, key=int, default=None)
+    path = f"sources/{stream}/0" if entry is None else f"offsets/{entry}"
+    begin = from_json(json.loads(storage.read(path).decode().splitlines()[-1]))
+    planner = Planner(Topics(site.broker.conf, [A, B]), storage, stream, "fail")
+    ranges = planner.ranges(begin, planner.latest(begin))
+    return next((each.start_offset for each in ranges if each.topic == B), None)
+
+
+REFUSED, CARRIED = "refused by the command", "refused by the next start"
+BROKERS = "(brokers)"
+
+BATCHES = [
+    ("checkpoint rewind batched --apply --to-offsets", {A: {0: 3}}, CARRIED),
+    ("checkpoint rewind batched --apply (brokers) --to-offsets", {A: {0: 3}}, CARRIED),
+    ("checkpoint rewind batched --apply --to-offsets", {B: {0: 2}}, CARRIED),
+    ("checkpoint rewind batched --apply --to-offsets", {B: {0: 2, 1: -1}}, CARRIED),
+    ("checkpoint rewind batched --apply --to-offsets", {B: {1: -1}}, CARRIED),
+    ("checkpoint rewind batched --apply --to-offsets", {B: {0: -1, 1: -1}}, 0),
+    ("checkpoint rewind batched --apply (brokers) --to-offsets", {B: {0: 2}}, 3),
+    ("checkpoint rewind batched --apply (brokers) --to-offsets", {B: {0: 5}}, 6),
+    ("checkpoint rewind batched --apply (brokers) --to-offsets", {B: {1: -1}}, REFUSED),
+    ("checkpoint rewind batched --apply --shift-by", 1, CARRIED),
+    ("checkpoint rewind batched --apply (brokers) --shift-by", 1, REFUSED),
+    ("checkpoint rewind batched --apply --to-batch", 1, CARRIED),
+    ("checkpoint promote batched --apply", 1, CARRIED),
+    ("checkpoint promote batched --apply (brokers)", 1, REFUSED),
+    (f"kafka reset batched --apply (brokers) --to-earliest --topic {A}", None, CARRIED),
+    (f"kafka reset batched --apply (brokers) --to-earliest --topic {B}", None, 0),
+    (f"kafka reset batched --apply (brokers) --to-offset 6 --topic {B}:0", None, 6),
+    (f"kafka reset batched --apply (brokers) --to-offset 0 --topic {B}:1", None, REFUSED),
+    (f"kafka reset batched --apply (brokers) --shift-by -1 --topic {B}:0", None, REFUSED),
+]
+PROGRAMS = [
+    ("checkpoint adopt new --name clicks --apply --from batched", "new", CARRIED),
+    ("checkpoint adopt new --name clicks --apply --from program", "new", CARRIED),
+    ("checkpoint adopt new --name clicks --apply --from query", "new", CARRIED),
+    ("checkpoint adopt new --name clicks --apply --from batched (brokers)", "new", REFUSED),
+    ("checkpoint adopt new --name clicks --apply --from program (brokers)", "new", REFUSED),
+    ("checkpoint adopt new --name clicks --apply --from query (brokers)", "new", REFUSED),
+    ("checkpoint adopt new --as spark --apply --from batched (brokers)", "new", REFUSED),
+    ("checkpoint rewind program --apply --stopped --to-batch 0", "program", CARRIED),
+    ("checkpoint rewind program --apply --stopped --to-batch 0 (brokers)", "program", REFUSED),
+    ("checkpoint repair program --apply --stopped", "program", CARRIED),
+    ("kafka reset program --apply --stopped (brokers) --to-earliest", "program", REFUSED),
+    ("checkpoint rewind query --apply --stopped --to-batch 0", "query", CARRIED),
+    ("checkpoint rewind query --apply --stopped --to-batch 0 (brokers)", "query", REFUSED),
+    ("checkpoint promote query 0 --apply --stopped", "query", CARRIED),
+    ("checkpoint promote query 0 --apply --stopped (brokers)", "query", REFUSED),
+    ("kafka reset query --apply --stopped (brokers) --to-earliest", "query", REFUSED),
+    ("checkpoint fork query new --apply", "new", CARRIED),
+    ("checkpoint export query file; checkpoint import file new --apply", "new", CARRIED),
+    ("checkpoint export program file; checkpoint import file new --apply", "new", CARRIED),
+]
+RECEIVERS = [
+    (f"kafka reset receivers --apply (brokers) --shift-by -1 --topic {B}:0", REFUSED),
+    (f"kafka reset receivers --apply (brokers) --to-earliest --topic {A}", CARRIED),
+    (f"kafka reset receivers --apply (brokers) --to-earliest --topic {B}:0", CARRIED),
+    (f"kafka reset receivers --apply (brokers) --to-earliest --topic {B}", 10),
+]
+
+
+def run(site: Site, line: str, *more: str) -> None:
+    places = {"batched", "program", "query", "new", "file", "receivers"}
+    for command in line.split(";"):
+        words = []
+        for word in command.split():
+            if word == BROKERS:
+                words += ["--brokers", site.broker.address]
+            else:
+                words.append(str(site.folder / word) if word in places else word)
+        PENSTOCK.succeed(*words, *more)
+
+
+def check(
+    site: Site, line: str, more: list[str], expected: object, start: Callable[[], object]
+) -> None:
+    if expected is REFUSED:
+        with pytest.raises(KafkaDataLossError, match="created anew"):
+            run(site, line, *more)
+        return
+    run(site, line, *more)
+    if expected is CARRIED:
+        with pytest.raises(KafkaDataLossError, match="created anew"):
+            start()
+    else:
+        assert start() == expected
+
+
+@pytest.mark.parametrize(("line", "value", "expected"), BATCHES)
+def test_batches(site: Site, line: str, value: object, expected: object) -> None:
+    more = [] if value is None else [value if isinstance(value, str) else json.dumps(value)]
+    check(site, line, more, expected, lambda: batches_read(site))
+
+
+@pytest.mark.parametrize(("line", "place", "expected"), PROGRAMS)
+def test_programs_and_queries(site: Site, line: str, place: str, expected: object) -> None:
+    has = site.folder / place / "sources" / OF_A_QUERY
+    check(
+        site,
+        line,
+        [],
+        expected,
+        lambda: program_reads(site, place, OF_A_QUERY if has.exists() else "clicks"),
+    )
+
+
+@pytest.mark.parametrize(("line", "expected"), RECEIVERS)
+def test_receivers(site: Site, line: str, expected: object) -> None:
+    folder = site.folder / "receivers"
+    if expected is REFUSED:
+        with pytest.raises(KafkaDataLossError, match="created anew"):
+            run(site, line)
+        return
+    run(site, line)
+    if expected is CARRIED:  # by the claim of its partitions: see test_ownership
+        now = Topics(site.broker.conf, [B]).ids()[B]
+        stream = JournalStream.open(open_storage(folder), "s")
+        assert {read_progress(stream)[f"{B}/1"].topic_id} != {now}
+    else:
+        stored = receive(folder, receiver(site.broker), 12 + 10)
+        assert len([value for value in stored if b"new" in value]) == expected
