@@ -6,14 +6,17 @@ from the marks and the current state of the disk.
 
 Invariants:
 
-1. A file is known by device and inode, never by name alone: names move when logs rotate.
-2. An inode is trusted only with its fingerprint: the bytes before the mark's offset must still be
-   the stored ones. So a reused inode or a rewritten file starts again at 0 instead of continuing in
-   the middle, and the number in its name says nothing about the earlier file.
+1. A file is known by its content: the bytes before the mark's offset must be the stored ones, and
+   their fingerprint grows with the file. So a reused inode or a rewritten file starts again at 0
+   instead of continuing in the middle.
+2. Device and inode say where to look for that content first, as names do not: they move when logs
+   rotate. Where another file has them, or none, the content is searched for (``is_same_file``):
+   devices get other numbers when they are attached again, and some file systems other inodes.
 3. Content that left its name is searched for before it is abandoned: a renamed file by its inode, a
    copied one (copytruncate) by its fingerprint.
-4. A mark is dropped only when its file is gone, or when the file could not be mistaken for a new
-   one later (see ``superseded``). So marks do not pile up, and no file is read twice.
+4. A mark is dropped only when its file is gone, when the file could not be mistaken for a new one
+   later (see ``superseded``), or when no pattern asks for it any more. So marks do not pile up, and
+   no file is read twice. If bytes may be left that were not read, that is reported.
 5. The marks of one path stand in the order of age; the last one is the file that had the name when
    it was last scanned.
 
@@ -43,6 +46,7 @@ __all__ = [
     "decide_new",
     "fingerprint",
     "is_rotated_name",
+    "is_same_file",
     "missed_rotations",
     "superseded",
 ]
@@ -67,6 +71,8 @@ class Mark:
         offset: bytes stored; a line begins here.
         crc: fingerprint of the bytes before ``offset``.
         mtime_ns: when it had been written to last, at the scan before its last read.
+        name: the path by which a pattern names it, where links lead from there to ``path``.
+        is_whole: whether it had been read to its end, and left alone, after it lost its name.
     """
 
     path: str
@@ -74,6 +80,8 @@ class Mark:
     offset: int
     crc: int
     mtime_ns: int
+    name: str = ""
+    is_whole: bool = False
 
 
 class Glance(NamedTuple):
@@ -95,6 +103,18 @@ def fingerprint(head: bytes, tail: bytes) -> int:
     The first bytes alone would not tell apart files that begin with the same banner.
     """
     return zlib.crc32(tail, zlib.crc32(head))
+
+
+def is_same_file(mark: Mark, file_id: FileId, path: str) -> bool:
+    """Whether a file that begins with the stored bytes of a mark, and has another id, is its file.
+
+    On another device the inode or the path confirms it. On the same one the path is that of a file
+    that was made since, which may begin with the same few lines as many do: so the fingerprint has
+    to have its full length.
+    """
+    if file_id.device != mark.file_id.device:
+        return file_id.inode == mark.file_id.inode or path == mark.path
+    return path == mark.path and mark.offset >= FINGERPRINT_BYTES
 
 
 class Place(Enum):

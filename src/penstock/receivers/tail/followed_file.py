@@ -23,6 +23,7 @@ from penstock.receivers.tail.open_files import OpenFiles
 __all__ = ["FollowedFile", "file_id"]
 
 _READ_BYTES = 4 * 1024 * 1024
+_EDITED_BYTES = 64 * 1024
 
 
 def file_id(facts: os.stat_result) -> FileId:
@@ -82,6 +83,25 @@ class FollowedFile:
         self._glance: Glance | None = None
         self.at_end = False
         self.is_stuck = False
+
+    def rename(self, path: str, name: str) -> None:
+        """Take note of the path at which it is followed, and the name that a pattern has for it."""
+        self.mark = replace(self.mark, path=path, name=name, is_whole=False)
+
+    def move(self, found: FileId) -> None:
+        """Take note that the same content is in another file, to be read there from now on."""
+        self.close()
+        self.mark = replace(self.mark, file_id=found)
+        self._verified = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the last read found nothing after the mark."""
+        return self.at_end and not self._searched
+
+    def note_whole(self) -> None:
+        """Take note that it was read to its end and left alone, without its name."""
+        self.mark = replace(self.mark, is_whole=True)
 
     @property
     def is_open(self) -> bool:
@@ -155,6 +175,22 @@ class FollowedFile:
     def fingerprint_at(self, offset: int) -> int:
         """Return the fingerprint of the bytes before ``offset``, as they are on disk now."""
         return fingerprint(*self._window(offset))
+
+    def repeats(self, earlier: FollowedFile) -> bool:
+        """Whether it holds the first or the last bytes that were stored of an earlier file.
+
+        The last ones are searched for where they were, and up to ``_EDITED_BYTES`` beside it.
+        """
+        if not self.is_open or not earlier.is_open or not earlier.mark.offset:
+            return False
+        offset = earlier.mark.offset
+        try:
+            head, tail = earlier._window(offset)
+            first, _ = self._window(offset)
+            around = os.pread(self._opened(), 2 * _EDITED_BYTES, max(0, offset - _EDITED_BYTES))
+        except OSError:
+            return False  # said when it is read
+        return first == head or tail in around
 
     def start_over(self, glance: Glance) -> None:
         """Take the file for a new one, to be read from 0, as of a scan."""
@@ -245,6 +281,7 @@ class FollowedFile:
             offset=self.mark.offset + size,
             crc=fingerprint(self._head, self._tail),
             mtime_ns=facts_before.st_mtime_ns,
+            is_whole=False,
         )
 
     def _note_time(self, facts: os.stat_result) -> None:

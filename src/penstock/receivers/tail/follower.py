@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -20,13 +21,15 @@ from penstock.receivers.tail.follow import (
     superseded,
 )
 from penstock.receivers.tail.followed_file import FollowedFile, file_id
-from penstock.receivers.tail.listing import Found, expand
+from penstock.receivers.tail.listing import Found, expand, is_named
 from penstock.receivers.tail.open_files import OpenFiles
 from penstock.receivers.tail.positions import MarksByPath, by_path
 from penstock.receivers.tail.problems import Problems, Report
 from penstock.receivers.tail.scan import Scan
 
 __all__ = ["FollowOptions", "Follower"]
+
+_log = logging.getLogger(__name__)
 
 _SETTLE_TRIES = 50
 
@@ -147,13 +150,26 @@ class Follower:
         ends = self._ends(file)
         if file.at_end and (ends or self._is_left_alone(file)):
             batch = file.read_rest()
+            # Where a link was switched, the file has its path still, and may have a writer.
+            if batch is None and not file.mark.is_whole and _bytes_after(file.mark) is None:
+                file.note_whole()
+                self._changed.add(file.mark.path)
         if ends and batch is None:
+            if file.is_stuck:
+                self._tell_left(file)
             self._files.remove(file)
             self._of_path[file.mark.path].remove(file)
             file.close()
         if batch is not None or ends:
             self._changed.add(file.mark.path)
         return batch
+
+    def _tell_left(self, file: FollowedFile) -> None:
+        self._problems.report(
+            f"{file.mark.path} was deleted: its line after byte {file.mark.offset} is too long, "
+            "and what follows was not read",
+            None,
+        )
 
     def _ends(self, file: FollowedFile) -> bool:
         """Whether the file is read to the end and need not be remembered."""
@@ -181,7 +197,8 @@ class Follower:
                 self._problems.settle(("stat", match.path))
                 key = (match.path, match.file_id)
                 real_paths[key] = self._real_paths.get(key) or os.path.realpath(match.path)
-                found.append(match._replace(path=real_paths[key]))
+                name = match.path if match.path != real_paths[key] else ""
+                found.append(match._replace(path=real_paths[key], name=name))
         self._real_paths = real_paths
         return found
 
@@ -195,13 +212,30 @@ class Follower:
         raise OSError(errno.EAGAIN, "the files that match keep changing")
 
     def _leave_out_abandoned(self, found: list[Found]) -> None:
-        """Forget files that have their name still, but match no pattern: paths were taken out."""
+        """Forget files that have their name still, but match no pattern: paths were taken out.
+
+        A file to which a link led that a pattern names was not taken out: the link was switched.
+        """
         followed = {file.file_id for file in found}
-        self._files = [
-            file
-            for file in self._files
-            if file.mark.file_id in followed or not _has_its_name(file.mark)
-        ]
+        kept = []
+        for file in self._files:
+            mark = file.mark
+            is_asked_for = mark.file_id in followed or self._is_asked_for(mark)
+            unread = None if is_asked_for else _bytes_after(mark)
+            if unread is None:
+                kept.append(file)
+            elif unread:
+                _log.warning(
+                    "%s is not followed any more, as no pattern names it: %d bytes after byte %d "
+                    "were not read, and are not",
+                    mark.path,
+                    unread,
+                    mark.offset,
+                )
+        self._files = kept
+
+    def _is_asked_for(self, mark: Mark) -> bool:
+        return any(is_named(pattern, mark.name or mark.path) for pattern in self._options.patterns)
 
     def _tell_unusable(self, path: str, error: OSError) -> None:
         self._problems.tell(("stat", path), f"cannot follow {path}: {error}", error)
@@ -211,8 +245,10 @@ def _names(found: list[Found]) -> set[tuple[str, FileId]]:
     return {(file.path, file.file_id) for file in found}
 
 
-def _has_its_name(mark: Mark) -> bool:
+def _bytes_after(mark: Mark) -> int | None:
+    """Return how much a file holds after its mark; None when it has its name no more."""
     try:
-        return file_id(os.stat(mark.path)) == mark.file_id
+        facts = os.stat(mark.path)
     except OSError:
-        return False
+        return None
+    return max(0, facts.st_size - mark.offset) if file_id(facts) == mark.file_id else None

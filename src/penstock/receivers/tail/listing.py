@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fnmatch
 import glob
 import os
 import stat
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from penstock.receivers.tail.follow import FileId, Sibling
 from penstock.receivers.tail.followed_file import file_id
 
-__all__ = ["Found", "expand", "siblings"]
+__all__ = ["Found", "device_below", "expand", "is_named", "siblings"]
 
 _STABLE_TRIES = 50
 _STABLE_WAIT_S = 0.002
@@ -25,6 +26,36 @@ class Found(NamedTuple):
     path: str
     file_id: FileId
     mtime_ns: int
+    name: str = ""
+    """The path by which the pattern names it, where links lead from there to ``path``."""
+
+
+def is_named(pattern: str, path: str) -> bool:
+    """Whether a path or glob names a path, that of a file which exists or not."""
+    return pattern == path or _is_matched(pattern.split(os.sep), path.split(os.sep))
+
+
+def _is_matched(pattern: list[str], path: list[str]) -> bool:
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_is_matched(pattern[1:], path[start:]) for start in range(len(path) + 1))
+    first, *rest = path or [""]
+    return bool(path) and fnmatch.fnmatchcase(first, pattern[0]) and _is_matched(pattern[1:], rest)
+
+
+def device_below(path: str) -> int:
+    """Return the device of the nearest directory above a path that exists.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    while True:
+        path = os.path.dirname(path)
+        try:
+            return os.stat(path).st_dev
+        except FileNotFoundError:
+            continue
 
 
 def expand(pattern: str, on_error: Callable[[str, OSError], None]) -> list[Found]:

@@ -22,6 +22,7 @@ Positions and, behind a line with the CRC-32 of what follows in 8 hex digits, co
     {"version": 1, "files": [<mark>, ...]}
     {"version": 2, "copies": [<name>, ...], "files": [<mark>, ...], "gone": [<path>, ...]}
 
+Marks of earlier releases have no "name" and no "whole" (see ``Mark``).
 Version 1 tells all marks, and is what copies hold and what a position is until there are many.
 """
 
@@ -241,6 +242,8 @@ def _to_json(mark: Mark) -> dict[str, Any]:
         "offset": mark.offset,
         "crc": mark.crc,
         "mtime_ns": mark.mtime_ns,
+        **({"name": mark.name} if mark.name else {}),
+        **({"whole": True} if mark.is_whole else {}),
     }
 
 
@@ -261,6 +264,8 @@ def _parse(position: Any) -> tuple[dict[str, list[Mark]], list[str]]:
                 offset=int(file["offset"]),
                 crc=int(file["crc"]),
                 mtime_ns=int(file["mtime_ns"]),
+                name=str(file.get("name", "")),
+                is_whole=bool(file.get("whole", False)),
             )
             for file in position["files"]
         )

@@ -28,10 +28,10 @@ _SCAN_SHARE = 10
 class TailReceiver(ThreadedReceiver):
     r"""Follows files and stores each line once, also across kills of this process.
 
-    The position (for each file: path, inode, offset, fingerprint) is stored with the lines, so the
-    journal never has the one without the other. It tells of the files that match now and the last
-    rotated ones, and does not grow with time. Of more than 100 files it holds those that changed
-    lately; the others are in copies among the receiver's own files.
+    The position (for each file: path, device, inode, offset, fingerprint) is stored with the lines,
+    so the journal never has the one without the other. It tells of the files that match now and the
+    last rotated ones, and does not grow with time. Of more than 100 files it holds those that
+    changed lately; the others are in copies among the receiver's own files.
 
     What is followed:
 
@@ -48,6 +48,13 @@ class TailReceiver(ThreadedReceiver):
       themselves, else they are new files. Where no copy is found, ``reportError`` says what may be
       lost. (Lines written between copy and truncation are lost by copytruncate itself.)
     - Deletion: a file that is followed is held open and read to its end.
+    - Links: where one is switched, also while the receiver was down, the old target is read to its
+      end and stays followed, and is not read again when the link is switched back.
+    - Volumes: a file is known by its content, so the device may have another number when it is
+      attached again, and one that was copied to another volume is read on. Where the directory is
+      absent or empty, on another device, what was followed there is waited for.
+    - Files that editors and rsync replace are other files: they are read from 0, and where they
+      have lines of the earlier one, which are stored again, this is reported once.
 
     A line is stored once it ends in ``\n``; a last line without it when the file was renamed and
     left alone for ``rotate_wait_ms``, or deleted. A file that cannot be read, or whose next line is
@@ -56,8 +63,9 @@ class TailReceiver(ThreadedReceiver):
     Each file is held open. Those for which the process has no descriptors are reported, and read
     when it has; a new file is seen a little later the more there are, some seconds with 10,000.
 
-    A file is told from a rewritten one by the first and last 256 bytes before the offset; content
-    that is equal there and at least as long is taken for the same file.
+    A file is told from a rewritten one by the first and last 256 bytes before the offset, or all if
+    there are fewer: content that is equal there and at least as long is taken for the same file.
+    Another inode on the same device is the same file only at the same path, with 256 equal bytes.
 
     Args:
         paths: a path or glob, or several; local files. Relative ones are resolved here, not where

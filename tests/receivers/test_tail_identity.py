@@ -1,0 +1,457 @@
+"""A followed file is its content: devices, inodes and links that change repeat and lose no line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.receivers.tail import followed_file, follower, listing
+from penstock.receivers.tail.follow import FINGERPRINT_BYTES, FileId, Mark
+from penstock.receivers.tail.follower import Follower, FollowOptions
+from penstock.receivers.tail.positions import MarkPositions, by_path, position_from_marks
+from penstock.testing import RecordingHost
+
+LONG = "x" * FINGERPRINT_BYTES
+
+
+def append(path: Path, *lines: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+class Receiver:
+    """Follows paths as TailReceiver does, step by step, and is stopped and started in between."""
+
+    def __init__(self, *patterns: Path, rotate_wait_ms: int = 0) -> None:
+        self.told: list[str] = []
+        self._options = FollowOptions(
+            tuple(map(str, patterns)), True, rotate_wait_ms=rotate_wait_ms, max_line_bytes=10_000
+        )
+        self._marks: dict[str, list[Mark]] = {}
+        self._follower: Follower | None = None
+        self._was_started = False
+
+    def new_lines(self) -> list[str]:
+        """Look and read until nothing is left."""
+        if self._follower is None:
+            marks = list(itertools.chain(*self.position())) if self._was_started else None
+            tell = lambda message, _error: self.told.append(message)  # noqa: E731
+            self._follower = Follower(self._options, marks, tell)
+            self._was_started = True
+        found: list[str] = []
+        idle = 0
+        while idle < 3:
+            self._follower.scan()
+            lines = [x for batch in self._follower.read_round() for x in batch["value"].to_pylist()]
+            found += lines
+            idle = 0 if lines else idle + 1
+            self._marks |= self._follower.changes()
+        return found
+
+    def stop(self) -> None:
+        assert self._follower is not None
+        self._follower.close()
+        self._follower = None
+
+    def position(self) -> list[list[Mark]]:
+        """What a position tells when it has been through JSON."""
+        marks = itertools.chain(*self._marks.values())
+        position = json.loads(json.dumps(position_from_marks(marks)))
+        files = RecordingHost().own_files()
+        return [*by_path(MarkPositions(files, position, _fail).marks()).values()]
+
+    def restart_with(self, change: Callable[[Mark], Mark]) -> None:
+        """Stop, and start with other marks than those that were stored."""
+        self.stop()
+        self._marks = {path: [*map(change, marks)] for path, marks in self._marks.items()}
+
+
+def _fail(message: str, error: BaseException | None) -> None:
+    raise AssertionError(message) from error
+
+
+def with_id(mark: Mark, device: int, inode: int) -> Mark:
+    """Return the mark of a file that had another id when it was stored."""
+    file_id = FileId(mark.file_id.device + device, mark.file_id.inode + inode)
+    return Mark(mark.path, file_id, mark.offset, mark.crc, mark.mtime_ns, mark.name, mark.is_whole)
+
+
+def other_device(mark: Mark) -> Mark:
+    return with_id(mark, 7, 0)
+
+
+# -- devices and inodes --
+
+
+@pytest.mark.parametrize("inode", [0, 100_000])
+@pytest.mark.parametrize("line", ["short", LONG])
+def test_a_device_number_that_changes_repeats_and_loses_nothing(
+    tmp_path: Path, line: str, inode: int
+) -> None:
+    log, same, header = tmp_path / "a.log", tmp_path / "b.log", tmp_path / "c.csv"
+    append(log, line, "a")
+    append(same, line, "a")  # not told apart by their content
+    append(header, "id,name")
+    receiver = Receiver(tmp_path / "*.log", tmp_path / "*.csv")
+    assert len(receiver.new_lines()) == 5
+    receiver.restart_with(lambda mark: with_id(mark, 7, inode))
+    append(same, "unread")
+    append(header, "1,x")
+    assert receiver.new_lines() == ["unread", "1,x"]
+    receiver.stop()
+    assert receiver.new_lines() == []
+    assert receiver.told == []
+
+
+@pytest.mark.parametrize("line", ["short", LONG])
+def test_a_rotation_is_found_although_the_device_number_changed(tmp_path: Path, line: str) -> None:
+    log = tmp_path / "app.csv"
+    append(log, line)
+    receiver = Receiver(log)
+    assert receiver.new_lines() == [line]
+    receiver.restart_with(other_device)
+    append(log, "unread")
+    log.rename(tmp_path / "app.csv.2")
+    append(tmp_path / "app.csv.1", line, "missed")
+    append(log, line, "current")  # all three begin alike
+    assert receiver.new_lines() == ["unread", line, "missed", line, "current"]
+    assert receiver.told == []
+
+
+def test_a_copy_is_found_although_the_device_number_changed(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, "stored")
+    receiver = Receiver(log)
+    assert receiver.new_lines() == ["stored"]
+    receiver.restart_with(other_device)
+    append(log, "unread")
+    shutil.copyfile(log, tmp_path / "app.log.1")
+    log.write_text("current\n")
+    assert receiver.new_lines() == ["unread", "current"]
+    assert receiver.told == []
+
+
+@pytest.fixture
+def ids(monkeypatch: pytest.MonkeyPatch) -> dict[int, FileId]:
+    """What the file system says of files, by their real inodes, where that is not the truth."""
+    said: dict[int, FileId] = {}
+
+    def file_id(facts: os.stat_result) -> FileId:
+        return said.get(facts.st_ino, FileId(facts.st_dev, facts.st_ino))
+
+    for module in (listing, followed_file, follower):
+        monkeypatch.setattr(module, "file_id", file_id)
+    return said
+
+
+def test_two_devices_that_swap_their_numbers(tmp_path: Path, ids: dict[int, FileId]) -> None:
+    logs = [tmp_path / "a.log", tmp_path / "b.log"]
+    for device, log in enumerate(logs):
+        append(log, f"first of {log.name}")
+        ids[log.stat().st_ino] = FileId(device, 5)
+    receiver = Receiver(tmp_path / "*.log")
+    assert len(receiver.new_lines()) == 2
+    receiver.stop()
+    for device, log in enumerate(reversed(logs)):
+        append(log, f"unread of {log.name}")
+        ids[log.stat().st_ino] = FileId(device, 5)
+    assert sorted(receiver.new_lines()) == ["unread of a.log", "unread of b.log"]
+    assert receiver.told == []
+
+
+def test_a_volume_that_is_attached_again_while_files_are_followed(
+    tmp_path: Path, ids: dict[int, FileId]
+) -> None:
+    log = tmp_path / "app.log"
+    append(log, "first")
+    receiver = Receiver(log)
+    assert receiver.new_lines() == ["first"]
+    ids[log.stat().st_ino] = FileId(7, log.stat().st_ino)
+    append(log, "second")
+    assert receiver.new_lines() == ["second"]
+    assert receiver.told == []
+
+
+def test_a_volume_that_is_attached_after_the_start(tmp_path: Path) -> None:
+    logs, away = tmp_path / "volume", tmp_path / "detached"
+    logs.mkdir()
+    append(logs / "app.log", "first")
+    append(logs / "app.log.1", "rotated long ago")
+    receiver = Receiver(logs / "*.log")
+    assert receiver.new_lines() == ["first"]
+    receiver.restart_with(lambda mark: with_id(mark, 7, 0))
+    append(logs / "app.log", "unread")
+    logs.rename(away)
+    logs.mkdir()
+    assert receiver.new_lines() == []
+    assert [message for message in receiver.told if "waits for the files" in message]
+    assert not [message for message in receiver.told if "lost" in message]
+    receiver.stop()
+    assert receiver.new_lines() == []
+    logs.rmdir()
+    away.rename(logs)
+    assert receiver.new_lines() == ["unread"]
+    assert not [message for message in receiver.told if "lost" in message]
+
+
+def test_files_that_are_gone_from_an_attached_volume_are_forgotten(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    append(logs / "app.log", "first")
+    receiver = Receiver(logs / "*.log")
+    assert receiver.new_lines() == ["first"]
+    receiver.stop()
+    shutil.rmtree(logs)
+    assert receiver.new_lines() == []
+    assert [message for message in receiver.told if "are lost" in message]
+    assert receiver.position() == []
+
+
+def test_inodes_that_a_file_system_gives_as_it_likes(tmp_path: Path) -> None:
+    log, small = tmp_path / "app.log", tmp_path / "small.log"
+    append(log, LONG)
+    append(small, "small")
+    receiver = Receiver(tmp_path / "*.log")
+    assert receiver.new_lines() == [LONG, "small"]
+    receiver.restart_with(lambda mark: with_id(mark, 0, 100_000))
+    append(log, "unread")
+    append(small, "unread")
+    # So few bytes as those of the small one may be another file's, as a header line is.
+    assert receiver.new_lines() == ["unread", "small", "unread"]
+    assert any(f"{log} is another file" in message for message in receiver.told)
+    assert any(f"{small} (inode" in message for message in receiver.told)
+
+
+def test_a_file_with_the_same_header_line_in_the_place_of_a_deleted_one(tmp_path: Path) -> None:
+    log = tmp_path / "table.csv"
+    append(log, "id,name")
+    receiver = Receiver(log)
+    assert receiver.new_lines() == ["id,name"]
+    receiver.stop()
+    append(tmp_path / "next", "id,name", "1,x")
+    (tmp_path / "next").replace(log)
+    assert receiver.new_lines() == ["id,name", "1,x"]
+
+
+def test_hard_links_are_one_file(tmp_path: Path) -> None:
+    log, link = tmp_path / "a.log", tmp_path / "b.log"
+    append(log, "first")
+    os.link(log, link)
+    os.link(log, tmp_path / "a.log.1")
+    receiver = Receiver(tmp_path / "*.log")
+    assert receiver.new_lines() == ["first"]
+    append(log, "second")
+    assert receiver.new_lines() == ["second"]
+    receiver.restart_with(other_device)
+    append(link, "third")
+    link.unlink()
+    assert receiver.new_lines() == ["third"]
+    assert receiver.told == []
+
+
+def test_many_files_on_a_device_with_another_number(tmp_path: Path) -> None:
+    for number in range(3_000):
+        append(tmp_path / f"{number}.log", "same line")
+    receiver = Receiver(tmp_path / "*.log")
+    assert len(receiver.new_lines()) == 3_000
+    receiver.restart_with(other_device)
+    append(tmp_path / "77.log", "unread")
+    assert receiver.new_lines() == ["unread"]
+    assert receiver.told == []
+    receiver.stop()
+
+
+# -- links --
+
+
+class Releases:
+    """Folders of releases with a log each, and a link to the current one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.link = folder / "current" / "errors.log"
+
+    def log(self, release: str) -> Path:
+        (self._folder / release).mkdir(exist_ok=True)
+        return self._folder / release / "errors.log"
+
+    def deploy(self, release: str) -> None:
+        self.log(release)
+        (self._folder / "next").symlink_to(self._folder / release)
+        (self._folder / "next").replace(self._folder / "current")
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> Releases:
+    return Releases(tmp_path)
+
+
+@pytest.mark.parametrize("pattern", ["current/errors.log", "curren*/*.log", "**/errors.log"])
+@pytest.mark.parametrize("change", [lambda mark: mark, other_device])
+def test_a_link_that_is_switched_while_the_receiver_is_down(
+    tmp_path: Path, releases: Releases, pattern: str, change: Callable[[Mark], Mark]
+) -> None:
+    append(releases.log("v1"), "first")
+    releases.deploy("v1")
+    receiver = Receiver(tmp_path / pattern)
+    assert receiver.new_lines() == ["first"]
+    receiver.restart_with(change)
+    append(releases.log("v1"), "last words")
+    append(releases.log("v2"), "of v2")
+    releases.deploy("v2")
+    assert sorted(receiver.new_lines()) == ["last words", "of v2"]
+    receiver.restart_with(change)
+    append(releases.log("v2"), "more of v2")
+    releases.deploy("v1")
+    append(releases.log("v1"), "of v1 again")
+    assert sorted(receiver.new_lines()) == ["more of v2", "of v1 again"]
+    assert receiver.told == []
+
+
+def test_a_log_that_rotates_before_its_link_is_switched(releases: Releases) -> None:
+    append(releases.log("v1"), "first")
+    releases.deploy("v1")
+    receiver = Receiver(releases.link)
+    assert receiver.new_lines() == ["first"]
+    receiver.stop()
+    log = releases.log("v1")
+    append(log, "unread")
+    log.rename(log.with_name("errors.log.2"))
+    append(log.with_name("errors.log.1"), "missed")
+    append(log, "newest of v1")
+    append(releases.log("v2"), "of v2")
+    releases.deploy("v2")
+    found = receiver.new_lines()
+    assert [line for line in found if line != "of v2"] == ["unread", "missed", "newest of v1"]
+    assert sorted(found)[2] == "of v2"
+    receiver.stop()
+    append(log, "more of v1")
+    assert receiver.new_lines() == ["more of v1"]
+    assert receiver.told == []
+
+
+def test_an_old_target_that_is_gone_is_reported(tmp_path: Path, releases: Releases) -> None:
+    append(releases.log("v1"), "first")
+    releases.deploy("v1")
+    receiver = Receiver(releases.link)
+    assert receiver.new_lines() == ["first"]
+    receiver.stop()
+    append(releases.log("v1"), "lost")
+    releases.deploy("v2")
+    shutil.rmtree(tmp_path / "v1")
+    append(releases.log("v2"), "of v2")
+    assert receiver.new_lines() == ["of v2"]
+    (message,) = receiver.told
+    assert str(tmp_path / "v1" / "errors.log") in message
+    assert "are lost" in message
+
+
+def test_marks_of_earlier_versions_do_not_tell_links(
+    releases: Releases, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(releases.log("v1"), "first")
+    releases.deploy("v1")
+    receiver = Receiver(releases.link)
+    assert receiver.new_lines() == ["first"]
+
+    def earlier(mark: Mark) -> Mark:
+        return Mark(mark.path, mark.file_id, mark.offset, mark.crc, mark.mtime_ns)
+
+    receiver.restart_with(earlier)
+    append(releases.log("v1"), "second")
+    assert receiver.new_lines() == ["second"]
+    receiver.restart_with(earlier)
+    append(releases.log("v1"), "unread")
+    releases.deploy("v2")
+    assert receiver.new_lines() == []
+    assert f"{releases.log('v1')} is not followed any more" in caplog.text
+    assert "7 bytes after byte 13 were not read" in caplog.text
+
+
+# -- marks that are dropped --
+
+
+def test_a_path_that_is_taken_out_with_unread_bytes_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    read, unread, other = (tmp_path / name for name in ("read.log", "unread.log", "other.log"))
+    for log in (read, unread, other):
+        append(log, log.name)
+    first = Receiver(tmp_path / "*.log")
+    assert len(first.new_lines()) == 3
+    first.stop()
+    append(unread, "not asked for")
+    first._options = Receiver(other)._options
+    assert first.new_lines() == []
+    assert "read.log is not followed" not in caplog.text.replace("unread.log", "")
+    assert f"{unread} is not followed any more" in caplog.text
+
+
+def test_a_rotated_file_that_was_read_whole_may_go(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, "first")
+    receiver = Receiver(log)
+    assert receiver.new_lines() == ["first"]
+    log.rename(tmp_path / "app.log.1")
+    append(log, "second")
+    assert receiver.new_lines() == ["second"]
+    receiver.stop()
+    (tmp_path / "app.log.1").unlink()  # compressed, or deleted
+    append(log, "third")
+    assert receiver.new_lines() == ["third"]
+    assert receiver.told == []
+
+
+def test_a_truncated_file_that_was_read_whole_has_lost_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, "first")
+    receiver = Receiver(log)
+    assert receiver.new_lines() == ["first"]
+    log.write_text("new\n")
+    assert receiver.new_lines() == ["new"]
+    (message,) = receiver.told
+    assert "was truncated" in message
+    assert "lost" not in message
+
+
+# -- files that are replaced --
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(lambda lines: [*lines, "new"], id="grown"),
+        pytest.param(lambda lines: lines[1:], id="without its first line"),
+        pytest.param(lambda lines: [*lines[:-1], "edited"], id="with another last line"),
+    ],
+)
+def test_a_file_that_an_editor_or_rsync_replaced_is_reported_once(
+    tmp_path: Path, edit: Callable[[list[str]], list[str]]
+) -> None:
+    log, lines = tmp_path / "app.log", [f"{LONG} {number}" for number in range(9)]
+    append(log, *lines)
+    receiver = Receiver(log)
+    assert receiver.new_lines() == lines
+    for _ in range(2):
+        append(tmp_path / ".app.log.swp", *edit(lines))
+        (tmp_path / ".app.log.swp").replace(log)
+        assert receiver.new_lines() == edit(lines)
+    (message,) = receiver.told
+    assert f"{log} was replaced" in message
+
+
+def test_a_log_that_is_deleted_and_begun_with_other_lines_is_not_reported(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    append(log, "old")
+    receiver = Receiver(log)
+    assert receiver.new_lines() == ["old"]
+    append(tmp_path / "next", "new")
+    (tmp_path / "next").replace(log)
+    assert receiver.new_lines() == ["new"]
+    assert receiver.told == []
