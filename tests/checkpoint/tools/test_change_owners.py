@@ -25,7 +25,7 @@ from penstock.checkpoint.tools import (
     plan_undo,
     validate,
 )
-from penstock.checkpoint.tools.changes import apply, fill
+from penstock.checkpoint.tools.changes import apply, fill, hold
 from penstock.checkpoint.tools.changes.hold import Hold
 from penstock.errors import AlreadyExistsError, CheckpointError, ConcurrentDriverError, ConfigError
 from penstock.storage import open_storage
@@ -257,6 +257,43 @@ def test_of_two_that_take_a_change_over_the_later_one_finishes_it(
         apply_plan(begun, stopped=True)
     assert contents_of(url) == seen[0]
     assert inspect(url).next.first == 7
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3], ids=["begun", "one step", "all but one"])
+def test_a_command_that_comes_late_leaves_the_next_change_alone(
+    query: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Without locks: the change that it completes has ended, and another one was begun."""
+    url = remote_copy(query)
+    interrupt(plan_rewind(url, to_batch=1), monkeypatch, after=1)
+    late = plan_rewind(url, to_batch=1)
+    next_barrier = hold.next_barrier
+
+    def begin_another(barriers: list[str]) -> str:
+        monkeypatch.setattr(hold, "next_barrier", next_barrier)
+        apply_plan(plan_rewind(url, to_batch=1), stopped=True)
+        interrupt(plan_rewind(url, to_batch=3), monkeypatch, after=steps)
+        return next_barrier(barriers)
+
+    monkeypatch.setattr(hold, "next_barrier", begin_another)
+    with pytest.raises(CheckpointError, match="is not finished"):
+        apply_plan(late, stopped=True)
+    assert sorted(open_storage(url).names("offsets"))[-1] == BARRIER.removeprefix("offsets/")
+    apply_plan(plan_rewind(url, to_batch=3), stopped=True)
+    assert inspect(url).next.problem is None
+
+
+def test_a_command_that_is_refused_leaves_no_barrier(
+    query: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = remote_copy(query)
+    interrupt(plan_rewind(url, to_batch=1), monkeypatch, after=1)
+    storage, again = open_storage(url), plan_rewind(url, to_batch=1)
+    storage.create("offsets/6", b"v1\n{}\n-")  # of a query that runs against all evidence
+    before = contents_of(url)
+    with pytest.raises(CheckpointError, match="holds something else"):
+        apply_plan(again, stopped=True)
+    assert contents_of(url) == before
 
 
 def test_an_undo_beside_the_repeated_command(query: Path, monkeypatch: pytest.MonkeyPatch) -> None:

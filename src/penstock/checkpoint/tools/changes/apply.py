@@ -108,8 +108,8 @@ def apply_plan(
             hold = raise_barrier(storage, undo=undo_path)
             _check_unmoved(storage, plan, is_begun=not hold.is_first)
         except CheckpointError:
-            if hold is not None and hold.is_first:
-                hold.release()
+            if hold is not None:
+                hold.withdraw()
             if plan.undo_path is None:  # nothing was changed, so there is nothing to undo
                 storage.delete(undo_path)
             raise

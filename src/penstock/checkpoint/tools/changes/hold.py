@@ -13,6 +13,8 @@ Invariants:
    that was overtaken takes no further step.
 3. A command removes its own barrier and those before it, the oldest first, and never a later one.
    So one that is overtaken between its last check and that removal does not unbar the location.
+4. All barriers at one time are of one change. A command looks for others before it creates its own,
+   and again afterwards: meanwhile the change may have ended, and another one have begun.
 
 Object stores have no locks, nor have some mounts. There 2 counts alone: a command that is overtaken
 between a check and its step (one request) still takes this one, so steps also depend on what a file
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from penstock.checkpoint.tools.barrier import (
@@ -71,6 +73,10 @@ class Hold:
             " `penstock checkpoint inspect`",
         )
 
+    def withdraw(self) -> None:
+        """Remove the own barrier alone: this command has changed nothing."""
+        self._storage.delete(self.barrier)
+
     def release(self) -> None:
         """Unbar the location; raises as ``check``."""
         before = _barriers(self._storage)
@@ -116,19 +122,18 @@ def raise_barrier(
     entry = barrier_entry(token, undo=undo, copy_of=copy_of, last_batch=last_batch)
     while True:
         others = _barriers(storage)
-        if others and (other := read_if_there(storage, others[-1])) is not None:
-            found = (undo_path_of(other), origin_of(other), last_batch_of(other))
-            if found != (undo, copy_of, last_batch):
-                raise not_finished(storage, other)
+        if (other := _of_another_change(storage, others, entry)) is not None:
+            raise not_finished(storage, other)
         mine = next_barrier(others)
         try:
             storage.create(mine, entry)
         except AlreadyExistsError:
             if read_if_there(storage, mine) != entry:  # else this call's own: an answer was lost
                 continue
-        if _barriers(storage)[-1:] == [mine]:
+        *others, last = _barriers(storage) or [""]
+        if last == mine and _of_another_change(storage, others, entry) is None:
             return Hold(storage, mine, entry)
-        storage.delete(mine)  # the last barrier of a change that ended, or a later command's
+        storage.delete(mine)  # below it is a later command's, or one of a change that began since
 
 
 def check_not_barred(checkpoint: Checkpoint) -> None:
@@ -150,6 +155,16 @@ def not_finished(storage: Storage, entry: bytes) -> CheckpointError:
 def _barriers(storage: Storage) -> list[str]:
     names = storage.without_sync().names("offsets")
     return barriers_in(f"offsets/{name}" for name in names)
+
+
+def _of_another_change(storage: Storage, barriers: Sequence[str], entry: bytes) -> bytes | None:
+    """Return the entry of a barrier that is of another change than an entry; None without one."""
+    found = (read_if_there(storage, barrier) for barrier in reversed(barriers))
+    return next((e for e in found if e is not None and _change_of(e) != _change_of(entry)), None)
+
+
+def _change_of(entry: bytes) -> tuple[str | None, str | None, int | None]:
+    return undo_path_of(entry), origin_of(entry), last_batch_of(entry)
 
 
 def _lock(fd: int, storage: Storage) -> None:
