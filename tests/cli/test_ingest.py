@@ -379,6 +379,10 @@ def _free(disk: Path) -> int:
         (["custom", "tests.ingest_process:Counting", "--arg", "wrong=1"], "does not accept"),
         (["socket", "--host", "h", "--port", "99999"], "not a TCP port"),
         (["http", "--schema", "id integer"], "is not a record schema"),
+        (["http", "--schema", "at timestamp[ns]"], "Spark cannot read column 'at'"),
+        (["http", "--schema", "missing.avsc"], "not a record schema"),
+        (["http", "--content-type", "text/plain=xml"], "cannot be read as 'xml'"),
+        (["http", "--finer-times", "round"], "--finer-times is 'round'"),
         (
             ["http", "--host", "0.0.0.0"],
             "give --token-file FILE, a file with a bearer token, or --ho",

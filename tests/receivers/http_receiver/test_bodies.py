@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigError
+from penstock.journal import RecordFormat
 from penstock.receivers.http import json_text, record_limits
 from penstock.receivers.http.answers import RefusedError
 from penstock.receivers.http.bodies import BodyParser
@@ -149,6 +150,160 @@ def test_a_refused_value_is_named_with_its_column_and_type(
     found = str(refusal(schema, "ndjson", f'{{"before": 0}}\n{row}\n'.encode()))
     assert f"line 2: column {name!r} must be {wanted}" in found
     assert found.endswith(f", not {sent}")
+
+
+UTC_TIMES = [
+    (".NET", "2026-11-25T01:02:03.1234567Z", "2026-11-25T01:02:03.123456"),
+    (".NET with an offset", "2026-11-25T01:02:03.1234567+02:00", "2026-11-24T23:02:03.123456"),
+    (".NET's least", "0001-01-01T00:00:00.0000000", "0001-01-01T00:00:00"),
+    ("Go, Java", "2026-11-25T01:02:03.123456789Z", "2026-11-25T01:02:03.123456"),
+    ("before 1970", "1969-12-31T23:59:59.9999999Z", "1969-12-31T23:59:59.999999"),
+    ("lower case", "2026-11-25t01:02:03.5z", "2026-11-25T01:02:03.500"),
+    ("both", "2026-11-25t01:02:03.1234567z", "2026-11-25T01:02:03.123456"),
+    ("Postgres", "2026-11-25 01:02:03.1234567+00", "2026-11-25T01:02:03.123456"),
+    ("-0800", "2026-11-25T01:02:03.123-0800", "2026-11-25T09:02:03.123"),
+    ("a day", "2026-11-25", "2026-11-25"),
+    ("hours", "2026-11-25T01+02", "2026-11-24T23:00"),
+]
+
+
+@pytest.mark.parametrize(("sent", "wanted"), [each[1:] for each in UTC_TIMES])
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_times_are_taken_as_clients_write_them_and_cut_to_the_unit(
+    sent: str, wanted: str, unit: str, zone: str | None
+) -> None:
+    kind = pa.timestamp(unit, zone)
+    schema = pa.schema(
+        [("at", kind), ("text", pa.string()), ("l", pa.list_(pa.struct([("at", kind)])))]
+    )
+    row = {"at": sent, "text": sent, "l": [{"at": sent}, {}]}
+    digits = {"s": 0, "ms": 3, "us": 6}[unit]
+    whole, _, fraction = wanted.partition(".")
+    cut = f"{whole}.{fraction[:digits]}" if digits and fraction else whole
+    at = pa.scalar(datetime.fromisoformat(cut), pa.timestamp(unit)).cast(kind).as_py()
+    other = {"at": None, "text": None, "l": None}
+    body = f"{json.dumps(row)}\n{json.dumps(other)}\n".encode()
+    expected = [{"at": at, "text": sent, "l": [{"at": at}, {"at": None}]}, other]
+    assert records(schema, "ndjson", body) == expected
+    assert records(schema, "json", f"[{json.dumps(row)}]".encode()) == expected[:1]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    ["2026-11-25T01:02:60.1234567Z", "2026-11-25T24:00:00Z", "2026-11-25T01:02:03.1234567Zx",
+     "2026-11-25T01:02:03.12x4567Z", "2026-13-25T01:02:03.1234567Z", "", "z", "10000-01-01t00:00z"],
+)  # fmt: skip
+def test_what_is_no_time_is_refused_with_its_column(sent: str) -> None:
+    schema = pa.schema([("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    found = refusal(schema, "ndjson", f'{{"at": "2026-01-01t00:00z"}}\n{{"at": "{sent}"}}'.encode())
+    assert found.where == {"line": 2}
+    assert "column 'at' must be timestamp[us, tz=UTC]: ISO 8601 text" in str(found)
+
+
+def test_the_greatest_time_of_dotnet_is_taken() -> None:
+    (found,) = records(
+        pa.schema([("at", pa.timestamp("us"))]), "json", b'{"at": "9999-12-31T23:59:59.9999999"}'
+    )
+    assert found == {"at": datetime.fromisoformat("9999-12-31T23:59:59.999999")}
+
+
+def test_finer_times_can_be_refused() -> None:
+    schema = pa.schema([("at", pa.timestamp("ms", "UTC"))])
+    parser = BodyParser(schema, cuts_times=False)
+    assert parser.parse("json", b'{"at": "2026-11-25t01:02:03.123z"}')
+    with pytest.raises(RefusedError, match=r"column 'at' must be .*03\.1234567Z"):
+        parser.parse("json", b'{"at": "2026-11-25T01:02:03.1234567Z"}')
+
+
+NESTED = pa.schema(
+    [
+        pa.field("points", pa.list_(pa.field("item", pa.struct([
+            pa.field("x", pa.int8(), False), pa.field("at", pa.timestamp("us", "UTC"), False),
+            ("tag", pa.string()),
+        ]), False))),
+        pa.field("of", pa.struct([pa.field("name", pa.string(), False)])),
+    ]
+)  # fmt: skip
+
+
+def test_what_may_not_be_null_within_columns() -> None:
+    when = {"at": "2026-11-25T01:02:03.1234567Z"}
+    rows: list[Any] = [
+        {"points": [{"x": 1, **when}, {"x": 2, **when, "tag": "t"}], "of": None},
+        {"points": None, "of": {"name": "a"}},
+        {"points": [], "of": {"name": "b"}},
+    ]
+    body = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    parsed = BodyParser(NESTED).parse("ndjson", body)
+    assert isinstance(parsed, pa.Table)
+    (batch,) = RecordFormat(NESTED).conform(parsed)
+    assert [len(row["points"] or []) for row in batch.to_pylist()] == [2, 0, 0]
+    assert [row["of"] for row in batch.to_pylist()] == [None, {"name": "a"}, {"name": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("row", "path"),
+    [
+        ('{"points": [{"x": 1}]}', "points.item.at"), ('{"points": [null]}', "points.item"),
+        ('{"of": {}}', "of.name"),
+    ],
+)  # fmt: skip
+def test_a_null_within_a_column_is_named_with_its_path(row: str, path: str) -> None:
+    found = refusal(NESTED, "ndjson", f'{{"of": null}}\n{row}\n'.encode())
+    assert found.where == {"line": 2}
+    assert f"column '{path}' is missing or null" in str(found)
+
+
+SNS = b"""{
+  "Type" : "Notification",
+  "Message" : "{\\"AlarmName\\":\\"queue\\"}",
+  "Timestamp" : "2026-11-25T01:02:03.456Z"
+}"""
+
+
+@pytest.mark.parametrize("body", [SNS, b"\n" + SNS + b"\r\n", b"[\n1,\n2\n]\n"])
+def test_one_value_over_several_lines_of_text_is_one_record(body: bytes) -> None:
+    assert records("string", "text", body) == [body.strip().decode()]
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"a": 1}\n{"b": 2}', b"{\n}\n{}", b"[a]\n[b]", b"{\n}}", b"1\n2"]
+)
+def test_other_text_is_lines(body: bytes) -> None:
+    assert records("string", "text", body) == body.decode().split("\n")
+
+
+def typed(schema: Any, **content_types: str) -> dict[str, Kind]:
+    given = {name.replace("_", "/"): form for name, form in content_types.items()}
+    return dict(BodyParser(schema, given_types=given).types)
+
+
+def test_a_setting_says_what_bodies_of_a_type_are() -> None:
+    assert typed(COLUMNS, text_plain="json")["text/plain"] == "json"
+    assert typed("string", text_plain="body", application_json="ndjson") == {
+        "application/x-ndjson": "ndjson",
+        "application/ndjson": "ndjson",
+        "application/jsonl": "ndjson",
+        "text/plain": "binary",
+        "application/json": "ndjson",
+    }
+    assert typed("binary", application_pdf="body")["application/pdf"] == "binary"
+    assert records("string", "binary", b"a\nb\xff") == ["a\nb\ufffd"]
+    for schema, form in (
+        (COLUMNS, "lines"),
+        (COLUMNS, "body"),
+        ("binary", "json"),
+        ("string", "x"),
+    ):
+        with pytest.raises(ConfigError, match=f"'text/plain' cannot be read as '{form}'"):
+            typed(schema, text_plain=form)
+
+
+def test_several_values_as_json_are_told_of_ndjson() -> None:
+    for schema in ("string", COLUMNS):
+        found = refusal(schema, "json", b'{"id": 1}\n{"id": 2}\n')
+        assert "application/x-ndjson (or what the receiver's content_types say)" in str(found)
 
 
 def test_a_date_that_is_no_whole_day_is_named_with_its_line() -> None:

@@ -80,6 +80,33 @@ def test_columns_and_binary_bodies_reach_the_journal(tmp_path: Path) -> None:
         assert served.records() == [b"\x00\xff"]
 
 
+def test_notifications_that_come_as_text_are_records(tmp_path: Path) -> None:
+    notification = b'{\n  "Type": "Notification",\n  "Timestamp": "2026-11-25T01:02:03.456Z"\n}'
+    with serving(tmp_path / "string", HttpReceiver(port=0)) as served:
+        assert served.post(notification, TEXT).status_code == 200
+        assert served.records() == [notification.decode()]
+    receiver = HttpReceiver(
+        port=0,
+        schema="Type string, Timestamp timestamp[ms, UTC]",
+        content_types={"text/plain": "json", "Application/JSON": "ndjson"},
+    )
+    with serving(tmp_path / "columns", receiver) as served:
+        assert served.post(notification, TEXT).status_code == 200
+        assert served.post(b'{"Type": "a"}\n{"Type": "b"}\n', JSON).status_code == 200
+        assert [row["Type"] for row in served.records()] == ["Notification", "a", "b"]
+        other = served.post(b"a", {"content-type": "text/csv"})
+        assert "content_types can say what it is" in other.json()["error"]
+
+
+def test_a_retry_with_its_key_may_have_been_cut_to_the_unit(tmp_path: Path) -> None:
+    receiver = HttpReceiver(port=0, schema="at timestamp[us, UTC]")
+    body, keyed = b'{"at": "2026-11-25T01:02:03.1234567Z"}', {**JSON, "idempotency-key": "1"}
+    with serving(tmp_path, receiver) as served:
+        answers = [served.post(body, keyed) for _ in range(2)]
+        assert answers[0].json() == answers[1].json()
+        assert [row["at"].microsecond for row in served.records()] == [123456]
+
+
 def refused(
     served: Served, status: int, content: object, headers: dict[str, str] = TEXT, **more: str
 ) -> httpx.Response:

@@ -61,6 +61,18 @@ def http(
     max_expanded_bytes: Annotated[
         int, typer.Option(parser=size_option, metavar="SIZE", help="Largest gzip body, expanded.")
     ] = 64 << 20,
+    finer_times: Annotated[
+        str,
+        typer.Option(help="Times with more digits than their column: cut, or refuse."),
+    ] = "cut",
+    content_type: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TYPE=FORM",
+            help="What bodies of a media type are: json, ndjson, lines or body, as in "
+            "text/plain=json. May be repeated.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
 ) -> Receiver:
     """Serve POST requests; each is answered when its records are durable."""
     return HttpReceiver(
@@ -72,7 +84,14 @@ def http(
         tls_key=tls_key,
         max_body_bytes=max_body_bytes,
         max_expanded_bytes=max_expanded_bytes,
+        finer_times=finer_times,
+        content_types=dict(map(_content_type, content_type)),
     )
+
+
+def _content_type(text: str) -> tuple[str, str]:
+    name, _, form = text.partition("=")
+    return name, form
 
 
 @app.command("kafka")

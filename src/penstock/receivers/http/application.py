@@ -162,7 +162,7 @@ class Application:
 
     async def _post(self, headers: Iterable[tuple[bytes, bytes]], incoming: Incoming) -> Placement:
         check_caller(headers, self._authorization)
-        head = read_head(headers, self._parser.accepted)
+        head = read_head(headers, self._parser.types)
         if self._window is None:
             raise _no_journal()
         claim = _Claim(self)

@@ -1,15 +1,19 @@
 """From a body's bytes to records, as the receiver's schema wants them. Pure.
 
 schema      accepts                  a record is
-"string"    text/plain               a line (see penstock.receivers.lines)
+"string"    text/plain               a line (see penstock.receivers.lines); JSON over several lines
+                                     is one record
             NDJSON, JSON             the text of a line, or of an item of the array
 "binary"    application/octet-stream the body
-columns     NDJSON, JSON             an object, converted as pyarrow.json does
+columns     NDJSON, JSON             an object, converted as penstock.receivers.http.columns says
+
+``content_types`` says of other types, or of these, which of the four forms their bodies have. The
+fourth one, the body as it is, is text for "string".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -17,7 +21,8 @@ import pyarrow as pa
 from penstock.errors import ConfigError
 from penstock.journal.python_values import find_unreadable, temporal_columns
 from penstock.receivers.http.answers import RefusedError
-from penstock.receivers.http.head import Kind
+from penstock.receivers.http.columns import as_columns, missing_value, nullable, read_columns
+from penstock.receivers.http.head import Kind, content_types
 from penstock.receivers.http.json_text import (
     Lines,
     are_values,
@@ -25,6 +30,7 @@ from penstock.receivers.http.json_text import (
     checked_lines,
     checked_value,
     first_no_object,
+    is_one_value,
     likely_lines,
     read_arrow,
 )
@@ -45,29 +51,42 @@ Parsed: TypeAlias = str | bytes | pa.RecordBatch | pa.Table
 class BodyParser:
     """Parses bodies for one schema. Thread-safe.
 
+    Args:
+        schema: of the records.
+        cuts_times: whether times finer than their column are cut, or refused.
+        given_types: see ``content_types``.
+
     Raises:
         ConfigError: no body can be parsed into the schema.
     """
 
-    def __init__(self, schema: str | pa.Schema) -> None:
-        self._columns = pa.schema([])
-        self._required: tuple[str, ...] = ()
+    def __init__(
+        self,
+        schema: str | pa.Schema,
+        *,
+        cuts_times: bool = True,
+        given_types: Mapping[str, str] | None = None,
+    ) -> None:
+        self._columns = self._exact = pa.schema([])
+        self._cuts_times = cuts_times
         self._temporal: tuple[str, ...] = ()
         self._row_bytes = 0
         if isinstance(schema, pa.Schema) and len(schema):
             # Nulls are let in first, so that one can be told from other misfits.
-            self._columns = _check_columns(
-                pa.schema([field.with_nullable(True) for field in schema])
-            )
+            self._exact, self._columns = schema, _check_columns(nullable(schema))
             self._row_bytes = widest_row(self._columns)
-            self._required = tuple(field.name for field in schema if not field.nullable)
             self._temporal = temporal_columns(self._columns)
             self._parsers: dict[Kind, Callable[[bytes], Parsed]] = {
                 "ndjson": self._columns_of_lines,
                 "json": self._columns_of_array,
             }
         elif schema == "string":
-            self._parsers = {"ndjson": _json_lines, "text": _text_lines, "json": _json_array}
+            self._parsers = {
+                "ndjson": _json_lines,
+                "text": _text_lines,
+                "json": _json_array,
+                "binary": _whole_text,
+            }
         elif schema == "binary":
             self._parsers = {"binary": bytes}
         else:
@@ -76,7 +95,8 @@ class BodyParser:
                 operation="set up HTTP receiver",
                 hint='give "string", "binary", or columns: "page string, ms int64"',
             )
-        self.accepted: tuple[Kind, ...] = tuple(self._parsers)
+        alone = [kind for kind in self._parsers if schema == "binary" or kind != "binary"]
+        self.types = content_types(given_types or {}, self._parsers, alone)
 
     def parse(self, kind: Kind, body: bytes) -> Parsed:
         """Return the records, at least one.
@@ -122,11 +142,15 @@ class BodyParser:
     def _read(self, lines: Lines) -> pa.Table | None:
         """Return the columns of lines that each are an object; None when one does not fit."""
         try:
-            table = read_arrow(lines.text, self._columns, "error")
+            table = self._table(lines.text, self._columns, "error")
         except pa.ArrowInvalid:
             return None
-        fits = table.num_rows == lines.total and not self._flaw(table)
-        return table if fits else None
+        if table.num_rows != lines.total or self._flaw(table):
+            return None
+        return table if self._exact.equals(self._columns) else as_columns(table, self._exact)
+
+    def _table(self, text: bytes, columns: pa.Schema, unexpected: str) -> pa.Table:
+        return read_columns(text, columns, unexpected, cut=self._cuts_times)
 
     def _first_bad_row(self, text: bytes) -> _BadRowError:
         """Return the first row that does not fit, by halving what may hold it."""
@@ -143,17 +167,18 @@ class BodyParser:
     def _misfit(self, rows: list[bytes]) -> str:
         """Return why the rows do not fit the columns, an empty text when they do."""
         try:
-            table = read_arrow(b"\n".join([*rows, b""]), self._columns, "error")
+            table = self._table(b"\n".join([*rows, b""]), self._columns, "error")
         except pa.ArrowInvalid as e:
             reason = str(e).partition(" in row ")[0]
-            return reason if len(rows) > 1 else describe_misfit(rows[0], self._columns, reason)
+            if len(rows) > 1:
+                return reason
+            return describe_misfit(rows[0], self._columns, reason, self._table)
         return self._flaw(table)
 
     def _flaw(self, table: pa.Table) -> str:
         """Return why columns that were parsed are refused all the same, an empty text if not."""
-        for name in self._required:
-            if table[name].null_count:
-                return f"column {name!r} is missing or null"
+        if missing := missing_value(table, self._exact):
+            return f"column {missing!r} is missing or null"
         if found := find_unreadable(table, self._temporal):
             return str(found)
         for name in self._temporal:
@@ -199,7 +224,13 @@ def _text_lines(body: bytes) -> Parsed:
         # One line alone, the way of most requests: as split_lines would give it.
         return body[: -2 if body.endswith(b"\r\n") else -1].decode(errors="replace")
     check_lines(body, json=False)
+    if is_one_value(body):
+        return checked_value(body)
     return split_lines(body)
+
+
+def _whole_text(body: bytes) -> Parsed:
+    return body.decode(errors="replace")
 
 
 def _check_any(count: int) -> None:

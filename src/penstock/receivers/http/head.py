@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
+from penstock.errors import ConfigError
 from penstock.receivers.http.answers import RefusedError
 
-__all__ = ["Head", "Kind", "check_caller", "read_head"]
+__all__ = ["Head", "Kind", "Types", "check_caller", "content_types", "read_head"]
 
 Kind: TypeAlias = Literal["ndjson", "text", "json", "binary"]
+"""Part of what kept idempotency keys are compared with: a name stays what it is."""
+Types: TypeAlias = tuple[tuple[str, Kind], ...]
 
+_NAMES: dict[str, Kind] = {"json": "json", "ndjson": "ndjson", "lines": "text", "body": "binary"}
 _KINDS: dict[str, Kind] = {
     "application/x-ndjson": "ndjson",
     "application/ndjson": "ndjson",
@@ -23,6 +27,32 @@ _KINDS: dict[str, Kind] = {
 }
 _UTF8 = {"utf-8", "utf8", "us-ascii"}
 _MAX_KEY_BYTES = 255
+
+
+def content_types(
+    given: Mapping[str, str], accepted: Iterable[Kind], alone: Iterable[Kind]
+) -> Types:
+    """Return how bodies of each media type are read.
+
+    Args:
+        given: of types that the user says: ``json``, ``ndjson``, ``lines`` or ``body``.
+        accepted: what records can be made of.
+        alone: the part of it for which types need not be given.
+
+    Raises:
+        ConfigError: a name is none of these, or records cannot be made of such bodies.
+    """
+    accepted, alone = tuple(accepted), tuple(alone)
+    names = [name for name, kind in _NAMES.items() if kind in accepted]
+    for media_type, name in given.items():
+        if name not in names:
+            raise ConfigError(
+                f"bodies of type {media_type!r} cannot be read as {name!r} with this schema",
+                operation="set up HTTP receiver",
+                hint=f"give one of {', '.join(names)} in content_types",
+            )
+    known = {name: kind for name, kind in _KINDS.items() if kind in alone}
+    return tuple((known | {name.lower(): _NAMES[how] for name, how in given.items()}).items())
 
 
 class Head(NamedTuple):
@@ -53,18 +83,19 @@ def check_caller(headers: Iterable[tuple[bytes, bytes]], authorization: bytes | 
         raise RefusedError(401, "a bearer token is required", headers=(challenge,))
 
 
-def read_head(headers: Iterable[tuple[bytes, bytes]], accepted: tuple[Kind, ...]) -> Head:
+def read_head(headers: Iterable[tuple[bytes, bytes]], types: Types) -> Head:
     """Return what the headers (names in lower case) say.
 
     Raises:
-        RefusedError: 415 for a type or encoding that is not ``accepted``, 400 for other nonsense.
+        RefusedError: 415 for a type that is not in ``types`` or an encoding, 400 for other
+            nonsense.
     """
     wanted = [header for header in headers if header[0] in _WANTED]
     found = dict(wanted)
     if len(found) < len(wanted):
         raise RefusedError(400, "a header that may occur once occurs twice")
     return Head(
-        kind=_kind(found.get(b"content-type", b""), accepted),
+        kind=_kind(found.get(b"content-type", b""), types),
         is_gzip=_is_gzip(found.get(b"content-encoding")),
         length=_length(found.get(b"content-length")),
         key=_key(found.get(b"idempotency-key")),
@@ -75,12 +106,16 @@ _WANTED = frozenset((b"content-type", b"content-encoding", b"content-length", b"
 
 
 @functools.lru_cache(maxsize=64)
-def _kind(content_type: bytes, accepted: tuple[Kind, ...]) -> Kind:
+def _kind(content_type: bytes, types: Types) -> Kind:
     name, *parameters = (part.strip().lower() for part in content_type.decode("latin-1").split(";"))
-    kind = _KINDS.get(name)
-    if kind is None or kind not in accepted:
-        types = [name for name, kind in _KINDS.items() if kind in accepted]
-        raise RefusedError(415, f"Content-Type {name!r} is not one of {', '.join(types)}")
+    kind = dict(types).get(name)
+    if kind is None:
+        names = ", ".join(name for name, _ in types)
+        raise RefusedError(
+            415,
+            f"Content-Type {name!r} is not one of {names}; the receiver's content_types can say "
+            "what it is",
+        )
     for parameter in parameters:
         attribute, _, value = parameter.partition("=")
         if attribute == "charset" and value.strip('"') not in _UTF8:

@@ -38,6 +38,7 @@ __all__ = [
     "checked_lines",
     "checked_value",
     "first_no_object",
+    "is_one_value",
     "likely_lines",
     "read_arrow",
 ]
@@ -84,6 +85,20 @@ def checked_value(body: bytes) -> str:
         RefusedError: 400, line 1.
     """
     return _checked(body.strip(_SPACE), 1)
+
+
+def is_one_value(body: bytes) -> bool:
+    """Whether a body is one JSON object or array as a whole, over however many lines."""
+    body = body.strip(_SPACE)
+    ends = body[:1] + body[-1:]
+    if ends not in (b"{}", b"[]") or len(body) > MAX_JSON_RECORD_BYTES:
+        return False
+    try:
+        text = body.decode()
+        _, end = _decoder.raw_decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return end == len(text)
 
 
 def likely_lines(body: bytes) -> Lines | None:
@@ -201,7 +216,12 @@ def _lone_value(body: bytes, start: int) -> Iterator[str]:
         return
     item = _checked_item(window.text, 0, 0)
     if _after_space(window.text, len(item)) < len(window.text):
-        raise RefusedError(400, "the value is followed by other text", index=0)
+        raise RefusedError(
+            400,
+            "the value is followed by other text: a body of several values, each on a line, is "
+            "application/x-ndjson (or what the receiver's content_types say)",
+            index=0,
+        )
     yield item
 
 

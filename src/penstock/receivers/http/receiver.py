@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,11 @@ class HttpReceiver(Receiver):
         max_body_bytes: of a body as it is sent; a larger one is refused with 413.
         max_expanded_bytes: of a gzip body when it is expanded.
         idempotency_window_ms: how long a key is kept; at most 200,000 keys are.
+        finer_times: what is done with a time that has more digits of a second than its column:
+            ``"cut"`` drops them, ``"refuse"`` answers 400.
+        content_types: what bodies of a media type are, as in ``{"text/plain": "json"}``:
+            ``"json"`` (an array, or one value), ``"ndjson"`` (a value a line), ``"lines"`` of text,
+            or ``"body"`` (one record as it is). Other types are what docs/http.md says.
 
     Raises:
         ConfigError: an argument cannot work, or the extra ``http`` is not installed.
@@ -72,6 +77,8 @@ class HttpReceiver(Receiver):
         max_body_bytes: int = 16 << 20,
         max_expanded_bytes: int = 64 << 20,
         idempotency_window_ms: int = 3_600_000,
+        finer_times: str = "cut",
+        content_types: Mapping[str, str] | None = None,
     ) -> None:
         self.schema = parse_schema(schema)
         self._settings = HttpSettings(
@@ -83,9 +90,11 @@ class HttpReceiver(Receiver):
             max_body_bytes=max_body_bytes,
             max_expanded_bytes=max_expanded_bytes,
             idempotency_window_ms=idempotency_window_ms,
+            finer_times=finer_times,
+            content_types=content_types,
         )
         RecordFormat(self.schema)  # raises where it is given, as the next line does
-        BodyParser(self.schema)
+        self._parser()
         self._port = port
         self._server: HttpServer | None = None
         self._application: Application | None = None
@@ -116,7 +125,7 @@ class HttpReceiver(Receiver):
 
         settings = self._settings
         token, tls = self._secrets()
-        application = Application(self, BodyParser(self.schema), settings, token, self._delete)
+        application = Application(self, self._parser(), settings, token, self._delete)
         begin = partial(application.resume, *self._keys())
         listener = self._listen()
         self._port = listener.getsockname()[1]
@@ -155,6 +164,14 @@ class HttpReceiver(Receiver):
             raise ReceiverError("the HTTP server is not running", operation="resume receiver")
         window, keys = self._keys()
         self._server.call(_on_loop(partial(self._application.resume, window, keys)))
+
+    def _parser(self) -> BodyParser:
+        settings = self._settings
+        return BodyParser(
+            self.schema,
+            cuts_times=settings.finer_times == "cut",
+            given_types=settings.content_types,
+        )
 
     def _keys(self) -> tuple[KeyWindow, list[KeptKey]]:
         window_ms = self._settings.idempotency_window_ms

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.errors import ConfigError
@@ -29,6 +30,8 @@ class HttpSettings:
     max_body_bytes: int
     max_expanded_bytes: int
     idempotency_window_ms: int
+    finer_times: str = "cut"
+    content_types: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         _check_packages()
@@ -56,6 +59,8 @@ class HttpSettings:
                 f"idempotency_window_ms is {self.idempotency_window_ms}",
                 "give a number of milliseconds above 0",
             )
+        if self.finer_times not in ("cut", "refuse"):
+            raise _refusal(f"finer_times is {self.finer_times!r}", "give 'cut' or 'refuse'")
 
 
 def is_loopback(host: str) -> bool:
