@@ -305,3 +305,21 @@ def test_the_entry_before_the_newest_is_read_by_every_start(tmp_path: Path) -> N
         done = _INSPECT.run(str(place), *options)
         assert "CANNOT START: offsets/3 cannot be read: Incomplete log file" in done.output
         assert done.exit_code == 2
+
+
+@pytest.mark.parametrize("front_end", ["query", "program"])
+@pytest.mark.parametrize("content", [None, b"", b'{"id":"6cc7d9a3', b"altered"])
+def test_a_start_reads_the_id(
+    own: Path, tmp_path: Path, front_end: str, content: bytes | None
+) -> None:
+    place = own if front_end == "program" else write_query(tmp_path / "query", batches=5)
+    path = place / "metadata"
+    if content is None:
+        path.unlink()
+    elif content == b"altered":  # it is an id still
+        path.write_bytes(path.read_bytes().translate(bytes.maketrans(b"12345678", b"21436587")))
+    else:
+        path.write_bytes(content)
+    done = _INSPECT.run(str(place))
+    assert "CANNOT START: metadata " in done.output
+    assert done.exit_code == 2

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from penstock.checkpoint.batch_ids import parse_batch_id
+from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.tools.batches import Batch, Problem
 from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept, is_of_penstock
 from penstock.checkpoint.tools.lag import read_lag
@@ -133,7 +134,7 @@ def inspect(
         location=checkpoint.url,
         id=checkpoint.read_id(),
         engine="penstock" if is_of_penstock(newest_batch) else "Structured Streaming",
-        next=checkpoint.next_batch(newest_batch, read.get(newest[0] - 1) if newest else None),
+        next=_next(checkpoint, newest_batch, read.get(newest[0] - 1) if newest else None),
         batches=tuple(_batch_facts(each, ends) for each in batches),
         earlier=sum(batch_id < wanted[0] for batch_id in known) if wanted else 0,
         sources=_source_facts(checkpoint),
@@ -143,6 +144,21 @@ def inspect(
         else {},
         problems=tuple(problem for batch in batches for problem in batch.problems),
     )
+
+
+def _next(checkpoint: Checkpoint, newest: Batch | None, before: Batch | None) -> NextBatch:
+    """Return what a start does first: it reads the id before the logs."""
+    following = checkpoint.next_batch(newest, before)
+    if newest is None or following.problem is not None:
+        return following
+    problem = None
+    if METADATA not in checkpoint.files:
+        problem = f"{METADATA} is missing (Spark before 4.1 starts, under a new id)"
+    elif checkpoint.read_id() is None:
+        problem = f"{METADATA} cannot be read: it holds no id"
+    elif checkpoint.altered([METADATA], is_strict=is_of_penstock(newest)):
+        problem = f"{METADATA} does not fit its checksum"
+    return replace(following, problem=problem)
 
 
 def iso_time(time_ms: int | None) -> str | None:
