@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from penstock.checkpoint import OffsetSeq
 from penstock.checkpoint.batch_plan import plan_of
 from penstock.errors import ConfigError, SinkError
-from penstock.exactly_once import begin_write, check_plan, enter_run, leave_run
+from penstock.exactly_once import (
+    begin_write,
+    check_once,
+    check_plan,
+    enter_run,
+    leave_run,
+    new_write,
+)
 from penstock.model import OutputBatch
 
 BATCH = OutputBatch("l", "out", 7, run="run", plan="p7")
@@ -71,3 +79,29 @@ def test_each_entry_has_a_plan_also_one_that_names_no_run() -> None:
     entry = OffsetSeq(1000, conf={"spark.penstock.run": "abc"}, sources=("1",))
     assert plan_of(entry) == "abc-1000"
     assert plan_of(OffsetSeq(1000, sources=("1",))) == "-1000"
+
+
+@pytest.mark.parametrize("write", ["by an earlier run", ""])
+def test_what_an_earlier_run_has_written_is_found_once(write: str) -> None:
+    for run in ("first", "second"):
+        batch = replace(BATCH, run=run)
+        check_once(batch, write, "sink")
+        with pytest.raises(SinkError, match="has written batch 7 already in this run"):
+            check_once(batch, write, "sink")
+
+
+def test_what_this_run_has_written_is_refused_whatever_the_sink_is_called() -> None:
+    one, another = new_write(BATCH), new_write(BATCH)
+    for write, sink in ((one, "localhost"), (one, "127.0.0.1"), (another, "s3a://lake")):
+        with pytest.raises(SinkError, match="has written batch 7 already in this run"):
+            check_once(BATCH, write, sink)
+    check_once(replace(BATCH, run="the next"), one, "localhost")
+    check_once(replace(BATCH, batch_id=8), one, "localhost")
+    check_once(replace(BATCH, output="another"), another, "localhost")
+
+
+def test_where_the_run_is_not_known_a_batch_may_run_again() -> None:
+    batch = replace(BATCH, run="")
+    write = new_write(batch)
+    for _ in range(2):
+        check_once(batch, write, "sink")

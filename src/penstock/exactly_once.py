@@ -5,7 +5,9 @@
     sink        begin_write, before it looks at anything
                 newest := the newest batch that it holds of the output, and its plan
                 a later one? SinkError. This one or an earlier one? check_plan
-                in one step that only one attempt can take: the records, and newest := this batch
+                this one? check_once, and end: it is written
+                in one step that only one attempt can take: the records, and
+                newest := this batch, its plan, new_write
 
 Invariants:
 
@@ -13,7 +15,9 @@ Invariants:
 2. A sink skips a batch only if it holds one with the same token and the same plan.
 3. Ids of an output only grow, and each follows on batches of its own location: where a location was
    restored from an older copy, what the sink holds is not in the location's log.
-4. Nothing runs with a sink by which a batch could be passed over: no batches at once, no failed one
+4. A run writes a batch of an output to a sink once: a second write has other records. The sink is
+   known by what it holds (new_write), which is the same through each link, URL, host or name of it.
+5. Nothing runs with a sink by which a batch could be passed over: no batches at once, no failed one
    left behind (``check_exactly_once``). A run refuses that before its first write.
 
 ``penstock.testing.exactly_once_suite`` tests a sink; docs/adr/0020 says why.
@@ -21,12 +25,23 @@ Invariants:
 
 from __future__ import annotations
 
+import secrets
+import threading
 from typing import Protocol
 
 from penstock.errors import ConfigError, SinkError
 from penstock.model import OutputBatch
 
-__all__ = ["Run", "begin_write", "check_output", "check_plan", "enter_run", "leave_run"]
+__all__ = [
+    "Run",
+    "begin_write",
+    "check_once",
+    "check_output",
+    "check_plan",
+    "enter_run",
+    "leave_run",
+    "new_write",
+]
 
 
 class Run(Protocol):
@@ -46,6 +61,10 @@ class Run(Protocol):
 
 _runs: dict[tuple[str, str], Run] = {}
 """By location and run: an application may run several programs."""
+_writes: dict[tuple[str, str], tuple[str, int, set[str]]] = {}
+"""By location and output: its newest run and batch, and that batch's writes that the run began, or
+found in a sink."""
+_lock = threading.Lock()
 
 
 def enter_run(location_id: str, run_id: str, run: Run) -> None:
@@ -83,6 +102,54 @@ def begin_write(output: object, sink: str) -> None:
     run = _runs.get((batch.location_id, batch.run))
     if run is not None:
         run.use_sink(batch.output, sink)
+
+
+def new_write(output: OutputBatch) -> str:
+    """Return a text that no other write has, for the sink to store with the batch.
+
+    It is called before each attempt at a batch, and ``check_once`` knows it from then on.
+    """
+    write = secrets.token_hex(8)
+    _is_known(output, write)
+    return write
+
+
+def check_once(output: OutputBatch, write: str, sink: str) -> None:
+    """Check a batch that a sink holds, with the same plan: an earlier run has written it.
+
+    Args:
+        output: the batch.
+        write: what the sink has stored with it; empty if an earlier version wrote it.
+        sink: the sink, for messages; stands for ``write`` where that is empty.
+
+    Raises:
+        SinkError: this run has written it, or has found it there before. What is to be written now
+            has other records, which would be lost.
+    """
+    if output.run and _is_known(output, write or sink):
+        raise SinkError(
+            f"output {output.output!r} has written batch {output.batch_id} already in this run, so "
+            "the records of a second write are not written",
+            operation="write batch",
+            path=sink,
+            ids={"output": output.output, "batch": output.batch_id},
+            hint="give each write of a batch to one folder or table an output of its own: "
+            'sink.write(df, query_batch(df, batch_id, "late")). If the first write failed, and was '
+            "tried again, start the program again",
+        )
+
+
+def _is_known(output: OutputBatch, write: str) -> bool:
+    """Whether the run has begun or found a write of the batch before; it has from now on."""
+    key, batch = (output.location_id, output.output), (output.run, output.batch_id)
+    with _lock:
+        run, batch_id, known = _writes.get(key, (*batch, set()))
+        if (run, batch_id) != batch:
+            known = set()
+        is_known = write in known
+        known.add(write)
+        _writes[key] = (*batch, known)
+    return is_known
 
 
 def check_output(output: object) -> OutputBatch:

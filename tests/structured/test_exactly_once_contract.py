@@ -47,7 +47,9 @@ class TestParquet(ExactlyOnceSinkSuite):
             except SinkError:  # no batch is published
                 return []
 
-        return SinkUnderTest(ParquetSink(tmp_path / "out").write, read)
+        first, link = ParquetSink(tmp_path / "out"), tmp_path / "link"
+        link.symlink_to(tmp_path / "out")
+        return SinkUnderTest(first.write, read, ParquetSink(link).write)
 
 
 class TestSqlite(ExactlyOnceSinkSuite):
@@ -61,7 +63,9 @@ class TestSqlite(ExactlyOnceSinkSuite):
             with closing(sqlite3.connect(path)) as db:
                 return [value for (value,) in db.execute("SELECT value FROM lines")]
 
-        return SinkUnderTest(SqliteSink(path, "lines").write, read)
+        (tmp_path / "link.db").hardlink_to(path)
+        other = SqliteSink(tmp_path / "link.db", "LINES").write
+        return SinkUnderTest(SqliteSink(path, "lines").write, read, other)
 
 
 @needs_postgres
@@ -80,7 +84,9 @@ class TestPostgres(ExactlyOnceSinkSuite):
 
         query(f"CREATE TABLE {table} (value text)")
         read = f"SELECT value FROM {table}"
-        return SinkUnderTest(PostgresSink(server.url, table).write, lambda: query(read))
+        folder = str(server.folder)
+        other = PostgresSink(server.url.replace(folder, f"{folder}/"), f"public.{table}").write
+        return SinkUnderTest(PostgresSink(server.url, table).write, lambda: query(read), other)
 
 
 @pytest.mark.slow
@@ -92,4 +98,10 @@ class TestKafka(ExactlyOnceSinkSuite):
         def write(df: DataFrame, output: OutputBatch) -> None:
             write_to_kafka(df, output, topic, broker.conf, delivery="exactly_once")
 
-        return SinkUnderTest(write, lambda: committed(broker, topic).elements())
+        def other(df: DataFrame, output: OutputBatch) -> None:
+            servers = broker.conf["bootstrap.servers"].replace("127.0.0.1", "localhost")
+            conf = {**broker.conf, "bootstrap.servers": servers}
+            assert conf != broker.conf
+            write_to_kafka(df, output, topic, conf, delivery="exactly_once")
+
+        return SinkUnderTest(write, lambda: committed(broker, topic).elements(), other)

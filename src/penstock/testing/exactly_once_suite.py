@@ -54,6 +54,14 @@ class SinkUnderTest:
     """Writes a DataFrame with the column ``value``, a text, as a batch."""
     read: Callable[[], Iterable[str]]
     """Returns what a reader finds, in any order."""
+    other: Write | None = None
+    """As ``write``, by another name of the same target: a link, another URL or host. None if it has
+    one name only."""
+
+    @property
+    def write_again(self) -> Write:
+        """What writes to the sink a second time: by its other name, if it has one."""
+        return self.other or self.write
 
     def holds(self, values: str) -> bool:
         """Whether a reader finds just these, each a character."""
@@ -67,18 +75,19 @@ class ExactlyOnceSinkSuite:
     """
 
     @pytest.fixture(params=[DStreamProgram, StructuredQuery])
-    def program(
-        self,
-        request: pytest.FixtureRequest,
-        spark: SparkSession,
-        sink: SinkUnderTest,
-        tmp_path: Path,
-    ) -> FrontEnd:
-        """Return a program of a front end that writes to the sink."""
+    def program_of(
+        self, request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+    ) -> Callable[[Write], FrontEnd]:
+        """Return a function that makes a program of a front end, which writes by its argument."""
         kind: type[FrontEnd] = request.param
         folder = tmp_path / "program"
         folder.mkdir()
-        return kind(spark, folder, sink.write)
+        return lambda write: kind(spark, folder, write)
+
+    @pytest.fixture
+    def program(self, program_of: Callable[[Write], FrontEnd], sink: SinkUnderTest) -> FrontEnd:
+        """Return a program of a front end that writes to the sink."""
+        return program_of(sink.write)
 
     def test_a_batch_that_runs_again_is_written_once(
         self, spark: SparkSession, sink: SinkUnderTest
@@ -113,6 +122,33 @@ class ExactlyOnceSinkSuite:
                 taken.append(what)
         assert taken == []
         assert sink.holds("ab")
+
+    def test_a_second_write_by_another_name_of_the_sink_is_refused(
+        self, spark: SparkSession, sink: SinkUnderTest
+    ) -> None:
+        first, second = _batches(2)
+        for batch in (first, _again(first)):  # written, and found there
+            sink.write(_rows(spark, "a"), batch)
+            with pytest.raises(PenstockError):
+                sink.write_again(_rows(spark, "b"), batch)
+        sink.write_again(_rows(spark, "c"), replace(second, run="another run"))
+        with pytest.raises(PenstockError):
+            sink.write(_rows(spark, "d"), replace(second, run="another run"))
+        assert sink.holds("ac")
+
+    def test_a_program_that_writes_a_batch_twice(
+        self, program_of: Callable[[Write], FrontEnd], sink: SinkUnderTest
+    ) -> None:
+        def write(df: DataFrame, output: OutputBatch) -> None:
+            sink.write(df.where("value < 'b'"), output)
+            sink.write_again(df.where("value >= 'b'"), output)
+
+        program = program_of(write)
+        program.add("a", "b")
+        for _ in range(2):  # also when the batch, written in part, runs again
+            with pytest.raises(Exception, match="already"):
+                program.run()
+        assert sink.holds("a")
 
     def test_outputs_and_locations_are_apart(
         self, spark: SparkSession, sink: SinkUnderTest

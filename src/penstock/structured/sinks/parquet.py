@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812 (PySpark's own name for it)
 
 from penstock.errors import SinkError
-from penstock.exactly_once import begin_write, check_plan
+from penstock.exactly_once import begin_write, check_once, check_plan, new_write
 from penstock.model import OutputBatch
 from penstock.storage import Storage, local_root, open_existing, open_storage
 from penstock.storage.posix import sync
-from penstock.structured.sinks.batch import note_write, query_batch
+from penstock.structured.sinks.batch import query_batch
 from penstock.structured.sinks.batch_log import PUBLISHED, BatchLog, Published
 from penstock.structured.sinks.files import write_files
 from penstock.structured.sinks.values import check_names
@@ -67,23 +66,25 @@ class ParquetSink:
         _check_names(df.schema)
         log = BatchLog(self._storage, output.location_id, output.output)
         is_published = log.has(output.batch_id)
-        if is_published:
-            note_write(self._storage.url, output)
-        check_plan(output, log.newest.batch_id, log.newest.plan, self._storage.url)
+        self._check(output, log.newest)
         if is_published:
             _log.info("Batch %d is published already", output.batch_id)
             return
-        attempt = secrets.token_hex(8)
+        attempt = new_write(output)
         folder = log.attempt_folder(output.batch_id, attempt)
         files = write_files(df, self._storage, folder)
         _make_durable(self._storage, folder, files)
         if not log.publish(Published(output.batch_id, attempt, files, output.plan)):
-            check_plan(output, log.newest.batch_id, log.newest.plan, self._storage.url)
+            self._check(output, log.newest)
             _log.warning(
                 "Batch %d was published by another attempt; what this one wrote was deleted",
                 output.batch_id,
             )
-        note_write(self._storage.url, output)
+
+    def _check(self, output: OutputBatch, newest: Published) -> None:
+        check_plan(output, newest.batch_id, newest.plan, self._storage.url)
+        if newest.batch_id == output.batch_id:
+            check_once(output, newest.attempt, self._storage.url)
 
 
 def read_parquet(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:

@@ -54,22 +54,13 @@ class Postgres:
         """See Database."""
         tokens = target.beside(TOKENS)
         with self._connect() as db:
-            if db.execute("SELECT to_regclass(%s)", (tokens,)).fetchone() == (None,):
-                # Of two that create it at once, one may find any part of it there: its name, the
-                # type of its rows, or their entries in the catalogue.
-                with suppress(
-                    errors.DuplicateTable, errors.DuplicateObject, errors.UniqueViolation
-                ):
-                    db.execute(
-                        f"CREATE TABLE IF NOT EXISTS {tokens} (application text, target text, "
-                        "batch_id bigint NOT NULL, plan text, PRIMARY KEY (application, target))"
-                    )
+            _prepare(db, tokens)
             row = db.execute(
-                f"SELECT batch_id, plan FROM {_literal(tokens)} "
+                f"SELECT batch_id, plan, attempt FROM {_literal(tokens)} "
                 "WHERE application = %s AND target = %s",
                 (target.application, target.table),
             ).fetchone()
-        return Newest() if row is None else Newest(row[0], row[1] or "")
+        return Newest() if row is None else Newest(row[0], row[1] or "", row[2] or "")
 
     def columns(self, target: Target) -> list[str]:
         """See Database."""
@@ -121,10 +112,12 @@ class Postgres:
             db.execute("SET synchronous_commit = on")
             db.execute(
                 f"WITH staged AS (SELECT count(*) AS records {staged}), newest AS ("
-                f"INSERT INTO {tokens} AS known (application, target, batch_id, plan) "
-                "SELECT %(application)s, %(target)s, %(batch)s, %(plan)s FROM staged "
+                f"INSERT INTO {tokens} AS known "
+                "(application, target, batch_id, plan, attempt) "
+                "SELECT %(application)s, %(target)s, %(batch)s, %(plan)s, %(write)s FROM staged "
                 "WHERE records = %(records)s ON CONFLICT (application, target) DO UPDATE "
-                "SET batch_id = excluded.batch_id, plan = excluded.plan "
+                "SET batch_id = excluded.batch_id, plan = excluded.plan, "
+                "attempt = excluded.attempt "
                 "WHERE known.batch_id < excluded.batch_id "
                 "RETURNING 1) "
                 f"INSERT INTO {table} ({columns}) SELECT {columns} {staged} "
@@ -135,6 +128,7 @@ class Postgres:
                     "target": target.table,
                     "batch": stage.batch_id,
                     "plan": stage.output.plan,
+                    "write": stage.write,
                     "records": records,
                 },
             )
@@ -167,6 +161,25 @@ class Postgres:
             db.execute("SET timezone = 'UTC'")
             db.execute("SET default_transaction_isolation = 'read committed'")
             yield db
+
+
+def _prepare(db: psycopg.Connection, tokens: str) -> None:
+    """Create the table of tokens, or give it the column that one of an earlier version lacks."""
+    found = db.execute(
+        "SELECT to_regclass(%(table)s), EXISTS (SELECT 1 FROM pg_attribute "
+        "WHERE attrelid = to_regclass(%(table)s) AND attname = 'attempt')",
+        {"table": tokens},
+    ).fetchone()
+    if found == (None, False):
+        # Of two that create it at once, one may find any part of it there: its name, the type of
+        # its rows, or their entries in the catalogue.
+        with suppress(errors.DuplicateTable, errors.DuplicateObject, errors.UniqueViolation):
+            db.execute(
+                f"CREATE TABLE IF NOT EXISTS {tokens} (application text, target text, batch_id "
+                "bigint NOT NULL, plan text, attempt text, PRIMARY KEY (application, target))"
+            )
+    elif found is not None and not found[1]:
+        db.execute(f"ALTER TABLE {tokens} ADD COLUMN IF NOT EXISTS attempt text")
 
 
 def _refused_by_column(error: psycopg.DataError) -> BadValueError:

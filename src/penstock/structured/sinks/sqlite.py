@@ -55,9 +55,14 @@ class Sqlite:
         with self._transaction() as db:
             db.execute(
                 f"CREATE TABLE IF NOT EXISTS {TOKENS} (application TEXT NOT NULL, target TEXT "
-                "NOT NULL, batch_id INTEGER NOT NULL, plan TEXT, "
+                "NOT NULL, batch_id INTEGER NOT NULL, plan TEXT, attempt TEXT, "
                 "PRIMARY KEY (application, target))"
             )
+            known = db.execute(
+                "SELECT 1 FROM pragma_table_info(?) WHERE name = 'attempt'", (TOKENS,)
+            )
+            if known.fetchone() is None:  # an earlier version created it
+                db.execute(f"ALTER TABLE {TOKENS} ADD COLUMN attempt TEXT")
             return _newest(db, target)
 
     def columns(self, target: Target) -> list[str]:
@@ -100,9 +105,15 @@ class Sqlite:
             table = target.quoted
             db.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} {staged}", of_tasks)
             db.execute(
-                f"INSERT OR REPLACE INTO {TOKENS} (application, target, batch_id, plan) "
-                "VALUES (?, ?, ?, ?)",
-                (target.application, target.table, stage.batch_id, stage.output.plan),
+                f"INSERT OR REPLACE INTO {TOKENS} (application, target, batch_id, plan, attempt) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (
+                    target.application,
+                    target.table,
+                    stage.batch_id,
+                    stage.output.plan,
+                    stage.write,
+                ),
             )
 
     def stages(self, target: Target) -> list[str]:
@@ -144,10 +155,10 @@ class Sqlite:
 
 def _newest(db: sqlite3.Connection, target: Target) -> Newest:
     row = db.execute(
-        f"SELECT batch_id, plan FROM {TOKENS} WHERE application = ? AND target = ?",
+        f"SELECT batch_id, plan, attempt FROM {TOKENS} WHERE application = ? AND target = ?",
         (target.application, target.table),
     ).fetchone()
-    return Newest() if row is None else Newest(row[0], row[1] or "")
+    return Newest() if row is None else Newest(row[0], row[1] or "", row[2] or "")
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

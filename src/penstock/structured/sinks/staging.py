@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -32,7 +31,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from penstock.errors import ConfigError, SinkError
-from penstock.exactly_once import check_plan
+from penstock.exactly_once import check_once, check_plan, new_write
 from penstock.model import OutputBatch, check_name
 
 __all__ = [
@@ -102,6 +101,8 @@ class Stage:
     """Of its staging table."""
     columns: Sequence[str]
     output: OutputBatch
+    write: str
+    """The attempt's own (``exactly_once.new_write``)."""
 
 
 class Newest(NamedTuple):
@@ -110,6 +111,8 @@ class Newest(NamedTuple):
     batch_id: int = -1
     plan: str = ""
     """See OutputBatch."""
+    write: str = ""
+    """The attempt that wrote it; empty if an earlier version did."""
 
 
 class Loaded(NamedTuple):
@@ -178,14 +181,9 @@ def begin(
             ids={"table": table},
             hint=f"it has {', '.join(map(repr, known))}; select the columns that the table has",
         )
-    attempt = secrets.token_hex(4)
-    stage = Stage(
-        target,
-        output.batch_id,
-        f"{target.stage_prefix}{output.batch_id}_{attempt}",
-        columns,
-        output,
-    )
+    write = new_write(output)
+    name = f"{target.stage_prefix}{output.batch_id}_{write[:8]}"
+    stage = Stage(target, output.batch_id, name, columns, output, write)
     database.create_stage(stage)
     return stage
 
@@ -204,7 +202,8 @@ def publish(database: Database, stage: Stage, loaded: Sequence[Loaded]) -> None:
     if newest.batch_id >= batch_id:
         done = [name for name in database.stages(target) if _batch_of(name) <= batch_id]
         database.drop_stages(target, done)
-    _check_newest(target, stage.output, newest)
+    if newest.write != stage.write:
+        _check_newest(target, stage.output, newest)
     if newest.batch_id < batch_id:
         raise SinkError(
             f"the staging table of batch {batch_id} lacks some of the {records} rows tasks copied: "
@@ -244,7 +243,9 @@ def _batch_of(stage: str) -> int:
 def _check_newest(target: Target, output: OutputBatch, newest: Newest) -> None:
     batch_id = output.batch_id
     if newest.batch_id <= batch_id:
-        check_plan(output, *newest, target.table)
+        check_plan(output, newest.batch_id, newest.plan, target.table)
+        if newest.batch_id == batch_id:
+            check_once(output, newest.write, target.table)
     else:
         raise SinkError(
             f"batch {batch_id} is to be written, but batch {newest.batch_id} is written already",

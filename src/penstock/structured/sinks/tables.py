@@ -18,7 +18,7 @@ from penstock.conf import SINKS_BAD_VALUES, StreamingSettings
 from penstock.errors import ConfigError, SinkError
 from penstock.exactly_once import begin_write
 from penstock.model import OutputBatch
-from penstock.structured.sinks.batch import note_write, query_batch
+from penstock.structured.sinks.batch import query_batch
 from penstock.structured.sinks.sqlite import Sqlite
 from penstock.structured.sinks.staging import Database, Loaded, Stage, begin, publish
 from penstock.structured.sinks.values import BadValueError, Fitting, Limits, check_names
@@ -72,14 +72,12 @@ class _TableSink:
                 another plan; or the location was restored from an older copy; or the table cannot
                 hold a value (docs/structured_sinks.md).
         """
-        begin_write(output, f"{self._where} {self._table}")
+        where = f"{self._where} {self._table}"
+        begin_write(output, where)
         check_names(df.columns, tells_case=self._tells_case)
         rows = _columns(df)
         stage = begin(self._database, self._table, output, df.columns)
-        target = self._database.find(self._table, "")  # one table may be given by two names
-        where = f"{self._where} {target.table}"
         if stage is None:
-            note_write(where, output)
             _log.info("Batch %d is written already", output.batch_id)
             return
         nested = [n for n, each in enumerate(df.schema) if isinstance(each.dataType, _NESTED)]
@@ -87,7 +85,6 @@ class _TableSink:
         tasks = rows.mapInArrow(_Load(self._database, stage, fitting), _LOADED).collect()
         _tell_bad_values(output, where, tasks)
         publish(self._database, stage, [Loaded(task.mark, task.records) for task in tasks])
-        note_write(where, output)
 
 
 class SqliteSink(_TableSink):
