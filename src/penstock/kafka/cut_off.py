@@ -1,5 +1,7 @@
 """Positions beyond the end of a partition: the log was cut off, or it only looks so.
 
+Topics that do not exist any more: so, too.
+
 With ``read_committed`` a partition ends before its first open transaction. A stream that read it
 without that setting before may be beyond this end until the transaction ends. And a broker that has
 just become the leader, or is no longer, may name an earlier end for a moment (KIP-207; Spark asks
@@ -14,7 +16,7 @@ from collections.abc import Set
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 
-__all__ = ["cut_off", "settle"]
+__all__ = ["cut_off", "is_deleted", "settle"]
 
 SURE_S = 5.0
 """An end before a position is believed when the brokers name such ends for so long."""
@@ -50,3 +52,17 @@ def cut_off(topics: Topics, positions: Offsets) -> Set[str]:
         if not cut or time.monotonic() - began_s >= SURE_S:
             return cut
         time.sleep(_PAUSE_S)
+
+
+def is_deleted(topics: Topics, topic: str) -> bool:
+    """Return whether a topic does not exist; takes ``SURE_S`` if so.
+
+    Raises:
+        KafkaError: the brokers do not answer, or refuse.
+    """
+    began_s = time.monotonic()
+    while topic not in topics.ids(may_be_gone={topic}):
+        if time.monotonic() - began_s >= SURE_S:
+            return True
+        time.sleep(_PAUSE_S)
+    return False

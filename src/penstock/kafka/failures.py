@@ -15,6 +15,7 @@ from penstock.kafka.client_conf import is_secret, without_secrets
 
 __all__ = [
     "FINAL",
+    "GONE",
     "OUT_OF_RANGE",
     "error_of",
     "failure_of",
@@ -23,6 +24,13 @@ __all__ = [
 ]
 
 OUT_OF_RANGE = (ClientError.OFFSET_OUT_OF_RANGE, ClientError._AUTO_OFFSET_RESET)
+GONE = (
+    *OUT_OF_RANGE,
+    ClientError.UNKNOWN_TOPIC_OR_PART,
+    ClientError._UNKNOWN_TOPIC,
+    ClientError._UNKNOWN_PARTITION,
+)
+"""What a client tells of offsets and topics that are no longer there, or look so for a moment."""
 FINAL = (
     ClientError._AUTHENTICATION,
     ClientError._SSL,

@@ -10,7 +10,9 @@ Invariants (those of ``penstock.journal.losses.loss_log`` hold, but for its seco
    or by another task, is not noted twice.
 3. A batch that runs again leaves out what is in the log, also with ``on_data_loss="latest"``, which
    passes over records that could be read.
-4. Only a reset by an operator removes an entry: its records are read then (``reset_program``).
+4. A reset by an operator removes an entry: its records are read then (``reset_program``). When a
+   log was cut off, what entries have behind its new end will be other records: after the batches
+   that these entries belong to, they are kept as those of ``<topic>-<partition>~cut``, for people.
 
 An entry without records (``start`` is ``end``) says that what followed is lost, and not how much
 that was: the topic was created anew, or its log was cut off.
@@ -23,6 +25,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from penstock.errors import AlreadyExistsError
 from penstock.journal.losses.loss_log import (
@@ -30,6 +33,7 @@ from penstock.journal.losses.loss_log import (
     create_loss,
     end_after_losses,
     loss_now,
+    loss_path,
     lost_ranges,
     source_folder,
     without_lost,
@@ -87,17 +91,32 @@ class LossLog:
                     create_loss(self.storage, folder, loss_now(part, loss.reason))
                     _log.warning("Stream %s: %s", self.stream, loss.reason)
 
+    def cut_off(self, ends: Offsets) -> None:
+        """Have what comes at the ends of partitions read, whose logs were cut off there.
+
+        Raises:
+            StorageError: an entry cannot be moved; the call may be repeated.
+        """
+        known, folder = self.read(), source_folder(self.stream)
+        for partition, end in {loss_partition(name): end for name, end in ends.items()}.items():
+            for old in known.get(partition, ()):
+                if old.end_offset > end:
+                    path, kept = loss_path(folder, old), replace(old, partition=f"{partition}~cut")
+                    with suppress(AlreadyExistsError):
+                        self.storage.create(loss_path(folder, kept), self.storage.read(path))
+                    self.storage.delete(path)
+
 
 def leave_out(ranges: Iterable[KafkaRange], lost: Lost) -> list[KafkaRange]:
-    """Return ranges without what is in a loss log, in order."""
-    left = []
+    """Return the same ranges, which are read without what is in a loss log."""
+    found = []
     for each in ranges:
         whole = OffsetRange(loss_partition(each.name), each.start_offset, each.end_offset)
-        left += [
-            replace(each, start_offset=part.start_offset, end_offset=part.end_offset)
-            for part in without_lost([whole], lost)
-        ]
-    return left
+        left = [(part.start_offset, part.end_offset) for part in without_lost([whole], lost)]
+        edges = [each.start_offset, *chain.from_iterable(left), each.end_offset]
+        gaps = zip(edges[::2], edges[1::2], strict=True)
+        found.append(replace(each, lost=tuple((s, e) for s, e in gaps if s < e)))
+    return found
 
 
 def reached(position: Offsets, lost: Lost) -> Offsets:

@@ -49,6 +49,7 @@ class KafkaRange:
     """Records ``[start_offset, end_offset)`` of one partition of a topic.
 
     Not every offset has a record: compaction removes some, and transactions use some up.
+    What is lost of a range stays within it, so that it is divided as it was planned.
     """
 
     topic: str
@@ -57,6 +58,8 @@ class KafkaRange:
     end_offset: int
     generation: int = 0
     """How often the topic was created anew before."""
+    lost: tuple[tuple[int, int], ...] = ()
+    """Offsets ``[start, end)`` within it that the loss log has, ascending: they are not read."""
 
     @property
     def name(self) -> str:
@@ -65,7 +68,12 @@ class KafkaRange:
 
     @property
     def count(self) -> int:
-        """The most records that the range can hold."""
+        """The most records that can be read of the range."""
+        return self.span - sum(end - start for start, end in self.lost)
+
+    @property
+    def span(self) -> int:
+        """How many offsets it has, with those that are lost."""
         return self.end_offset - self.start_offset
 
     def split(self, most: int, cell: int = 1) -> list[KafkaRange]:
@@ -73,11 +81,21 @@ class KafkaRange:
 
         They begin and end with cells of so many offsets, counted from 0, where this does not.
         """
-        parts = -(-self.count // most)
-        start, count = self.start_offset, self.count
-        inner = (start + count * i // parts for i in range(1, parts))
+        parts = -(-self.span // most)
+        start, span = self.start_offset, self.span
+        inner = (start + span * i // parts for i in range(1, parts))
         cuts = [start, *(max(start, cut - cut % cell) for cut in inner), self.end_offset]
-        return [replace(self, start_offset=s, end_offset=e) for s, e in pairwise(cuts) if s < e]
+        return [self._part(s, e) for s, e in pairwise(cuts) if s < e]
+
+    def held(self) -> list[KafkaRange]:
+        """Return the ranges that are left of it without what is lost, in order."""
+        gaps = [(self.start_offset, self.start_offset), *self.lost, (self.end_offset,) * 2]
+        return [self._part(s, e) for (_, s), (e, _) in pairwise(gaps) if s < e]
+
+    def _part(self, start: int, end: int) -> KafkaRange:
+        cut = ((max(s, start), min(e, end)) for s, e in self.lost)
+        lost = tuple((s, e) for s, e in cut if s < e)
+        return replace(self, start_offset=start, end_offset=end, lost=lost)
 
 
 def partition_name(topic: str, partition: int, generation: int = 0) -> str:
@@ -183,16 +201,17 @@ def split_ranges(
 ) -> list[KafkaRange]:
     """Return what each task reads: a partition that lags is shared by several.
 
-    By what they hold alone, not by slots: a batch that runs again, on other executors, has the same
-    partitions, which an exactly-once sink may have written in part.
+    By their offsets alone, not by slots or by what is lost: a batch that runs again, on other
+    executors, or without records that were deleted meanwhile, has the same partitions, which an
+    exactly-once sink may have written in part.
 
     Args:
         ranges: of the batch.
         cell: see ``KafkaRange.split``.
         least_tasks: at least so many tasks, if there are as many records.
     """
-    count = sum(part.count for part in ranges)
-    most = min(_MOST_PER_TASK, max(1, count // least_tasks))
+    span = sum(part.span for part in ranges)
+    most = min(_MOST_PER_TASK, max(1, span // least_tasks))
     return [part for whole in ranges for part in whole.split(most, cell)]
 
 

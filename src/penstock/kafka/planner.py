@@ -78,8 +78,13 @@ class Planner:
         """
         return self._topics.at_time(time_ms, facts)
 
-    def latest(self, start: Offsets) -> Offsets:
+    def latest(self, start: Offsets, done: Offsets | None = None) -> Offsets:
         """Return the end of a batch that takes all records after ``start``.
+
+        Args:
+            start: the end of the batch before.
+            done: the end of the newest batch that is committed; None: all are. That a log was cut
+                off counts when the batches before it are done: they leave out what they lost.
 
         Raises:
             KafkaError: the brokers do not answer, or refuse.
@@ -87,8 +92,15 @@ class Planner:
             StorageError, ConcurrentDriverError: what is lost cannot be made durable.
         """
         facts = self.scan()
-        ends = settle(self._topics, reached(start, self._lost), facts.ends)
+        positions = reached(start, self._lost)
+        ends = settle(self._topics, positions, facts.ends)
+        cut = {name: end for name, end in ends.items() if end < positions.get(name, 0)}
+        if done is not None and self._on_data_loss != "fail":
+            waits = {name: positions[name] for name in cut if done.get(name) != start[name]}
+            ends, cut = {**ends, **waits}, {n: end for n, end in cut.items() if n not in waits}
         plan = advance(start, facts.begins, ends, self._on_data_loss, self._lost)
+        if cut:
+            self._losses.cut_off(cut)
         self._note(plan.losses)
         self._planned = (start, plan.starts)
         return plan.ends
@@ -102,7 +114,7 @@ class Planner:
         return {**end, **start, **(starts if planned == start else {})}
 
     def ranges(self, start: Offsets, end: Offsets) -> list[KafkaRange]:
-        """Return the ranges between two offset maps that are not lost.
+        """Return the ranges between two offset maps, with what of them is lost.
 
         Raises:
             KafkaDataLossError: a topic was created anew since, and that ends the program.
@@ -110,7 +122,8 @@ class Planner:
         """
         ranges = ranges_between(start, end)
         anew = [r for r in ranges if self._current.get(r.topic, r.generation) != r.generation]
-        self._note([_gone(each) for each in leave_out(anew, self._lost)])
+        left = [part for each in leave_out(anew, self._lost) for part in each.held()]
+        self._note([_gone(part) for part in left])
         return leave_out(ranges, self._lost)
 
     @property

@@ -2,7 +2,8 @@
 
 A range is read to its end by position, not by its last record: compaction removes records, and
 transactions use offsets up, so the last offsets of a range may have none. librdkafka reports where
-it is in a partition when it reaches the partition's end, and with each later record.
+it is in a partition when it reaches the partition's end, and with each later record. An end within
+a range is that of a log that was cut off since, or a leader's that is behind: others are asked.
 
 A consumer is kept for the next task of the process.
 """
@@ -14,23 +15,23 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
-from penstock.errors import KafkaDataLossError
+from penstock.errors import KafkaDataLossError, KafkaError
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.columns import to_batch
 from penstock.kafka.consumer import ConsumerHandle
-from penstock.kafka.failures import FINAL, OUT_OF_RANGE, kafka_error, settings_checked
+from penstock.kafka.failures import FINAL, GONE, kafka_error, settings_checked
 from penstock.kafka.idle import IdleClients
 from penstock.kafka.losses import LOSS_HINT
 from penstock.kafka.messages import Messages
 from penstock.kafka.offsets import KafkaRange
-from penstock.kafka.pass_over import PassOver
+from penstock.kafka.pass_over import PassOver, find_loss
 from penstock.kafka.records import KafkaRecord
 
 __all__ = ["Decode", "check_settings", "read_batches", "read_records"]
@@ -40,6 +41,7 @@ Decode = Callable[[bytes], Any] | None
 
 _Copy = TypeVar("_Copy")
 _POLL_S = 0.5
+_AGAIN_S = 0.1
 PATIENCE_S = 120.0
 """Without anything from the brokers for this long the read fails, as in Spark's source.
 
@@ -73,7 +75,7 @@ def read_records(
         KafkaError: the brokers refuse, or do not answer in time.
         KafkaDataLossError: records are no longer there, and there is no ``pass_over``.
     """
-    for wanted in ranges:
+    for wanted in chain.from_iterable(each.held() for each in ranges):
         for rows in _read(settings, wanted, partial(_records, wanted), pass_over):
             yield from rows
 
@@ -89,7 +91,7 @@ def read_batches(
     Raises as ``read_records``.
     """
     columns = tuple(columns)
-    for wanted in ranges:
+    for wanted in chain.from_iterable(each.held() for each in ranges):
         yield from _read(settings, wanted, partial(to_batch, columns=columns), pass_over)
 
 
@@ -128,6 +130,12 @@ class _Client:
 
     def _note(self, error: ClientError) -> None:
         self.error = error
+
+    def takes_gone(self) -> bool:
+        """Return whether it was told that the topic does not exist, and forget that."""
+        if is_gone := self.error is not None and self.error.code() in GONE:
+            self.error = None
+        return is_gone
 
     def close(self) -> None:
         """End it."""
@@ -168,14 +176,13 @@ def _read(
                 records = messages.records()
                 if len(records):
                     position = records.last_offset + 1
-                is_gone = False
+                codes = set()
                 for _, offset, error in messages.errors():
+                    codes.add(error.code())
                     if error.code() == ClientError._PARTITION_EOF:
                         position = max(position, offset)
-                    elif error.code() in OUT_OF_RANGE and pass_over is not None:
-                        is_gone = True
-                    else:
-                        _raise_unless_passing(settings, wanted, position, error)
+                    elif error.code() in FINAL:
+                        raise kafka_error(error, "read topic", settings, **_ids(wanted, position))
                 records = records.before(wanted.end_offset)
                 copied = copy(records) if len(records) else None
             if copied is None:
@@ -183,23 +190,27 @@ def _read(
             else:
                 heard_s = time.monotonic()
                 yield copied
-            if is_gone and pass_over is not None:
-                position = pass_over(wanted, position)
-                client.consumer.assign(wanted.topic, wanted.partition, position)
+            is_gone = client.takes_gone() or not codes.isdisjoint(GONE)
+            if is_gone or (ClientError._PARTITION_EOF in codes and position < wanted.end_offset):
+                to = (pass_over or partial(_fail, settings))(wanted, position)
+                if to == position:
+                    time.sleep(_AGAIN_S)
+                if is_gone or to > position:
+                    client.consumer.assign(wanted.topic, wanted.partition, to)
+                position = to
 
 
-def _raise_unless_passing(
-    settings: Mapping[str, Any], wanted: KafkaRange, position: int, error: ClientError
-) -> None:
-    if error.code() in OUT_OF_RANGE:
-        raise KafkaDataLossError(
-            f"offset {position} of {wanted.topic}/{wanted.partition} is not in the topic",
-            operation="read topic",
-            ids=_ids(wanted, position),
-            hint=LOSS_HINT,
-        )
-    if error.code() in FINAL:
-        raise kafka_error(error, "read topic", settings, **_ids(wanted, position))
+def _fail(settings: Mapping[str, Any], wanted: KafkaRange, position: int) -> int:
+    """Return the position if nothing is lost there; raises KafkaDataLossError otherwise."""
+    if (loss := find_loss(settings, wanted, position)) is None:
+        return position
+    raise KafkaDataLossError(
+        f"offset {position} of {wanted.topic}/{wanted.partition} is not in the topic: "
+        f"{loss.reason}",
+        operation="read topic",
+        ids=_ids(wanted, position),
+        hint=LOSS_HINT,
+    )
 
 
 def _check_patience(
@@ -224,6 +235,14 @@ def _check_patience(
             position,
         )
         return time.monotonic()
+    if end is not None:
+        raise KafkaError(
+            f"{wanted.name} can be read up to {end} only, since {PATIENCE_S:.0f} s: a transaction "
+            "is open there, or its replica is behind",
+            operation="read topic",
+            ids=_ids(wanted, position),
+            hint="see `kafka-transactions.sh find-hanging`; the batch runs again and waits again",
+        )
     error = client.error or ClientError(ClientError._TIMED_OUT, "the brokers sent nothing")
     raise kafka_error(error, "read topic", settings, **_ids(wanted, position))
 

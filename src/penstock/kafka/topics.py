@@ -101,12 +101,12 @@ class Topics:
         begins, ends = (self._answers(each, least=0) for each in asked)
         return TopicFacts(ids, begins, ends)
 
-    def ids(self) -> Mapping[str, str | None]:
+    def ids(self, may_be_gone: Container[str] = ()) -> Mapping[str, str | None]:
         """Return the ids of the topics, as ``TopicFacts.ids``, in one request.
 
         Raises as ``scan``.
         """
-        return self._describe(self._names(), ())[0]
+        return self._describe(self._names(), may_be_gone)[0]
 
     def at_time(self, time_ms: int, facts: TopicFacts) -> Offsets:
         """Return each partition's first offset at or after a time, its end without one.

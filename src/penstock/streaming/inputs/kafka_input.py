@@ -41,6 +41,7 @@ from penstock.kafka.pyspark2 import OffsetRange
 from penstock.kafka.reader import Decode, check_settings
 from penstock.kafka.tasks import ReadColumns, ReadRecords
 from penstock.kafka.topics import Subscription, Topics
+from penstock.model import Offsets
 from penstock.rate import Carry, RangeLimits, cut_range
 from penstock.storage.patience import Patience
 from penstock.streaming.core.batch import SourceOffset, SourceRange
@@ -101,6 +102,7 @@ class KafkaInputDStream(InputDStream):
         self._planner: Planner | None = None
         self._group: Group | None = None
         self._context: InputContext | None = None
+        self._done: Offsets = {}
         self._patience = _patience()
         super().__init__(ssc, name)
         self._refused = RefusedRecords("kafkaStream", self.name, bad_records)
@@ -153,7 +155,7 @@ class KafkaInputDStream(InputDStream):
             KafkaDataLossError: records after ``start`` are gone, and ``on_data_loss`` is "fail".
         """
         try:
-            ends = self._plans.latest(from_json(start))
+            ends = self._plans.latest(from_json(start), self._done)
         except KafkaDataLossError:
             raise
         except KafkaError as error:
@@ -186,7 +188,7 @@ class KafkaInputDStream(InputDStream):
 
     def ranges(self, wanted: SourceRange) -> list[KafkaRange]:
         """Return the ranges of the topics' partitions between two offsets that are not lost."""
-        return self._plans.ranges(from_json(wanted.start), from_json(wanted.end))
+        return [part for each in self._planned(wanted) for part in each.held()]
 
     def record_count(self, wanted: SourceRange) -> int:
         """Return the most records that the range can hold."""
@@ -212,8 +214,9 @@ class KafkaInputDStream(InputDStream):
 
     def on_committed(self, done: SourceRange) -> None:
         """Commit the group's offsets, by which tools tell the lag; nothing here reads them."""
+        self._done = from_json(done.end)
         if self._group is not None:
-            self._group.commit(from_json(done.end))
+            self._group.commit(self._done)
 
     def initialize(self, zero_ms: int) -> None:
         """Begin; see BaseDStream. Also makes the stream of dead letters, if there shall be any.
@@ -264,11 +267,14 @@ class KafkaInputDStream(InputDStream):
         return self._planner
 
     def _tasks(self, wanted: SourceRange) -> list[KafkaRange]:
-        return split_ranges(self.ranges(wanted), cell=CELL)
+        return split_ranges(self._planned(wanted), cell=CELL)
+
+    def _planned(self, wanted: SourceRange) -> list[KafkaRange]:
+        return self._plans.ranges(from_json(wanted.start), from_json(wanted.end))
 
     def __getstate__(self) -> dict[str, Any]:
         closed = dict.fromkeys(["_planner", "_group", "_context"])
-        return {**super().__getstate__(), **closed, "_patience": _patience()}
+        return {**super().__getstate__(), **closed, "_done": {}, "_patience": _patience()}
 
 
 def _all_partitions(wanted: SourceRange) -> list[OffsetRange]:
