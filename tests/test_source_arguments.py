@@ -108,7 +108,7 @@ WAYS: dict[str, tuple[type, Way]] = {
     ),
     "ingest socket": (
         SocketReceiver,
-        command(commands.socket, "framed", leaves_out=FINE_TUNING["socket"]),
+        command(commands.socket, "framed", leaves_out=frozenset({"connect_timeout_ms"})),
     ),
     "tailStream": (
         TailReceiver,
@@ -118,7 +118,10 @@ WAYS: dict[str, tuple[type, Way]] = {
             leaves_out=FINE_TUNING["tail"] | {"from_beginning"},
         ),
     ),
-    "ingest tail": (TailReceiver, command(commands.tail, leaves_out=FINE_TUNING["tail"])),
+    "ingest tail": (
+        TailReceiver,
+        command(commands.tail, leaves_out=FINE_TUNING["tail"] - {"max_line_bytes"}),
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import os
@@ -178,6 +179,22 @@ def test_remember_duration(program: Any, inbox: Path, setting: Any) -> None:
     with program(lambda ssc: ssc.fileStream(str(inbox), newFilesOnly=False)) as run:
         run.stepper.step()
     assert run.seen == [["yes"]]
+
+
+def test_byte_order_marks_and_other_encodings(
+    program: Any, inbox: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with program() as run:
+        put(inbox / "marked", "\ufefffirst\r\nsecond\r\n", START_S + 1)
+        (inbox / "utf-16").write_bytes("never\n".encode("utf-16"))
+        (inbox / "text.gz").write_bytes(gzip.compress(b"packed\n"))
+        for name in ("utf-16", "text.gz"):
+            os.utime(inbox / name, (START_S + 1, START_S + 1))
+        run.stepper.step(2)
+    assert run.seen == [["first", "packed", "second"], []]
+    (message,) = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+    assert "UTF-16" in message
+    assert f"{inbox}/utf-16" in message
 
 
 def test_binary_records(program: Any, inbox: Path) -> None:

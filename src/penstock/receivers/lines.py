@@ -7,6 +7,8 @@ What a line is (the same for every source of penstock):
   lines of a progress bar stay one record.
 - It is UTF-8. What is not valid becomes U+FFFD, as in Spark; only a chunk that holds such bytes
   pays for it.
+- A byte order mark in front of the first line of a file is not part of it. Files in UTF-16 and
+  compressed ones are no text: they are refused by name (``other_than_text``).
 - It is at most ``max_line_bytes`` long (without its ``\n``), however its bytes were cut into reads.
 """
 
@@ -21,12 +23,16 @@ import pyarrow.compute as pc
 from penstock.errors import ConfigError, ReceiverError
 
 __all__ = [
+    "BYTE_ORDER_MARK",
     "DEFAULT_MAX_LINE_BYTES",
+    "HEAD_BYTES",
     "LINES_SCHEMA",
     "LineSplitter",
     "check_max_line_bytes",
     "complete_before_long_line",
     "line_too_long",
+    "not_text",
+    "other_than_text",
     "split_lines",
 ]
 
@@ -39,6 +45,49 @@ LINES_SCHEMA = pa.schema([pa.field("value", pa.string(), nullable=False)])
 _LARGEST_MAX_LINE_BYTES = 256 * 1024 * 1024
 
 _NEWLINE = ord("\n")
+
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+HEAD_BYTES = 8
+"""How much of a file's beginning tells whether it is text."""
+
+_BEGINNINGS = {
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"\x1f\x8b\x08": "compressed with gzip",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"\xfd7zXZ\0": "compressed with xz",
+}
+
+
+def other_than_text(head: bytes) -> str | None:
+    """Return what a file is that begins like this and is no UTF-8 text, else None.
+
+    Args:
+        head: its first ``HEAD_BYTES``, or fewer if it is shorter.
+    """
+    for beginning, kind in _BEGINNINGS.items():
+        if head.startswith(beginning):
+            return kind
+    # Without a byte order mark: letters of ASCII, of which one byte is 0.
+    halves = (head[0:HEAD_BYTES:2], head[1:HEAD_BYTES:2])
+    without_letters = bytes(HEAD_BYTES // 2)
+    is_utf16 = without_letters in halves and any(half and 0 not in half for half in halves)
+    return "UTF-16" if is_utf16 else None
+
+
+def not_text(kind: str, path: str) -> ReceiverError:
+    """Return the error for a file that is not UTF-8 text, to be raised or reported."""
+    hint = "write or convert it as UTF-8 (iconv -f UTF-16 -t UTF-8)"
+    if kind != "UTF-16":
+        hint = "leave such files out of the pattern, or unpack them first"
+    return ReceiverError(
+        f"the file is {kind}, not UTF-8 text, and is not read",
+        operation="split lines",
+        path=path,
+        hint=hint,
+    )
 
 
 def check_max_line_bytes(max_line_bytes: int) -> int:
@@ -58,7 +107,8 @@ def line_too_long(max_line_bytes: int, path: str | None = None) -> ReceiverError
         f"a line is longer than {max_line_bytes} bytes",
         operation="split lines",
         path=path,
-        hint="raise max_line_bytes, or check that the source is text whose lines end with \\n",
+        hint="raise max_line_bytes (--max-line-bytes of penstock ingest), or check that the source "
+        "is text whose lines end with \\n",
     )
 
 

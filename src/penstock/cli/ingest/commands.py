@@ -20,6 +20,7 @@ from penstock.receivers import (
     SocketReceiver,
     TailReceiver,
 )
+from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES
 
 __all__ = ["app"]
 
@@ -32,6 +33,13 @@ app = typer.Typer(
     "journal is full and --when-full is fail.",
 )
 _ingest = with_ingest_options(run_ingest)
+
+_MaxLineBytes = Annotated[
+    int,
+    typer.Option(
+        parser=size_option, metavar="SIZE", help="A longer line is not read, and reported."
+    ),
+]
 
 
 @app.command("http")
@@ -170,9 +178,12 @@ def socket(
     framed: Annotated[
         bool, typer.Option(help="Records are binary, each after its length (4 bytes).")
     ] = False,
+    max_line_bytes: _MaxLineBytes = DEFAULT_MAX_LINE_BYTES,
 ) -> Receiver:
     """Receive lines, or length-prefixed records, from a TCP server."""
-    return FramedSocketReceiver(host, port) if framed else SocketReceiver(host, port)
+    if framed:
+        return FramedSocketReceiver(host, port)
+    return SocketReceiver(host, port, max_line_bytes=max_line_bytes)
 
 
 @app.command("tail")
@@ -184,9 +195,10 @@ def tail(
     from_beginning: Annotated[
         bool, typer.Option(help="At the very first start: read the existing content of the files.")
     ] = True,
+    max_line_bytes: _MaxLineBytes = DEFAULT_MAX_LINE_BYTES,
 ) -> Receiver:
     """Follow growing files as tail -F does, each line exactly once."""
-    return TailReceiver(paths, from_beginning=from_beginning)
+    return TailReceiver(paths, from_beginning=from_beginning, max_line_bytes=max_line_bytes)
 
 
 @app.command("custom")

@@ -37,6 +37,7 @@ __all__ = [
     "FINGERPRINT_BYTES",
     "Action",
     "FileId",
+    "FollowOptions",
     "Glance",
     "Mark",
     "Place",
@@ -52,6 +53,16 @@ __all__ = [
 ]
 
 FINGERPRINT_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """What to follow and how; the meaning of each is TailReceiver's."""
+
+    patterns: tuple[str, ...]
+    from_beginning: bool
+    rotate_wait_ms: int
+    max_line_bytes: int
 
 
 class FileId(NamedTuple):

@@ -9,15 +9,25 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.receivers.lines import complete_before_long_line, line_too_long, split_lines
+from penstock.receivers.lines import (
+    BYTE_ORDER_MARK,
+    HEAD_BYTES,
+    complete_before_long_line,
+    line_too_long,
+    not_text,
+    other_than_text,
+    split_lines,
+)
 from penstock.receivers.tail.follow import (
     FINGERPRINT_BYTES,
     FileId,
+    FollowOptions,
     Glance,
     Mark,
     Place,
     fingerprint,
 )
+from penstock.receivers.tail.hole import Hole, before_hole, read_written
 from penstock.receivers.tail.open_files import OpenFiles
 
 __all__ = ["FollowedFile", "file_id"]
@@ -48,12 +58,13 @@ class FollowedFile:
         mark: how far the file is stored.
         place: where it was at the last scan; set by a scan.
         at_end: whether the last read found nothing after the mark but an unfinished line.
-        is_stuck: whether the next line is too long; nothing is read then.
+        is_stuck: whether the next line is too long, or the file no text; nothing is read then.
         idle_since_s: when (monotonic clock) it was last seen to have grown.
 
     Args:
         mark: where to read on.
-        max_line_bytes: a longer line stops the reading of this file.
+        options: a line longer than ``max_line_bytes`` stops the reading of this file, and a hole is
+            passed over after ``rotate_wait_ms``.
         open_files: counts this one while it is open.
         begin_at_end: whether to move the mark behind the last line end when the file is opened.
     """
@@ -61,7 +72,7 @@ class FollowedFile:
     def __init__(
         self,
         mark: Mark,
-        max_line_bytes: int,
+        options: FollowOptions,
         open_files: OpenFiles,
         *,
         begin_at_end: bool = False,
@@ -69,7 +80,8 @@ class FollowedFile:
         self.mark = mark
         self.place = Place.FOLLOWED
         self.idle_since_s = time.monotonic()
-        self._max_line_bytes = max_line_bytes
+        self._max_line_bytes = options.max_line_bytes
+        self._hole = Hole(options.rotate_wait_ms)
         self._open_files = open_files
         self._begin_at_end = begin_at_end
         self._descriptor: int | None = None
@@ -79,6 +91,8 @@ class FollowedFile:
         self._head = b""
         self._tail = b""
         self._searched = 0
+        self._is_text = False
+        self._is_refused = False
         self._verified: tuple[int, int] | None = None
         self._glance: Glance | None = None
         self.at_end = False
@@ -210,21 +224,48 @@ class FollowedFile:
 
         Raises:
             OSError: the read failed; the mark has not moved.
-            ReceiverError: the next line is too long, said once; the mark stays before it.
+            ReceiverError: the next line is too long, or the file is no text, said once; the mark
+                stays before it.
         """
-        if self._descriptor is None or self.is_stuck:
+        if self._descriptor is None or not self._may_be_read():
             return None
         facts = self.facts()
         self.at_end = facts.st_size <= self.mark.offset + self._searched
         if self.at_end:
             self._note_time(facts)
             return None
-        self.idle_since_s = time.monotonic()
+        self._check_text()
+        searched = self._searched
         lines = self._next_lines()
-        if not lines or not self._is_continued():
+        if lines or self._searched > searched:
+            self.idle_since_s = time.monotonic()
+        if not lines:
+            return self._pass_hole(facts)
+        if not self._is_continued():
             return None
+        batch = self._split(lines)
         self._advance(lines, len(lines), facts)
-        return split_lines(lines)
+        return batch
+
+    def _pass_hole(self, facts: os.stat_result) -> pa.RecordBatch | None:
+        """Move the mark behind bytes that nobody wrote, and return the line before them, if any."""
+        descriptor, offset = self._opened(), self.mark.offset
+        starts = (offset, offset + self._searched)
+        start = next((at for at in starts if os.pread(descriptor, 1, at) == b"\0"), None)
+        if start is None or not self._hole.was_left_alone(start):
+            return None
+        end = self._hole.end(descriptor, facts)
+        if end is None:
+            self.at_end = True
+            self._note_time(facts)
+            return None
+        if not self._is_continued():
+            return None
+        line = os.pread(descriptor, start - offset, offset)
+        batch = self._split(line + b"\n") if line else None
+        hole = b"\0" * min(end - start, FINGERPRINT_BYTES)
+        self._advance(line + hole, end - offset, facts)
+        return batch or self.read()
 
     def read_rest(self) -> pa.RecordBatch | None:
         """Return what follows the last line end as a line; for a file that grows no more."""
@@ -232,10 +273,31 @@ class FollowedFile:
             return None
         facts = self.facts()
         rest = os.pread(self._descriptor, self._searched, self.mark.offset)
-        if not rest or not self._is_continued():
+        if rest.strip(b"\0") in (b"", BYTE_ORDER_MARK) or not self._is_continued():
             return None
+        batch = self._split(rest.lstrip(b"\0") + b"\n")
         self._advance(rest, len(rest), facts)
-        return split_lines(rest + b"\n")
+        return batch
+
+    def _split(self, lines: bytes) -> pa.RecordBatch:
+        return split_lines(lines if self.mark.offset else lines.removeprefix(BYTE_ORDER_MARK))
+
+    def _check_text(self) -> None:
+        if self._is_text:
+            return
+        head = self._beginning()
+        self._is_text = len(head) == HEAD_BYTES and b"\0" not in head  # else more may come
+        if kind := other_than_text(head):
+            self.is_stuck = self._is_refused = True
+            raise not_text(kind, self.mark.path)
+
+    def _may_be_read(self) -> bool:
+        if self._is_refused and other_than_text(self._beginning()) is None:
+            self.is_stuck = self._is_refused = False  # it was converted, in place
+        return not self.is_stuck
+
+    def _beginning(self) -> bytes:
+        return os.pread(self._opened(), HEAD_BYTES, 0)
 
     def _is_continued(self) -> bool:
         """Whether the data just read continues the stored data, or the data of the last scan."""
@@ -250,7 +312,7 @@ class FollowedFile:
         """Return whole lines after the mark, at least one if there is one."""
         descriptor, offset = self._opened(), self.mark.offset
         while True:
-            chunk = os.pread(descriptor, _READ_BYTES, offset + self._searched)
+            chunk = read_written(descriptor, _READ_BYTES, offset + self._searched)
             end = chunk.rfind(b"\n") + 1
             if end:
                 break
@@ -262,7 +324,7 @@ class FollowedFile:
         if self._searched:
             chunk = os.pread(descriptor, self._searched + end, offset)
             end = chunk.rfind(b"\n") + 1
-        lines = chunk[:end]
+        lines = before_hole(chunk[:end])
         kept = complete_before_long_line(lines, self._max_line_bytes)
         if lines and not kept:
             self._stick()

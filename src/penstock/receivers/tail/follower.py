@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from penstock.errors import ReceiverError
 from penstock.receivers.descriptors import spare_descriptors
 from penstock.receivers.tail.follow import (
     FileId,
+    FollowOptions,
     Mark,
     Place,
     decide_new,
@@ -34,16 +34,6 @@ _log = logging.getLogger(__name__)
 _SETTLE_TRIES = 50
 
 
-@dataclass(frozen=True, slots=True)
-class FollowOptions:
-    """What to follow and how; the meaning of each is TailReceiver's."""
-
-    patterns: tuple[str, ...]
-    from_beginning: bool
-    rotate_wait_ms: int
-    max_line_bytes: int
-
-
 class Follower:
     """The followed files, in the order of age within each path.
 
@@ -60,9 +50,7 @@ class Follower:
         self._resumed = marks is not None
         self._first_scan = True
         self._open_files = OpenFiles(spare_descriptors())
-        self._files = [
-            FollowedFile(mark, options.max_line_bytes, self._open_files) for mark in marks or []
-        ]
+        self._files = [FollowedFile(mark, options, self._open_files) for mark in marks or []]
         self._of_path: dict[str, list[FollowedFile]] = {}
         """The files of ``_files``, as of the last scan."""
         self._told: dict[str, list[Mark]] = by_path(marks or [])
@@ -102,8 +90,8 @@ class Follower:
             if self._first_scan:
                 found = self._settle(found)
                 self._leave_out_abandoned(found)
-            limit, held = self._options.max_line_bytes, self._open_files
-            self._files = Scan(self._files, found, start, limit, held, self._problems).take()
+            options, held = self._options, self._open_files
+            self._files = Scan(self._files, found, start, options, held, self._problems).take()
         except OSError as error:
             self._problems.tell("look", f"cannot look for files: {error}", error)
             return
@@ -166,8 +154,8 @@ class Follower:
 
     def _tell_left(self, file: FollowedFile) -> None:
         self._problems.report(
-            f"{file.mark.path} was deleted: its line after byte {file.mark.offset} is too long, "
-            "and what follows was not read",
+            f"{file.mark.path} was deleted: what it held after byte {file.mark.offset} could not "
+            "be read",
             None,
         )
 

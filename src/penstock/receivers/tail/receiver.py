@@ -60,6 +60,11 @@ class TailReceiver(ThreadedReceiver):
     left alone for ``rotate_wait_ms``, or deleted. A file that cannot be read, or whose next line is
     too long, is reported once, and the others are followed meanwhile.
 
+    No line begins with a NUL: that is a byte which nobody has written yet, in a file with reserved
+    space, or behind a copytruncate where the program writes without ``O_APPEND``. Reading waits
+    there, and goes on with later bytes after ``rotate_wait_ms``. A byte order mark of UTF-8 is not
+    part of the first line. Files in UTF-16 and compressed ones are reported by name, and not read.
+
     Each file is held open. Those for which the process has no descriptors are reported, and read
     when it has; a new file is seen a little later the more there are, some seconds with 10,000.
 

@@ -11,6 +11,7 @@ from penstock.receivers.tail.follow import (
     Action,
     Decision,
     FileId,
+    FollowOptions,
     Glance,
     Mark,
     Place,
@@ -68,7 +69,7 @@ class Scan:
         files: the followed files, in order of age within each path.
         found: the files that the patterns match now, by real paths.
         start: where to begin in a matched file without a mark.
-        max_line_bytes: for the files that are new.
+        options: for the files that are new.
         open_files: counts open files.
         problems: reports problems.
     """
@@ -78,14 +79,14 @@ class Scan:
         files: list[FollowedFile],
         found: Iterable[Found],
         start: Start,
-        max_line_bytes: int,
+        options: FollowOptions,
         open_files: OpenFiles,
         problems: Problems,
     ) -> None:
         self._files = files
         self._found = {file.file_id: file for file in found}
         self._start = start
-        self._max_line_bytes = max_line_bytes
+        self._options = options
         self._open_files = open_files
         self._unopened = 0
         self._problems = problems
@@ -311,7 +312,7 @@ class Scan:
 
     def _begins_as(self, crc: int, size: int, sibling: Found | Sibling) -> bool:
         mark = Mark(sibling.path, sibling.file_id, size, crc, sibling.mtime_ns)
-        file = FollowedFile(mark, self._max_line_bytes, OpenFiles(1))  # for a moment only
+        file = FollowedFile(mark, self._options, OpenFiles(1))  # for a moment only
         try:
             return self._open(file, sibling.path) and file.is_intact()
         finally:
@@ -375,7 +376,7 @@ class Scan:
 
     def _begin(self, mark: Mark, path: str, start: Start = Start.BEGINNING) -> FollowedFile:
         at_end = start is Start.END
-        file = FollowedFile(mark, self._max_line_bytes, self._open_files, begin_at_end=at_end)
+        file = FollowedFile(mark, self._options, self._open_files, begin_at_end=at_end)
         self._open(file, path)  # if this fails, the next scans try again
         return file
 

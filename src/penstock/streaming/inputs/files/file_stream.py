@@ -81,6 +81,7 @@ class FileInputDStream(InputDStream):
         self._planned: SourceOffset = None
         self._found: FileOffset | None = None
         self._told_missing = False
+        self._refused: set[str] = set()
 
     # -- which files --
 
@@ -137,9 +138,18 @@ class FileInputDStream(InputDStream):
                 self.name,
                 file.path,
             )
-        self._found = self._taken.select(listing, window, self._filter or _any)
+        self._found = self._taken.select(listing, window, self._is_wanted)
         self._planned = {self.name: self._found.to_json()}
         return self._planned
+
+    def _is_wanted(self, url: str) -> bool:
+        if self._filter is not None and not self._filter(url):
+            return False
+        refusal = self.reader.refusal(url)
+        if refusal is not None and url not in self._refused:
+            self._refused.add(url)
+            _log.error("Stream %s leaves out a file: %s", self.name, refusal)
+        return refusal is None
 
     def _warn_of_clock(self, back_ms: int) -> None:
         _log.warning(
@@ -288,10 +298,6 @@ class FileInputDStream(InputDStream):
     def __getstate__(self) -> dict[str, Any]:
         gone = {"_hadoop": None, "_taken": TakenFiles(), "_planned": None, "_found": None}
         return {**super().__getstate__(), **gone}
-
-
-def _any(path: str) -> bool:
-    return True
 
 
 def _check_same(stream: str, planned: ListedFile, listed: ListedFile) -> None:

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from pyspark import RDD, SparkContext
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
+from penstock.receivers.lines import HEAD_BYTES, not_text, other_than_text
 from penstock.streaming.inputs.files.hadoop import reading_pattern
 from penstock.streaming.inputs.files.selection import ListedFile
 
@@ -33,10 +34,18 @@ class FileReader(Protocol):
         """Return how many records they hold, 0 when that is not known without reading them."""
         ...
 
+    def refusal(self, url: str) -> PenstockError | None:
+        """Return why a file cannot be read, None if nothing is known against it."""
+        ...
+
 
 @dataclass(frozen=True)
 class TextLines:
-    """Lines of UTF-8 text; compressed files are read as their names' endings say."""
+    """Lines of UTF-8 text; compressed files are read as their names' endings say.
+
+    Hadoop leaves out a byte order mark of UTF-8, and knows no other encoding. Local files in UTF-16
+    are refused; elsewhere a look into each file would take too long.
+    """
 
     encoder = "STRING"
 
@@ -47,6 +56,15 @@ class TextLines:
     def count(self, files: Sequence[ListedFile]) -> int:
         """Return 0: only reading would tell."""
         return 0
+
+    def refusal(self, url: str) -> PenstockError | None:
+        """Return the error for a local file in UTF-16."""
+        try:
+            with open(url.removeprefix("file:"), "rb") as file:
+                kind = other_than_text(file.read(HEAD_BYTES))
+        except OSError:  # not a local file, or gone: reading it tells
+            return None
+        return not_text(kind, url) if kind == "UTF-16" else None
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,10 @@ class BinaryRecords:
     def count(self, files: Sequence[ListedFile]) -> int:
         """Return how many whole records the files hold."""
         return sum(file.length // self.length for file in files)
+
+    def refusal(self, url: str) -> PenstockError | None:
+        """Return None: any bytes will do."""
+        return None
 
 
 def _patterns(files: Sequence[ListedFile]) -> str:

@@ -88,7 +88,11 @@ class PulledStreams(ContextPart):
         )
 
     def textFileStream(self, directory: str, name: str | None = None) -> DStream:
-        """Return the stream of lines (UTF-8) of new files in a directory; see ``fileStream``."""
+        """Return the stream of lines (UTF-8) of new files in a directory; see ``fileStream``.
+
+        A byte order mark is not part of the first line. Local files in UTF-16 are left out, with an
+        error in the log; elsewhere they are read as if they were UTF-8, as Spark does.
+        """
         return self.fileStream(directory, name=name)
 
     def binaryRecordsStream(
