@@ -58,6 +58,57 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(start, start + count)]
 
 
+# -- what is subscribed to --
+
+
+@both_versions
+@pytest.mark.parametrize("count", [8, 9, 20])
+def test_filters_are_subscribed_to_eight_in_a_packet(
+    broker: Broker, version: str, count: int
+) -> None:
+    topics = [f"plant/{number}/state" for number in range(count)]
+    host = RecordingHost()
+    with host.run(MqttReceiver("127.0.0.1", broker.port, topics, version=version)):
+        wait_subscribed(broker, -(-count // 8))
+        with publisher(broker) as client:
+            for topic in topics:
+                client.publish([topic], topic=topic)
+        host.wait_until(lambda: len(host.records) == count)
+    assert payloads(host) == [topic.encode() for topic in topics]
+    packets = broker.log().split("Received SUBSCRIBE from")[1:]
+    sizes = [packet.count("(QoS 1)") for packet in packets]
+    assert sizes == [8] * (count // 8) + [count % 8] * (count % 8 > 0)
+
+
+@both_versions
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_message_is_stored_once_though_filters_overlap(
+    broker: Broker, version: str, qos: int
+) -> None:
+    def receiver(*topics: str) -> MqttReceiver:
+        return MqttReceiver("127.0.0.1", broker.port, topics, qos=qos, version=version)
+
+    make_session(broker, receiver("plant/+/state"))  # as an earlier program may have left it
+    host = RecordingHost()
+    with host.run(receiver("plant/+/state", "plant/#", "plant/7/state", "plant/#")):
+        assert eventually(lambda: broker.has_logged("Sending UNSUBACK to"))
+        with publisher(broker) as client:
+            client.publish(numbered(10), qos=qos, topic="plant/7/state")
+        host.wait_until(lambda: len(host.records) >= 10)
+    assert payloads(host) == numbered(10)
+
+
+@pytest.mark.parametrize(
+    ("topics", "warnings"), [(["plant/#", "plant/+"], 0), (["plant/+/state", "plant/7/#"], 1)]
+)
+def test_filters_that_overlap_in_part_are_warned_of(
+    broker: Broker, topics: list[str], warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RecordingHost().run(MqttReceiver("127.0.0.1", broker.port, topics)):
+        wait_subscribed(broker)
+    assert caplog.text.count("overlap") == warnings
+
+
 # -- what is stored --
 
 

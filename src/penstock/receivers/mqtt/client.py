@@ -15,6 +15,8 @@ For that this module overrides and calls some of paho's private methods, all of 
 from __future__ import annotations
 
 import socket
+from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
 import paho.mqtt.client as paho
@@ -46,6 +48,8 @@ _READS_A_ROUND = 8
 _RECEIVE_MAXIMUM = 10_000
 _NEVER_S = 0xFFFFFFFF
 _SEND_RETAINED_FOR_NEW = 1  # MQTT 5, 3.8.3.1: not again when a client only renews what it has
+_FILTERS_A_PACKET = 8
+"""AWS IoT closes the connection at the ninth, others at the eleventh."""
 _FIRST_FAILURE = 0x80
 _TYPE = 0xF0
 _CONNACK = 0x20
@@ -99,6 +103,8 @@ class BrokerClient(paho.Client):
         self.received_bytes = 0
         self.is_subscribed = False
         self._said_goodbye = False
+        self._packets_left: deque[Sequence[str]] = deque()
+        self._asked: Sequence[str] = ()
         self._options = options
         self._listener = listener
         self._reader = PacketReader(has_properties=is_v5)
@@ -230,12 +236,18 @@ class BrokerClient(paho.Client):
             self.failure = refused("refused the connection", str(reason))
             return
         self._listener.on_connected(session_present=flags.session_present)
+        self._packets_left = _in_packets(self._options.filters)
+        self._subscribe_next()
+
+    def _subscribe_next(self) -> None:
+        """Send the next SUBSCRIBE; each is answered before the next one."""
+        self._asked = self._packets_left.popleft()
         qos = self._options.qos
         if self._options.version == "5":
             wanted = SubscribeOptions(qos=qos, retainHandling=_SEND_RETAINED_FOR_NEW)
-            self.subscribe([(topic, wanted) for topic in self._options.filters])
+            self.subscribe([(topic, wanted) for topic in self._asked])
         else:
-            self.subscribe([(topic, qos) for topic in self._options.filters])
+            self.subscribe([(topic, qos) for topic in self._asked])
 
     def _subscribed(
         self,
@@ -245,14 +257,20 @@ class BrokerClient(paho.Client):
         reasons: list[ReasonCode],
         properties: Properties | None,
     ) -> None:
-        for topic, reason in zip(self._options.filters, reasons, strict=True):
+        for topic, reason in zip(self._asked, reasons, strict=True):
             if reason.value >= _FIRST_FAILURE:
                 self.failure = refused(f"refused {topic!r}", str(reason))
             elif reason.value < self._options.qos:
                 self.failure = refused(
                     f"granted only QoS {reason.value} for {topic!r}", "QoS not supported"
                 )
+        if self.failure is None and self._packets_left:
+            self._subscribe_next()
+            return
         self.is_subscribed = self.failure is None
+        if self.is_subscribed:
+            for packet in _in_packets(self._options.covered):
+                self.unsubscribe(list(packet))
 
     def _disconnected(
         self,
@@ -264,3 +282,8 @@ class BrokerClient(paho.Client):
     ) -> None:
         if self.failure is None and flags.is_disconnect_packet_from_server:
             self.failure = refused("ended the connection", str(reason))
+
+
+def _in_packets(filters: Sequence[str]) -> deque[Sequence[str]]:
+    starts = range(0, len(filters), _FILTERS_A_PACKET)
+    return deque(filters[start : start + _FILTERS_A_PACKET] for start in starts)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import ReceiverError
 from penstock.receivers import arguments
+from penstock.receivers.mqtt.topic_filters import uncovered
 
 __all__ = ["MESSAGES_SCHEMA", "OPERATION", "MqttOptions", "require_paho"]
 
@@ -102,7 +103,17 @@ class MqttOptions:
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The topic filters to subscribe to."""
+        """The topic filters to subscribe to: those that no other one covers."""
+        return uncovered(self._given)
+
+    @property
+    def covered(self) -> tuple[str, ...]:
+        """The others: a session may have them from an earlier version."""
+        filters = self.filters
+        return tuple(each for each in dict.fromkeys(self._given) if each not in filters)
+
+    @property
+    def _given(self) -> tuple[str, ...]:
         if self.share_group is None:
             return self.topics
         return tuple(f"$share/{self.share_group}/{topic}" for topic in self.topics)

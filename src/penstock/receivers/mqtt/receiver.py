@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -16,12 +17,15 @@ from penstock.receivers.arguments import topics_of
 from penstock.receivers.mqtt.buffer import MessageBuffer, Taken
 from penstock.receivers.mqtt.options import MESSAGES_SCHEMA, OPERATION, MqttOptions, require_paho
 from penstock.receivers.mqtt.packets import Messages
+from penstock.receivers.mqtt.topic_filters import overlapping
 from penstock.receivers.threaded import ThreadedReceiver
 
 if TYPE_CHECKING:
     from penstock.receivers.mqtt.network import Network
 
 __all__ = ["MqttReceiver"]
+
+_log = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 64 << 20
 """Of what has come; as much again may be with the store that blocks."""
@@ -52,7 +56,8 @@ class MqttReceiver(ThreadedReceiver):
     Args:
         host: name or address of the broker.
         port: its TCP port; with TLS usually 8883.
-        topics: topic filters to subscribe to, with ``+`` and ``#``.
+        topics: topic filters to subscribe to, with ``+`` and ``#``. One that another one covers is
+            left out: a broker may deliver a message once for each filter that it matches.
         qos: the highest quality of service of deliveries. A publisher's own is the lower bound of
             what it promises, and a message comes with the lower of the two.
         client_id: names the session; by default ``penstock-<stream>``. No other program may use it.
@@ -123,6 +128,12 @@ class MqttReceiver(ThreadedReceiver):
         """Store what comes until the receiver shall end; then acknowledge what is durable."""
         from penstock.receivers.mqtt.network import Network  # needs paho
 
+        for one, another in overlapping(self._options.filters):
+            _log.warning(
+                "The topic filters %r and %r overlap: a broker may deliver a message once for each",
+                one,
+                another,
+            )
         buffer = MessageBuffer(_BUFFER_BYTES)
         network = Network(self._options, self._client_id(), buffer, self.reportError)
         network.start()
