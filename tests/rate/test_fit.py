@@ -205,11 +205,17 @@ def test_late_batches_are_drained() -> None:
     assert job.batch() < 0.75 * INTERVAL_MS
 
 
-def test_a_fixed_cost_beyond_the_interval_leaves_a_trickle_and_says_so() -> None:
+def test_a_fixed_cost_beyond_the_interval_leaves_as_much_time_for_records_and_says_so() -> None:
     job = Job(fixed_ms=1500, per_record_ms=0.1)
-    job.batches(20)
+    took_ms = job.batches(20)
     assert job.why == "fixed cost fills the interval"
-    assert 1.0 < job.rate < 5000
+    assert 1500 < took_ms[-1] < 3100
+
+
+def test_slow_records_are_not_taken_for_a_fixed_cost() -> None:
+    job = Job(fixed_ms=0, per_record_ms=20, initial_rate=50.0)
+    took_ms = job.batches(50)
+    assert max(took_ms[5:]) <= 1.1 * INTERVAL_MS
 
 
 def test_the_rate_never_falls_below_its_minimum() -> None:

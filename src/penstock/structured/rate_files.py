@@ -80,9 +80,16 @@ def settings_of_options(options: Mapping[str, str]) -> RateSettings:
 
 
 def conf_of_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that ``backpressure.*`` options are; Spark gives them in lower case."""
+    """Return the settings that ``backpressure.*`` options are; Spark gives them in lower case.
+
+    The estimator is the advised one unless an option names it. Spark's own setting, which turns
+    back pressure on in DStream programs, has Spark's: ``pid``.
+    """
     by_name = {name.lower(): name for name in _setting_names()}
-    return {by_name[name]: text for key, text in options.items() if (name := _full(key)) in by_name}
+    named = {
+        by_name[name]: text for key, text in options.items() if (name := _full(key)) in by_name
+    }
+    return {f"{_PREFIX}backpressure.rateEstimator": "fit"} | named
 
 
 def _full(option: str) -> str:
