@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import StreamingError
 from penstock.model import check_name
 
-__all__ = ["Operator", "Operators"]
+__all__ = ["Operator", "Operators", "usual_name"]
+
+
+def usual_name(kind: str, taken: Container[str], place: int) -> str:
+    """Return the name by kind and place, or the next one that is not taken."""
+    while f"{kind}-{place}" in taken:
+        place += 1
+    return f"{kind}-{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +35,28 @@ class Operator:
 class Operators:
     """The stateful operators of one graph, in the order in which the program creates them."""
 
+    _usual: frozenset[str] = frozenset()  # names that were not given; graphs of 0.1 have none
+
     def __init__(self) -> None:
         self._by_name: dict[str, Operator] = {}
         self._token = secrets.token_hex(4)
         self._unnamed = 0
 
     def add(self, kind: str, name: str | None, schema: Mapping[str, object]) -> Operator:
-        """Register an operator; without a name it is named after its kind and index.
+        """Register an operator; without a name it is named after its kind and index, for now.
 
         Raises:
             ConfigError: the name is not a valid file name.
-            StreamingError: another operator has it.
+            StreamingError: another operator was given it.
         """
-        usual = f"{kind}-{sum(known.kind == kind for known in self._by_name.values())}"
+        place = sum(known.kind == kind for known in self._by_name.values())
+        usual = usual_name(kind, self._by_name, place)
         operator = Operator(check_name("operator", usual if name is None else name), kind, schema)
+        if name is None:
+            self._usual |= {usual}
+        elif name in self._usual:
+            other = self._by_name[name]
+            self.rename({name: usual_name(other.kind, self._by_name, place)})
         if operator.name in self._by_name:
             raise StreamingError(
                 f"two operators are named {operator.name!r}",
@@ -51,6 +66,18 @@ class Operators:
             )
         self._by_name[operator.name] = operator
         return operator
+
+    def is_given(self, operator: Operator) -> bool:
+        """Whether the program gave the operator its name, as far as an older graph can tell."""
+        return operator.name not in self._usual
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give operators other names, by their names until now. Nothing may know these yet."""
+        for operator in self._by_name.values():
+            # Streams and their checkpoint data have the operator itself.
+            object.__setattr__(operator, "name", names.get(operator.name, operator.name))
+        self._usual = frozenset(names.get(name, name) for name in self._usual)
+        self._by_name = {operator.name: operator for operator in self._by_name.values()}
 
     def unnamed(self, kind: str) -> Operator:
         """Return an operator that only this graph finds again when it is read back.

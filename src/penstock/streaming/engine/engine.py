@@ -32,6 +32,7 @@ from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.engine.jobs import JobSet
 from penstock.streaming.engine.rate_manager import RateManager
 from penstock.streaming.engine.receiver_events import ReceiverEvents
+from penstock.streaming.engine.settled_names import settle_names
 from penstock.streaming.engine.sink_use import SinkUse
 from penstock.streaming.inputs.input import InputContext, InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
@@ -87,8 +88,10 @@ class Engine:
         ) / 1000
         recovery = location.acquire(settings.min_batches_to_retain)
         try:
+            record_names = settle_names(graph, location.storage)
             _open_state(sc, graph, location)
-            log = _open_log(graph, location, recovery, SinkUse(location.storage, settings))
+            run = SinkUse(location.storage, settings)
+            log = _open_log(graph, location, recovery, run, record_names)
             if graph.writes_rdds:
                 rdds = RddCheckpoints(sc, location.storage, log.previous_run_ms)
                 graph.open_rdd_checkpoints(rdds)
@@ -263,7 +266,11 @@ def _open_state(sc: SparkContext, graph: DStreamGraph, location: CheckpointLocat
 
 
 def _open_log(
-    graph: DStreamGraph, location: CheckpointLocation, recovery: RecoveryPlan, run: SinkUse
+    graph: DStreamGraph,
+    location: CheckpointLocation,
+    recovery: RecoveryPlan,
+    run: SinkUse,
+    record_names: Callable[[], None],
 ) -> BatchLog:
     """Return the log of the program's batches; its inputs and outputs are open then."""
     log = BatchLog(
@@ -274,6 +281,7 @@ def _open_log(
         outputs={output.name: output.exactly_once for output in graph.outputs},
     )
     graph.check_offsets(log.ends)
+    record_names()  # before anything is created under a name
     url, location_id = location.url, location.read_id()
     storage, journal = location.storage, location.storage.open_folder("journal")
     for output in graph.outputs:

@@ -78,6 +78,8 @@ class InputDStream(DStream):
     """Whether reading the source needs a checkpoint location that outlives the process."""
     is_pushed = False
     """Whether a source gives its records away, so that only the location has them."""
+    is_named = True
+    """Whether the program gave it its name, as far as a graph of an older release can tell."""
     continues_in_source = False
     """Whether a restart continues in a source that keeps its data, by what the location holds."""
 
@@ -85,8 +87,8 @@ class InputDStream(DStream):
         super().__init__(ssc)
         self.id = len(ssc.graph.inputs)
         """This input's index among the program's inputs, from 0."""
-        usual = f"{self.kind}-{self.id}"
-        self.name = check_name("stream", usual if name is None else name)
+        self.name = check_name("stream", f"{self.kind}-{self.id}" if name is None else name)
+        self.is_named = name is not None
         self.max_rate: float | None = None
         """Highest rate that the program set for this input; None for that of the settings."""
         self._ranges: dict[int, SourceRange] = {}
@@ -189,8 +191,6 @@ class InputDStream(DStream):
 
         Called once, at start, and only if back pressure is enabled and the input takes limits.
         With None the input's rate stays at its highest rate.
-
-        Source: ``org.apache.spark.streaming.dstream.InputDStream``.
         """
         return RateController(
             self.name, estimator, initial_rate=initial_rate, min_rate=min_rate, max_rate=max_rate

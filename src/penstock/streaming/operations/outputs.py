@@ -21,6 +21,7 @@ from penstock.model import check_name
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, OutputBatch
 from penstock.streaming.core.call_site import user_call_site
+from penstock.streaming.core.operators import usual_name
 from penstock.streaming.core.transforms import batch_time, check_arguments, needed_arguments
 
 __all__ = ["ForEachBatch", "ForEachRDD", "OutputOperation", "print_records"]
@@ -36,6 +37,9 @@ class OutputOperation(ABC):
     """
 
     kind: str
+    name: str
+    is_named = True
+    """Whether the program gave it its name, as far as a graph of an older release can tell."""
     exactly_once = False
     """Whether its sink remembers the newest batch id, and skips batches up to it."""
 
@@ -46,14 +50,24 @@ class OutputOperation(ABC):
                 operation=self.kind,
                 hint="give a function of the batch",
             )
-        same = sum(output.kind == self.kind for output in parent.ssc.graph.outputs)
-        self.name = check_name("output", f"{self.kind}-{same}" if name is None else name)
+        others = parent.ssc.graph.outputs
+        taken = {output.name: output for output in others}
+        usual = usual_name(self.kind, taken, sum(each.kind == self.kind for each in others))
+        self.name = check_name("output", usual if name is None else name)
+        self.is_named = name is not None
+        if self.is_named and self.name in taken and not taken[self.name].is_named:
+            taken[self.name].name = usual_name(taken[self.name].kind, taken, 0)
         self.parent = parent
         self.func = func
         self.call_site = user_call_site()
         self._location_id: str | None = None
         self._again: Collection[int] = ()
         self._run_id = ""
+
+    @property
+    def is_known_by_name(self) -> bool:
+        """Whether it matters what it is called: a sink is told, which may remember it."""
+        return self.exactly_once or needed_arguments(self.func) > 2
 
     def open(self, location_id: str, again: Collection[int], run: Run) -> None:
         """Learn the checkpoint location's id; called once, at the program's start.

@@ -27,7 +27,3 @@ class ContextPart(ABC):
     @property
     def _context(self) -> StreamingContext:
         return cast("StreamingContext", self)
-
-    def _name(self, name: str | None, kind: str) -> str:
-        """Return the name that an input was given, or else one by its kind and place."""
-        return f"{kind}-{len(self.graph.inputs)}" if name is None else name

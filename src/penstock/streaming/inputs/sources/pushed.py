@@ -62,10 +62,7 @@ class PushedStreams(ContextPart):
         not in executors' memory. More ``receivers`` than one connect each on their own, to a server
         that shares its lines out over its clients.
         """
-        return self.receiverStream(
-            [SocketReceiver(hostname, port)] * receivers,
-            self._name(name, "socket"),
-        )
+        return self._received([SocketReceiver(hostname, port)] * receivers, name, "socket")
 
     def socketStream(
         self,
@@ -99,7 +96,7 @@ class PushedStreams(ContextPart):
             byteorder=byteorder,
             max_record_bytes=maxRecordBytes,
         )
-        return self.receiverStream(receiver, self._name(name, "socket"))
+        return self._received(receiver, name, "socket")
 
     def httpStream(
         self,
@@ -138,7 +135,7 @@ class PushedStreams(ContextPart):
             tls_certificate=tls_certificate,
             tls_key=tls_key,
         )
-        return self.receiverStream(receiver, self._name(name, "http"))
+        return self._received(receiver, name, "http")
 
     def tailStream(
         self, path: str | Sequence[str], name: str | None = None
@@ -154,7 +151,7 @@ class PushedStreams(ContextPart):
                 this program's working directory: an executor has one of its own.
             name: see ``receiverStream``.
         """
-        return self.receiverStream(TailReceiver(path), self._name(name, "tail"))
+        return self._received(TailReceiver(path), name, "tail")
 
     def mqttStream(
         self,
@@ -207,7 +204,7 @@ class PushedStreams(ContextPart):
             tls_certificate=tls_certificate,
             tls_key=tls_key,
         )
-        return self.receiverStream([receiver] * receivers, self._name(name, "mqtt"))
+        return self._received([receiver] * receivers, name, "mqtt")
 
     def kafkaReceiverStream(
         self,
@@ -230,7 +227,7 @@ class PushedStreams(ContextPart):
         Source: ``org.apache.spark.streaming.kafka.KafkaUtils.createStream``.
         """
         receiver = KafkaReceiver(topics, conf, starting, columns=columns)
-        return self.receiverStream([receiver] * receivers, self._name(name, "kafka"))
+        return self._received([receiver] * receivers, name, "kafka")
 
     def journalStream(
         self,
@@ -276,3 +273,12 @@ class PushedStreams(ContextPart):
             startingOffsets,
             allow_pickle=allow_pickle,
         )
+
+    def _received(
+        self, receiver: Receiver | Sequence[Receiver], name: str | None, kind: str
+    ) -> ReceiverInputDStream:
+        """Return the stream of receivers; without a name it is called by its kind and place."""
+        usual = f"{kind}-{len(self.graph.inputs)}"
+        stream = ReceiverInputDStream(self._context, receiver, usual if name is None else name)
+        stream.is_named = name is not None
+        return stream
