@@ -146,6 +146,21 @@ def test_a_hole_is_waited_for_before_it_is_passed_over(
     assert receiver.new_lines() == ["third"]
 
 
+def test_many_holes_are_waited_for_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is written in blocks, each filled up with NULs."""
+    log, now = Writer(tmp_path / "app.log"), [100.0]
+    monkeypatch.setattr("penstock.receivers.tail.hole.time.monotonic", lambda: now[0])
+    for number in range(500):
+        log.write(f"block {number}")
+        log.skip(100)
+    receiver = Receiver(log.path, rotate_wait_ms=5_000)
+    assert receiver.new_lines() == ["block 0"]
+    now[0] += 6
+    assert receiver.new_lines() == [f"block {number}" for number in range(1, 500)]
+
+
 def test_a_line_whose_end_is_in_a_hole_ends_there(tmp_path: Path) -> None:
     log = Writer(tmp_path / "app.log")
     log.write("cut off", end="")
@@ -168,7 +183,7 @@ def test_what_is_written_during_a_read_is_no_hole(
     stale = [b"\0\0\0\0\0\0\0\0behind\n"]  # as seen by a read that began before the first line
     monkeypatch.setattr(os, "pread", lambda *given: stale.pop() if stale else read(*given))
     with log.open() as file:
-        assert read_written(file.fileno(), 100, 0) == b"written\nbehind\n"
+        assert read_written(file.fileno(), 100, 0) == (b"written\nbehind\n", True)
 
 
 # -- byte order marks and other encodings --

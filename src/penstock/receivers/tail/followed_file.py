@@ -100,7 +100,8 @@ class FollowedFile:
 
     def rename(self, path: str, name: str) -> None:
         """Take note of the path at which it is followed, and the name that a pattern has for it."""
-        self.mark = replace(self.mark, path=path, name=name, is_whole=False)
+        if (path, name, False) != (self.mark.path, self.mark.name, self.mark.is_whole):
+            self.mark = replace(self.mark, path=path, name=name, is_whole=False)
 
     def move(self, found: FileId) -> None:
         """Take note that the same content is in another file, to be read there from now on."""
@@ -252,11 +253,11 @@ class FollowedFile:
         descriptor, offset = self._opened(), self.mark.offset
         starts = (offset, offset + self._searched)
         start = next((at for at in starts if os.pread(descriptor, 1, at) == b"\0"), None)
-        if start is None or not self._hole.was_left_alone(start):
+        if start is None or not self._hole.was_left_alone(descriptor, start):
             return None
         end = self._hole.end(descriptor, facts)
         if end is None:
-            self.at_end = True
+            self.at_end = self._hole.has_nothing_behind
             self._note_time(facts)
             return None
         if not self._is_continued():
@@ -312,7 +313,7 @@ class FollowedFile:
         """Return whole lines after the mark, at least one if there is one."""
         descriptor, offset = self._opened(), self.mark.offset
         while True:
-            chunk = read_written(descriptor, _READ_BYTES, offset + self._searched)
+            chunk, has_nuls = read_written(descriptor, _READ_BYTES, offset + self._searched)
             end = chunk.rfind(b"\n") + 1
             if end:
                 break
@@ -322,9 +323,9 @@ class FollowedFile:
             if not chunk:
                 return b""
         if self._searched:
-            chunk = os.pread(descriptor, self._searched + end, offset)
+            chunk, has_nuls = os.pread(descriptor, self._searched + end, offset), True
             end = chunk.rfind(b"\n") + 1
-        lines = before_hole(chunk[:end])
+        lines = before_hole(chunk[:end]) if has_nuls else chunk[:end]
         kept = complete_before_long_line(lines, self._max_line_bytes)
         if lines and not kept:
             self._stick()

@@ -415,7 +415,7 @@ class Scan:
         if seen.place is Place.FOLLOWED:
             what = "was truncated or rewritten, and is read from its beginning; "
             if seen.file.is_read:
-                rest = f"it had been read to its end before, byte {mark.offset}"
+                rest = f"it was read to its end, byte {mark.offset}, when last looked at"
         elif mark.path in self._at_path:
             rest += "; the file that has its path now is read from its beginning"
         self._problems.report(f"{mark.path} (inode {mark.file_id.inode}) {what}{rest}", None)
