@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,29 @@ def test_the_location_stays_locked_until_a_job_that_ignores_cancelling_ends(
     finally:
         may_end.set()
     assert eventually(lambda: is_free(tmp_path))
+
+
+def test_a_job_is_cancelled_also_in_a_group_of_the_program_s_own(
+    ssc: StreamingContext, clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reached = tmp_path / "reached"
+
+    def write(df: Any, batch_id: int) -> None:
+        ssc.sparkContext.setJobGroup("etl", f"load {batch_id}")
+        ssc.sparkContext.parallelize([str(reached)], 1).foreach(_hang)
+
+    lines(ssc, tmp_path).foreachBatch(write)
+    ssc.start()
+    clock.advance(1000)
+    assert eventually(reached.exists)
+    ssc.stop(stopSparkContext=False)
+    assert "did not end when they were cancelled" not in caplog.text
+    assert is_free(tmp_path)
+
+
+def _hang(path: str) -> None:
+    Path(path).touch()
+    time.sleep(WAIT_S)
 
 
 @pytest.mark.parametrize(

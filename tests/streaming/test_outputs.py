@@ -12,10 +12,15 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 
 from penstock.checkpoint import CheckpointLocation
-from penstock.errors import ConfigError, RecoveryMismatchError, StreamingError
+from penstock.errors import (
+    ConfigError,
+    RecoveryMismatchError,
+    StreamingError,
+    UnsharedPathError,
+)
 from penstock.streaming import OutputBatch, StreamingContext
 from penstock.streaming.operations import text_files
 from penstock.streaming.operations.outputs import ForEachRDD
@@ -127,6 +132,36 @@ def test_where_nothing_is_renamed_what_was_cut_off_is_written_again(
     save(sc, str(tmp_path / "out"), ["never written"])
     assert os.listdir(tmp_path) == ["out-1001000"]
     assert lines_in(tmp_path / "out-1001000") == "a\n"
+
+
+@pytest.mark.parametrize("renames", [True, False])
+def test_a_folder_without_what_tasks_wrote_is_not_taken_for_the_batch(
+    sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: bool
+) -> None:
+    """As if they had written to another machine's disk: the driver only sees what it did itself."""
+    whole = RDD.saveAsTextFile
+
+    def elsewhere(rdd: RDD[Any], path: str, *_: Any) -> None:
+        whole(rdd, path)
+        for part in Path(path.removeprefix("file:")).glob("*part-00001*"):
+            part.unlink()
+
+    monkeypatch.setattr(text_files, "_RENAMING", text_files._RENAMING if renames else ())
+    with monkeypatch.context() as patch:
+        patch.setattr(RDD, "saveAsTextFile", elsewhere)
+        for _ in range(2):
+            with pytest.raises(UnsharedPathError, match="files of 1 of 2 partitions"):
+                save_as_text_files(
+                    TIME, sc.parallelize("ab", 2), prefix=str(tmp_path / "out"), suffix=None
+                )
+    assert not (tmp_path / "out-1001000").exists()
+    save_as_text_files(TIME, sc.parallelize("ab", 2), prefix=str(tmp_path / "out"), suffix=None)
+    assert lines_in(tmp_path / "out-1001000") == "a\nb\n"
+
+
+def test_a_batch_without_partitions_has_a_folder(sc: SparkContext, tmp_path: Path) -> None:
+    save_as_text_files(TIME, sc.emptyRDD(), prefix=str(tmp_path / "out"), suffix=None)
+    assert (tmp_path / "out-1001000").is_dir()
 
 
 def wait_for(gate: str) -> Callable[[str], str]:

@@ -138,6 +138,12 @@ def test_a_batch_without_rows_has_a_file_with_its_columns(
     assert not list((tmp_path / "out").rglob("_spark_metadata/*"))
 
 
+def test_a_folder_of_any_name(query: Query, tmp_path: Path) -> None:
+    folder = tmp_path / "a b%20c#d+é"
+    ParquetSink(folder).write(query.spark.range(3), BATCH)
+    assert read_parquet(query.spark, folder).count() == 3
+
+
 def test_only_files_that_the_driver_sees_as_tasks_wrote_them_are_published(
     query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

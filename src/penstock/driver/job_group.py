@@ -10,9 +10,18 @@ from typing import Any
 
 from pyspark import SparkContext
 
-__all__ = ["any_task_runs", "cancel_jobs"]
+__all__ = ["any_task_runs", "begin_jobs", "cancel_jobs"]
 
 _REASON = "as the streaming program stops"
+
+
+def begin_jobs(sc: SparkContext, group: str, description: str) -> None:
+    """Have the jobs of this thread belong to a group.
+
+    They have it as a tag, too: what runs in the thread may set a job group of its own.
+    """
+    sc.setJobGroup(group, description, interruptOnCancel=True)
+    sc.addJobTag(group)
 
 
 def cancel_jobs(sc: SparkContext, group: str) -> set[int]:
@@ -24,8 +33,8 @@ def cancel_jobs(sc: SparkContext, group: str) -> set[int]:
     if sc._jsc is None:  # the program stopped its SparkContext first
         return set()
     _hide_killed_tasks(sc._gateway)
-    tracker = sc.statusTracker()
-    jobs = set(tracker.getActiveJobsIds()).intersection(tracker.getJobIdsForGroup(group))
+    tagged = sc._jsc.sc().statusTracker().getJobIdsForTag(group)
+    jobs = set(sc.statusTracker().getActiveJobsIds()).intersection(tagged)
     for job_id in jobs:
         sc._jsc.sc().cancelJob(job_id, _REASON)
     return jobs

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from penstock.driver.job_group import cancel_jobs
+from penstock.driver.job_group import begin_jobs, cancel_jobs
 from penstock.driver.placement import ReceiverPlacement, placed_rdd
 from penstock.driver.watch import ReceiverWatch
 from penstock.errors import FencedError, ReceiverError, StorageError, UnsharedPathError
@@ -128,7 +128,7 @@ class ReceiverRunner(threading.Thread):
     def _run_task(self) -> End:
         sc = self._run.sc
         executor = self._run.placement.choose(self.id, self._stopping)
-        sc.setJobGroup(self._group, f"receiver {self.id}", interruptOnCancel=True)
+        begin_jobs(sc, self._group, f"receiver {self.id}")
         (end,) = placed_rdd(sc, self.task, executor).map(run_receiver).collect()
         return end
 

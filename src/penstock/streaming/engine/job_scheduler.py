@@ -20,7 +20,7 @@ from functools import partial
 from pyspark import SparkContext
 
 from penstock.clock import SteadyClock
-from penstock.driver.job_group import any_task_runs, cancel_jobs
+from penstock.driver.job_group import any_task_runs, begin_jobs, cancel_jobs
 from penstock.errors import ConcurrentDriverError, PenstockError, StorageError, printable
 from penstock.storage.patience import Patience
 from penstock.streaming.core.batch import Batch
@@ -176,7 +176,7 @@ class JobScheduler:
         self._bus.deliver()
         try:
             self._wait_for_check()
-            self._sc.setJobGroup(self._group, str(job), interruptOnCancel=True)
+            begin_jobs(self._sc, self._group, str(job))
             job.run()
         except BaseException as e:
             error = printable(e)

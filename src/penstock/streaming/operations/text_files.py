@@ -12,6 +12,8 @@ Invariants, on file systems whose rename is atomic (local ones, HDFS):
    that was stopped while it wrote and wakes when its successor is past the batch.
 3. Unfinished folders are deleted when the batch's exists. A run that still writes one fails to do
    so, and finds the batch's folder.
+4. A folder becomes the batch's only when the driver sees in it the file of each partition. Tasks
+   write these files: on a path that is not shared the driver would rename an empty folder.
 
 Object stores copy and delete where these rename, so there the batch's folder is written in place.
 It is whole when Hadoop's folder of unfinished tasks is gone; until then it was cut off, and is
@@ -21,6 +23,7 @@ written again. A driver that wakes while it writes may then delete what its succ
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from datetime import datetime
 from typing import Any
@@ -28,12 +31,14 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, SparkContext
 
-from penstock.errors import StreamingError
+from penstock.errors import StreamingError, UnsharedPathError
 
 __all__ = ["batch_folder", "save_as_text_files"]
 
 _RENAMING = ("file", "hdfs", "viewfs")
 """Schemes of file systems whose rename is atomic, and refuses a folder that exists."""
+_PART = re.compile(r"part-([0-9]+)(\..+)?")
+"""The file of a partition, perhaps compressed."""
 
 
 def batch_folder(prefix: str, suffix: str | None, time: datetime) -> str:
@@ -47,6 +52,7 @@ def save_as_text_files(time: datetime, rdd: RDD[Any], *, prefix: str, suffix: st
 
     Raises:
         StreamingError: the folder is incomplete, from a program that did not rename it into place.
+        UnsharedPathError: the driver does not see what tasks wrote.
     """
     folder = BatchFolder(rdd.context, batch_folder(prefix, suffix, time))
     if folder.scheme not in _RENAMING:
@@ -66,8 +72,9 @@ def _write_and_rename(rdd: RDD[Any], folder: BatchFolder) -> None:
     if not folder.exists():
         try:
             rdd.saveAsTextFile(folder.own)
+            folder.check_whole(folder.own, rdd.getNumPartitions())
             folder.publish()
-        except (OSError, Py4JJavaError):
+        except (OSError, Py4JJavaError, UnsharedPathError):
             if not folder.exists():
                 raise
     folder.delete_unfinished()
@@ -78,6 +85,11 @@ def _write_in_place(rdd: RDD[Any], folder: BatchFolder) -> None:
         folder.delete()
     if not folder.exists():
         rdd.saveAsTextFile(folder.path)
+        try:
+            folder.check_whole(folder.path, rdd.getNumPartitions())
+        except UnsharedPathError:
+            folder.delete()  # else the next run would find it, and take it for the batch
+            raise
 
 
 class BatchFolder:
@@ -117,6 +129,20 @@ class BatchFolder:
     def is_cut_off(self) -> bool:
         """Whether the batch's folder was written in place, and not to its end."""
         return bool(self._files.exists(self._fs.Path(self._path, "_temporary")))
+
+    def check_whole(self, folder: str, partitions: int) -> None:
+        """Raise UnsharedPathError unless a folder has a file of each partition."""
+        names = [file.getPath().getName() for file in self._files.listStatus(self._fs.Path(folder))]
+        seen = {int(found[1]) for name in names if (found := _PART.fullmatch(name))}
+        if unseen := set(range(partitions)).difference(seen):
+            raise UnsharedPathError(
+                f"the driver does not see the files of {len(unseen)} of {partitions} partitions "
+                "that tasks wrote; the batch is not written",
+                operation="saveAsTextFiles",
+                path=self.path,
+                hint="choose a path on a file system that is mounted on every host, or an object "
+                "store",
+            )
 
     def delete(self) -> None:
         """Delete the batch's folder."""

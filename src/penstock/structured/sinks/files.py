@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from penstock.checkpoint.log_format import decode_log, parse_fields
-from penstock.errors import NotFoundError, UnsharedPathError
+from penstock.errors import NotFoundError, StorageError, UnsharedPathError
 from penstock.storage import Storage
 
 __all__ = ["write_files"]
@@ -55,7 +55,8 @@ def write_files(df: DataFrame, storage: Storage, folder: str) -> list[str]:
     unseen = sorted(name for name, size in written.items() if seen.get(name) != size)
     if unseen or not written:
         raise _unshared(storage.uri(folder), unseen, len(written))
-    storage.delete_all(storage.find(f"{folder}/{_LOG}"))
+    with suppress(StorageError):  # it has served; no reader takes it for files of the batch
+        storage.delete_all(storage.find(f"{folder}/{_LOG}"))
     return sorted(written)
 
 
