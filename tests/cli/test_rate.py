@@ -190,3 +190,24 @@ def test_a_damaged_override_is_named(location: str) -> None:
     path.write_text("{")
     assert isinstance(fail("--checkpoint", location), LogFormatError)
     assert str(path) in str(fail("pause", "--checkpoint", location))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "name"), [(["numbers"], "numbers"), (None, "0")], ids=["program", "query"]
+)
+def test_inputs_over_topics_have_one_name_whatever_their_topics(
+    tmp_path: Path, inputs: list[str] | None, name: str
+) -> None:
+    """A program's is the one that it gives, a query's the place of its source."""
+    folder = str(tmp_path / "checkpoint")
+    conf = {} if inputs is None else {"spark.penstock.inputs": json.dumps(inputs)}
+    with CheckpointLocation(folder) as place:
+        place.plan(0, OffsetSeq(1_000, conf=conf, sources=('{"_a@1":{"0":5},"clicks":{"0":5}}',)))
+    found = overrides(folder)
+    found.set("clicks", RateOverride(max_rate=5))  # as an earlier release called a query's
+    succeed("pause", "--checkpoint", folder)
+    kept = None if inputs else 5.0
+    assert found.get(name) == RateOverride(max_rate=kept, paused=True)
+    assert found.get("clicks") == (RateOverride(max_rate=5) if inputs else RateOverride())
+    succeed("resume", "--checkpoint", folder, "--stream", name)
+    assert found.get(name) == RateOverride(max_rate=kept)

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from penstock.structured.kafka.source import KafkaBatchReader, KafkaDataSource, KafkaStreamReader
-from penstock.structured.session import Session, bound_to
+from penstock.structured.session import QueryFacts, Session, bound_to, read_by, tell_query
 from tests.kafka.broker import Broker
 
 __all__ = ["DrivenQuery"]
@@ -28,6 +28,8 @@ class DrivenQuery:
     options: dict[str, str] = field(default_factory=dict)
     seen: list[list[bytes | None]] = field(default_factory=list)
     """The values of each batch that had records."""
+    place: str = "0"
+    """That of the source in the query, as Spark's driver tells it."""
     before_commit: Callable[[int], None] = lambda batch_id: None
 
     def given(self) -> dict[str, str]:
@@ -125,6 +127,8 @@ class DrivenQuery:
     def _source(self, options: dict[str, str]) -> KafkaDataSource:
         rates = self.location.parent / "rates"
         rates.mkdir(mode=0o700, exist_ok=True)
+        facts = QueryFacts("driven", str(self.location), 100, self.place)
+        tell_query(str(rates), read_by(options), facts)
         return bound_to(KafkaDataSource, Session(str(rates), 2, 100))(options)
 
     def _write(self, folder: str, batch_id: int, value: Any) -> None:

@@ -22,7 +22,7 @@ def test_those_of_a_query() -> None:
     assert found.topics == ("a", "b")
     assert (found.starting, found.ending, found.on_data_loss) == (None, "latest", "fail")
     assert found.settings == {"bootstrap.servers": "b:9092"}
-    assert found.group is None
+    assert found.group("0") is None
     # Spark hands names over in lower case.
     assert parse(startingoffsets="earliest").starting == "earliest"
     assert parse(startingOffsets='{"clicks": {"0": 5, "1": -2}}').starting == {
@@ -37,13 +37,12 @@ def test_the_subscription() -> None:
     assigned = KafkaOptions.parse({**BROKERS, "assign": '{"clicks": [1, 0]}'})
     assert assigned.topics == ("clicks",)
     assert assigned.assigned == {"clicks": {0, 1}}
-    assert len({pattern.identity, assigned.identity, parse().identity}) == 3
+    assert len({pattern.former_identity, assigned.former_identity, parse().former_identity}) == 3
 
 
 def test_the_group() -> None:
-    assert parse(groupIdPrefix="shop").group == parse(groupIdPrefix="shop").group
-    assert parse(groupIdPrefix="shop").group != parse(groupIdPrefix="lab").group
-    assert parse(**{"kafka.group.id": "mine"}, groupIdPrefix="shop").group == "mine"
+    assert parse(groupIdPrefix="shop").group("q-0") == "shop-q-0"
+    assert parse(**{"kafka.group.id": "mine"}, groupIdPrefix="shop").group("q-0") == "mine"
 
 
 def test_data_loss() -> None:

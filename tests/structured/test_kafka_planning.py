@@ -6,6 +6,7 @@ Without Spark: ``DrivenQuery`` calls the reader as Spark does.
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import count
 from pathlib import Path
 
@@ -13,9 +14,10 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from penstock.errors import ConfigError, KafkaDataLossError
+from penstock.errors import ConfigError, KafkaDataLossError, RecoveryMismatchError
 from penstock.journal.losses.loss_log import read_losses, source_folder
 from penstock.kafka.brokers import group_offsets
+from penstock.kafka.losses import LossLog, LostRange
 from penstock.storage import attach_storage
 from penstock.structured.kafka.options import KafkaOptions
 from tests.kafka.broker import Broker
@@ -155,8 +157,7 @@ def test_lost_records_end_the_query_or_are_noted(query: DrivenQuery, tmp_path: P
         query.drain()
     query.options = {"onDataLoss": "earliest", "lossLog": str(tmp_path / "losses")}
     assert query.drain() == [values(4, 6)]
-    stream = KafkaOptions.parse(query.given()).identity
-    (loss,) = read_losses(attach_storage(str(tmp_path / "losses")), source_folder(stream))
+    (loss,) = read_losses(attach_storage(str(tmp_path / "losses")), source_folder("0"))
     assert (loss.records.start_offset, loss.records.end_offset) == (2, 4)
     query.options = {"failOnDataLoss": "false"}  # Spark's option: noted in the log of the driver
     query.broker.produce(query.topic, values(6, 9))
@@ -182,8 +183,7 @@ def test_a_group_shows_the_lag(query: DrivenQuery) -> None:
     query.drain()
     query.broker.produce(query.topic, values(3, 4))
     query.drain()
-    group = KafkaOptions.parse(query.given()).group
-    assert group is not None
+    group = "shop-driven-0"
     assert eventually(
         lambda: (
             group_offsets(query.broker.conf, group)
@@ -239,3 +239,94 @@ def test_options_of_a_batch_read_are_refused_for_a_query(query: DrivenQuery) -> 
     query.options["endingOffsets"] = "latest"
     with pytest.raises(ConfigError, match=r"readStream.* has no option 'endingOffsets'"):
         query.drain()
+
+
+def create_anew(query: DrivenQuery, records: list[bytes | None]) -> None:
+    query.broker.delete_topic(query.topic)
+    assert eventually(lambda: not query.broker.has_topic(query.topic))
+    query.broker.create_topic(query.topic)
+    query.broker.produce(query.topic, records)
+
+
+@pytest.fixture
+def anew(query: DrivenQuery) -> DrivenQuery:
+    """A query whose topic was created anew, with two records that wait."""
+    query.options = {"onDataLoss": "earliest", "lossLog": str(query.location)}
+    query.broker.produce(query.topic, values(0, 3))
+    query.drain()
+    create_anew(query, values(3, 8))
+    assert query.drain() == [values(3, 8)]
+    query.broker.produce(query.topic, values(8, 10))
+    return query
+
+
+@pytest.mark.parametrize("mode", ["earliest", "latest", "fail"])
+@pytest.mark.parametrize("former", [False, True])
+def test_topics_are_added_after_one_was_created_anew(
+    anew: DrivenQuery, mode: str, former: bool
+) -> None:
+    """Also to a query whose notes an earlier release made, under a digest of its topics."""
+    notes = anew.location / "sources"
+    if former:
+        digest = KafkaOptions.parse(anew.given()).former_identity
+        (notes / "0").rename(notes / digest)
+    other = anew.broker.create_topic(f"a-{anew.topic}")  # the first one now
+    anew.broker.produce(other, values(20, 22))
+    anew.options |= {"onDataLoss": mode, "subscribe": f"{anew.topic},{other}"}
+    read = [value for batch in anew.drain() for value in batch]
+    assert sorted(value or b"" for value in read) == [*values(8, 10), *values(20, 22)]
+    assert anew.offsets(anew.newest()) == {f"{anew.topic}@1": {"0": 7}, other: {"0": 2}}
+    create_anew(anew, values(30, 31))  # what was taken over is not taken over again
+    anew.options["onDataLoss"] = "earliest"
+    assert anew.drain() == [values(30, 31)]
+    assert anew.offsets(anew.newest()) == {f"{anew.topic}@2": {"0": 1}, other: {"0": 2}}
+
+
+@pytest.mark.parametrize("options", ["no ids", "no loss log", "another place"])
+def test_offsets_of_a_topic_whose_ids_are_gone_are_refused(anew: DrivenQuery, options: str) -> None:
+    if options == "no ids":
+        shutil.rmtree(anew.location / "sources" / "0" / "topics")
+    elif options == "another place":
+        anew.place = "1"
+    else:
+        anew.options = {"failOnDataLoss": "false"}
+    for _ in range(2):
+        with pytest.raises(RecoveryMismatchError, match=rf"{anew.topic}@1.*not there.*lossLog"):
+            anew.drain()
+
+
+def test_a_topic_that_is_created_anew_after_the_plan(query: DrivenQuery) -> None:
+    """Before its tasks read: a batch has no records of another topic at its offsets."""
+    query.options = {"onDataLoss": "earliest", "lossLog": str(query.location)}
+    query.broker.produce(query.topic, values(0, 2))
+    query.drain()
+    query.broker.produce(query.topic, values(2, 5))
+    reader = query.reader()
+    start = query.resume(reader)
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    create_anew(query, values(10, 20))
+    query.run(reader, start, end)
+    reader.stop()
+    query.drain()
+    assert query.seen == [values(0, 2), values(10, 20)]
+
+
+def test_losses_are_taken_over(query: DrivenQuery) -> None:
+    """A batch that an earlier release planned leaves out what that noted, and once."""
+    query.options = {"onDataLoss": "latest", "lossLog": str(query.location)}
+    query.broker.produce(query.topic, values(0, 4))
+    query.drain()
+    query.broker.produce(query.topic, values(4, 8))
+    query.drain()
+    query.uncommit(query.newest())
+    notes = query.location / "sources"
+    former = KafkaOptions.parse(query.given()).former_identity
+    (notes / "0").rename(notes / former)
+    storage = attach_storage(str(query.location))
+    LossLog(storage, former).add([LostRange(f"{query.topic}/0", 4, 6, "as retention does")])
+    assert query.drain() == [values(6, 8)]
+    (loss,) = read_losses(storage, source_folder("0"))
+    assert loss.reason == "as retention does"
+    shutil.rmtree(notes / "0" / "losses")  # as a reset does
+    query.uncommit(query.newest())
+    assert query.drain() == [values(4, 8)]

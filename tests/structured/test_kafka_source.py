@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.checkpoint.tools import apply_plan, plan_rewind
+from penstock.rate import RateOverride, RateOverrides
+from penstock.status.rate_facts import change_overrides, read_rates
+from penstock.storage import open_storage
 from penstock.structured.sinks import ParquetSink, read_parquet
 from tests.kafka.broker import PASSWORD, Broker
 from tests.structured.topic_query import TopicQuery
@@ -119,3 +124,40 @@ def test_a_password_is_in_no_checkpoint_and_no_error(query: TopicQuery) -> None:
     with pytest.raises(PySparkException, match="KafkaError") as raised:
         query.drain()
     assert PASSWORD not in str(raised.value)
+
+
+def test_notes_and_rates_are_of_the_place_in_the_query(query: TopicQuery) -> None:
+    """Whatever topics sources read; an override that an earlier release left counts."""
+    other, added = (query.broker.create_topic(f"{query.topic}-{name}") for name in ("b", "a"))
+    pressure = {"backpressure.enabled": "true", "onDataLoss": "earliest"}
+    query.options = {**pressure, "lossLog": str(query.location)}
+    both = query.frame
+    subscribed = [other]
+
+    def frame() -> DataFrame:
+        second = both(subscribe=",".join(subscribed))
+        return both().select("value").union(second.select("value"))
+
+    query.frame = frame  # type: ignore[method-assign]
+    query.broker.produce(query.topic, values(0, 2))
+    query.broker.produce(other, values(2, 4))
+    assert query.drain() == [values(0, 4)]
+    notes = {path.parent.parent.name: path for path in query.location.rglob("topics/0.json")}
+    assert list(json.loads(notes["0"].read_text())) == [query.topic]
+    assert list(json.loads(notes["1"].read_text())) == [other]
+    assert notes.keys() == {"0", "1"}
+    storage = open_storage(str(query.location))
+    assert {rates.stream for rates in read_rates(storage)} == {"0", "1"}
+    RateOverrides(storage).set(other, RateOverride(paused=True))  # by its topic, as before
+    assert [rates.override.paused for rates in read_rates(storage)] == [False, True]
+    subscribed.insert(0, added)
+    query.broker.produce(query.topic, values(4, 6))
+    query.broker.produce(other, values(6, 8))
+    running = query.start(processingTime="0 seconds")
+    try:
+        assert eventually(lambda: query.seen[1:] == [values(4, 6)])
+        change_overrides(storage, "1", lambda override: replace(override, paused=False))
+        assert eventually(lambda: query.seen[2:] == [values(6, 8)])
+    finally:
+        running.stop()
+    assert [rates.override.paused for rates in read_rates(storage)] == [False, False]

@@ -16,12 +16,12 @@ from penstock.cli.options import JsonOption
 from penstock.cli.output import print_json, print_line, printable
 from penstock.cli.plots import draw_rates
 from penstock.errors import ConfigError
-from penstock.rate import EndedBatch, RateOverride, RateOverrides
+from penstock.rate import EndedBatch, RateOverride
 from penstock.status.rate_facts import (
     StreamRates,
     any_ended,
+    change_overrides,
     open_location,
-    program_streams,
     read_rates,
 )
 
@@ -105,13 +105,9 @@ def _override(
     change: Callable[[RateOverride], RateOverride],
 ) -> None:
     storage = open_location(checkpoint)
-    overrides = RateOverrides(storage)
-    changed = {}
-    for name in program_streams(storage, stream):
-        changed[name] = change(overrides.get(name))
-        overrides.set(name, changed[name])
-        if not as_json:
-            print_line(f"{name}: {_describe(changed[name])}")
+    changed = change_overrides(storage, stream, change)
+    for name in () if as_json else changed:
+        print_line(f"{name}: {_describe(changed[name])}")
     if as_json:
         print_json({"checkpoint": checkpoint, "overrides": changed})
     else:

@@ -30,8 +30,7 @@ __all__ = [
 ]
 
 _TIMEOUT_S = 10.0
-_ALL = re.compile("(?!__).*")
-"""Without Kafka's own topics."""
+_ALL = re.compile(".*")
 
 
 def partition_facts(

@@ -23,7 +23,15 @@ import json
 import re
 from collections.abc import Collection, Mapping
 
-from penstock.errors import AlreadyExistsError, ConcurrentDriverError, KafkaError, LogFormatError
+from penstock.errors import (
+    AlreadyExistsError,
+    ConcurrentDriverError,
+    KafkaError,
+    LogFormatError,
+    RecoveryMismatchError,
+)
+from penstock.kafka.offsets import generation_of, split_name
+from penstock.model import Offsets
 from penstock.storage import Storage
 
 __all__ = ["Generations", "first_entry"]
@@ -74,6 +82,39 @@ class Generations:
         if new:
             self._append({**self._ids, **new})
         return {topic: max(0, len(self._ids.get(topic, ())) - 1) for topic in ids}
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether there is an entry."""
+        return self._newest >= 0
+
+    def begin_with(self, former: Generations) -> None:
+        """Make durable the ids that the input had under a former name, as its first entry.
+
+        Raises:
+            ConcurrentDriverError, StorageError: as ``observe``.
+        """
+        self._append(dict(former._ids))
+
+    def check(self, offsets: Offsets) -> None:
+        """Check that the generations of offsets are those of topics whose ids are noted.
+
+        Raises:
+            RecoveryMismatchError: the notes of one are not there: its offsets may be of any topic
+                that had the name.
+        """
+        for name in offsets:
+            topic, generation = split_name(name)[0], generation_of(name)
+            if generation >= max(1, len(self._ids.get(topic, ()))):
+                raise RecoveryMismatchError(
+                    f"the offsets are of {topic}@{generation}, which was created anew {generation} "
+                    "times, and the ids by which that was noticed are not there",
+                    operation="plan batch",
+                    path=self._storage.uri(_folder(self._stream)),
+                    ids={"topic": topic},
+                    hint="restore the folder, or give the lossLog that the query had; without one "
+                    "begin with a new checkpoint, and starting offsets of your choice",
+                )
 
     @property
     def topics(self) -> Collection[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +18,13 @@ from penstock.checkpoint.tools.offsets import is_of_topics
 from penstock.errors import ConfigError
 from penstock.kafka.generations import Generations
 from penstock.kafka.identified import IdentifiedOffsets
+from penstock.kafka.take_over import former_names
 from penstock.model import Offsets
 from penstock.storage import Storage, attach_storage
 
 __all__ = ["HeldOffsets", "held_offsets", "identified", "noted_ids", "noting_inputs"]
 
 _INPUTS = "spark.penstock.inputs"
-_OF_A_QUERY = re.compile(r"kafka-[0-9a-f]{8}")
-"""What a query over penstock-kafka calls its topics in ``sources`` (its options' identity)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +77,9 @@ def held_offsets(place: str | os.PathLike[str], *, done: bool = False) -> list[H
 
 def noting_inputs(storage: Storage, held: HeldOffsets) -> list[str]:
     """Return under which names in ``sources`` there may be notes of what is read."""
-    if held.name != held.source:
+    if held.name != held.source or Generations(storage, held.name).is_noted:
         return [held.name]
-    of_queries = (each.name for each in storage.list("sources") if each.is_folder)
-    return [held.name, *filter(_OF_A_QUERY.fullmatch, of_queries)]
+    return [held.name, *former_names(storage)]
 
 
 def identified(place: str | os.PathLike[str], held: HeldOffsets) -> IdentifiedOffsets:

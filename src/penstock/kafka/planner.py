@@ -7,8 +7,10 @@ durable (``losses``, ``generations``) before it returns, and so before ``offsets
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 
+from penstock.errors import KafkaError
 from penstock.kafka.advance import OnDataLoss, advance, data_loss_error
 from penstock.kafka.cut_off import settle
 from penstock.kafka.generations import Generations
@@ -92,6 +94,7 @@ class Planner:
             StorageError, ConcurrentDriverError: what is lost cannot be made durable.
         """
         facts = self.scan()
+        self._generations.check(start)
         positions = reached(start, self._lost)
         ends = settle(self._topics, positions, facts.ends)
         cut = {name: end for name, end in ends.items() if end < positions.get(name, 0)}
@@ -113,13 +116,27 @@ class Planner:
         planned, starts = self._planned
         return {**end, **start, **(starts if planned == start else {})}
 
+    def look_again(self) -> None:
+        """Notice topics that were created anew since the batch was planned, before it is read.
+
+        Not while the brokers do not answer.
+
+        Raises:
+            StorageError, ConcurrentDriverError: ids cannot be made durable.
+        """
+        with suppress(KafkaError):
+            ids = self._topics.ids(may_be_gone={*self._generations.topics, *self._current})
+            self._current |= self._generations.observe(ids)
+
     def ranges(self, start: Offsets, end: Offsets) -> list[KafkaRange]:
         """Return the ranges between two offset maps, with what of them is lost.
 
         Raises:
             KafkaDataLossError: a topic was created anew since, and that ends the program.
+            RecoveryMismatchError: it is not known of which topic the offsets are.
             StorageError: what is lost cannot be made durable.
         """
+        self._generations.check(end)
         ranges = ranges_between(start, end)
         anew = [r for r in ranges if self._current.get(r.topic, r.generation) != r.generation]
         left = [part for each in leave_out(anew, self._lost) for part in each.held()]

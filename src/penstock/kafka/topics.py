@@ -34,7 +34,7 @@ _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 Subscription = Sequence[str] | re.Pattern[str]
-"""Topics by their names, or by a pattern that a whole name matches."""
+"""Topics by their names, or by a pattern that a whole name matches, without the brokers' own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +163,9 @@ class Topics:
                     continue
                 raise self._failed(error, "list topics", topic=topic)
             facts = asked[topic].result()
+            # Who commits, and reads its own commits, reads for ever.
+            if facts.is_internal and isinstance(self._subscription, re.Pattern):
+                continue
             topic_id = str(facts.topic_id)
             ids[topic] = None if topic_id == _NO_ID else topic_id
             numbers = sorted(partition.id for partition in facts.partitions)

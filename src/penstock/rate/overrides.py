@@ -11,6 +11,8 @@ apply.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.errors import ConfigError, LogFormatError, NotFoundError
@@ -51,8 +53,12 @@ class RateOverrides:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def get(self, stream: str) -> RateOverride:
+    def get(self, stream: str, *former: str) -> RateOverride:
         """Return the effective override of a stream.
+
+        Args:
+            stream: its name.
+            former: its names in earlier releases, which count while it has none by its name.
 
         Raises:
             LogFormatError: its file is damaged or has a newer version.
@@ -61,7 +67,8 @@ class RateOverrides:
         try:
             return _decode(self._storage.read(path))
         except NotFoundError:
-            return RateOverride()
+            before = _kept_by(former)
+            return self.get(*before) if before else RateOverride()
         except (ConfigError, KeyError, TypeError, ValueError) as e:
             raise LogFormatError(
                 "the rate override of a stream cannot be read",
@@ -71,14 +78,25 @@ class RateOverrides:
                 hint="delete the file, and set the override again with `penstock rate`",
             ) from e
 
-    def set(self, stream: str, override: RateOverride) -> None:
+    def set(self, stream: str, override: RateOverride, *former: str) -> None:
         """Set the override of a stream; raises StorageError if it cannot be written."""
         path = _path(stream)
         if override == RateOverride():
             self._storage.delete(path)
-            return
-        values = {"version": _VERSION, "maxRate": override.max_rate, "paused": override.paused}
-        self._storage.create(path, json.dumps(values).encode(), overwrite=True)
+        else:
+            values = {"version": _VERSION, "maxRate": override.max_rate, "paused": override.paused}
+            self._storage.create(path, json.dumps(values).encode(), overwrite=True)
+        for name in _kept_by(former):
+            self._storage.delete(_path(name))
+
+
+def _kept_by(former: Sequence[str]) -> list[str]:
+    """Return the names that an override can have: not all of topics can."""
+    names = []
+    for name in former:
+        with suppress(ConfigError):
+            names.append(check_name("stream", name))
+    return names
 
 
 def _path(stream: str) -> str:

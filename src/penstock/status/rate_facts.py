@@ -6,9 +6,11 @@ The overrides of both are files in its folder ``rate``; see RateOverrides.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.checkpoint.tools.offsets import topics_of
 from penstock.errors import ConfigError
 from penstock.journal import stream_names
 from penstock.rate import (
@@ -21,8 +23,18 @@ from penstock.rate import (
 )
 from penstock.storage import Storage, open_existing
 
-__all__ = ["StreamRates", "any_ended", "open_location", "program_streams", "read_rates"]
+__all__ = [
+    "StreamRates",
+    "any_ended",
+    "change_overrides",
+    "open_location",
+    "program_streams",
+    "read_rates",
+]
 
+_INPUTS = "spark.penstock.inputs"
+_BEGUN: object = {"(first batch)": {}}
+"""The offset of a query over topics that has begun, and found none yet."""
 _HINT = "give the directory that the query has as checkpointLocation, or the program's checkpoint()"
 
 
@@ -66,14 +78,31 @@ def program_streams(storage: Storage, only: str | None) -> list[str]:
     Raises:
         ConfigError: the program has no such input, or none yet.
     """
+    return list(_inputs(storage, only))
+
+
+def change_overrides(
+    storage: Storage, only: str | None, change: Callable[[RateOverride], RateOverride]
+) -> dict[str, RateOverride]:
+    """Change the override of each input, or only of the requested one; return what they are now.
+
+    Raises:
+        ConfigError: as ``program_streams``, and what ``change`` raises.
+        LogFormatError, StorageError: an override cannot be read or written.
+    """
+    overrides, changed = RateOverrides(storage), {}
+    for name, former in _inputs(storage, only).items():
+        changed[name] = change(overrides.get(name, *former))
+        overrides.set(name, changed[name], *former)
+    return changed
+
+
+def _inputs(storage: Storage, only: str | None) -> dict[str, list[str]]:
     newest = CheckpointLocation(storage).offsets.latest()
-    names = set() if newest is None else set(_names(newest[1]))
+    names = {} if newest is None else _names(newest[1])
     if any(entry.name == "journal" for entry in storage.list()):
-        names.update(
-            stream_names(
-                open_existing(f"{storage.url}/journal", operation="open journal", hint=_HINT)
-            )
-        )
+        journal = open_existing(f"{storage.url}/journal", operation="open journal", hint=_HINT)
+        names = {**{name: [] for name in stream_names(journal)}, **names}
     if not names:
         raise ConfigError(
             "the program has not planned a batch yet, so its inputs are not known",
@@ -82,7 +111,7 @@ def program_streams(storage: Storage, only: str | None) -> list[str]:
             hint="repeat the command when its first batch has begun",
         )
     if only is None:
-        return sorted(names)
+        return dict(sorted(names.items()))
     if only not in names:
         raise ConfigError(
             f"the program has no input {only!r}",
@@ -90,7 +119,7 @@ def program_streams(storage: Storage, only: str | None) -> list[str]:
             path=storage.url,
             hint=f"name one of: {', '.join(sorted(names))}",
         )
-    return [only]
+    return {only: names[only]}
 
 
 def read_rates(storage: Storage, only: str | None = None) -> list[StreamRates]:
@@ -100,7 +129,8 @@ def read_rates(storage: Storage, only: str | None = None) -> list[StreamRates]:
         ConfigError: the program has no input ``only``.
         LogFormatError: an entry of the offset log or an override is damaged.
     """
-    found: dict[str, list[EndedBatch]] = {name: [] for name in program_streams(storage, only)}
+    former = _inputs(storage, only)
+    found: dict[str, list[EndedBatch]] = {name: [] for name in former}
     for entry in _entries(storage):
         for name, kept in decode_rates(entry.conf.get(RATES_KEY, "{}")).items():
             if name in found:
@@ -109,7 +139,10 @@ def read_rates(storage: Storage, only: str | None = None) -> list[StreamRates]:
         for name, kept in decode_rates(storage.read(RATES_FILE).decode()).items():
             found.setdefault(name, []).extend(kept.batches)
     overrides = RateOverrides(storage)
-    return [StreamRates(name, overrides.get(name), batches) for name, batches in found.items()]
+    return [
+        StreamRates(name, overrides.get(name, *former.get(name, ())), batches)
+        for name, batches in found.items()
+    ]
 
 
 def _entries(storage: Storage) -> list[OffsetSeq]:
@@ -119,7 +152,21 @@ def _entries(storage: Storage) -> list[OffsetSeq]:
     return [entry for entry in entries if entry is not None]
 
 
-def _names(entry: OffsetSeq) -> list[str]:
-    """Return the inputs that have offsets in an entry: the keys of ``{name: {...}}``."""
-    offsets = (json.loads(line) for line in entry.sources if line is not None)
-    return [name for offset in offsets if isinstance(offset, dict) for name in offset]
+def _names(entry: OffsetSeq) -> dict[str, list[str]]:
+    """Return the inputs that have offsets in an entry, with the names of earlier releases.
+
+    A program's inputs have names; a query's are the keys of their offsets, ``{name: {...}}``. Those
+    over topics are called by their places, as topics come and go.
+    """
+    given = json.loads(entry.conf.get(_INPUTS, "[]"))
+    names: dict[str, list[str]] = {}
+    for place, line in enumerate(entry.sources):
+        offset = None if line is None else json.loads(line)
+        topics = topics_of(offset)
+        if place < len(given):
+            names[given[place]] = []
+        elif topics or offset == _BEGUN:
+            names[str(place)] = topics
+        elif isinstance(offset, dict):
+            names |= {name: [] for name in offset}
+    return names

@@ -28,6 +28,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from penstock.checkpoint import CheckpointLocation
+from penstock.checkpoint.tools.offsets import topics_of
 from penstock.errors import PenstockError
 from penstock.rate import RATES_FILE
 from penstock.storage import Storage, open_existing, open_storage
@@ -45,7 +46,7 @@ from penstock.structured.rate_files import (
     settings_of_options,
 )
 from penstock.structured.running_query import running_query
-from penstock.structured.session import RETAINED, QueryFacts, tell_query
+from penstock.structured.session import RETAINED, QueryFacts, read_by, tell_query
 from penstock.structured.stream_reader import REPORT
 
 __all__ = ["RateListener"]
@@ -103,15 +104,17 @@ class RateListener(StreamingQueryListener):
             return
         self._queries[run_id] = _Query(found.root, found.trigger_ms)
         retained = int(str(self._session.conf.get(RETAINED)))
-        for reads in found.journals:
-            tell_query(self._folder, reads, QueryFacts(query_id, found.root, retained))
+        for each in reversed(found.sources):  # of two that are given the same, the first one's
+            facts = QueryFacts(query_id, found.root, retained, each.place)
+            tell_query(self._folder, read_by(each.options), facts)
         self._show(found.root)
         if not _has_history(found.root):
             return
         storage = _open(found.root)
-        for offset in () if storage is None else _newest_offsets(found.root):
+        for place, offset in () if storage is None else _newest_offsets(found.root):
             assert storage is not None
-            allowed = first_limit(storage, offset, found.trigger_ms or DEFAULT_INTERVAL_MS)
+            interval_ms = found.trigger_ms or DEFAULT_INTERVAL_MS
+            allowed = first_limit(storage, offset, interval_ms, str(place))
             if allowed is not None:
                 self._files.allow_first(offset, allowed)
 
@@ -152,8 +155,9 @@ class RateListener(StreamingQueryListener):
             name, options = found
             # Spark counts rows, which may be ranges, or Kafka's records without its gaps.
             records = report["records"] if each.numInputRows else 0
-            source = SourceProgress(name, options, records, report["limit"])
-            yield report["reader"], source, _object(each.endOffset)
+            end = _object(each.endOffset)
+            source = SourceProgress(name, options, records, report["limit"], topics_of(end))
+            yield report["reader"], source, end
 
     def _note_unknown(self, reader: str) -> None:
         """Log once that a reader's file is gone; its next batch writes it again."""
@@ -191,11 +195,12 @@ def _has_history(root: str) -> bool:
         return False
 
 
-def _newest_offsets(root: str) -> list[Any]:
-    """Return the offset of each source where the query's next batch begins."""
+def _newest_offsets(root: str) -> list[tuple[int, Any]]:
+    """Return the offset of each source, by its place, where the query's next batch begins."""
     storage = open_existing(root, operation="read offset log", hint="")
     newest = CheckpointLocation(storage).offsets.latest()
-    return [] if newest is None else [json.loads(line) for line in newest[1].sources if line]
+    sources = enumerate(() if newest is None else newest[1].sources)
+    return [(place, json.loads(line)) for place, line in sources if line]
 
 
 def _object(text: str) -> dict[str, Any]:

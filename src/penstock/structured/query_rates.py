@@ -9,7 +9,7 @@ program (penstock.rate.overrides). The reader applies a pause, so a rate learned
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +55,8 @@ class SourceProgress:
     records: int
     limit: float | None
     """The limit that the batch had."""
+    topics: Sequence[str] = ()
+    """By the first of which it was called in earlier releases."""
 
 
 @dataclass
@@ -63,6 +65,7 @@ class _Source:
     controller: RateController
     why: str = ""
     batches: list[EndedBatch] = field(default_factory=list)
+    former: Sequence[str] = ()
 
 
 class QueryRates:
@@ -102,7 +105,7 @@ class QueryRates:
         known = self._sources.get(source.name)
         if known is None:
             known = self._sources[source.name] = self._open(source, settings, interval_ms)
-        override = replace(self._override(source.name), paused=False)
+        override = replace(self._override(source), paused=False)
         if override != known.rate.override:
             known.rate.follow(override)
         decision = known.rate.on_batch_completed(
@@ -123,8 +126,9 @@ class QueryRates:
         self._last_end_ms = progress.start_ms + progress.duration_ms
         if self._storage is None:
             return
+        former = {name for source in self._sources.values() for name in source.former}
         rates = {
-            **self._kept,
+            **{name: kept for name, kept in self._kept.items() if name not in former},
             **{
                 name: KeptRates(source.controller.to_json(), tuple(source.batches))
                 for name, source in self._sources.items()
@@ -136,10 +140,11 @@ class QueryRates:
             self._note(e)
 
     def _open(self, source: SourceProgress, settings: RateSettings, interval_ms: int) -> _Source:
-        kept = self._kept.get(source.name, KeptRates(None, ()))
+        known = (self._kept[name] for name in (source.name, *source.topics) if name in self._kept)
+        kept = next(known, KeptRates(None, ()))
         controller = _make_controller(source.name, settings, source.options, interval_ms, kept)
         rate = InputRate(interval_ms, settings, controller)
-        return _Source(rate, controller, batches=list(kept.batches))
+        return _Source(rate, controller, batches=list(kept.batches), former=source.topics)
 
     def _allowed(self, source: _Source) -> Allowed:
         limit = source.rate.limits().records
@@ -155,11 +160,11 @@ class QueryRates:
         waited = progress.start_ms - self._last_end_ms
         return late if waited < late else 0
 
-    def _override(self, name: str) -> RateOverride:
+    def _override(self, source: SourceProgress) -> RateOverride:
         try:
-            return (
-                RateOverride() if self._storage is None else RateOverrides(self._storage).get(name)
-            )
+            if self._storage is None:
+                return RateOverride()
+            return RateOverrides(self._storage).get(source.name, *source.topics)
         except PenstockError as e:
             self._note(e)
             return RateOverride()
@@ -196,17 +201,18 @@ def _make_controller(
     return controller
 
 
-def first_limit(storage: Storage, offset: Any, interval_ms: int) -> Allowed | None:
+def first_limit(storage: Storage, offset: Any, interval_ms: int, place: str = "") -> Allowed | None:
     """Return the limit of the first batch of a query that starts again; None if nothing is kept.
 
     Args:
         storage: the query's checkpoint.
         offset: the offset JSON of one of its sources.
         interval_ms: how long a batch may take.
+        place: the source's.
     """
     names = offset.keys() if isinstance(offset, dict) else ()
     kept = _read(storage)
-    for name in names:
+    for name in (place, *names):
         if (found := kept.get(name)) is not None and found.batches:
             last: RateDecision = found.batches[-1].decision
             limit = last.rate * interval_ms / 1000

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-__all__ = ["QueryRun", "RunningQuery", "has_run_before", "plan_of_batch", "run_of", "running_query"]
+__all__ = [
+    "QueryRun",
+    "QuerySource",
+    "RunningQuery",
+    "has_run_before",
+    "plan_of_batch",
+    "run_of",
+    "running_query",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySource:
+    """A source of a query."""
+
+    place: str
+    options: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +36,8 @@ class RunningQuery:
     """Its checkpoint location."""
     trigger_ms: int
     """Its trigger interval, 0 for none."""
-    journals: Sequence[tuple[str, str, str]]
-    """Journal, stream and consumer of its sources over journals, as they are in the options."""
+    sources: Sequence[QuerySource]
+    """Its sources, each by its place: Spark's ``sources/<place>``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +63,7 @@ def running_query(spark: SparkSession, query_id: str) -> RunningQuery | None:
     trigger = query.trigger()
     is_timed = trigger.getClass().getSimpleName() == "ProcessingTimeTrigger"
     return RunningQuery(
-        query.resolvedCheckpointRoot(), trigger.intervalMs() if is_timed else 0, _journals(query)
+        query.resolvedCheckpointRoot(), trigger.intervalMs() if is_timed else 0, _sources(query)
     )
 
 
@@ -95,13 +111,29 @@ def _execution(spark: SparkSession, query_id: str) -> Any:
     return running.get(jvm.java.util.UUID.fromString(query_id))
 
 
-def _journals(query: Any) -> list[tuple[str, str, str]]:
+def _sources(query: Any) -> list[QuerySource]:
+    """Return the sources of the second kind, numbered with the others as Spark does it.
+
+    Source: ``MicroBatchExecution.logicalPlan``.
+    """
     leaves = query.analyzedPlan().collectLeaves()
+    numbered: list[Any] = []
     found = []
     for leaf in map(leaves.apply, range(leaves.size())):
+        if not leaf.isStreaming() or any(leaf.equals(other) for other in numbered):
+            continue
+        numbered.append(leaf)
         if leaf.getClass().getSimpleName() == "StreamingRelationV2":
-            options = leaf.extraOptions()
-            names = tuple(options.get(name) for name in ("journal", "stream", "consumer"))
-            if None not in names:
-                found.append(names)
+            options = dict(leaf.extraOptions().asCaseSensitiveMap())
+            place = _given_name(leaf) or str(len(numbered) - 1)
+            found.append(QuerySource(place, options))
     return found
+
+
+def _given_name(leaf: Any) -> str | None:
+    """Return the name that a program gave a source, as Spark 4.3 can have it."""
+    try:
+        name = leaf.sourceIdentifyingName()
+        return str(name.name()) if name.getClass().getSimpleName() == "UserProvided" else None
+    except Py4JError:
+        return None

@@ -10,15 +10,25 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 from pyspark.sql.datasource import DataSource
 
 from penstock.errors import ConfigError
+from penstock.kafka.client_conf import is_secret
 from penstock.structured.private_folder import PrivateFolder
 
-__all__ = ["RETAINED", "QueryFacts", "Session", "bound_to", "check_in_driver", "tell_query"]
+__all__ = [
+    "RETAINED",
+    "QueryFacts",
+    "Session",
+    "bound_to",
+    "check_in_driver",
+    "read_by",
+    "tell_query",
+]
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 _TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -37,6 +47,8 @@ class QueryFacts:
     """Its checkpoint location."""
     batches_to_retain: int
     """``spark.sql.streaming.minBatchesToRetain``."""
+    place: str = "0"
+    """That of the source in the query, by which Spark names its folder in ``sources``."""
 
     @property
     def is_temporary(self) -> bool:
@@ -59,10 +71,22 @@ class Session:
         """Return the query that was last started with a source; None if it is not known.
 
         Args:
-            reads: the options that tell it from the other sources of the session.
+            reads: what ``read_by`` says of it.
         """
         found = PrivateFolder(self.folder).read(_file_of(reads))
         return None if found is None else QueryFacts(**found)
+
+
+def read_by(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what tells a source from the others of a session: its consumer of a journal.
+
+    Of a source without one, all its options but secrets.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    consumer = [given[name] for name in ("journal", "stream", "consumer") if name in given]
+    if len(consumer) == 3:
+        return tuple(consumer)
+    return tuple(text for item in sorted(given.items()) if not is_secret(item[0]) for text in item)
 
 
 def check_in_driver(handle: object, inner: str, operation: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.errors import ConfigError
-from penstock.rate import RateOverride, RateOverrides
-from penstock.status.rate_facts import open_location, program_streams
+from penstock.rate import RateOverride
+from penstock.status.rate_facts import change_overrides, open_location
 
 __all__ = ["change_rate"]
 
@@ -19,9 +19,7 @@ def change_rate(path: str, stream: str, action: str, rate: str) -> None:
         StorageError: it could not be made durable.
     """
     storage = open_location(path)
-    (name,) = program_streams(storage, stream)
-    overrides = RateOverrides(storage)
-    overrides.set(name, _changed(overrides.get(name), action, rate))
+    change_overrides(storage, stream, lambda override: _changed(override, action, rate))
 
 
 def _changed(override: RateOverride, action: str, rate: str) -> RateOverride:

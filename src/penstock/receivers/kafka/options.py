@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from penstock.errors import ConfigError
 from penstock.kafka import COLUMNS, ClientConf
 from penstock.kafka.client_conf import is_secret, settings_of
-from penstock.kafka.offsets import TOPIC_NAME
+from penstock.kafka.offsets import INTERNAL_TOPICS, TOPIC_NAME
 from penstock.receivers import arguments
 
 __all__ = ["KafkaOptions", "Starting"]
@@ -28,6 +28,8 @@ _NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}][?+]")
 _OF_MEMBERS = ("partition.assignment.strategy", "group.instance.id")
 """Settings of a group's members, which a reader that joins no group must not have."""
 _FILE = ".file"
+_HIDDEN = "topic.blacklist"
+"""What the client takes for topics that do not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,12 @@ class KafkaOptions:
     def __post_init__(self) -> None:
         for topic in self.topics:
             _check_topic(topic)
+        own = next((topic for topic in self.topics if topic in INTERNAL_TOPICS), None)
+        _check(
+            own is None or self.pattern is None,
+            f"{own} is one of the brokers' own topics, and there is a pattern, which matches none",
+            "give it a stream of its own",
+        )
         ClientConf({k: v for k, v in self.conf.items() if k not in _OF_MEMBERS})
         _check(
             self.conf.get("group.id"),
@@ -100,6 +108,9 @@ class KafkaOptions:
     def member_conf(self, receiver: str) -> dict[str, Any]:
         """Return the settings of the group's member that this receiver is."""
         conf = dict(self.conf)
+        if self.pattern is not None:
+            hidden = [f"^{topic}$" for topic in INTERNAL_TOPICS]
+            conf[_HIDDEN] = ",".join(filter(None, [conf.get(_HIDDEN), *hidden]))
         if conf.get("group.protocol") != "consumer":
             conf.setdefault("partition.assignment.strategy", "cooperative-sticky")
         if instance := conf.get("group.instance.id"):

@@ -267,6 +267,7 @@ class KafkaInputDStream(InputDStream):
         return self._planner
 
     def _tasks(self, wanted: SourceRange) -> list[KafkaRange]:
+        self._plans.look_again()
         return split_ranges(self._planned(wanted), cell=CELL)
 
     def _planned(self, wanted: SourceRange) -> list[KafkaRange]:

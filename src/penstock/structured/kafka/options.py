@@ -92,25 +92,28 @@ class KafkaOptions:
         )
 
     @property
-    def identity(self) -> str:
-        """Names the subscription: the same whenever the query runs, and in names of files."""
+    def former_identity(self) -> str:
+        """Names the subscription, under which earlier releases noted losses and topics' ids."""
         topics = self.topics.pattern if isinstance(self.topics, re.Pattern) else self.topics
         assigned = [(topic, sorted(of)) for topic, of in sorted((self.assigned or {}).items())]
         digest = hashlib.sha256(json.dumps([topics, assigned]).encode()).hexdigest()
         return f"kafka-{digest[:8]}"
 
     @property
-    def name(self) -> str:
-        """The source's name in ``penstock rate``: its first topic, which its offsets have."""
-        return self.identity if isinstance(self.topics, re.Pattern) else self.topics[0]
+    def former_names(self) -> tuple[str, ...]:
+        """One of these was the source's name in ``penstock rate`` of earlier releases."""
+        return (self.former_identity,) if isinstance(self.topics, re.Pattern) else self.topics
 
-    @property
-    def group(self) -> str | None:
-        """The group under which offsets are committed for tools; None commits none."""
+    def group(self, source: str) -> str | None:
+        """Return the group under which offsets are committed for tools; None commits none.
+
+        Args:
+            source: what tells it from other sources, whatever topics it reads.
+        """
         if (group := self.settings.get("group.id")) is not None:
             return str(group)
         prefix = self.values["groupIdPrefix"]
-        return None if prefix is None else f"{prefix}-{self.identity}"
+        return None if prefix is None else f"{prefix}-{source}"
 
 
 def split_settings(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

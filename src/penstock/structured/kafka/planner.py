@@ -12,6 +12,7 @@ Invariants:
    other. The end of the first batch has a mark, which that source skips:
    a first batch of Spark's began elsewhere than with ``{}``, so it is not run here.
 4. What is passed over is in the loss log before the batch that passes over it (``kafka.planner``).
+5. Notes are under the source's place in the query, as Spark's own are, whatever topics it reads.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from penstock.kafka.losses import LossLog
 from penstock.kafka.offsets import KafkaRange, from_json, split_ranges, to_json
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.planner import Planner
+from penstock.kafka.take_over import take_over
 from penstock.model import Offsets
 from penstock.storage import Storage, open_storage
 from penstock.storage.patience import Patience
@@ -65,16 +67,21 @@ class _Plan:
 class KafkaPlanner(StreamPlanner):
     """Plans for one query.
 
+    Args:
+        options: of its source.
+        place: the source's place in the query.
+        query_id: the query's id, in the name of its group; empty if it is not known.
+
     Raises:
         KafkaError: the brokers do not answer, or a topic is unknown.
         StorageError, LogFormatError: the loss log cannot be read.
     """
 
-    def __init__(self, options: KafkaOptions) -> None:
+    def __init__(self, options: KafkaOptions, place: str = "0", query_id: str = "") -> None:
         self._options = options
-        storage = _storage_of(options)
-        topics = QueryTopics(options)
-        self._topics = Planner(topics, storage, options.identity, options.on_data_loss)
+        storage = _storage_of(options, place)
+        take_over(storage, options.former_identity, place)
+        self._topics = Planner(QueryTopics(options), storage, place, options.on_data_loss)
         self._patience = Patience("No new Kafka records are planned until the brokers answer")
         self._plan = _Plan()
         self._last: Offsets | None = None
@@ -83,7 +90,7 @@ class KafkaPlanner(StreamPlanner):
         self.has_begun = False
         """Whether the query's log has where it begins."""
         self._topics.scan()
-        group = options.group
+        group = options.group(f"{query_id}-{place}" if query_id else place)
         self._group = None if group is None else Group(options.settings, group)
 
     def encode(self, offsets: Offsets) -> dict[str, Any]:
@@ -156,6 +163,7 @@ class KafkaPlanner(StreamPlanner):
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[KafkaPartition]:
         """Return tasks of about equal records."""
         least = self._options.values["minPartitions"]
+        self._topics.look_again()
         ranges = self._topics.ranges(start, end)
         split = split_ranges(ranges, least_tasks=least)
         return [KafkaPartition(each) for each in split]
@@ -178,19 +186,19 @@ class KafkaPlanner(StreamPlanner):
         return start_of(self._options, starting, facts, self._topics.at_time)
 
 
-def _storage_of(options: KafkaOptions) -> Storage:
+def _storage_of(options: KafkaOptions, place: str) -> Storage:
     """Return where losses are noted: without a loss log in this process's memory.
 
     Each is logged, too.
     """
-    return open_storage(options.values["lossLog"] or f"memory://penstock-{options.identity}")
+    return open_storage(options.values["lossLog"] or f"memory://penstock-kafka-{place}")
 
 
-def pass_over_of(options: KafkaOptions) -> PassOver | None:
+def pass_over_of(options: KafkaOptions, place: str) -> PassOver | None:
     """Return what tasks do with records that are gone; None has them fail."""
     if options.on_data_loss == "fail":
         return None
-    log = LossLog(_storage_of(options), options.identity)
+    log = LossLog(_storage_of(options, place), place)
     return PassOver(options.settings, log, to_latest=options.on_data_loss == "latest")
 
 

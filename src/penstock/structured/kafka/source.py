@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from penstock.kafka.client_conf import check_kafka_client
 from penstock.kafka.records import SOURCE_COLUMNS
 from penstock.structured.kafka.options import KAFKA_OPTIONS, NAME, KafkaOptions, split_settings
 from penstock.structured.options import check_kind
-from penstock.structured.session import Session
+from penstock.structured.session import Session, read_by
 from penstock.structured.stream_reader import PlannedStreamReader, RefusedReader
 from penstock.workers import freeze_imports
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from penstock.structured.kafka.planner import KafkaPlanner
 
 __all__ = ["KafkaDataSource"]
+
+_ONCE = "read"
+"""Stands for the place in a query, of what ``spark.read`` notes."""
 
 
 class KafkaDataSource(DataSource):
@@ -65,7 +68,7 @@ class KafkaDataSource(DataSource):
             self._check("stream", schema)
         except PenstockError as error:
             return RefusedReader(error)
-        return KafkaStreamReader(self._parsed, self.session, _arrow(schema))
+        return KafkaStreamReader(self._parsed, self.session, _arrow(schema), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of ranges."""
@@ -85,17 +88,28 @@ class KafkaDataSource(DataSource):
 class KafkaStreamReader(PlannedStreamReader):
     """Plans and reads the batches of a query."""
 
-    def __init__(self, options: KafkaOptions, session: Session, columns: pa.Schema) -> None:
-        super().__init__(options.name, options.given, session)
+    def __init__(
+        self,
+        options: KafkaOptions,
+        session: Session,
+        columns: pa.Schema,
+        given: Mapping[str, str],
+    ) -> None:
+        super().__init__("0", options.given, session, options.former_names)
         self._parsed = options
         self._columns = columns
+        self._read_by = read_by(given)
         self._batch_s: float | None = None
 
     def open_planner(self) -> KafkaPlanner:
         """Ask the brokers for the topics."""
         from penstock.structured.kafka.planner import KafkaPlanner
 
-        return KafkaPlanner(self._parsed)
+        query = self._session.query_of(*self._read_by)
+        if query is None:
+            return KafkaPlanner(self._parsed, self._name)
+        self._name = query.place
+        return KafkaPlanner(self._parsed, query.place, query.id)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; also one that only records where partitions begin."""
@@ -124,7 +138,7 @@ class KafkaStreamReader(PlannedStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task."""
-        return _read(self._parsed, self._columns, partition)
+        return _read(self._parsed, self._name, self._columns, partition)
 
     def _waits(self, planner: KafkaPlanner, limit: ReadLimit) -> bool:
         """Return whether there is too little for a batch yet (``minOffsetsPerTrigger``)."""
@@ -161,17 +175,17 @@ class KafkaBatchReader(DataSourceReader):
         """Yield the records of a task; Spark makes an empty one where there is none."""
         if partition.value is None:
             return iter(())
-        return _read(self._parsed, self._columns, partition)
+        return _read(self._parsed, _ONCE, self._columns, partition)
 
 
 def _read(
-    options: KafkaOptions, columns: pa.Schema, partition: InputPartition
+    options: KafkaOptions, place: str, columns: pa.Schema, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
     from penstock.kafka.reader import read_batches
     from penstock.structured.kafka.planner import pass_over_of
 
     freeze_imports()
-    settings, passes = options.settings, pass_over_of(options)
+    settings, passes = options.settings, pass_over_of(options, place)
     for batch in read_batches(settings, [partition.value], columns.names, passes):
         yield batch.cast(columns)
 

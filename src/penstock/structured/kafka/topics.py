@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from penstock.errors import ConfigError
@@ -28,6 +28,11 @@ class QueryTopics(Topics):
             for topic, partitions in options.assigned.items()
             for partition in partitions
         }
+
+    def ids(self, may_be_gone: Container[str] = ()) -> Mapping[str, str | None]:
+        """See Topics."""
+        ids = super().ids(may_be_gone)
+        return dict.fromkeys(ids) if self._without_ids else ids
 
     def scan(self, may_be_gone: Container[str] = ()) -> TopicFacts:
         """See Topics.
