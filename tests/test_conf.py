@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.conf import (
+    CHECKPOINT_FILE_MANAGER,
     DEFAULT_INITIAL_RATE,
     RateSettings,
     StreamingSettings,
+    session_setting_names,
     settings_without_effect,
 )
 from penstock.errors import ConfigError
@@ -101,6 +103,16 @@ def test_settings_of_sparks_write_ahead_logs_have_no_effect() -> None:
     assert settings_without_effect(conf) == dict.fromkeys(names)
     assert StreamingSettings.from_conf(conf).write_ahead_log is True
     assert StreamingSettings.from_conf({}).write_ahead_log is None
+
+
+def test_sparks_file_manager_has_no_effect() -> None:
+    sparks = "spark.sql.streaming.checkpointFileManagerClass"
+    assert settings_without_effect({sparks: "com.example.Files"}) == {
+        sparks: CHECKPOINT_FILE_MANAGER
+    }
+    both = {sparks: "com.example.Files", CHECKPOINT_FILE_MANAGER: "example.Files"}
+    assert settings_without_effect(both) == {}
+    assert sparks in session_setting_names()  # it may be set for a session alone
 
 
 @pytest.mark.parametrize(

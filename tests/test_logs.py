@@ -49,6 +49,37 @@ def test_a_program_that_configures_logging_has_it_its_way(configures: str, seen:
     assert printed(configures) == seen
 
 
+@pytest.mark.parametrize("place", ["penstock.some.module", "penstock.some", "penstock"])
+@pytest.mark.parametrize("level", ["INFO", "TRACE"])
+def test_a_level_alone_shows_what_it_lets_through(place: str, level: str) -> None:
+    lines = printed(f"logging.getLogger({place!r}).setLevel({level!r})").splitlines()
+    assert [line.split()[-2:] for line in lines] == [
+        ["not", "told"],
+        ["penstock.some.module:", "told"],
+    ]
+
+
+TRACED = """
+import logging
+{before}
+import penstock
+{after}
+from penstock.rate import PIDRateEstimator
+estimator = PIDRateEstimator(1000)
+estimator.compute(1000, 0, 0, 0)
+"""
+SET = 'logging.getLogger("penstock.rate.pid").setLevel({})'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(SET.format(5), ""), ("", SET.format('"TRACE"')), ("", SET.format(5))]
+)
+def test_the_trace_is_seen_by_its_level_alone(before: str, after: str) -> None:
+    code = TRACED.format(before=before, after=after)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.search(rf"^{TIME} TRACE penstock\.rate\.pid: .*skipped", done.stderr, re.MULTILINE)
+
+
 def test_the_root_logger_is_left_alone() -> None:
     code = (
         "import logging, penstock.streaming, penstock.journal, penstock.receivers;"

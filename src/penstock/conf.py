@@ -59,6 +59,7 @@ BAD_VALUES: tuple[BadValues, ...] = ("fail", "replace")
 ON_BATCH_FAILURE: tuple[OnBatchFailure, ...] = ("stop", "continue")
 
 CHECKPOINT_FILE_MANAGER = "spark.penstock.checkpointFileManagerClass"
+_SPARKS_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 SINKS_BAD_VALUES = "spark.penstock.sinks.badValues"
 WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
 
@@ -80,15 +81,16 @@ def settings_of(conf: Conf) -> Mapping[str, str]:
 
 def session_setting_names() -> list[str]:
     """Return the settings that a Spark session may have a value of its own for."""
-    names = (n for each in fields(StreamingSettings) for n in each.metadata.get("names", ()))
-    return [name for name in names if name.startswith("spark.sql.")]
+    names = [n for each in fields(StreamingSettings) for n in each.metadata.get("names", ())]
+    return [name for name in (*names, _SPARKS_FILE_MANAGER) if name.startswith("spark.sql.")]
 
 
 def settings_without_effect(conf: Mapping[str, str]) -> dict[str, str | None]:
     """Return the settings whose names look like those of streaming programs, and that are none.
 
-    That is a name that is misspelt, or a setting of Spark's that has no meaning here, such as those
-    of its write-ahead logs. Each comes with the setting that was meant, None when none is near.
+    That is a name that is misspelt, or a setting of Spark's that has no meaning here: those of its
+    write-ahead logs, or the class of its file manager, where penstock's own is not set. Each comes
+    with the setting that was meant, None when none is near.
     """
     known = {
         name
@@ -98,6 +100,8 @@ def settings_without_effect(conf: Mapping[str, str]) -> dict[str, str | None]:
     }
     prefixes = ("spark.streaming.", "spark.penstock.")
     unknown = sorted(name for name in conf if name.startswith(prefixes) and name not in known)
+    if _SPARKS_FILE_MANAGER in conf and CHECKPOINT_FILE_MANAGER not in conf:
+        unknown.append(_SPARKS_FILE_MANAGER)
     by_core = {_core(name): name for name in sorted(known)}
     return {
         name: next((by_core[core] for core in _near(_core(name), by_core)), None)

@@ -2,8 +2,12 @@
 
 Handlers and levels are the program's to choose, so none but this file's is added, and never to the
 root logger. For a program that configures nothing Python prints warnings on standard error as bare
-messages (``logging.lastResort``). Here they have time, level and logger, too; as soon as a program
+messages (``logging.lastResort``). Here they have time, level and logger, too, and a logger of
+penstock's for which a program sets a level shows what that level lets through; as soon as a program
 adds a handler of its own that would take them, this one is silent.
+
+TRACE is a level finer than DEBUG, for messages about every batch. It has its name as soon as
+``penstock`` is imported: ``logging.getLogger("penstock.rate.pid").setLevel("TRACE")``.
 
 What programs parse, such as the line of a batch, is an ``Event``: ``key=value`` pairs as text, and
 fields of their own with the ``JsonFormatter``. docs/logs.md lists them.
@@ -17,13 +21,17 @@ import re
 import sys
 from collections.abc import Mapping
 
-__all__ = ["FORMAT", "TIME_FORMAT", "Event", "JsonFormatter", "add_last_resort"]
+__all__ = ["FORMAT", "TIME_FORMAT", "TRACE", "Event", "JsonFormatter", "add_last_resort"]
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 """Of text lines: time, level, logger, message."""
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S%z"
 """ISO 8601, local time with its offset."""
 
+
+TRACE = 5
+"""Below logging.DEBUG; other libraries also use 5, so one handler's filter works for all."""
+logging.addLevelName(TRACE, "TRACE")
 
 _BARE = re.compile(r"[\w.:/+@%,-]+")
 
@@ -75,14 +83,16 @@ def _quoted(text: str) -> str:
 
 
 class _LastResort(logging.Handler):
-    """Prints warnings while no other handler would take them."""
+    """Prints warnings, and what a level lets through, while no other handler would take them."""
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__()
         self.setFormatter(logging.Formatter(FORMAT, TIME_FORMAT))
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._is_alone(logging.getLogger(record.name)):
+        logger = logging.getLogger(record.name)
+        is_wanted = record.levelno >= logging.WARNING or _has_level(logger)
+        if is_wanted and self._is_alone(logger):
             try:
                 print(self.format(record), file=sys.stderr)
             except Exception:
@@ -94,6 +104,15 @@ class _LastResort(logging.Handler):
                 return False
             logger = logger.parent if logger.propagate else None
         return True
+
+
+def _has_level(logger: logging.Logger | None) -> bool:
+    """Whether the program set a level for it, or for one above it that is penstock's."""
+    while logger is not None and logger is not logging.root:
+        if logger.level != logging.NOTSET:
+            return True
+        logger = logger.parent
+    return False
 
 
 def add_last_resort() -> None:

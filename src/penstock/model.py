@@ -18,6 +18,7 @@ __all__ = [
     "WhenFull",
     "check_name",
     "parse_size",
+    "shown",
 ]
 
 COMPRESSIONS = ("none", "lz4", "snappy", "zstd")
@@ -80,6 +81,18 @@ class OutputBatch:
     id in an older copy of the checkpoint location; exactly-once sinks refuse a batch without."""
 
 
+def shown(value: object) -> str:
+    """Return an argument as a message shows it: of a mapping, which may be a conf, only its keys.
+
+    A conf holds passwords, and may stand in the place of any other argument.
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: ..." for key in value) + "}"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return "[" + ", ".join(map(shown, value)) + "]"
+    return repr(value)
+
+
 def check_name(kind: str, name: str) -> str:
     """Return ``name`` if it can stand in a path unescaped, else raise ConfigError.
 
@@ -87,7 +100,7 @@ def check_name(kind: str, name: str) -> str:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{kind} name {name!r} is not allowed",
+            f"{kind} name {shown(name)} is not allowed",
             operation=f"name a {kind}",
             hint="use 1 to 128 of A-Z a-z 0-9 . _ - and begin with a letter or digit",
         )

@@ -96,3 +96,39 @@ def test_a_path_that_leads_to_no_estimator_is_refused(path: str, reason: str) ->
     assert f"{BACKPRESSURE}.rateEstimator is {path!r}" in str(caught.value)
     assert reason in str(caught.value)
     assert "Hint: set pid, fit, or the import path" in str(caught.value)
+
+
+class OrderRateController(RateController):
+    """As in the example from which many programs are made: ``RateController(id, estimator)``."""
+
+    def publish(self, rate_records_per_s: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("switch", [{}, {f"{BACKPRESSURE}.enabled": "true"}])
+def test_a_controller_has_the_limits_of_the_estimators_settings(switch: dict[str, str]) -> None:
+    conf = {
+        f"{BACKPRESSURE}.pid.minRate": "1.0",
+        f"{BACKPRESSURE}.initialRate": "50",
+        "spark.streaming.receiver.maxRate": "70",
+        **switch,
+    }
+    controller = OrderRateController("orders", RateEstimator.create(conf, 1000))
+    assert controller.latest_rate == 50.0
+    for time_s in range(1, 20):
+        controller.on_batch_completed(1000 * time_s, 50, 100_000, 1_000)
+    assert controller.latest_rate == 1.0
+    for time_s in range(20, 100):
+        controller.on_batch_completed(1000 * time_s, 100, 10, 0)
+    assert controller.latest_rate == 70.0
+
+
+def test_a_controller_whose_limits_are_given() -> None:
+    conf = {f"{BACKPRESSURE}.initialRate": "50", f"{BACKPRESSURE}.pid.minRate": "1"}
+    estimator = RateEstimator.create(conf, 1000)
+    controller = RateController("orders", estimator, initial_rate=40, min_rate=30, max_rate=60)
+    assert controller.latest_rate == 40.0
+    for time_s in range(1, 20):
+        controller.on_batch_completed(1000 * time_s, 50, 20_000, 1_000)
+    assert controller.latest_rate == 30.0
+    assert RateController("orders", PIDRateEstimator(1000)).latest_rate == 1000.0

@@ -227,16 +227,16 @@ def test_log_messages(place: Place, caplog: pytest.LogCaptureFixture) -> None:
         ("DEBUG", "Nothing to delete"),
         ("DEBUG", "Current checkpoint files:\nrdd-2000\nrdd-4000"),
         ("DEBUG", "Files to delete:\nrdd-2000"),
-        ("INFO", "Deleted checkpoint file 'rdd-2000' for time 1970-01-01T00:00:02.000Z"),
+        ("INFO", "Deleted checkpoint file 'rdd-2000' for time 2000 ms"),
         ("DEBUG", "Current checkpoint files:\nrdd-4000\nrdd-8000"),
         ("DEBUG", "Files to delete:\nrdd-4000"),
         (
             "WARNING",
-            "Error deleting old checkpoint file 'rdd-4000' for time 1970-01-01T00:00:04.000Z",
+            "Error deleting old checkpoint file 'rdd-4000' for time 4000 ms",
         ),
         (
             "INFO",
-            "Restoring checkpointed RDD for time 1970-01-01T00:00:08.000Z from file 'rdd-8000'",
+            "Restoring checkpointed RDD for time 8000 ms from file 'rdd-8000'",
         ),
     ]
 

@@ -15,7 +15,7 @@ from penstock.kafka.cut_off import settle
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reader import check_settings
 from penstock.kafka.topics import Topics
-from penstock.model import Offsets
+from penstock.model import Offsets, shown
 
 __all__ = ["Position", "Source"]
 
@@ -53,13 +53,14 @@ class Source:
         Raises:
             ConfigError: an argument or a setting is wrong.
         """
-        if not topics or len(set(topics)) < len(topics):
-            raise _wrong(f"topics {list(topics)!r}", "name each topic once")
+        are_names = all(isinstance(topic, str) for topic in topics)
+        if not topics or not are_names or len(set(topics)) < len(topics):
+            raise _wrong(f"topics {shown(list(topics))}", "name each topic once")
         if not isinstance(max_batch_size, int) or max_batch_size < 1:
-            raise _wrong(f"max_batch_size={max_batch_size!r}", "take 1 record or more a batch")
+            raise _wrong(f"max_batch_size={shown(max_batch_size)}", "take 1 record or more a batch")
         if npartitions is not None and (not isinstance(npartitions, int) or npartitions < 1):
             raise _wrong(
-                f"npartitions={npartitions!r}", "read 1 partition or more, or leave it out"
+                f"npartitions={shown(npartitions)}", "read 1 partition or more, or leave it out"
             )
         settings = settings_of(consumer_conf)
         if str(settings.pop(_COMMIT, False)).lower() != "false":
@@ -70,7 +71,7 @@ class Source:
             )
         reset = settings.pop(_RESET, "latest")
         if reset not in (*_EARLIEST, *_LATEST):
-            raise _wrong(f"{_RESET}={reset!r}", "give 'earliest' or 'latest'")
+            raise _wrong(f"{_RESET}={shown(reset)}", "give 'earliest' or 'latest'")
         conf = ClientConf(settings)
         check_settings(conf.settings())
         return cls(
@@ -196,10 +197,10 @@ def _seconds(interval: str | float) -> float:
         seconds = float(
             pd.Timedelta(interval).total_seconds() if isinstance(interval, str) else interval
         )
-    except ValueError:
+    except (TypeError, ValueError):
         seconds = -1.0
     if not seconds >= 0:
-        raise _wrong(f"poll_interval={interval!r}", "give a time such as '0.5s', or seconds")
+        raise _wrong(f"poll_interval={shown(interval)}", "give a time such as '0.5s', or seconds")
     return seconds
 
 

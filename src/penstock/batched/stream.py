@@ -29,9 +29,9 @@ from penstock.batched.operations import (
 )
 from penstock.batched.program import Program
 from penstock.batched.sources import Source
-from penstock.batched.to_kafka import Delivery, ToKafka, exactly_once_sinks
+from penstock.batched.to_kafka import Delivery, ToKafka, exactly_once_sinks, in_order
 from penstock.errors import ConfigError, StreamingError
-from penstock.model import check_name
+from penstock.model import check_name, shown
 from penstock.storage import local_root
 
 __all__ = ["Stream", "from_kafka_batched"]
@@ -182,14 +182,17 @@ class Stream:
 
     def to_kafka(
         self,
-        topic: str,
-        producer_conf: Mapping[str, Any],
-        checkpoint_path: str | os.PathLike[str] | None = None,
+        topic: str | os.PathLike[str],
+        producer_conf: Mapping[str, Any] | str,
+        checkpoint_path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
         *,
         delivery: Delivery = "at_least_once",
         name: str | None = None,
     ) -> Stream:
         """Write each element (bytes, str or None) to a topic, and make a checkpoint of each batch.
+
+        By position, the arguments may also have the order of the proposal in streamz' issue 279:
+        ``to_kafka(checkpoint_path, output_topic, producer_conf)``.
 
         Args:
             topic: where they go.
@@ -203,6 +206,7 @@ class Stream:
         Raises:
             ConfigError: a setting or the name is wrong, or it is another checkpoint path.
         """
+        topic, producer_conf, checkpoint_path = in_order(topic, producer_conf, checkpoint_path)
         path, _ = self._path()
         if checkpoint_path is not None and _absolute(checkpoint_path) != path:
             raise _wrong(
@@ -211,7 +215,9 @@ class Stream:
                 "leave it out: the path travels with the stream",
             )
         if delivery not in get_args(Delivery):
-            raise _wrong(f"delivery={delivery!r}", f"choose among {', '.join(get_args(Delivery))}")
+            raise _wrong(
+                f"delivery={shown(delivery)}", f"choose among {', '.join(get_args(Delivery))}"
+            )
         output = topic if name is None else check_name("output", name)
         sink = Stream(ToKafka(topic, producer_conf, delivery, output), [self])
         return sink._with_checkpoints()

@@ -38,6 +38,7 @@ from penstock.batched.checkpoints import Checkpoints
 from penstock.batched.exactly_once import check_none_waits
 from penstock.batched.messages import get_message_batch
 from penstock.batched.sources import Position, Source
+from penstock.batched.to_kafka import in_order
 from penstock.errors import ConfigError, KafkaDataLossError, KafkaError, StreamingError
 from penstock.kafka import KafkaRange
 from penstock.kafka.failures import kafka_error
@@ -410,12 +411,16 @@ class _Written:
 
 def _to_kafka(
     self: streamz.Stream,
-    topic: str,
-    producer_conf: Mapping[str, Any],
-    checkpoint_path: str | os.PathLike[str] | None = None,
+    topic: str | os.PathLike[str],
+    producer_conf: Mapping[str, Any] | str,
+    checkpoint_path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> streamz.Stream:
-    """Write elements to a topic, and make a checkpoint of each batch, if the source has a path."""
+    """Write elements to a topic, and make a checkpoint of each batch, if the source has a path.
+
+    The arguments are those of ``penstock.batched``, also in the proposal's order.
+    """
+    topic, producer_conf, checkpoint_path = in_order(topic, producer_conf, checkpoint_path)
     sources = _sources(self)
     urls = {source._checkpoints.url for source in sources}
     if checkpoint_path is not None and {open_storage(checkpoint_path).url} != urls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from penstock.batched.exactly_once import ExactlyOnce, Output
 from penstock.batched.graph import Graph
 from penstock.batched.operations import Element, Operation, Place
 from penstock.errors import ConfigError
+from penstock.kafka.client_conf import settings_of
 from penstock.kafka.sink import (
     Encoder,
     check_sink_settings,
@@ -18,10 +20,26 @@ from penstock.kafka.sink import (
     sink_conf,
     write_partition,
 )
+from penstock.model import shown
 
-__all__ = ["Delivery", "ToKafka", "exactly_once_sinks"]
+__all__ = ["Delivery", "ToKafka", "exactly_once_sinks", "in_order"]
 
 Delivery = Literal["at_least_once", "exactly_once"]
+
+
+def in_order(
+    topic: Any, producer_conf: Any, checkpoint_path: Any
+) -> tuple[str, Mapping[str, Any], str | os.PathLike[str] | None]:
+    """Return the arguments of ``to_kafka``, which may be given in the order of the proposal.
+
+    Raises:
+        ConfigError: the topic is not a name, or the conf is not a mapping.
+    """
+    if isinstance(checkpoint_path, Mapping):
+        topic, producer_conf, checkpoint_path = producer_conf, checkpoint_path, topic
+    if not isinstance(topic, str):
+        raise _refusal(f"to_kafka(topic={shown(topic)})", "give the name of a topic")
+    return topic, settings_of(producer_conf), checkpoint_path
 
 
 class ToKafka(Operation):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigError
+from penstock.model import shown
 
 __all__ = [
     "ClientConf",
@@ -119,10 +120,10 @@ def settings_of(conf: Any) -> dict[str, Any]:
     """
     if not isinstance(conf, Mapping):
         is_brokers = isinstance(conf, str) and not is_secret(conf)
-        shown = repr(conf) if is_brokers else f"a {type(conf).__name__}"
+        what = repr(conf) if is_brokers else f"a {type(conf).__name__}"
         brokers = conf if is_brokers else "host:9092"
         raise _wrong(
-            f"conf={shown} is not possible", f"give a dict: {{'bootstrap.servers': {brokers!r}}}"
+            f"conf={what} is not possible", f"give a dict: {{'bootstrap.servers': {brokers!r}}}"
         )
     return dict(conf)
 
@@ -170,10 +171,8 @@ def without_secrets(text: str, settings: Mapping[str, Any]) -> str:
 
 def _check(name: str, value: Any) -> None:
     if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
-        shown = "a secret" if isinstance(name, str) and is_secret(name) else repr(value)
-        raise _wrong(
-            f"{name!r}: {shown} is not a setting", "use librdkafka's settings: text to text"
-        )
+        what = f"{shown(name)}: a {type(value).__name__}"
+        raise _wrong(f"{what} is not a setting", "use librdkafka's settings: text to text")
     if name in _OURS:
         instead = _OURS[name]
         raise _wrong(f"{name} is set by penstock", f"use {instead}" if instead else "leave it out")

@@ -27,7 +27,7 @@ from penstock.kafka.sink import (
     to_headers,
     write_partition,
 )
-from penstock.model import OutputBatch
+from penstock.model import OutputBatch, shown
 from penstock.workers import whole_input
 
 __all__ = ["Delivery", "check_delivery", "write", "write_rdd"]
@@ -157,7 +157,7 @@ def check_delivery(delivery: Any) -> None:
     """Raise ConfigError unless it is one of ``Delivery``."""
     if delivery not in get_args(Delivery):
         raise ConfigError(
-            f"delivery={delivery!r} is not possible",
+            f"delivery={shown(delivery)} is not possible",
             operation="write to Kafka",
             hint=f"choose among {', '.join(get_args(Delivery))}",
         )

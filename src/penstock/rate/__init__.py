@@ -6,6 +6,7 @@ the limits of one input, ``RateOverrides`` are changes at run time. Nothing here
 ``penstock.testing.rate_simulator`` tests an estimator with scripted loads.
 """
 
+from penstock.logs import TRACE
 from penstock.rate.controller import RateController, RateDecision
 from penstock.rate.estimator import RateEstimator
 from penstock.rate.fit import FitRateEstimator, Reasoning
@@ -22,7 +23,6 @@ from penstock.rate.limiter import RateLimiter
 from penstock.rate.overrides import RateOverride, RateOverrides
 from penstock.rate.pid import PIDRateEstimator
 from penstock.rate.range_limit import Carry, Cut, Lane, RangeLimits, cut_range
-from penstock.rate.trace import TRACE
 
 __all__ = [
     "RATES_FILE",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
-from penstock.conf import DEFAULT_INITIAL_RATE, Conf, RateSettings
+from penstock.conf import Conf, RateSettings
 from penstock.errors import ConfigError, LogFormatError
 from penstock.rate.checks import positive
 from penstock.rate.estimator import RateEstimator
@@ -50,7 +51,10 @@ class RateController:
         estimator: makes the estimates; used by this controller only.
         initial_rate: limit until the first estimate, records per second.
         min_rate: lowest limit, records per second.
-        max_rate: highest limit, records per second; None for no limit.
+        max_rate: highest limit, records per second.
+
+    A limit that is not given is that of the configuration that ``RateEstimator.create`` got
+    (``initialRate``, ``pid.minRate``, ``receiver.maxRate``), by default 1,000, 100, and none.
 
     Raises:
         ConfigError: a rate is not a finite number above 0.
@@ -61,16 +65,20 @@ class RateController:
         stream: str,
         estimator: RateEstimator,
         *,
-        initial_rate: float = DEFAULT_INITIAL_RATE,
-        min_rate: float = 100.0,
+        initial_rate: float | None = None,
+        min_rate: float | None = None,
         max_rate: float | None = None,
     ) -> None:
+        # A program that makes a controller means back pressure, whatever the switch says.
+        settings = replace(estimator.settings or RateSettings(), backpressure_enabled=True)
+        first_rate = settings.first_rate if initial_rate is None else initial_rate
+        least_rate = settings.min_rate if min_rate is None else min_rate
         self.stream = stream
         self._estimator = estimator
         self._lock = threading.RLock()  # publish may ask for the latest rate
-        self._wanted = positive("initial_rate", initial_rate)
-        self._min_rate = positive("min_rate", min_rate)
-        self._max_rate = _limit(max_rate)
+        self._wanted = positive("initial_rate", cast("float", first_rate))
+        self._min_rate = positive("min_rate", least_rate)
+        self._max_rate = _limit(settings.max_rate if max_rate is None else max_rate)
         self._estimator.limited_to(self.latest_rate)
 
     @staticmethod

@@ -19,6 +19,12 @@ _SETTING = "spark.streaming.backpressure.rateEstimator"
 def create_estimator(conf: Conf, batch_interval_ms: int) -> RateEstimator:
     """See RateEstimator.create."""
     settings = RateSettings.from_conf(conf)
+    estimator = _make(settings, conf, batch_interval_ms)
+    estimator.settings = settings
+    return estimator
+
+
+def _make(settings: RateSettings, conf: Conf, batch_interval_ms: int) -> RateEstimator:
     if settings.estimator == "fit":
         return FitRateEstimator(batch_interval_ms, settings.min_rate)
     if settings.estimator == "pid":

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from penstock.conf import Conf
+from penstock.conf import Conf, RateSettings
 
 __all__ = ["RateEstimator"]
 
 
 class RateEstimator(ABC):
     """Estimates the rate at which an input should deliver. Subclass it for a custom estimator."""
+
+    settings: RateSettings | None = None
+    """Of the configuration that ``create`` got: the limits of a RateController that has none."""
 
     @abstractmethod
     def compute(

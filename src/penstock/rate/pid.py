@@ -17,9 +17,9 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
+from penstock.logs import TRACE
 from penstock.rate.checks import non_negative, positive
 from penstock.rate.estimator import RateEstimator
-from penstock.rate.trace import TRACE
 
 __all__ = ["PIDRateEstimator"]
 

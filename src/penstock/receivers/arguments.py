@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import ConfigError
+from penstock.model import shown
 
 __all__ = ["check", "topics_of"]
 
@@ -27,5 +28,5 @@ def topics_of(topics: Any, example: str, operation: str) -> tuple[str, ...]:
     hint = f"pass for example [{example!r}]"
     check(found, "no topic is given", hint, operation)
     for topic in found:
-        check(isinstance(topic, str), f"{topic!r} is not a topic", hint, operation)
+        check(isinstance(topic, str), f"{shown(topic)} is not a topic", hint, operation)
     return found

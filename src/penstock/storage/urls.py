@@ -6,6 +6,7 @@ import os
 import re
 
 from penstock.errors import ConfigError
+from penstock.model import shown
 
 __all__ = ["local_root", "split_url", "url_refusal"]
 
@@ -47,4 +48,4 @@ def _local_path(rest: str, url: object) -> str:
 
 def url_refusal(url: object, what: str, hint: str) -> ConfigError:
     """Return the error of a URL that cannot be parsed."""
-    return ConfigError(f"storage URL {url!r} {what}", operation="open storage", hint=hint)
+    return ConfigError(f"storage URL {shown(url)} {what}", operation="open storage", hint=hint)

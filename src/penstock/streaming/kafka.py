@@ -28,6 +28,7 @@ from penstock.kafka.pyspark2 import (
     TopicAndPartition,
     utf8_decoder,
 )
+from penstock.model import shown
 from penstock.streaming.operations.dstream import DStream
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class KafkaUtils:
 def _to_pair(key: Decoder, value: Decoder) -> ToPair:
     for what, found in (("keyDecoder", key), ("valueDecoder", value)):
         if not callable(found):
-            raise _wrong(f"{what} {found!r} is not a function", "give a function of one value")
+            raise _wrong(f"{what} {shown(found)} is not a function", "give a function of one value")
     return ToPair(key, value)
 
 
@@ -197,7 +198,7 @@ def _converter(key: Decoder, value: Decoder, handler: Handler | None) -> ToPair 
         return pair
     if not callable(handler):
         raise _wrong(
-            f"messageHandler {handler!r} is not a function", "give a function of a message"
+            f"messageHandler {shown(handler)} is not a function", "give a function of a message"
         )
     return ToMessage(key, value, handler)
 
@@ -208,7 +209,7 @@ def _split_params(params: Mapping[str, Any]) -> tuple[dict[str, Any], Starting]:
         raise _wrong("kafkaParams should be dict", "give settings by their names")
     reset = str(params.get("auto.offset.reset", "largest")).lower()
     if reset not in _STARTING:
-        raise _wrong(f"auto.offset.reset is {reset!r}", "give 'largest' or 'smallest'")
+        raise _wrong(f"auto.offset.reset is {shown(reset)}", "give 'largest' or 'smallest'")
     unused = sorted(k for k in params if k in _NO_EFFECT or str(k).startswith("zookeeper."))
     if not params.get("metadata.broker.list") and not params.get("bootstrap.servers"):
         what = f" ({', '.join(unused)} cannot stand for them)" if unused else ""
@@ -228,7 +229,7 @@ def _starting(
     starting: dict[str, dict[int, int]] = {}
     for place, offset in offsets.items():
         if not isinstance(place, TopicAndPartition):
-            raise _wrong(f"fromOffsets names {place!r}", "its keys are TopicAndPartition")
+            raise _wrong(f"fromOffsets names {shown(place)}", "its keys are TopicAndPartition")
         starting.setdefault(place._topic, {})[place._partition] = int(offset)
     if set(starting) != set(topics):
         raise _wrong(
@@ -241,7 +242,7 @@ def _starting(
 
 def _range(wanted: OffsetRange) -> KafkaRange:
     if not isinstance(wanted, OffsetRange):
-        raise _wrong(f"offsetRanges holds {wanted!r}", "give a list of OffsetRange")
+        raise _wrong(f"offsetRanges holds {shown(wanted)}", "give a list of OffsetRange")
     start, end = wanted.fromOffset, wanted.untilOffset
     if not 0 <= start <= end:
         raise _wrong(f"{wanted} is not ascending", "offsets start at 0, and the end is exclusive")

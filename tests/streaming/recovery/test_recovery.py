@@ -287,6 +287,15 @@ def test_no_checkpoint_to_recreate_a_context_from(tmp_path: Path, exists: bool) 
     assert directory.exists() == exists
 
 
+@pytest.mark.parametrize("second", [{"fs.defaultFS": "hdfs://nn:9000"}, 5, 0])
+def test_a_path_takes_no_second_argument(place: Place, second: Any) -> None:
+    """Neither a hadoopConf, as in Scala, nor a batch interval, which is the checkpoint's."""
+    place.run(place.program("a"))
+    with pytest.raises(ConfigError, match="takes the batch interval from the checkpoint") as raised:
+        StreamingContext(str(place.location), second)
+    assert "hdfs" not in str(raised.value)
+
+
 def test_get_or_create_calls_setup_when_there_is_nothing(place: Place) -> None:
     ssc = StreamingContext.getOrCreate(str(place.location), place.program("a"))
     assert place.setups == 1

@@ -13,6 +13,7 @@ from penstock.errors import ConfigError
 from penstock.kafka import COLUMNS, ClientConf
 from penstock.kafka.client_conf import is_secret, settings_of
 from penstock.kafka.offsets import INTERNAL_TOPICS, TOPIC_NAME
+from penstock.model import shown
 from penstock.receivers import arguments
 
 __all__ = ["KafkaOptions", "Starting"]
@@ -80,12 +81,12 @@ class KafkaOptions:
         )
         _check(
             isinstance(self.starting, (datetime, Mapping)) or self.starting in get_args(_Ends),
-            f"starting is {self.starting!r}",
+            f"starting is {shown(self.starting)}",
             "pass 'latest', 'earliest', a datetime, or {topic: {0: offset}}",
         )
         _check(
             self.columns is None or (self.columns and set(self.columns) <= COLUMNS.keys()),
-            f"columns are {self.columns!r}",
+            f"columns are {shown(self.columns)}",
             f"choose among {', '.join(COLUMNS)}, or omit them: then records are the values",
         )
 
@@ -121,15 +122,15 @@ class KafkaOptions:
 def _check_topic(topic: str) -> None:
     hint = "names have letters, digits, '.', '_' and '-'; a pattern begins with ^: '^clicks-.*'"
     if not topic.startswith("^"):
-        _check(TOPIC_NAME.fullmatch(topic), f"{topic!r} is not a topic", hint)
+        _check(TOPIC_NAME.fullmatch(topic), f"{shown(topic)} is not a topic", hint)
         return
     _check(
         not _NOT_POSIX.search(topic),
-        f"{topic!r} has more than the client's patterns can have",
+        f"{shown(topic)} has more than the client's patterns can have",
         "they are POSIX extended regular expressions: for example [0-9] for \\d, (a|b) for (?:a|b)",
     )
     try:
         re.compile(topic)
     except re.error as error:
-        problem = f"{topic!r} is not a pattern: {error}"
+        problem = f"{shown(topic)} is not a pattern: {error}"
         raise ConfigError(problem, operation=_OPERATION, hint=hint) from error

@@ -22,7 +22,7 @@ from penstock.conf import (
     settings_without_effect,
 )
 from penstock.errors import ConfigError, StreamingError
-from penstock.model import check_name
+from penstock.model import check_name, shown
 from penstock.rate import RateEstimator
 from penstock.shutdown import Shutdown
 from penstock.storage.file_manager import load_file_manager
@@ -96,6 +96,15 @@ class StreamingContext(StreamSources, RateControl):
     ) -> None:
         self._query_name = None if queryName is None else check_name("query", queryName)
         if isinstance(sparkContext, str):
+            if batchDuration is not None:
+                raise ConfigError(
+                    "StreamingContext(path) takes the batch interval from the checkpoint, and no "
+                    "second argument",
+                    operation="make StreamingContext",
+                    path=sparkContext,
+                    hint="leave it out: a hadoopConf has no place here, a store's driver takes "
+                    "credentials and endpoints from its environment",
+                )
             self._recreate(require_checkpoint(sparkContext), sparkContext, clock)
         else:
             self._set_up(sparkContext, DStreamGraph(_interval_ms(batchDuration)), clock)
@@ -213,7 +222,9 @@ class StreamingContext(StreamSources, RateControl):
         """
         if recover not in ("graph", "program"):
             raise ConfigError(
-                f"recover is {recover!r}", operation="getOrCreate", hint="give 'graph' or 'program'"
+                f"recover is {shown(recover)}",
+                operation="getOrCreate",
+                hint="give 'graph' or 'program'",
             )
         if recover == "graph":
             checkpoint = find_checkpoint(checkpointPath)
@@ -460,7 +471,7 @@ def _check_spark_context(sc: object) -> None:
 def _interval_ms(seconds: float | None, what: str = "batch duration") -> int:
     if not isinstance(seconds, int | float) or not 0.001 <= seconds < 10**9:
         raise ConfigError(
-            f"{what} {seconds!r} is not allowed",
+            f"{what} {shown(seconds)} is not allowed",
             operation=f"set {what}",
             hint="give seconds, at least 0.001",
         )

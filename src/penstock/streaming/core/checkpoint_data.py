@@ -150,9 +150,7 @@ class DStreamCheckpointData:
 
     def _load(self, time_ms: int) -> RDD[Any]:
         mark = self._marks[time_ms]
-        _log.info(
-            "Restoring checkpointed RDD for time %s from file '%s'", iso_time(time_ms), mark.file
-        )
+        _log.info("Restoring checkpointed RDD for time %d ms from file '%s'", time_ms, mark.file)
         return self._open_place().load(mark)
 
     def _add(self, time_ms: int, rdd: RDD[Any]) -> None:
@@ -186,15 +184,15 @@ class DStreamCheckpointData:
                 self._open_place().delete(file)
         except Exception:  # of either storage; retried the next time
             _log.warning(
-                "Error deleting old checkpoint file '%s' for time %s",
+                "Error deleting old checkpoint file '%s' for time %d ms",
                 file,
-                iso_time(time_ms),
+                time_ms,
                 exc_info=True,
             )
             return
         del self._old[time_ms]
         if file is not None:
-            _log.info("Deleted checkpoint file '%s' for time %s", file, iso_time(time_ms))
+            _log.info("Deleted checkpoint file '%s' for time %d ms", file, time_ms)
 
     def _delete_mark(self, time_ms: int) -> None:
         self._open_place().marks.delete(self._operator.name, time_ms)

@@ -41,7 +41,7 @@ from penstock.kafka.pyspark2 import OffsetRange
 from penstock.kafka.reader import Decode, check_settings
 from penstock.kafka.tasks import ReadColumns, ReadRecords
 from penstock.kafka.topics import Subscription, Topics
-from penstock.model import Offsets
+from penstock.model import Offsets, shown
 from penstock.rate import Carry, RangeLimits, cut_range
 from penstock.storage.patience import Patience
 from penstock.streaming.core.batch import SourceOffset, SourceRange
@@ -296,32 +296,34 @@ def _check_arguments(
 ) -> None:
     if on_data_loss not in get_args(OnDataLoss):
         choices = ", ".join(get_args(OnDataLoss))
-        raise _wrong(f"on_data_loss={on_data_loss!r}", f"choose among {choices}")
+        raise _wrong(f"on_data_loss={shown(on_data_loss)}", f"choose among {choices}")
     if not isinstance(topics, re.Pattern) and (
         not topics or not all(isinstance(t, str) for t in topics)
     ):
         raise _wrong(
-            f"topics {topics!r}", "give a list of names, or a pattern: re.compile('logs-.*')"
+            f"topics {shown(topics)}", "give a list of names, or a pattern: re.compile('logs-.*')"
         )
     if not isinstance(topics, re.Pattern) and not all(map(TOPIC_NAME.fullmatch, topics)):
         raise _wrong(
-            f"topics {list(topics)!r}",
+            f"topics {shown(list(topics))}",
             "names have letters, digits, '.', '_' and '-'; a pattern is re.compile('logs-.*')",
         )
     is_known = starting in ("latest", "earliest") if isinstance(starting, str) else True
     if not is_known or not isinstance(starting, (str, datetime, Mapping)):
         raise _wrong(
-            f"starting={starting!r}",
+            f"starting={shown(starting)}",
             "give 'latest', 'earliest', a datetime, or {topic: {0: offset}}",
         )
     if isinstance(columns, str) or not columns or not set(columns) <= COLUMNS.keys():
-        raise _wrong(f"columns={columns!r}", f"choose among {', '.join(COLUMNS)}")
+        raise _wrong(f"columns={shown(columns)}", f"choose among {', '.join(COLUMNS)}")
 
 
 def _check_decoders(key: Decode, value: Decode) -> None:
     for name, decode in (("keyDecoder", key), ("valueDecoder", value)):
         if decode is not None and not callable(decode):
-            raise _wrong(f"{name}={decode!r}", f"give a function of bytes: {name}=bytes.decode")
+            raise _wrong(
+                f"{name}={shown(decode)}", f"give a function of bytes: {name}=bytes.decode"
+            )
 
 
 def _wrong(what: str, hint: str) -> ConfigError:

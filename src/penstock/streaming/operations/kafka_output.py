@@ -18,6 +18,7 @@ from penstock.kafka.sink import (
     sink_conf,
 )
 from penstock.kafka.spark import Delivery, check_delivery, write_rdd
+from penstock.model import shown
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, OutputBatch
 from penstock.streaming.operations.outputs import OutputOperation
@@ -45,7 +46,7 @@ class KafkaOutput(OutputOperation):
         check_delivery(delivery)
         _check_functions(key=key, value=value, headers=headers)
         if not isinstance(topic, str) or not topic:
-            raise _wrong(f"topic {topic!r}", "give a topic's name")
+            raise _wrong(f"topic {shown(topic)}", "give a topic's name")
         self.exactly_once = delivery == "exactly_once"
         self._conf = sink_conf(conf)
         check_sink_settings(self._conf.settings(), exactly_once=self.exactly_once)
@@ -87,7 +88,7 @@ def _check_functions(**functions: Any) -> None:
     for name, function in functions.items():
         if function is not None and not callable(function):
             raise _wrong(
-                f"{name}={function!r}", f"give a function of a record: {name}=lambda r: ..."
+                f"{name}={shown(function)}", f"give a function of a record: {name}=lambda r: ..."
             )
 
 
