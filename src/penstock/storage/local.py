@@ -46,6 +46,7 @@ from penstock.storage.checks import (
 )
 from penstock.storage.folders import DurableFolders, sync_folder
 from penstock.storage.names import is_temporary, temporary_name
+from penstock.storage.permit import permitted
 from penstock.storage.syscalls import Syscalls
 from penstock.storage.trust import check_trusted_file, check_trusted_path
 
@@ -208,7 +209,7 @@ class LocalStorage(Storage):
         for path in paths:
             target = self._locate(path)
             folders[os.path.dirname(target)] = path
-            with self._failures("delete", path), suppress(*_NO_FOLDER):
+            with self._failures("delete", path), suppress(*_NO_FOLDER), permitted():
                 self._syscalls.unlink(target)
         for folder, path in folders.items():
             with self._failures("delete", path), suppress(*_NO_FOLDER):
@@ -325,10 +326,11 @@ class LocalStorage(Storage):
 
     def _give_name(self, temporary: str, target: str, overwrite: bool) -> None:
         try:
-            if overwrite:
-                self._syscalls.replace(temporary, target)
-                return
-            self._syscalls.link(temporary, target)
+            with permitted():
+                if overwrite:
+                    self._syscalls.replace(temporary, target)
+                    return
+                self._syscalls.link(temporary, target)
         except FileNotFoundError as error:
             raise _SweptError(*error.args) from error
         except FileExistsError as error:

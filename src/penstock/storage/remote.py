@@ -29,6 +29,7 @@ from penstock.storage.checks import (
     storage_error,
 )
 from penstock.storage.names import is_temporary, temporary_name
+from penstock.storage.permit import permitted
 from penstock.storage.protocols import EXCLUSIVE, READ_ONLY, REFUSED, Protocol
 
 __all__ = ["FsspecStorage"]
@@ -141,13 +142,13 @@ class FsspecStorage(Storage):
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""
-        with self._failures("delete", path), suppress(FileNotFoundError):
+        with self._failures("delete", path), suppress(FileNotFoundError), permitted():
             self._files.rm_file(self._locate(path))
 
     def delete_all(self, paths: Sequence[str]) -> None:
         """See Storage.delete_all."""
         if len(paths) > 1:
-            with self._failures("delete", paths[0]), suppress(FileNotFoundError):
+            with self._failures("delete", paths[0]), suppress(FileNotFoundError), permitted():
                 bulk_delete(self._files, [self._locate(path) for path in paths])
                 return
         # One file; or a driver stopped at one that is not there, and left the rest.
@@ -199,7 +200,8 @@ class FsspecStorage(Storage):
     def _upload(self, location: str, content: bytes, mode: str) -> None:
         for attempt in range(1, _CONFLICT_ATTEMPTS + 1):
             try:
-                self._files.pipe_file(location, content, mode=mode)
+                with permitted():
+                    self._files.pipe_file(location, content, mode=mode)
             except OSError as error:
                 if attempt == _CONFLICT_ATTEMPTS or _http_status(error) != _CONFLICT:
                     raise

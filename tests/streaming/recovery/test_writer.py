@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock.storage import Storage, open_storage
+from penstock.storage.local import LocalStorage
+from penstock.storage.syscalls import Syscalls
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.recovery import writer as writer_module
 from penstock.streaming.recovery.checkpoint import Checkpoint
@@ -236,11 +238,39 @@ def test_stop_gives_up_on_a_storage_that_hangs(
     slow = FaultyStorage(storage)
     writing = Writing(slow)
     slow.before = hang
-    slow.fail("create")
     writing.submit(1000)
     assert hanging.wait(WAIT_S)
     writing.writer.stop()
     assert any(m.startswith("CheckpointWriter executor terminated? false") for m in caplog.messages)
     go_on.set()
     assert eventually(lambda: not writing.writer._thread.is_alive())
-    assert writing.names() == []  # no second attempt after the stop
+    assert writing.names() == []  # neither by this attempt nor by another one
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_what_a_run_gave_up_changes_nothing_of_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Whichever it hangs before: one file's name, the other one's, or the deletion of the first."""
+    monkeypatch.setattr(writer_module, "_PATIENCE_S", 0.05)
+    calls = Syscalls()
+    writing = Writing(LocalStorage(str(tmp_path), syscalls=calls))
+    writing.write(1000)
+    hanging, go_on = threading.Event(), threading.Event()
+    usual, steps = calls.fsync, iter(range(100))
+
+    def hang(fd: int) -> None:
+        if next(steps) == step:
+            hanging.set()
+            assert go_on.wait(WAIT_S)
+        usual(fd)
+
+    monkeypatch.setattr(calls, "fsync", hang)
+    writing.submit(2000)
+    assert hanging.wait(WAIT_S)
+    writing.writer.stop()
+    go_on.set()
+    assert eventually(lambda: not writing.writer._thread.is_alive())
+    there = ["checkpoint-1000"] + ["checkpoint-2000"] * (step == 3)
+    there += ["checkpoint-2000.bk"] * (step > 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == there

@@ -6,7 +6,9 @@ Invariants:
    newest complete write, or newer. After a kill at any step, a reader finds it.
 2. A reader finds the file that was written last: a batch that is done after newer ones were planned
    writes under the newest time.
-3. No error of pickling, the codec or the storage ends the thread: the graph is the same in every
+3. When ``stop`` has given a write up, it changes no file any more (storage.permit): the next run,
+   which may have begun, finds what it wrote itself.
+4. No error of pickling, the codec or the storage ends the thread: the graph is the same in every
    checkpoint, so a failed write only waits for the next one.
 
 Steps, on storage whose ``create`` is atomic and durable also when it overwrites (storage.base): the
@@ -24,6 +26,7 @@ import threading
 import time
 
 from penstock.storage import Storage
+from penstock.storage.permit import Permit
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.files import CheckpointFile, get_checkpoint_files
 
@@ -33,6 +36,7 @@ _log = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 3
 _MAX_FILES = 10
 _PATIENCE_S = 10.0
+_LAST_STEP_S = 1.0
 
 
 class CheckpointWriter:
@@ -57,6 +61,7 @@ class CheckpointWriter:
         self._waiting: Checkpoint | None = None
         self._writing = False
         self._stopped = False
+        self._permit = Permit()
         # A daemon: a storage that hangs does not keep the process alive.
         self._thread = threading.Thread(
             target=self._run, name="penstock-checkpoint-writer", daemon=True
@@ -94,6 +99,7 @@ class CheckpointWriter:
         self._thread.join(_PATIENCE_S)
         terminated = not self._thread.is_alive()
         self._handler.stopped = True
+        self._permit.take_back(_LAST_STEP_S)
         _log.info(
             "CheckpointWriter executor terminated? %s, waited for %d ms.",
             str(terminated).lower(),
@@ -101,8 +107,9 @@ class CheckpointWriter:
         )
 
     def _run(self) -> None:
-        while (checkpoint := self._take()) is not None:
-            self._handler.run(checkpoint)
+        with self._permit.held():
+            while (checkpoint := self._take()) is not None:
+                self._handler.run(checkpoint)
 
     def _take(self) -> Checkpoint | None:
         """Wait for a checkpoint and return it; None when the writer is stopped."""
