@@ -21,11 +21,13 @@ from penstock.errors import (
     StreamingError,
 )
 from penstock.state import version_times
+from penstock.state.state_file import open_file
 from penstock.storage import open_storage
 from penstock.streaming import DStream, State, StateSpec, StreamingContext
 from penstock.testing.stepper import Stepper
 from tests.state.helpers import Model, add_up
 from tests.streaming.runs import Runs
+from tests.streaming.settings import spark_settings
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -383,3 +385,20 @@ def test_a_wider_window_lacks_what_was_not_kept(
         program.start(batches, define(6)).step(1)
     assert "lack" in caplog.text
     assert program.seen["out"][-1][-1] == ("a", 9)
+
+
+@pytest.mark.parametrize(
+    ("setting", "codec"),
+    [("zstd", "zstd"), ("org.apache.spark.io.SnappyCompressionCodec", "snappy"), ("lzf", "lz4")],
+)
+def test_files_are_compressed_as_spark_is_told(
+    sc: SparkContext, program: Program, setting: str, codec: str
+) -> None:
+    with spark_settings(sc, {"spark.sql.streaming.stateStore.compression.codec": setting}):
+        program.start(
+            [[("a", 1)]], lambda pairs: program.collect(pairs.mapWithState(add_up))
+        ).step()
+        program.stop()
+    storage = open_storage(program.location / "state")
+    (path,) = [name for name in storage.find() if name.endswith(".delta")]
+    assert open_file(storage, path, "delta").facts["codec"] == codec

@@ -116,17 +116,18 @@ class Outputs:
         self._waiting = []
 
 
-def encode_delta(delta: Delta, changes: Changes, outputs: Outputs) -> bytes:
+def encode_delta(delta: Delta, changes: Changes, outputs: Outputs, codec: str) -> bytes:
     """Return the bytes of a delta file; raises as ``Outputs.to_bytes``."""
     sections = {"changes": _encode_changes(changes), "outputs": outputs.to_bytes()}
     facts = {**delta.to_facts(), "changes": len(changes), "outputs": outputs.count}
-    return encode_file("delta", facts, sections)
+    return encode_file("delta", facts, sections, codec)
 
 
-def encode_pack(until_ms: int, changes: Changes) -> bytes:
-    """Return the bytes of a pack file."""
+def encode_pack(until_ms: int, changes: Changes, codec: str) -> tuple[bytes, int]:
+    """Return the bytes of a pack file, and the size of its changes."""
     facts = {"until_ms": until_ms, "changes": len(changes)}
-    return encode_file("pack", facts, {"changes": _encode_changes(changes)})
+    packed = _encode_changes(changes)
+    return encode_file("pack", facts, {"changes": packed}, codec), packed.size
 
 
 def open_delta(storage: Storage, path: str) -> tuple[StateFile, Delta]:

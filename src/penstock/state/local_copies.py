@@ -45,7 +45,6 @@ __all__ = ["local_folder", "open_copy", "private_database"]
 
 _PATIENCE_S = 5.0
 _LOOK_S = 0.02
-_PIECE_BYTES = 8 << 20
 
 
 def local_folder(run: str, operator: str, partition: int) -> str:
@@ -168,7 +167,7 @@ def _load_snapshot(storage: Storage, folder: str, layer: Layer, database: Databa
     if source.facts["until_ms"] != layer.until_ms:
         is_of, expected = iso_time(source.facts["until_ms"]), iso_time(layer.until_ms)
         source.damaged(f"it is of {is_of}, not of {expected}")
-    database.load(source.pieces("database", _PIECE_BYTES))  # in pieces, as it may be large
+    database.load(source.pieces("database"))  # in pieces, as it may be large
 
 
 @contextmanager

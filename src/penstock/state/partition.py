@@ -17,6 +17,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from itertools import islice
@@ -39,6 +40,7 @@ from penstock.state.layers import SNAPSHOT, Layer, is_snapshot_due, layers_to_me
 from penstock.state.layout import FileName, parse_name, partition_folder
 from penstock.state.local_copies import local_folder, open_copy, private_database
 from penstock.state.snapshot import snapshot_content
+from penstock.state.state_file import CODECS
 from penstock.state.update import Update, pickle_state
 from penstock.storage import Storage
 
@@ -58,16 +60,24 @@ class Partition:
         number: the partition's number.
         run: names the run of the driver.
         local: the folder for the local copy; by default this executor's.
+        codec: how files are compressed.
     """
 
     def __init__(
-        self, storage: Storage, operator: str, number: int, run: str, local: str | None = None
+        self,
+        storage: Storage,
+        operator: str,
+        number: int,
+        run: str,
+        local: str | None = None,
+        codec: str = CODECS[0],
     ) -> None:
         self._storage = storage
         self._folder = partition_folder(operator, number)
         self._number = number
         self._run = run
         self._local = local_folder(run, operator, number) if local is None else local
+        self._codec = codec
 
     def open(self, tip: str | None) -> AbstractContextManager[Database]:
         """Open the state after delta ``tip``, None for empty state; raises as ``open_copy``."""
@@ -146,7 +156,7 @@ class Partition:
 
     def _create_delta(self, delta: Delta, update: Update) -> str:
         name = str(FileName(delta.until_ms, self._run, "delta"))
-        content = encode_delta(delta, update.changes, update.outputs)
+        content = encode_delta(delta, update.changes, update.outputs, self._codec)
         with suppress(AlreadyExistsError):  # by another attempt, which was faster
             self._storage.create(f"{self._folder}/{name}", content)
         return name
@@ -167,18 +177,19 @@ class Partition:
             changes.update(read_changes(open_changes(self._storage, self._folder, layer.name)))
         newest, rank = layers[-1], max(layer.rank for layer in layers)
         name = str(FileName(time_ms, self._run, "pack"))
-        content = encode_pack(newest.until_ms, changes)
+        content, size = encode_pack(newest.until_ms, changes, self._codec)
         with suppress(AlreadyExistsError):  # written by an earlier attempt, with the same content
             self._storage.create(f"{self._folder}/{name}", content)
-        return Layer(name, newest.until_ms, rank + 1, len(content))
+        return Layer(name, newest.until_ms, rank + 1, size)
 
     def _write_snapshot(self, database: Database, name: FileName, until_ms: int) -> Layer:
-        with snapshot_content(database, until_ms) as content:
+        size = os.path.getsize(database.path)
+        with snapshot_content(database, until_ms, self._codec) as content:
             with suppress(
                 AlreadyExistsError
             ):  # written by an earlier attempt, with the same content
                 self._storage.create(f"{self._folder}/{name}", content)
-            return Layer(str(name), until_ms, SNAPSHOT, len(content))
+            return Layer(str(name), until_ms, SNAPSHOT, size)
 
 
 def _sorted_pieces(

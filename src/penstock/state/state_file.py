@@ -7,11 +7,13 @@ Invariants:
 
 1. The footer holds the format's version, the file's kind, and the location and CRC-32 of each
    section; sections follow each other from byte 0 without gaps. So a checksum covers each byte.
-2. No byte of a section is returned, or unpickled, before its checksum was verified.
-3. A file begins with its content, so a snapshot begins as the SQLite database that it is.
+2. No section is returned as a whole, or unpickled, before its checksum was verified.
+3. The footer names the codec, so a file is read under any setting. One without a codec (format 1,
+   of earlier releases) has its sections as they are.
 
-The footer comes last because a section may be large and is written before its checksum is known.
-docs/state.md describes the format.
+A section is compressed in blocks, each by itself, so that a large one is never in memory. The
+footer comes last because it is written before its checksum is known. docs/state.md describes the
+format.
 """
 
 from __future__ import annotations
@@ -19,36 +21,71 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import pyarrow as pa
 
 from penstock.errors import DamagedStateError, MissingStateError, NotFoundError
 from penstock.storage import Storage
 
-__all__ = ["StateFile", "encode_file", "encode_footer", "open_file"]
+__all__ = [
+    "BLOCK_BYTES",
+    "CODECS",
+    "Section",
+    "StateFile",
+    "encode_file",
+    "encode_footer",
+    "open_file",
+]
 
-_FORMAT = 1
+CODECS = ("lz4", "snappy", "zstd")
+BLOCK_BYTES = 8 << 20
+_FORMAT = 2
 _MAGIC = b"PSTSTATE"
 _TRAILER = struct.Struct("<II8s")
 _TAIL_BYTES = 64 << 10
 """The first read of a file; it covers a small file completely."""
 
 
-def encode_file(kind: str, facts: Mapping[str, Any], sections: Mapping[str, Any]) -> bytes:
+class Section(NamedTuple):
+    """How a section is stored: its blocks, each with its bytes here and when it is unpacked."""
+
+    crc: int = 0
+    blocks: tuple[tuple[int, int], ...] = ()
+
+    def and_block(self, packed: bytes, size: int) -> Section:
+        """Return the section with one more block at its end."""
+        return Section(zlib.crc32(packed, self.crc), (*self.blocks, (len(packed), size)))
+
+
+def encode_file(
+    kind: str, facts: Mapping[str, Any], sections: Mapping[str, Any], codec: str = CODECS[0]
+) -> bytes:
     """Return the bytes of a file with these facts in its footer and these sections of bytes."""
-    crcs = {name: (len(data), zlib.crc32(data)) for name, data in sections.items()}
-    return b"".join([*sections.values(), encode_footer(kind, facts, crcs)])
+    parts: list[bytes] = []
+    stored = dict.fromkeys(sections, Section())
+    for name, data in sections.items():
+        view = memoryview(data)
+        for at in range(0, len(view), BLOCK_BYTES):
+            block = view[at : at + BLOCK_BYTES]
+            parts.append(pa.Codec(codec).compress(block, asbytes=True))
+            stored[name] = stored[name].and_block(parts[-1], len(block))
+    return b"".join([*parts, encode_footer(kind, facts, stored, codec)])
 
 
 def encode_footer(
-    kind: str, facts: Mapping[str, Any], sections: Mapping[str, tuple[int, int]]
+    kind: str, facts: Mapping[str, Any], sections: Mapping[str, Section], codec: str
 ) -> bytes:
-    """Return the end of a file with sections of these lengths and CRC-32s, in this order."""
+    """Return the end of a file with these sections, in this order."""
     spans, at = {}, 0
-    for name, (length, crc) in sections.items():
-        spans[name] = [at, length, crc]
+    for name, section in sections.items():
+        length = sum(packed for packed, _ in section.blocks)
+        spans[name] = [at, length, section.crc]
         at += length
-    fields = {"format": _FORMAT, "kind": kind, "sections": spans, **facts}
+    blocks = {name: section.blocks for name, section in sections.items()}
+    fields = {"format": _FORMAT, "kind": kind, "sections": spans, "blocks": blocks, "codec": codec}
+    fields |= facts
     footer = json.dumps(fields, separators=(",", ":")).encode()
     size = struct.pack("<I", len(footer))
     return footer + _TRAILER.pack(len(footer), zlib.crc32(footer + size), _MAGIC)
@@ -81,28 +118,41 @@ class StateFile:
         self._content_bytes: int = sum(length for _, length, _ in spans.values())
 
     def size(self, name: str) -> int:
-        """Return the number of bytes of a section."""
-        length: int = self.facts["sections"][name][1]
-        return length
+        """Return the number of bytes of a section, unpacked."""
+        return sum(size for _, size in self._blocks(name))
 
     def section(self, name: str) -> bytes:
         """Return a section's bytes, verified."""
-        return b"".join(self.pieces(name, None))
+        return b"".join(self.pieces(name))
 
-    def pieces(self, name: str, piece_bytes: int | None) -> Iterator[bytes]:
-        """Yield a section in pieces of that size; the last piece only after all are verified."""
-        start, length, wanted_crc = self.facts["sections"][name]
-        step = piece_bytes or max(length, 1)
-        crc = 0
-        for at in range(start, start + length, step):
-            end = min(at + step, start + length)
-            piece = self._slice(at, end)
-            if len(piece) != end - at:
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """Yield a section in blocks of some MB; the last one only after all are verified."""
+        at, length, wanted_crc = self.facts["sections"][name]
+        end, crc = at + length, 0
+        for packed_size, size in self._blocks(name):
+            packed = self._slice(at, at + packed_size)
+            if len(packed) != packed_size:
                 self.damaged("it is shorter than its footer says")
-            crc = zlib.crc32(piece, crc)
-            if end == start + length and crc != wanted_crc:
+            at, crc = at + packed_size, zlib.crc32(packed, crc)
+            if at == end and crc != wanted_crc:
                 self.damaged(f"the checksum of its {name} differs")
-            yield piece
+            yield self._unpacked(packed, size, name)
+
+    def _unpacked(self, packed: bytes, size: int, name: str) -> bytes:
+        if (codec := self.facts.get("codec")) is None:
+            return packed
+        try:
+            return bytes(pa.Codec(codec).decompress(packed, size, asbytes=True))
+        except (OSError, ValueError) as error:
+            self.damaged(f"its {name} cannot be unpacked", error)
+
+    def _blocks(self, name: str) -> Sequence[tuple[int, int]]:
+        """Return the blocks of a section: the bytes of each, here and unpacked."""
+        if "blocks" in self.facts:
+            return [(packed, size) for packed, size in self.facts["blocks"][name]]
+        length = self.facts["sections"][name][1]
+        sizes = (min(BLOCK_BYTES, length - at) for at in range(0, length, BLOCK_BYTES))
+        return [(size, size) for size in sizes]
 
     def damaged(self, why: str, cause: BaseException | None = None) -> NoReturn:
         """Raise DamagedStateError."""

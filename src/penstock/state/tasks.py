@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.state.keys import decode_key
 from penstock.state.partition import Partition
+from penstock.state.state_file import CODECS
 from penstock.state.update import StateFunction, update_partition
 from penstock.state.versions import PartitionVersion, read_version
 from penstock.storage import Storage
@@ -29,10 +30,12 @@ class StatePlace:
     storage: Storage
     operator: str
     run: str
+    codec: str = CODECS[0]
+    """How files are compressed."""
 
     def partition(self, number: int) -> Partition:
         """Return one of its partitions."""
-        return Partition(self.storage, self.operator, number, self.run)
+        return Partition(self.storage, self.operator, number, self.run, codec=self.codec)
 
     def tip(self, number: int, time_ms: int) -> str | None:
         """Return a partition's entry in the version of that time; raises as ``read_version``."""

@@ -16,18 +16,13 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from penstock.conf import codec_name
 from penstock.errors import ConfigError
 
 __all__ = ["MalformedCheckpointError", "codec_from_conf", "decode", "encode"]
 
 _SETTING = "spark.io.compression.codec"
 _DEFAULT = "lz4"  # Spark's
-_CLASSES = {
-    "org.apache.spark.io.lz4compressioncodec": "lz4",
-    "org.apache.spark.io.snappycompressioncodec": "snappy",
-    "org.apache.spark.io.zstdcompressioncodec": "zstd",
-    "org.apache.spark.io.lzfcompressioncodec": "lzf",
-}
 _CODECS = ("lz4", "snappy", "zstd")
 _HEADER = re.compile(rb"(penstock-graph-checkpoint v1 ([a-z0-9]+) ([0-9]{1,12}) )([0-9a-f]{8})\n")
 
@@ -43,7 +38,7 @@ def codec_from_conf(conf: Mapping[str, str]) -> str:
         ConfigError: it is unknown, or not available in Python (lzf exists in the JVM only).
     """
     text = conf.get(_SETTING, _DEFAULT)
-    codec = _CLASSES.get(text.lower(), text.lower())
+    codec = codec_name(text)
     if codec not in _CODECS:
         raise ConfigError(
             f"setting {_SETTING} is {text!r}, a codec that graph checkpoints cannot use",

@@ -26,6 +26,7 @@ from typing import Any
 from pyspark import RDD, SparkContext
 
 from penstock.clock import iso_time
+from penstock.conf import codec_name
 from penstock.driver.executors import has_executors
 from penstock.errors import (
     MissingStateError,
@@ -47,8 +48,10 @@ from penstock.state import (
     read_version,
 )
 from penstock.state.layout import version_path
+from penstock.state.state_file import CODECS
 from penstock.storage import Storage
 from penstock.streaming.core.recorded_conf import warn_of_update
+from penstock.streaming.core.session_conf import SessionConf
 from penstock.streaming.core.stored_state import StoredStateStream
 from penstock.streaming.operations.dstream import DStream
 from penstock.streaming.operations.state_spec import StateSpec
@@ -58,6 +61,7 @@ __all__ = ["MapWithStateDStream"]
 
 _log = logging.getLogger(__name__)
 _PARTITIONS = "spark.penstock.statePartitions"
+_CODEC = "spark.sql.streaming.stateStore.compression.codec"
 
 
 class MapWithStateDStream(DStream, StoredStateStream):
@@ -155,6 +159,14 @@ class _StateSnapshots(DStream):
         return self._parent.compute_snapshot(time_ms)
 
 
+def _codec(sc: SparkContext) -> str:
+    """Return how files are compressed: as the setting says, if Python has that codec."""
+    codec = codec_name(SessionConf(sc).get(_CODEC) or CODECS[0])
+    if codec not in CODECS:
+        _log.warning("%s is %s: files of state are compressed by lz4", _CODEC, codec)
+    return codec if codec in CODECS else CODECS[0]
+
+
 class _Run:
     """An operator's state in one run of the driver.
 
@@ -163,7 +175,7 @@ class _Run:
     """
 
     def __init__(self, sc: SparkContext, storage: Storage, operator: str, spec: StateSpec) -> None:
-        self.place = StatePlace(storage, operator, new_run())
+        self.place = StatePlace(storage, operator, new_run(), _codec(sc))
         self.first_ms = 0
         self.conf: dict[str, str] = {}
         """What each batch records: the number of partitions."""
