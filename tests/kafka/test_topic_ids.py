@@ -132,6 +132,7 @@ def program_reads(site: Site, place: str, stream: str = "clicks") -> int | None:
 
 REFUSED, CARRIED = "refused by the command", "refused by the next start"
 BROKERS = "(brokers)"
+BACK = json.dumps({"0": {A: {"0": 3, "1": 0}, B: {"0": 2, "1": 0}}}, separators=(",", ":"))
 
 BATCHES = [
     ("checkpoint rewind batched --apply --to-offsets", {A: {0: 3}}, CARRIED),
@@ -164,6 +165,10 @@ PROGRAMS = [
     ("checkpoint adopt new --as spark --apply --from batched (brokers)", "new", REFUSED),
     ("checkpoint rewind program --apply --stopped --to-batch 0", "program", CARRIED),
     ("checkpoint rewind program --apply --stopped --to-batch 0 (brokers)", "program", REFUSED),
+    (f"checkpoint rewind program --apply --stopped --to-offsets {BACK}", "program", CARRIED),
+    (f"checkpoint rewind program --apply --to-offsets {BACK} (brokers)", "program", REFUSED),
+    (f"checkpoint rewind query --apply --stopped --to-offsets {BACK}", "query", CARRIED),
+    (f"checkpoint rewind query --apply --to-offsets {BACK} (brokers)", "query", REFUSED),
     ("checkpoint repair program --apply --stopped", "program", CARRIED),
     ("kafka reset program --apply --stopped (brokers) --to-earliest", "program", REFUSED),
     ("checkpoint rewind query --apply --stopped --to-batch 0", "query", CARRIED),

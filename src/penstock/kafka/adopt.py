@@ -95,14 +95,20 @@ def plan_adopt(
     else:
         reader = f"a program with kafkaStream(..., name={name!r}) begins there"
         unread = "starting= is not read"
+    topics = sorted({split_name(part)[0] for part in ends.ends})
+    unknown = [topic for topic in topics if topic not in ends.ids]
+    noted = (
+        f"the id of {', '.join(unknown)} is not known (--brokers): that of the program's first "
+        "start counts",
+    )
     meaning = (
         f"{reader}; {unread}",
+        *(noted if unknown and engine == "penstock" else ()),
         "stop the other engine first: what it reads after these offsets is read again",
         "state, windows, watermark and settings are not taken over",
         f"nothing of {origin} is changed; to take it back, delete {storage.url}",
     )
-    topics = {split_name(part)[0] for part in ends.ends}
-    ids = {topic: ends.ids[topic] for topic in sorted(topics & ends.ids.keys())}
+    ids = {topic: ends.ids[topic] for topic in topics if topic in ends.ids}
     return AdoptPlan(origin, storage.url, engine, name, to_json(ends.ends), ids, meaning)
 
 

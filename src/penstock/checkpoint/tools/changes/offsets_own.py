@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.checkpoint.tools.batches import batch_paths
+from penstock.checkpoint.tools.changes.available import TopicCheck
 from penstock.checkpoint.tools.changes.entries import encode_commit, encode_offsets
 from penstock.checkpoint.tools.changes.files import new_file
 from penstock.checkpoint.tools.changes.plan import Plan
@@ -21,7 +22,7 @@ from penstock.checkpoint.tools.changes.position import Position, refusal
 from penstock.checkpoint.tools.changes.rewind_own import plan_own_rewind, refuse_state
 from penstock.checkpoint.tools.changes.targets import check_offsets
 from penstock.checkpoint.tools.checkpoint import Checkpoint
-from penstock.checkpoint.tools.offsets import is_of_topics, moved
+from penstock.checkpoint.tools.offsets import is_of_topics, moved, topic_parts
 
 __all__ = ["plan_own_offsets"]
 
@@ -35,6 +36,7 @@ def plan_own_offsets(
     wanted: Mapping[str, Any],
     *,
     may_skip: bool,
+    are_held: TopicCheck | None = None,
 ) -> Plan:
     """Plan that Kafka inputs continue from other offsets.
 
@@ -42,6 +44,7 @@ def plan_own_offsets(
         ConfigError: an offset is of another form than the newest, or not to be passed over.
         CheckpointError: an input is not a Kafka topic, the program keeps state, or its newest batch
             is not done.
+        KafkaError: what ``are_held`` raises.
     """
     ends = position.newest.end_offsets
     if not all(is_of_topics(ends[source]) for source in wanted if source in ends):
@@ -55,6 +58,9 @@ def plan_own_offsets(
             "start the program, and end it gracefully after a batch",
         )
     refuse_state(checkpoint, position)
+    if are_held is not None:
+        for offset in wanted.values():
+            are_held(topic_parts(offset))
     if sources == position.offsets.sources:
         nothing = "the program stands there already: there is nothing to change"
         return Plan(checkpoint.url, command, (nothing,), (), newest)

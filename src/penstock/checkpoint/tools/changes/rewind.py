@@ -92,7 +92,9 @@ def plan_rewind(
     if is_own and extent != Extent():
         raise misfit(checkpoint.url, f"it is of a penstock program: no{extent}", "leave it out")
     if to_offsets is not None and is_own:
-        return plan_own_offsets(checkpoint, position, command, to_offsets, may_skip=may_skip)
+        return plan_own_offsets(
+            checkpoint, position, command, to_offsets, may_skip=may_skip, are_held=are_held
+        )
     if to_offsets is not None:
         sources = check_offsets(checkpoint, position, to_offsets, may_skip=may_skip)
         target = _at_offsets(position, sources, time_ms, drop_state=drop_state)
