@@ -288,11 +288,10 @@ def test_no_checkpoint_to_recreate_a_context_from(tmp_path: Path, exists: bool) 
 
 
 @pytest.mark.parametrize("second", [{"fs.defaultFS": "hdfs://nn:9000"}, 5, 0])
-def test_a_path_takes_no_second_argument(place: Place, second: Any) -> None:
+def test_a_path_takes_no_second_argument(tmp_path: Path, second: Any) -> None:
     """Neither a hadoopConf, as in Scala, nor a batch interval, which is the checkpoint's."""
-    place.run(place.program("a"))
     with pytest.raises(ConfigError, match="takes the batch interval from the checkpoint") as raised:
-        StreamingContext(str(place.location), second)
+        StreamingContext(str(tmp_path), second)
     assert "hdfs" not in str(raised.value)
 
 
