@@ -86,10 +86,9 @@ def _scalar(kind: pa.DataType) -> pa.DataType | None:
 def _is_zone(name: str | None) -> bool:
     """Whether Python has the time zone, without which it makes no object of an instant."""
     try:
-        pa.scalar(0, pa.timestamp("us", name)).as_py()
+        return name is None or pa.lib.string_to_tzinfo(name) is not None  # as_py() imports pandas
     except Exception:  # of Arrow, or of the time zone's library
         return False
-    return True
 
 
 def _nested(kind: pa.DataType) -> pa.DataType | None:
