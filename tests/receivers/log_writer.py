@@ -71,6 +71,13 @@ class Copied(Log):
         os.ftruncate(self._descriptor, 0)
 
 
+class Holed(Copied):
+    """Of a program without O_APPEND: it writes on behind a hole as long as what was there."""
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT)
+
+
 class Dated(Log):
     day = 0
 
@@ -79,6 +86,29 @@ class Dated(Log):
         self.close()
         self.path = self.path.with_name(f"dated-{self.day}.log")
         self._open()
+
+
+class Linked(Log):
+    """The log of the current release: a link is switched to the next one, or to an earlier one."""
+
+    releases = 0
+
+    def __init__(self, directory: Path, name: str, chance: random.Random) -> None:
+        super().__init__(directory, name, chance)
+        self.link = self.path
+        self.path.unlink()
+        self.rotate()
+
+    def rotate(self) -> None:
+        self.close()
+        if self._chance.random() < 0.7:
+            self.releases += 1
+        release = self.releases - self._chance.choice([0, 0, 1, 2])
+        self.path = self.link.with_name(f"release-{max(1, release)}.log")
+        self._open()
+        switched = self.link.with_name("next")
+        switched.symlink_to(self.path)
+        switched.replace(self.link)
 
 
 def main(directory: str, seed: str, steps: str) -> None:

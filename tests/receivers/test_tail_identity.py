@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import os
 import shutil
 from collections.abc import Callable
@@ -346,6 +349,40 @@ def test_a_rotated_file_that_was_read_whole_may_go(tmp_path: Path) -> None:
     append(log, "third")
     assert receiver.new_lines() == ["third"]
     assert receiver.told == []
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.parametrize("unread", [[], ["unread", "more"]])
+@pytest.mark.parametrize(
+    ("compress", "ending"), [(gzip.compress, "gz"), (bz2.compress, "bz2"), (lzma.compress, "xz")]
+)
+def test_a_rotated_file_that_was_compressed(
+    tmp_path: Path,
+    compress: Callable[[bytes], bytes],
+    ending: str,
+    unread: list[str],
+    is_copied: bool,
+) -> None:
+    """What it held is known: nothing is lost of one that was read whole."""
+    log, packed = tmp_path / "app.log", tmp_path / f"app.log.1.{ending}"
+    append(log, *[f"{LONG} {number}" for number in range(9)])
+    receiver = Receiver(log)
+    assert len(receiver.new_lines()) == 9
+    receiver.stop()
+    append(log, *unread)
+    packed.write_bytes(compress(log.read_bytes()))
+    (tmp_path / f"app.log.2.{ending}").write_bytes(compress(b"other lines\n"))
+    if is_copied:
+        log.write_text("")
+    else:
+        log.unlink()
+    append(log, "next")
+    assert receiver.new_lines() == ["next"]
+    if not unread:
+        assert receiver.told == []
+    else:
+        (message,) = receiver.told
+        assert f"12 bytes after byte {9 * (len(LONG) + 3)} are in {packed}" in message
 
 
 def test_a_truncated_file_that_was_read_whole_has_lost_nothing(tmp_path: Path) -> None:

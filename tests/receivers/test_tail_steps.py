@@ -6,16 +6,18 @@ thousands in a second; real kills, at any moment, are in ``test_tail_kills``.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from penstock.receivers.tail.follow import Mark
 from penstock.receivers.tail.follower import Follower, FollowOptions
-from tests.receivers.log_writer import Copied, Dated, Log, Renamed
+from tests.receivers.log_writer import Copied, Dated, Holed, Linked, Log, Renamed
 
 TICK_NS = 4_000_000
 START_NS = 10**18  # long ago, so what was written since the last step bears a later time
@@ -25,16 +27,30 @@ SETTLE_ROUNDS = 60  # a round reads one file of each path, and a path may have m
 class Receiver:
     """Stores what a follower reads, and the position, as TailReceiver does."""
 
-    def __init__(self, *patterns: str) -> None:
+    def __init__(self, *patterns: str, rotate_wait_ms: int = 5_000) -> None:
         self.stored: list[str] = []
         self._marks: dict[str, list[Mark]] | None = None  # of the durable position, by path
-        self._options = FollowOptions(patterns, True, rotate_wait_ms=5_000, max_line_bytes=1_000)
+        self._options = FollowOptions(patterns, True, rotate_wait_ms, max_line_bytes=1_000)
         self._follower: Follower | None = None
 
     def kill(self) -> None:
         if self._follower is not None:
             self._follower.close()
             self._follower = None
+
+    def has_mark_of(self, path: Path) -> bool:
+        """Whether a durable position tells of what a path leads to now."""
+        inode = path.stat().st_ino
+        marks = (self._marks or {}).get(str(path), [])
+        return any(mark.file_id.inode == inode and mark.offset for mark in marks)
+
+    def find_another_device(self) -> None:
+        """Be killed, and find the logs on a device with another number."""
+        self.kill()
+        for marks in (self._marks or {}).values():
+            for number, mark in enumerate(marks):
+                moved = mark.file_id._replace(device=mark.file_id.device + 1)
+                marks[number] = dataclasses.replace(mark, file_id=moved)
 
     def store_round(self, *, killed_after: int | None = None) -> None:
         """Look, and read and store once, or be killed after so many stores."""
@@ -70,25 +86,55 @@ def test_each_line_once_whatever_the_order_of_steps(tmp_path: Path, seed: int) -
         Renamed(tmp_path, "renamed.log", chance),
         Copied(tmp_path, "copied.log", chance),
         Dated(tmp_path, "dated-0.log", chance),
+        Linked(tmp_path, "linked.log", chance),
     ]
-    names = ("renamed.log", "copied.log", "dated-*.log")
+    names = ("renamed.log", "copied.log", "dated-*.log", "linked.log")
     receiver = Receiver(*(str(tmp_path / name) for name in names))
+    stored = take_steps(tmp_path, chance, logs, receiver)
+    for several in ("dated-0.log", "linked.log"):
+        stored[several].sort()  # lines of different paths have no order
+    assert stored == {log.name: list(range(log.lines)) for log in logs}
 
-    def delete_what_is_stored() -> None:
-        stored = set(receiver.stored)
-        for path in sorted(set(tmp_path.iterdir()) - {log.path for log in logs}):
-            lines = path.read_text().splitlines()
-            # Not empty ones: without a stored byte, a file that got the inode is not told from them
-            # and is read in their place, each line once, yet before older files.
-            if lines and stored.issuperset(map(key_of, lines)) and chance.random() < 0.5:
-                path.unlink()
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_line_once_whatever_holes_are_left(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    log = Holed(tmp_path, "holed.log", chance)
+    receiver = Receiver(str(log.path), rotate_wait_ms=0)
+    stored = take_steps(tmp_path, chance, [log], receiver)
+    assert stored == {log.name: list(range(log.lines))}
+
+
+def rotate(log: Log, receiver: Receiver) -> None:
+    # What a link leads to between two looks cannot be found.
+    if not isinstance(log, Linked) or receiver.has_mark_of(log.path):
+        log.rotate()
+
+
+def delete_what_is_stored(
+    tmp_path: Path, chance: random.Random, logs: Sequence[Log], receiver: Receiver
+) -> None:
+    stored = set(receiver.stored)
+    for path in sorted(set(tmp_path.iterdir()) - {log.path for log in logs}):
+        lines = [] if path.is_symlink() else path.read_text().splitlines()
+        # Not empty ones: without a stored byte, a file that got the inode is not told from them
+        # and is read in their place, each line once, yet before older files.
+        if lines and stored.issuperset(map(key_of, lines)) and chance.random() < 0.5:
+            path.unlink()
+
+
+def take_steps(
+    tmp_path: Path, chance: random.Random, logs: Sequence[Log], receiver: Receiver
+) -> dict[str, list[int]]:
+    """Take random steps; return the numbers of the lines that were stored of each log."""
 
     steps = {
         lambda: chance.choice(logs).write_lines(chance.choice([1, 5, 20])): 9,
-        lambda: chance.choice(logs).rotate(): 4,
+        lambda: rotate(chance.choice(logs), receiver): 4,
         receiver.kill: 2,
+        receiver.find_another_device: 1,
         lambda: receiver.store_round(killed_after=chance.choice([None, 0, 1, 2])): 4,
-        delete_what_is_stored: 2,
+        lambda: delete_what_is_stored(tmp_path, chance, logs, receiver): 2,
     }
     for log in logs:  # following begins with the first store: what rotated before it is history
         log.write_lines(1)
@@ -108,5 +154,4 @@ def test_each_line_once_whatever_the_order_of_steps(tmp_path: Path, seed: int) -
     for key in receiver.stored:
         name, count = key.split()
         stored[name].append(int(count))
-    stored["dated-0.log"].sort()  # lines of different paths have no order
-    assert stored == {log.name: list(range(log.lines)) for log in logs}
+    return stored

@@ -39,7 +39,8 @@ class TailReceiver(ThreadedReceiver):
     - Rotation by rename, also several at once and while the receiver was down: a renamed file is
       read to its end before its successor. It is searched for in the same directory under any name;
       files that came and went unseen are found by the usual names (``app.log.1``,
-      ``app.log-20240131``, ``app-2024-01-31.log``, ``app.log.old``; compressed ones are not read).
+      ``app.log-20240131``, ``app-2024-01-31.log``, ``app.log.old``; compressed ones are not read,
+      but what one holds after the stored lines is reported).
       Numbers at the end of names tell their order, whatever the clock did; of other names the
       modification times do, so a clock that is set back may hide one. The last rotated file stays
       followed until the next rotation, for processes that reopen their log late.

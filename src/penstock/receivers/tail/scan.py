@@ -26,6 +26,7 @@ from penstock.receivers.tail.follow import (
 from penstock.receivers.tail.followed_file import FollowedFile
 from penstock.receivers.tail.listing import Found, device_below, siblings
 from penstock.receivers.tail.open_files import OpenFiles, TooManyFilesError
+from penstock.receivers.tail.packed import LARGEST_PACKED_BYTES, is_packed_name, packed_size
 from penstock.receivers.tail.problems import Problems
 
 __all__ = ["Scan"]
@@ -405,8 +406,36 @@ class Scan:
             "or follow fewer files",
         )
 
+    def _find_packed(self, mark: Mark) -> tuple[str, int] | None:
+        """Return the compressed file that begins with what is stored, and its size unpacked."""
+        base = os.path.basename(mark.path)
+        try:
+            beside = self._siblings(mark.path, rotated_only=False)
+        except OSError:
+            return None
+        for file in sorted(beside, key=lambda file: file.mtime_ns):
+            if (
+                is_packed_name(base, file.name)
+                and file.size <= LARGEST_PACKED_BYTES
+                and file.mtime_ns // 10**9 >= mark.mtime_ns // 10**9
+                and (size := packed_size(file.path, mark)) is not None
+            ):
+                return file.path, size
+        return None
+
     def _tell_lost(self, seen: _Seen) -> None:
         mark = seen.file.mark
+        packed = self._find_packed(mark)
+        if packed is not None:
+            path, size = packed
+            if size > mark.offset:
+                self._problems.report(
+                    f"{mark.path} was rotated and compressed before it was read to its end: the "
+                    f"{size - mark.offset} bytes after byte {mark.offset} are in {path}, which is "
+                    "not read. Have the last rotated file left uncompressed (delaycompress)",
+                    None,
+                )
+            return
         what = "is gone, and "
         rest = (
             f"no copy of it was found: lines after byte {mark.offset} that were not read yet, "
