@@ -3,7 +3,8 @@
     outputs/<output>
 
 Invariant: it is durable before the output's first write, and stays. An output that has written to
-such a sink may not run earlier batches again: the sink takes none of them (docs/adr/0020).
+such a sink may not run earlier batches again: the sink takes none of them (docs/adr/0020). And it
+keeps its name, by which the sink knows it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Sequence
 from penstock.errors import AlreadyExistsError
 from penstock.storage import Storage
 
-__all__ = ["note_sink_of", "outputs_with_sinks"]
+__all__ = ["NOTES", "note_sink_of", "outputs_with_sinks"]
 
-_FOLDER = "outputs"
+NOTES = "outputs"
+"""Their folder."""
 
 
 def note_sink_of(storage: Storage, output: str) -> None:
@@ -25,9 +27,9 @@ def note_sink_of(storage: Storage, output: str) -> None:
         StorageError: it cannot be made durable.
     """
     try:
-        storage.create(f"{_FOLDER}/{output}", b"")
+        storage.create(f"{NOTES}/{output}", b"")
     except AlreadyExistsError:
-        storage.list(_FOLDER)  # its creator may have died before the name was durable
+        storage.list(NOTES)  # its creator may have died before the name was durable
 
 
 def outputs_with_sinks(storage: Storage) -> Sequence[str]:
@@ -36,4 +38,4 @@ def outputs_with_sinks(storage: Storage) -> Sequence[str]:
     Raises:
         StorageError: the location cannot be listed.
     """
-    return list(storage.names(_FOLDER))
+    return list(storage.names(NOTES))

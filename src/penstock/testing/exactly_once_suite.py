@@ -228,6 +228,21 @@ class ExactlyOnceSinkSuite:
         with pytest.raises(CheckpointError, match="out writes each batch exactly once"):
             plan_rewind(program.location, to_batch=0)
 
+    def test_an_output_under_another_name(
+        self, spark: SparkSession, sink: SinkUnderTest, tmp_path: Path
+    ) -> None:
+        program = DStreamProgram(spark, tmp_path, sink.write)
+        program.add("a")
+        program.run()
+        program.uncommit()
+        program.output = "other"
+        with pytest.raises(PenstockError, match="give the output that continues name='out'"):
+            program.run()
+        assert sink.holds("a")
+        program.output = "out"
+        program.run()
+        assert sink.holds("a")
+
     def test_what_is_no_batch_is_refused(self, spark: SparkSession, sink: SinkUnderTest) -> None:
         with pytest.raises(ConfigError, match=r"batch is given as 0.*query_batch\(df, batch_id\)"):
             sink.write(_rows(spark, "a"), 0)  # type: ignore[arg-type]

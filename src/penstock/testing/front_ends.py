@@ -86,7 +86,10 @@ class FrontEnd(ABC):
 
 
 class DStreamProgram(FrontEnd):
-    """A program with StreamingContext, whose output is called ``out``."""
+    """A program with StreamingContext."""
+
+    output = "out"
+    """What its output is called; a program may be changed between two runs."""
 
     def __init__(self, spark: SparkSession, folder: Path, write: Write) -> None:
         super().__init__(spark, folder, write)
@@ -107,7 +110,7 @@ class DStreamProgram(FrontEnd):
             recover="program",
         )
         each = self._each if writes else _nothing
-        _Lines(ssc, str(self._folder / "lines")).foreachRDD(each, name="out")
+        _Lines(ssc, str(self._folder / "lines")).foreachRDD(each, name=self.output)
         stepper = Stepper(ssc, self._clock)
         waiting = len({*self._names("offsets")}.difference(self._names("commits")))
         ssc.start()

@@ -8,12 +8,15 @@ import shutil
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.tools import (
     Checkpoint,
     apply_fork,
+    apply_import,
     diff_locations,
     export_location,
     inspect,
@@ -24,6 +27,8 @@ from penstock.checkpoint.tools import (
     validate,
 )
 from penstock.checkpoint.tools.changes import fill
+from penstock.checkpoint.tools.changes.hold import Hold
+from penstock.checkpoint.used_sinks import note_sink_of
 from penstock.errors import CheckpointError, ConfigError, StorageError
 from penstock.storage import open_storage
 
@@ -141,6 +146,28 @@ def test_an_export_is_imported_byte_for_byte(
     old, new = Checkpoint.open(query), Checkpoint.open(target)
     assert new.read(new.files) == old.read(old.files)
     assert validate(target).findings == ()
+
+
+def test_a_program_that_was_moved_keeps_the_notes_of_its_sinks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them a rewind would be applied, after which the sink refuses each start."""
+    place, new = tmp_path / "program", tmp_path / "new"
+    with CheckpointLocation(place) as driver:
+        for batch_id in range(3):
+            line = f'{{"clicks":{{"0":{batch_id}}}}}'
+            driver.plan(batch_id, OffsetSeq(1_600_000_000_000 + batch_id, sources=(line,)))
+            driver.commit(batch_id)
+    note_sink_of(open_storage(place), "lake")
+    plan = plan_import(export_location(place), new)
+    with monkeypatch.context() as patch:
+        patch.setattr(Hold, "release", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):  # all is there but the end
+            apply_import(plan)
+    apply_import(plan_import(export_location(place), new))
+    assert validate(new).findings == ()
+    with pytest.raises(CheckpointError, match="lake writes each batch exactly once"):
+        plan_rewind(new, to_batch=1)
 
 
 def test_what_is_no_export_is_refused(tmp_path: Path, query: Path) -> None:

@@ -33,7 +33,7 @@ from penstock.streaming.engine.jobs import JobSet
 from penstock.streaming.engine.rate_manager import RateManager
 from penstock.streaming.engine.receiver_events import ReceiverEvents
 from penstock.streaming.engine.settled_names import settle_names
-from penstock.streaming.engine.sink_use import SinkUse
+from penstock.streaming.engine.sink_use import SinkUse, check_outputs_stay
 from penstock.streaming.inputs.input import InputContext, InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
 from penstock.streaming.recovery.match import written_before
@@ -281,12 +281,13 @@ def _open_log(
         outputs={output.name: output.exactly_once for output in graph.outputs},
     )
     graph.check_offsets(log.ends)
+    check_outputs_stay(location.storage, [output.name for output in graph.outputs])
     record_names()  # before anything is created under a name
     url, location_id = location.url, location.read_id()
     storage, journal = location.storage, location.storage.open_folder("journal")
     for output in graph.outputs:
         known = (log.recorded_conf, recovery.rerun, output.name, output.exactly_once)
-        output.open(location_id, written_before(*known), run)
+        output.open(location_id, written_before(*known), run.of(output.name))
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
         first_offset = partial(log.first_offset, index)
         oldest_start = partial(log.oldest_start, index)

@@ -2,7 +2,8 @@ r"""``export`` and ``import``: a location as one JSON file, byte for byte.
 
     {"version":1,"location":"file:///data/words","files":{"offsets/0":{"text":"v1\\n..."}, ...}}
 
-What is not UTF-8 is base64. Temporary files, the driver's lock and undo files are left out.
+What is not UTF-8 is base64. Temporary files, the driver's lock and undo files are left out. The
+notes of a program's exactly-once sinks are part of it (penstock.checkpoint.used_sinks).
 
 Invariant: what is imported is data, and never code. ``import`` accepts only paths that ``export``
 writes (``_is_portable``). Graph checkpoints and the keyed state of penstock programs are pickles,
@@ -23,9 +24,10 @@ from penstock.checkpoint.tools.changes.hold import check_not_barred
 from penstock.checkpoint.tools.changes.links import check_no_link
 from penstock.checkpoint.tools.changes.plan import dump_content, is_plain_path, parse_content
 from penstock.checkpoint.tools.changes.position import refusal
-from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.checks.leftovers import leftovers_in
 from penstock.checkpoint.tools.reading import AT_ROOT
+from penstock.checkpoint.used_sinks import NOTES, outputs_with_sinks
 from penstock.errors import ConfigError, StorageError
 from penstock.storage import attach_storage
 from penstock.storage.names import is_temporary
@@ -34,7 +36,8 @@ __all__ = ["ImportPlan", "apply_import", "export_location", "plan_import"]
 
 _VERSION = 1
 _IN_FOLDERS = re.compile(
-    r"(offsets|commits|sources)/.+|state/[0-9]+/(?!versions/).+",  # versions/: penstock's own state
+    # versions/: penstock's own state
+    rf"(offsets|commits|sources)/.+|state/[0-9]+/(?!versions/).+|{NOTES}/[^/]+",
     re.DOTALL,
 )
 
@@ -75,6 +78,9 @@ def export_location(place: str | os.PathLike[str]) -> bytes:
         if isinstance(content, StorageError):
             raise content
         files[path] = dump_content(content)
+    if any(map(is_of_penstock, checkpoint.batches(checkpoint.planned[-1:]))):
+        notes = outputs_with_sinks(checkpoint.storage)
+        files |= {f"{NOTES}/{name}": dump_content(b"") for name in notes}
     fields = {"version": _VERSION, "location": checkpoint.url, "files": files}
     return json.dumps(fields, indent=0).encode()
 
