@@ -25,8 +25,10 @@ from penstock.checkpoint.log_format import MalformedLogError, decode_log, dump_j
 from penstock.checkpoint.metadata_log import MetadataLog
 from penstock.storage import Storage
 
-__all__ = ["Part", "UnnamedParts"]
+__all__ = ["DESCRIPTIONS", "Part", "UnnamedParts"]
 
+DESCRIPTIONS = "unnamed"
+"""Their folder."""
 _KEPT = 2
 
 
@@ -49,7 +51,7 @@ class UnnamedParts(MetadataLog[tuple[Part, ...]]):
     """The descriptions in a checkpoint location. Not thread-safe."""
 
     def __init__(self, storage: Storage) -> None:
-        super().__init__(storage, "unnamed")
+        super().__init__(storage, DESCRIPTIONS)
 
     def newest(self) -> tuple[Part, ...]:
         """Return the newest description, empty without one; raises as ``latest``."""

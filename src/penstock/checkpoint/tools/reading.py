@@ -18,6 +18,8 @@ from typing import TypeVar
 
 from penstock.checkpoint.checksum import sidecar_name
 from penstock.checkpoint.location_id import METADATA
+from penstock.checkpoint.unnamed_parts import DESCRIPTIONS
+from penstock.checkpoint.used_sinks import NOTES
 from penstock.errors import NotFoundError, StorageError
 from penstock.storage import FileInfo, Storage, local_root
 
@@ -25,6 +27,7 @@ __all__ = [
     "AT_ROOT",
     "FOLDERS",
     "MOST_BYTES",
+    "OF_PROGRAMS",
     "Content",
     "inner_folders",
     "list_files",
@@ -39,6 +42,9 @@ R = TypeVar("R")
 
 FOLDERS = ("commits", "offsets", "sources", "state")
 """The folders of a checkpoint location that are read: Spark's own."""
+
+OF_PROGRAMS = (NOTES, DESCRIPTIONS)
+"""The folders in which a penstock program keeps facts beside its batches: small, and never code."""
 
 AT_ROOT = (METADATA, sidecar_name(METADATA))
 """The files beside them that are."""

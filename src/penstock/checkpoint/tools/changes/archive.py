@@ -2,8 +2,7 @@ r"""``export`` and ``import``: a location as one JSON file, byte for byte.
 
     {"version":1,"location":"file:///data/words","files":{"offsets/0":{"text":"v1\\n..."}, ...}}
 
-What is not UTF-8 is base64. Temporary files, the driver's lock and undo files are left out. The
-notes of a program's exactly-once sinks are part of it (penstock.checkpoint.used_sinks).
+What is not UTF-8 is base64. Temporary files, the driver's lock and undo files are left out.
 
 Invariant: what is imported is data, and never code. ``import`` accepts only paths that ``export``
 writes (``_is_portable``). Graph checkpoints and the keyed state of penstock programs are pickles,
@@ -26,8 +25,7 @@ from penstock.checkpoint.tools.changes.plan import dump_content, is_plain_path, 
 from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.checks.leftovers import leftovers_in
-from penstock.checkpoint.tools.reading import AT_ROOT
-from penstock.checkpoint.used_sinks import NOTES, outputs_with_sinks
+from penstock.checkpoint.tools.reading import AT_ROOT, OF_PROGRAMS, list_folders
 from penstock.errors import ConfigError, StorageError
 from penstock.storage import attach_storage
 from penstock.storage.names import is_temporary
@@ -37,7 +35,7 @@ __all__ = ["ImportPlan", "apply_import", "export_location", "plan_import"]
 _VERSION = 1
 _IN_FOLDERS = re.compile(
     # versions/: penstock's own state
-    rf"(offsets|commits|sources)/.+|state/[0-9]+/(?!versions/).+|{NOTES}/[^/]+",
+    rf"(offsets|commits|sources)/.+|state/[0-9]+/(?!versions/).+|({'|'.join(OF_PROGRAMS)})/[^/]+",
     re.DOTALL,
 )
 
@@ -67,6 +65,9 @@ def export_location(place: str | os.PathLike[str]) -> bytes:
     leftovers = leftovers_in(checkpoint.files)
     paths = [path for path in sorted(checkpoint.files) if "/" in path or path in AT_ROOT]
     paths = [path for path in paths if path not in leftovers]
+    if any(map(is_of_penstock, checkpoint.batches(checkpoint.planned[-1:]))):
+        found = list_folders(checkpoint.storage, OF_PROGRAMS)
+        paths += [path for path in found if not is_temporary(path.rpartition("/")[2])]
     if (refused := _find_refused(paths)) is not None:
         raise refusal(
             checkpoint,
@@ -78,9 +79,6 @@ def export_location(place: str | os.PathLike[str]) -> bytes:
         if isinstance(content, StorageError):
             raise content
         files[path] = dump_content(content)
-    if any(map(is_of_penstock, checkpoint.batches(checkpoint.planned[-1:]))):
-        notes = outputs_with_sinks(checkpoint.storage)
-        files |= {f"{NOTES}/{name}": dump_content(b"") for name in notes}
     fields = {"version": _VERSION, "location": checkpoint.url, "files": files}
     return json.dumps(fields, indent=0).encode()
 

@@ -22,8 +22,7 @@ from penstock.checkpoint.tools.barrier import barriers_in, is_barrier, origin_of
 from penstock.checkpoint.tools.changes.hold import hold_location, raise_barrier
 from penstock.checkpoint.tools.changes.links import find_link
 from penstock.checkpoint.tools.changes.plan import FileChange
-from penstock.checkpoint.tools.reading import FOLDERS, list_files, read_entries
-from penstock.checkpoint.used_sinks import NOTES
+from penstock.checkpoint.tools.reading import FOLDERS, OF_PROGRAMS, list_files, read_entries
 from penstock.errors import AlreadyExistsError, CheckpointError, ConfigError
 from penstock.storage import FileInfo, Storage, open_storage
 from penstock.storage.names import is_temporary
@@ -45,7 +44,7 @@ def check_free(storage: Storage, origin: str) -> bytes | None:
     (found,) = read_entries(storage, files, barriers_in(files)[-1:]).values() or (b"",)
     barrier = found if isinstance(found, bytes) else b""
     is_begun = origin_of(barrier) == origin
-    known = [*FOLDERS, NOTES] if is_begun else FOLDERS
+    known = (*FOLDERS, *OF_PROGRAMS) if is_begun else FOLDERS
     others = [e.name for e in storage.list() if e.is_folder and e.name not in known]
     if (files and not is_begun) or others or find_link(storage) is not None:
         raise _not_empty(storage)
