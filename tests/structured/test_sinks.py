@@ -138,6 +138,17 @@ def test_a_batch_without_rows_has_a_file_with_its_columns(
     assert not list((tmp_path / "out").rglob("_spark_metadata/*"))
 
 
+def test_tasks_write_by_the_session_s_settings(query: Query, tmp_path: Path) -> None:
+    name = "spark.sql.parquet.datetimeRebaseModeInWrite"
+    query.spark.conf.set(name, "EXCEPTION")
+    try:
+        with pytest.raises(Exception, match=r"WRITE_ANCIENT_DATETIME"):
+            ParquetSink(tmp_path).write(query.spark.sql("SELECT date'1500-01-01' AS day"), BATCH)
+        assert query.spark.sparkContext.getLocalProperty(name) is None
+    finally:
+        query.spark.conf.unset(name)
+
+
 def test_a_folder_of_any_name(query: Query, tmp_path: Path) -> None:
     folder = tmp_path / "a b%20c#d+é"
     ParquetSink(folder).write(query.spark.range(3), BATCH)

@@ -15,10 +15,11 @@ Thin glue over py4j. Source: Spark's FileStreamSink and ManifestFileCommitProtoc
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.checkpoint.log_format import decode_log, parse_fields
 from penstock.errors import NotFoundError, StorageError, UnsharedPathError
@@ -49,7 +50,8 @@ def write_files(df: DataFrame, storage: Storage, folder: str) -> list[str]:
         to_scala.toSeq([]),
         to_scala.toScalaMap({}),
     )
-    sink.addBatch(0, df._jdf)
+    with _settings_in_tasks(df.sparkSession):
+        sink.addBatch(0, df._jdf)
     written = _reported(storage, folder)
     seen = {entry.name: entry.size for entry in storage.list(folder)}
     unseen = sorted(name for name, size in written.items() if seen.get(name) != size)
@@ -58,6 +60,26 @@ def write_files(df: DataFrame, storage: Storage, folder: str) -> list[str]:
     with suppress(StorageError):  # it has served; no reader takes it for files of the batch
         storage.delete_all(storage.find(f"{folder}/{_LOG}"))
     return sorted(written)
+
+
+@contextmanager
+def _settings_in_tasks(spark: SparkSession) -> Iterator[None]:
+    """Have tasks compute with the session's settings, as those of Spark's own commands do.
+
+    Source: SQLExecution.withSQLConfPropagated.
+    """
+    context: Any = spark.sparkContext
+    settings = {
+        name: value for name, value in spark.conf.getAll.items() if name.startswith("spark")
+    }
+    before = {name: context.getLocalProperty(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            context.setLocalProperty(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            context.setLocalProperty(name, value)
 
 
 def _reported(storage: Storage, folder: str) -> dict[str, int]:
