@@ -137,6 +137,12 @@ def test_columns_need_names_of_their_own() -> None:
     assert "same name" in str(caught.value)
 
 
+def test_schemas_that_differ_in_what_may_be_null_are_told_apart() -> None:
+    stream = memory_stream("id int64")
+    with pytest.raises(ConfigError, match=r"of arrow\(id int64\), not arrow\(id int64 not null\)"):
+        JournalStream.create(stream.storage, "s", RecordFormat("id int64 not null"))
+
+
 @pytest.mark.parametrize(
     "schema", ["string", "binary", "pickle", pa.schema([("a", pa.int64(), False)])]
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError
@@ -114,6 +114,31 @@ def test_columns_and_types_are_the_streams_and_a_schema_chooses_some(
     assert sorted(map(tuple, chosen.collect()), key=str) == [("x", 1), (None, 2)]
     with pytest.raises(Exception, match="column 'id' as string"):
         read(stream, spark, columns="id STRING").collect()
+
+
+def test_an_instant_is_event_time_whatever_the_sessions_time_zone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = "at timestamp[us, UTC] not null, wall timestamp[ms]"
+    stream = JournalStream.create(open_storage(tmp_path / "j"), "rows", RecordFormat(schema))
+    when = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    write_blocks(stream, [[{"at": when, "wall": when.replace(tzinfo=None)}]])
+    name, usual = "spark.sql.session.timeZone", spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set(name, "Europe/Berlin")
+    try:
+        found = read(stream, spark).selectExpr(
+            "CAST(CAST(at AS TIMESTAMP) AS LONG) AS at",
+            "CAST(CAST(wall AS TIMESTAMP) AS LONG) AS wall",
+            "CAST(to_timestamp(concat(string(wall), 'Z')) AS LONG) AS named",
+        )
+        seconds = int(when.timestamp())
+        assert tuple(found.collect()[0]) == (seconds, seconds - 3600, seconds)  # as http.md warns
+        frame = Query(spark, stream, tmp_path / "checkpoint").frame()
+        assert frame.withWatermark("at", "1 minute").isStreaming
+        with pytest.raises(AnalysisException, match="TIMESTAMP"):
+            frame.withWatermark("wall", "1 minute").schema  # noqa: B018 (Spark checks it here)
+    finally:
+        spark.conf.set(name, usual)
 
 
 def test_any_range_is_read_at_once(stream: JournalStream, spark: SparkSession) -> None:

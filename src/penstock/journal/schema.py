@@ -101,7 +101,10 @@ class RecordFormat:
         return hash((self.kind, *self.arrow.names))
 
     def __repr__(self) -> str:
-        columns = ", ".join(f"{field.name} {field.type}" for field in self.arrow)
+        columns = ", ".join(
+            f"{field.name} {field.type}{'' if field.nullable else ' not null'}"
+            for field in self.arrow
+        )
         return self.kind if self.kind != "arrow" else f"arrow({columns})"
 
     def to_json(self) -> dict[str, str]:
