@@ -10,7 +10,7 @@ import dataclasses
 import os
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -128,7 +128,7 @@ def take_steps(
 ) -> dict[str, list[int]]:
     """Take random steps; return the numbers of the lines that were stored of each log."""
 
-    steps = {
+    steps: dict[Callable[[], None], int] = {
         lambda: chance.choice(logs).write_lines(chance.choice([1, 5, 20])): 9,
         lambda: rotate(chance.choice(logs), receiver): 4,
         receiver.kill: 2,

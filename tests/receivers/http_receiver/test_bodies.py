@@ -55,6 +55,12 @@ def test_text_is_split_as_every_other_source_splits_it(pieces: list[bytes]) -> N
     assert records("string", "text", body) == expected
 
 
+@pytest.mark.parametrize("kind", ["text", "json", "ndjson", "binary"])
+def test_a_byte_order_mark_is_not_part_of_the_first_record(kind: Kind) -> None:
+    assert records("string", kind, b'\xef\xbb\xbf{"a": 1}') == ['{"a": 1}']
+    assert refusal("string", kind, b"\xef\xbb\xbf").status == 400
+
+
 def test_a_binary_body_is_one_record() -> None:
     assert records("binary", "binary", b"\x00\n\xff") == [b"\x00\n\xff"]
 

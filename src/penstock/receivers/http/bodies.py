@@ -41,7 +41,7 @@ from penstock.receivers.http.record_limits import (
     check_lines,
     widest_row,
 )
-from penstock.receivers.lines import LINES_SCHEMA, split_lines
+from penstock.receivers.lines import BYTE_ORDER_MARK, LINES_SCHEMA, split_lines
 
 __all__ = ["BodyParser", "Parsed"]
 
@@ -104,9 +104,12 @@ class BodyParser:
         Raises:
             RefusedError: 400 with the line or index of the first bad record, 413 for too many.
         """
+        parser = self._parsers[kind]
+        if parser is not bytes:
+            body = body.removeprefix(BYTE_ORDER_MARK)
         if not body:
             raise RefusedError(400, "the body is empty")
-        return self._parsers[kind](body)
+        return parser(body)
 
     def _columns_of_lines(self, body: bytes) -> pa.Table:
         check_lines(body, json=True)
