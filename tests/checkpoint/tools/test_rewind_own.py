@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -113,3 +116,44 @@ def test_inspect_tells_how_far_the_journal_is_ahead(program: Path) -> None:
     assert "behind: 3 records of source 0 clicks" in shown
     shutil.rmtree(program / "journal")
     assert inspect(program).lag == {}
+
+
+def gone(file: Path) -> None:
+    file.unlink()
+
+
+def other_length(file: Path) -> None:
+    file.write_text(file.read_text() + "more")
+
+
+def other_time(file: Path) -> None:
+    os.utime(file, (1_600_000_000, 1_600_000_000))
+
+
+def untouched(file: Path) -> None:
+    """Leave it as it was planned."""
+
+
+@pytest.mark.parametrize("change", [untouched, gone, other_length, other_time])
+@pytest.mark.parametrize("is_needed", [True, False])
+def test_files_that_would_be_read_again_are_looked_for(
+    tmp_path: Path, change: Callable[[Path], None], *, is_needed: bool
+) -> None:
+    """Else each start would fail, and the change could not be taken back any more."""
+    place, inputs = tmp_path / "program", tmp_path / "in 100%"
+    inputs.mkdir()
+    with CheckpointLocation(place) as driver:
+        for batch_id in range(4):
+            file = inputs / f"{batch_id}.txt"
+            file.write_text("a line\n")
+            listed = [file.name, file.stat().st_mtime_ns // 1_000_000, 7]
+            end = {"after": batch_id, "until": batch_id + 1, "files": {f"file:{inputs}": [listed]}}
+            line = json.dumps({"in": end}, separators=(",", ":"))
+            driver.plan(batch_id, OffsetSeq(1_600_000_000_000 + batch_id, sources=(line,)))
+            driver.commit(batch_id)
+    change(inputs / ("3.txt" if is_needed else "1.txt"))
+    if is_needed and change is not untouched:
+        with pytest.raises(CheckpointError, match=r"1 of 2 files of source 0 .*3.txt"):
+            plan_rewind(place, to_batch=1)
+    else:
+        assert "source 0: 2 files again" in plan_rewind(place, to_batch=1).meaning

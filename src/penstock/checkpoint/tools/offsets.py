@@ -1,6 +1,8 @@
 """The parts of a source's offset, whatever source it is of. Pure: parsed JSON in, numbers out.
 
 {"clicks":{"0":120,"1":30}}     Kafka and journals: a number for each partition of a stream
+{"in":{"after":1,"until":2,     files of a penstock program: those of the batch that ends there, by
+  "files":{"file:/in":[["a",2,9]]}}}        folder, with time and length
 {"logOffset":12}                a file source: the entry of its own log (12 alone is read as well)
 7                               rate, socket and others: a number
 {"index":3,"shard":{"at":"7"}}  of other sources (Delta, Kinesis): each of its fields is a part
@@ -17,6 +19,7 @@ from typing import Any
 
 __all__ = [
     "entry_of_log",
+    "files_of",
     "is_of_journal",
     "is_of_topics",
     "log_offset",
@@ -61,6 +64,23 @@ def streams_of(offset: object) -> dict[str, dict[str, int]] | None:
         if any(number_of(value) is None for value in partitions.values()):
             return None
     return offset
+
+
+def files_of(offset: object) -> list[tuple[str, int, int]]:
+    """Return the files of a batch of a penstock program that ends there: URL, time in ms, length.
+
+    There are none for any other source.
+    """
+    inputs = offset.values() if isinstance(offset, dict) else ()
+    try:
+        return [
+            (f"{folder}/{name}", int(modified_ms), int(length))
+            for each in inputs
+            for folder, files in each["files"].items()
+            for name, modified_ms, length in files
+        ]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return []
 
 
 def is_of_topics(offset: object) -> bool:

@@ -1,14 +1,14 @@
 """Whether a source still has what is to be read again.
 
-A file source's own log names its files, and files on this machine can be tried. What topics keep
-their brokers tell, if the caller knows them (``TopicCheck``).
+A file source's own log names its files, as the entries of a penstock program do, and those on this
+machine can be tried. What topics keep their brokers tell, if the caller knows them (TopicCheck).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.log_format import MalformedLogError, parse_log
@@ -24,8 +24,9 @@ from penstock.checkpoint.tools.offsets import (
     moved,
     topic_parts,
 )
+from penstock.storage import local_root
 
-__all__ = ["TopicCheck", "check_topics", "describe_source"]
+__all__ = ["TopicCheck", "check_files", "check_topics", "describe_source"]
 
 TopicCheck = Callable[[Mapping[str, int]], None]
 """Raises KafkaDataLossError if topics lack records from an offset of ``topic/partition`` on."""
@@ -79,6 +80,40 @@ def check_topics(
     return "the topics have this"
 
 
+def check_files(checkpoint: Checkpoint, source: str, files: Iterable[tuple[str, int, int]]) -> str:
+    """Return in words whether the files of batches that run again are as they were planned.
+
+    Each is a URL as Hadoop prints a path, its time of modification in ms and its length in bytes.
+
+    Raises:
+        CheckpointError: one on this machine is not.
+    """
+    found = {url: (time_ms, length) for url, time_ms, length in files}
+    local = {url: path for url in found if (path := local_root(url)) is not None}
+    changed = [url for url, path in local.items() if not _is_as_planned(path, *found[url])]
+    if changed:
+        raise refusal(
+            checkpoint,
+            f"{len(changed)} of {len(found)} files of source {source} that would be read again are "
+            f"gone, or have changed: {', '.join(changed[:3])}",
+            "restore them, with their times, or go back less far",
+        )
+    return f"{len(found)} files again{_unchecked(len(found) - len(local))}"
+
+
+def _is_as_planned(path: str, time_ms: int, length: int) -> bool:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    # Hadoop's own times may be cut to seconds.
+    return status.st_size == length and abs(status.st_mtime_ns // 1_000_000 - time_ms) < 1_000
+
+
+def _unchecked(far: int) -> str:
+    return f", {far} of them not on this machine and not checked" if far else ""
+
+
 def _check_files(checkpoint: Checkpoint, source: str, first: int, last: int) -> str:
     """Check the files that entries ``(first, last]`` of a file source's log name."""
     names = [path for path, entry in _file_entries(checkpoint, source) if first < entry <= last]
@@ -91,11 +126,9 @@ def _check_files(checkpoint: Checkpoint, source: str, first: int, last: int) -> 
             f"gone: {', '.join(gone[:3])}",
             "restore them, or go back less far",
         )
-    far = len(names) - len(local)
-    unchecked = f", {far} of them not on this machine and not checked" if far else ""
     return (
-        f"from entry {first + 1} of its log: {len(names)} files again{unchecked}, in one batch,"
-        " whatever maxFilesPerTrigger says"
+        f"from entry {first + 1} of its log: {len(names)} files again"
+        f"{_unchecked(len(names) - len(local))}, in one batch, whatever maxFilesPerTrigger says"
     )
 
 

@@ -20,13 +20,13 @@ from itertools import pairwise
 
 from penstock.checkpoint.rollback import REWOUND
 from penstock.checkpoint.tools.batches import batch_paths
-from penstock.checkpoint.tools.changes.available import TopicCheck, check_topics
+from penstock.checkpoint.tools.changes.available import TopicCheck, check_files, check_topics
 from penstock.checkpoint.tools.changes.files import removed_file
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept
 from penstock.checkpoint.tools.lag import JOURNAL
-from penstock.checkpoint.tools.offsets import is_of_topics, streams_of, topic_parts
+from penstock.checkpoint.tools.offsets import files_of, is_of_topics, streams_of, topic_parts
 from penstock.checkpoint.used_sinks import outputs_with_sinks
 from penstock.errors import MissingBlockError, StorageError
 from penstock.journal import JournalStream, ranges_between, stream_names
@@ -103,8 +103,11 @@ def _meaning(
     start, *batches = checkpoint.batches([batch_id, *(each for each in planned if each > batch_id)])
     for source, place in batches[-1].end_offsets.items():
         begin = start.end_offsets.get(source)
+        ends = [begin, *(each.end_offsets.get(source) for each in batches)]
+        files = [file for one, end in pairwise(ends) if end != one for file in files_of(end)]
+        if files:
+            yield f"source {source}: {check_files(checkpoint, source, files)}"
         if is_of_topics(place):
-            ends = [begin, *(each.end_offsets.get(source) for each in batches)]
             has = check_topics(checkpoint, begin, place, are_held)
             yield f"source {source}: {_read_again(ends):,} records again; {has}"
             continue
