@@ -423,6 +423,20 @@ def test_a_file_that_an_editor_or_rsync_replaced_is_reported_once(
     assert f"{log} was replaced" in message
 
 
+@pytest.mark.parametrize(("name", "is_backup"), [("app.log~", True), ("app.log.1", False)])
+def test_a_backup_of_an_editor_is_no_rotated_file(
+    tmp_path: Path, name: str, is_backup: bool
+) -> None:
+    log = tmp_path / "app.log"
+    append(log, "header")
+    receiver = Receiver(log)
+    assert receiver.new_lines() == ["header"]
+    log.rename(tmp_path / name)
+    append(log, "header", "new")
+    assert receiver.new_lines() == ["header", "new"]
+    assert [f"{log} was replaced" in message for message in receiver.told] == [True] * is_backup
+
+
 def test_a_log_that_is_deleted_and_begun_with_other_lines_is_not_reported(tmp_path: Path) -> None:
     log = tmp_path / "app.log"
     append(log, "old")

@@ -449,9 +449,20 @@ class Scan:
             rest += "; the file that has its path now is read from its beginning"
         self._problems.report(f"{mark.path} (inode {mark.file_id.inode}) {what}{rest}", None)
 
+    def _is_rotated(self, seen: _Seen) -> bool:
+        """Whether a file has its name still, or that of a rotated one; no backup of an editor."""
+        if seen.place is not Place.RENAMED:
+            return seen.place is Place.FOLLOWED
+        mark = seen.file.mark
+        try:
+            rotated = self._siblings(mark.path, rotated_only=True)
+        except OSError:
+            return True
+        return any(sibling.file_id == mark.file_id for sibling in rotated)
+
     def _tell_replaced(self, file: FollowedFile, before: _Seen | None) -> None:
         """Report that lines are read again, where a file was replaced by an edited or grown one."""
-        if before is None or before.place is not Place.UNLINKED or not file.repeats(before.file):
+        if before is None or not file.repeats(before.file) or self._is_rotated(before):
             return
         self._problems.tell(
             ("replaced", file.mark.path),
