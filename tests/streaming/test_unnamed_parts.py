@@ -17,12 +17,14 @@ from penstock.checkpoint.first_offsets import FirstOffsets
 from penstock.checkpoint.rdd_marks import RddMarks
 from penstock.checkpoint.unnamed_parts import UnnamedParts
 from penstock.errors import LogFormatError, RecoveryMismatchError
+from penstock.receivers import TailReceiver
 from penstock.storage import open_storage
 from penstock.streaming import DStream, StreamingContext
 from penstock.streaming.engine.settled_names import settle_names
 from penstock.testing import ManualClock
 from tests.crash_steps import PROTOCOL, CrashedError, Moment, Steps
 from tests.streaming.runs import Runs
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -313,6 +315,33 @@ def test_inputs_that_changed_places_are_refused(runs: Runs, tmp_path: Path) -> N
         pass
     with runs.running_program(tails(a, moved)):
         pass
+
+
+def test_a_receiver_does_not_get_the_position_of_another_one(runs: Runs, tmp_path: Path) -> None:
+    a, b, c = (tmp_path / f"{name}.log" for name in "abc")
+    for path in (a, b, c):
+        path.write_text(f"{path.name} 1\n{path.name} 2\n")
+
+    seen: list[str] = []
+
+    def run(*paths: Path, until: int) -> None:
+        receivers = [TailReceiver(str(path)) for path in paths]
+
+        def define(ssc: StreamingContext) -> None:
+            lines = ssc.receiverStream(receivers, "numbers")
+            lines.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+
+        with runs.running_program(define) as stepper:
+            assert eventually(lambda: (stepper.step(), len(seen) >= until)[1])
+
+    run(a, b, until=4)
+    with b.open("a") as file:
+        file.write("b.log 3\n")
+    run(b, c, until=7)
+    run(b, until=7)
+    assert sorted(seen) == [
+        *("a.log 1", "a.log 2", "b.log 1", "b.log 2", "b.log 3", "c.log 1", "c.log 2")
+    ]
 
 
 # -- outputs --

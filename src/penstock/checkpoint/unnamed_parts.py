@@ -3,9 +3,10 @@
     unnamed/<n>    v1
                    ["operator","mapWithState-0","mapWithState","mapWithState(f) of tail-0","9f86"]
 
-A part is an input, an operator with state or an output that is called by its kind and place. Files
-of the location are found by such names (``sources/tail-0``, ``state/mapWithState-0``), so the
-newest entry says which part each name belongs to (penstock.streaming.recovery.unnamed).
+A part is an input, an operator with state or an output that is called by its kind and place, or a
+receiver of an input, which is always called so. Files of the location are found by such names
+(``sources/tail-0``, ``state/mapWithState-0``), so the newest entry says which part each name
+belongs to (penstock.streaming.recovery.unnamed).
 
 Invariants:
 
@@ -34,7 +35,9 @@ _KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a program: ``role`` is "input", "operator" or "output", ``kind`` the operation.
+    """A part of a program: ``kind`` is its operation, or the class of an input or receiver.
+
+    ``role`` is "input", "receiver" (of an input, also of one with a name), "operator" or "output".
 
     ``made_of`` is its operation and those before it, with the names of functions. ``detail`` is a
     digest of what tells parts apart that are made of the same: addresses, the code of lambdas.

@@ -25,7 +25,7 @@ from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
 from penstock.streaming.operations.state_spec import StateSpec
 
-__all__ = ["describe_input", "describe_operator", "describe_output"]
+__all__ = ["describe_input", "describe_operator", "describe_output", "describe_receiver"]
 
 _LONGEST = 300
 _ADDRESS = re.compile(
@@ -44,8 +44,15 @@ def describe_input(stream: InputDStream) -> Part:
         stream.name,
         stream.name.rpartition("-")[0],
         made_of,
-        _digest(sorted(_addresses(stream))),
+        _digest(sorted({*_addresses(stream)})),
     )
+
+
+def describe_receiver(stream: str, name: str, receiver: object) -> Part:
+    """Return the part of a receiver of an input; the name is that of its writer."""
+    kind = type(receiver).__name__
+    detail = _digest(sorted({*_addresses(receiver)}))
+    return Part("receiver", f"{stream}/{name}", kind, kind, detail)
 
 
 def describe_operator(operator: Operator, stream: BaseDStream | None) -> Part:
