@@ -40,13 +40,17 @@ _WIDER = {
 """Spark's types have a sign, and a ``date64`` is whole days, as which Parquet has it."""
 
 
-def spark_schema(schema: pa.Schema) -> pa.Schema:
+def spark_schema(schema: pa.Schema, **ids: str) -> pa.Schema:
     """Return the schema to which batches of ``schema`` are cast for Spark; all of it nullable.
 
     Raises:
-        ConfigError: Spark cannot read a column; the error names it.
+        ConfigError: Spark cannot read a column; the error names it, and has these ids.
     """
-    return pa.schema([_field(field) for field in schema])
+    try:
+        return pa.schema([_field(field) for field in schema])
+    except ConfigError as e:
+        e.ids.update(ids)
+        raise
 
 
 def _field(field: pa.Field) -> pa.Field:

@@ -91,7 +91,7 @@ class JournalInputDStream(InputDStream):
             StorageError: the journal cannot be reached.
         """
         stream = self.open_stream(context)
-        spark_schema(stream.format.arrow)
+        spark_schema(stream.format.arrow, stream=stream.name)
         consumer = self.register(stream, context)
         self._opened = _Opened(JournalSource(consumer), context.oldest_start)
 

@@ -62,7 +62,8 @@ class JournalDataSource(DataSource):
         """Return the stream's columns."""
         if self._options.ranges:
             return range_schema(self._stream)
-        return from_arrow_schema(spark_schema(self._stream.format.arrow))
+        stream = self._stream
+        return from_arrow_schema(spark_schema(stream.format.arrow, stream=stream.name))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's)
         """Return the reader of a query."""
