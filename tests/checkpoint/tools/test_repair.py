@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint import CheckpointLocation
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.tools import (
     apply_plan,
     inspect,
@@ -18,6 +18,8 @@ from penstock.checkpoint.tools import (
     plan_undo,
     validate,
 )
+from penstock.checkpoint.used_sinks import note_sink_of
+from penstock.storage import open_storage
 from tests.cli.commands import Commands
 
 from .queries import write_query
@@ -205,3 +207,34 @@ def test_a_program_of_penstock_is_repaired(own: Path) -> None:
     assert validate(own).severity is None
     with CheckpointLocation(own) as driver:
         assert driver.undone() == [1, 2]
+
+
+@pytest.mark.parametrize("is_done", [True, False], ids=["done", "planned"])
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_what_an_exactly_once_sink_has_is_not_planned_anew(
+    tmp_path: Path, *, is_noted: bool, is_done: bool
+) -> None:
+    """It would be refused at each start, and with new entries nothing could be restored."""
+    place = tmp_path / "program"
+    with CheckpointLocation(place) as driver:
+        for batch_id in range(4):
+            line = f'{{"clicks":{{"0":{batch_id}}}}}'
+            driver.plan(batch_id, OffsetSeq(1_600_000_000_000 + batch_id, sources=(line,)))
+            if is_done or batch_id < 3:
+                driver.commit(batch_id)
+    if is_noted:
+        note_sink_of(open_storage(place), "lake")
+    if is_done:
+        (place / "offsets/3").unlink()
+        (place / "offsets/.3.crc").unlink()
+    else:
+        (place / "offsets/3").write_bytes(b"")
+    plan = plan_repair(place)
+    removed = {each.path for each in plan.changes if not each.path.endswith(".crc")}
+    if is_noted and is_done:
+        assert removed == set()
+        assert any(each.severity == "error" for each in plan.left)
+    else:
+        assert removed == {"commits/3" if is_done else "offsets/3"}
+        told = "output lake writes each batch exactly once: if its sink has this batch"
+        assert any(each.startswith(told) for each in plan.meaning) == is_noted

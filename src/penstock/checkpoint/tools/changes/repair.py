@@ -14,6 +14,8 @@
 In each case the query processes records again, and loses none, but for a sink that skips the ids it
 has seen: a batch that is planned anew has other records than the one that such a sink may have. If
 the sink is Spark's file sink and is named, its log is read, and such a batch gets a new id instead.
+An exactly-once sink of a penstock program refuses such a batch at each start: where it has one for
+certain, as the batch is committed, nothing is fixed.
 
 An entry is altered that does not fit its checksum. If it is the checksum that was altered, or the
 entry was edited by hand, its batch is processed again, too: what was edited is in the undo file.
@@ -35,6 +37,7 @@ from penstock.checkpoint.tools.changes.hold import check_not_barred
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
 from penstock.checkpoint.tools.changes.preview import Preview
 from penstock.checkpoint.tools.changes.rewind import plan_rewind
+from penstock.checkpoint.tools.changes.rewind_own import exactly_once_outputs
 from penstock.checkpoint.tools.changes.sink_log import SinkLog
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.checks.leftovers import check_names
@@ -49,6 +52,11 @@ _COMMAND = "repair"
 _SEEN = (
     "a sink that skips the batch ids it has seen (Spark's file sink, Delta by txnVersion) may have"
     " this batch, with other records. Give the folder of a file sink (--sink) to find out"
+)
+
+_SEEN_BY = (
+    "output {} writes each batch exactly once: if its sink has this batch, it refuses the one that"
+    " is planned anew, at each start. Restore the entry from a backup instead, if there is one"
 )
 
 
@@ -115,13 +123,15 @@ def _find_fixes(checkpoint: Checkpoint, sink: str | os.PathLike[str] | None) -> 
     seen = sink is not None and SinkLog.open(sink).newest > last
     if (has_run or seen) and not is_own:
         return _renew(checkpoint, leftovers, last, sink)
-    if has_run:
+    sinks = ", ".join(exactly_once_outputs(checkpoint)) if is_own else ""
+    if has_run or (ahead and sinks):
         return _Fixes(leftovers)
     removed = [*_commits_ahead(checkpoint, ahead, newest)]
     if offsets_path in torn:
         why = f"it is torn, or altered: batch {newest} is planned anew, with what has come since"
         removed += removed_file(checkpoint, offsets_path, why)
-    return _Fixes(_once(leftovers, removed), () if is_own or sink is not None else (_SEEN,))
+    seen_by_query = () if is_own or sink is not None else (_SEEN,)
+    return _Fixes(_once(leftovers, removed), (_SEEN_BY.format(sinks),) if sinks else seen_by_query)
 
 
 def _renew(

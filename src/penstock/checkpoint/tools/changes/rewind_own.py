@@ -33,7 +33,7 @@ from penstock.journal import JournalStream, ranges_between, stream_names
 from penstock.journal.reader import slice_ranges
 from penstock.storage import Storage, attach_storage
 
-__all__ = ["plan_own_rewind", "refuse_state"]
+__all__ = ["exactly_once_outputs", "plan_own_rewind", "refuse_state"]
 
 _OPERATORS = "spark.penstock.operators"
 _OUTPUTS = "spark.penstock.outputs"
@@ -68,7 +68,7 @@ def plan_own_rewind(
             describe_kept(planned),
         )
     refuse_state(checkpoint, position)
-    _refuse_sinks(checkpoint, position)
+    _refuse_sinks(checkpoint)
     newest = (checkpoint.planned[-1], checkpoint.committed[-1])
     again = [each for each in committed if batch_id < each <= planned[-1]]
     changes = [
@@ -145,11 +145,20 @@ def _check_journal(
     return f"{records:,} records again, none retired; `penstock journal verify` reads them all"
 
 
-def _refuse_sinks(checkpoint: Checkpoint, position: Position) -> None:
-    """Raise CheckpointError if an output writes exactly once: its sink takes no earlier batch."""
-    recorded: dict[str, bool] = json.loads(position.newest.conf.get(_OUTPUTS, "{}"))
-    declared = [name for name, is_exactly_once in recorded.items() if is_exactly_once]
-    names = sorted({*declared, *outputs_with_sinks(attach_storage(checkpoint.url))})
+def exactly_once_outputs(checkpoint: Checkpoint) -> list[str]:
+    """Return the outputs of a program whose sinks take no earlier batch, and none of another plan.
+
+    Raises:
+        StorageError: the location cannot be listed.
+    """
+    newest = checkpoint.batches(checkpoint.planned[-2:])  # the last one may be torn
+    recorded = [json.loads(each.conf.get(_OUTPUTS, "{}")).items() for each in newest]
+    declared = [name for outputs in recorded for name, is_declared in outputs if is_declared]
+    return sorted({*declared, *outputs_with_sinks(attach_storage(checkpoint.url))})
+
+
+def _refuse_sinks(checkpoint: Checkpoint) -> None:
+    names = exactly_once_outputs(checkpoint)
     if names:
         raise refusal(
             checkpoint,
