@@ -149,6 +149,56 @@ def test_kill_at_each_request(url: str, done: bool, monkeypatch: pytest.MonkeyPa
     assert found == [AFTER if done else BEFORE, *[AFTER] * 4]
 
 
+def to_new_topic(path: Path | str) -> Rewind:
+    offsets = {"a": {0: 3, 1: 1}}
+    return plan_rewind(path, offsets=offsets, topic_ids={"a": "new"})
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_kill_leaves_offsets_with_the_id_of_their_topic(
+    done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for at in range(1, 6):  # rewind, the checkpoint, planned, topics, rewind
+        url = f"memory://{uuid.uuid4().hex}/path"
+        prepare(url)
+        Checkpoints(url).note_topic_ids({"a": "old", "b": "its"})
+        mortal = Mortal(open_storage(url), at, done=done)
+        with monkeypatch.context() as patched:
+            patched.setattr("penstock.batched.rewind.open_storage", lambda _, m=mortal: m)
+            with pytest.raises(KilledError):
+                apply_rewind(url, to_new_topic(url))
+        stood = stands(url)
+        ids = topic_ids(url)
+        assert (stood["a"], ids) in [
+            ({0: 9, 1: 2}, {"a": "old", "b": "its"}),
+            ({0: 4, 1: 2}, {"a": "new", "b": "its"}),
+        ]
+        found.append(ids["a"])
+    assert found == ["new" if done else "old", *["new"] * 4]
+
+
+def test_a_command_that_wakes_up_leaves_the_ids_of_a_later_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = f"memory://{uuid.uuid4().hex}/path"
+    prepare(url)
+    Checkpoints(url).note_topic_ids({"a": "old", "b": "its"})
+
+    class Slow(Mortal):
+        def _change(self, change: Callable[[], None]) -> None:
+            self._left -= 1
+            change()
+            if self._left == 0:  # it slept; a program came, and found which topic it is
+                with opened(url, "a") as checkpoints:
+                    checkpoints.note_topic_ids({"a": "new"})
+
+    slow = Slow(open_storage(url), 2, done=True)
+    monkeypatch.setattr("penstock.batched.rewind.open_storage", lambda _: slow)
+    apply_rewind(url, plan_rewind(url, offsets={"a": {0: -1, 1: -1}}))
+    assert topic_ids(url) == {"a": "new", "b": "its"}
+
+
 def begin(path: Path | str) -> Storage:
     """Leave a rewind that was begun."""
     storage = open_storage(path)

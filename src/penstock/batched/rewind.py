@@ -196,7 +196,7 @@ def complete_rewind(storage: Storage) -> list[str]:
     for topic, move in rewind.topics.items():
         if move.before.id != move.after.id:
             ids = with_id(ids, topic, move.number, move.after.id)
-    if ids != known:
+    if ids != known and begun_rewind(storage) == rewind:  # else another one has completed it
         storage.create(TOPICS, dump_topics(ids), overwrite=True)
     storage.delete(REWIND)
     return list(made)

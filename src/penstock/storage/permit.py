@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from penstock.errors import StorageError
 
-__all__ = ["Permit", "permitted"]
+__all__ = ["Permit", "check_permitted", "permitted"]
 
 _of_thread = threading.local()
 
@@ -63,3 +63,9 @@ def permitted() -> Iterator[None]:
                 hint="see whether the storage answers",
             )
         yield
+
+
+def check_permitted() -> None:
+    """Raise StorageError if this thread's permission was taken back."""
+    with permitted():
+        pass

@@ -26,7 +26,7 @@ import threading
 import time
 
 from penstock.storage import Storage
-from penstock.storage.permit import Permit
+from penstock.storage.permit import Permit, check_permitted
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.files import CheckpointFile, get_checkpoint_files
 
@@ -166,6 +166,7 @@ class CheckpointWriteHandler:
         _log.info("Saving checkpoint for time %d ms to file '%s'", time_ms, uri)
         content = checkpoint.serialize(self._codec)
         for part in (CheckpointFile(file.time_ms, is_backup=True), file):
+            check_permitted()  # for storages of a program's own, which do not ask
             self._files.add(part)
             self._storage.create(part.name, content, overwrite=True)
             self._replaced.discard(part)
@@ -189,6 +190,7 @@ class CheckpointWriteHandler:
             _log.info("Deleting %s", self._storage.uri(old.name))
         for file in self._files.difference(whole[-_MAX_FILES:]):
             try:
+                check_permitted()
                 self._storage.delete(file.name)
             except Exception:
                 _log.warning("Error deleting %s", self._storage.uri(file.name), exc_info=True)
