@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.functions import count
 
 from penstock.errors import ConfigError, NotFoundError, SinkError, UnsharedPathError
 from penstock.kafka.spark import write as write_to_kafka
@@ -422,3 +423,19 @@ def test_an_error_of_a_sink_ends_the_query(query: Query, tmp_path: Path) -> None
     sqlite3.connect(tmp_path / "shop.db").close()
     with pytest.raises(StreamingQueryException, match="there is no table lines"):
         query.run(SqliteSink(tmp_path / "shop.db", "lines"))
+
+
+def test_what_is_observed_of_a_batch_is_told(query: Query, tmp_path: Path) -> None:
+    rows, sink, seen = count("*").alias("rows"), ParquetSink(tmp_path / "out"), []
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        observation = Observation()
+        sink(df.observe(observation, rows), batch_id)
+        seen.append(observation.get)
+
+    query.add("0", ["a", "b"])
+    query.run(write)
+    assert seen == [{"rows": 2}]
+    observation = Observation()
+    sink.write(query.spark.range(3).observe(observation, rows), BATCH)
+    assert observation.get == {"rows": 3}

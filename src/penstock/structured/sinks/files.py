@@ -15,11 +15,12 @@ Thin glue over py4j. Source: Spark's FileStreamSink and ManifestFileCommitProtoc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame
 
 from penstock.checkpoint.log_format import decode_log, parse_fields
 from penstock.errors import NotFoundError, StorageError, UnsharedPathError
@@ -50,8 +51,7 @@ def write_files(df: DataFrame, storage: Storage, folder: str) -> list[str]:
         to_scala.toSeq([]),
         to_scala.toScalaMap({}),
     )
-    with _settings_in_tasks(df.sparkSession):
-        sink.addBatch(0, df._jdf)
+    _InExecution(lambda: sink.addBatch(0, df._jdf)).of(df)
     written = _reported(storage, folder)
     seen = {entry.name: entry.size for entry in storage.list(folder)}
     unseen = sorted(name for name, size in written.items() if seen.get(name) != size)
@@ -62,24 +62,43 @@ def write_files(df: DataFrame, storage: Storage, folder: str) -> list[str]:
     return sorted(written)
 
 
-@contextmanager
-def _settings_in_tasks(spark: SparkSession) -> Iterator[None]:
-    """Have tasks compute with the session's settings, as those of Spark's own commands do.
+class _InExecution:
+    """Runs a function as a query of Spark's, which has settings in tasks, observations and a page.
 
-    Source: SQLExecution.withSQLConfPropagated.
+    ``Function0`` is what ``SQLExecution.withNewExecutionId`` takes; it calls it in this thread.
     """
-    context: Any = spark.sparkContext
-    settings = {
-        name: value for name, value in spark.conf.getAll.items() if name.startswith("spark")
-    }
-    before = {name: context.getLocalProperty(name) for name in settings}
-    try:
-        for name, value in settings.items():
-            context.setLocalProperty(name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            context.setLocalProperty(name, value)
+
+    class Java:
+        """For py4j."""
+
+        implements = ("scala.Function0",)
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run = run
+        self._error: Exception | None = None
+
+    def apply(self) -> None:
+        """Run the function."""
+        try:
+            self._run()
+        except Exception as error:
+            self._error = error
+            raise
+
+    def of(self, df: DataFrame) -> None:
+        """Run the function as the query of a DataFrame; raises what it raises."""
+        jvm: Any = df.sparkSession._jvm
+        # By it the JVM says when it needs this object no more; foreachBatch has started it.
+        ensure_callback_server_started(df.sparkSession.sparkContext._gateway)
+        query, name = df._jdf.queryExecution(), jvm.scala.Option.apply("ParquetSink")
+        try:
+            jvm.org.apache.spark.sql.execution.SQLExecution.withNewExecutionId(query, name, self)
+        except Exception:
+            if self._error is None:
+                raise
+            raise self._error from None
+        finally:
+            del self._run
 
 
 def _reported(storage: Storage, folder: str) -> dict[str, int]:
