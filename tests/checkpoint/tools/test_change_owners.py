@@ -6,12 +6,14 @@ import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.tools import (
     Checkpoint,
+    Plan,
     apply_fork,
     apply_import,
     apply_plan,
@@ -281,6 +283,37 @@ def test_a_command_that_comes_late_leaves_the_next_change_alone(
     assert sorted(open_storage(url).names("offsets"))[-1] == BARRIER.removeprefix("offsets/")
     apply_plan(plan_rewind(url, to_batch=3), stopped=True)
     assert inspect(url).next.problem is None
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize("number", range(4))
+def test_a_step_that_comes_after_an_undo_is_put_back(
+    query: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, is_finished: bool
+) -> None:
+    """Without locks: the undo begins, or is over, between a rewind's check and its step."""
+    url = remote_copy(query)
+    before = contents_of(url)
+    plan = plan_rewind(url, to_batch=1)
+    take_step, steps = apply._take_step, iter(range(number))
+    undo: list[Plan] = []
+
+    def take_step_later(*args: Any) -> None:
+        if next(steps, None) is None:
+            monkeypatch.setattr(apply, "_take_step", take_step)
+            (undo_path,) = open_storage(url).find("undo")
+            undo.append(plan_undo(f"{url}/{undo_path}"))
+            if is_finished:
+                apply_plan(undo[0], stopped=True)
+            else:
+                interrupt(undo[0], monkeypatch, after=3)
+        take_step(*args)
+
+    monkeypatch.setattr(apply, "_take_step", take_step_later)
+    with pytest.raises(CheckpointError, match="taken this change over"):
+        apply_plan(plan, stopped=True)
+    if not is_finished:
+        apply_plan(undo[0], stopped=True)
+    assert contents_of(url) == before
 
 
 def test_a_command_that_is_refused_leaves_no_barrier(

@@ -34,6 +34,7 @@ __all__ = [
     "last_batch_of",
     "next_barrier",
     "origin_of",
+    "takes_back",
     "undo_path_of",
     "ways_out",
 ]
@@ -50,6 +51,7 @@ def barrier_entry(
     attempt: str,
     *,
     undo: str | None = None,
+    takes_back: bool = False,
     copy_of: str | None = None,
     last_batch: int | None = None,
 ) -> bytes:
@@ -58,6 +60,7 @@ def barrier_entry(
     Args:
         attempt: a random token of the command that makes the change.
         undo: the path of its undo file in the location.
+        takes_back: whether the command takes the change back.
         copy_of: where the files come from, for a location that is being filled.
         last_batch: the newest batch of the copy, if its origin may move on meanwhile.
     """
@@ -65,6 +68,7 @@ def barrier_entry(
         "interrupted": f"{INTERRUPTED}: see docs/checkpoints.md",
         "attempt": attempt,
         "undo": undo,
+        "takesBack": takes_back or None,
         "copyOf": copy_of,
         "lastBatch": last_batch,
     }
@@ -97,6 +101,11 @@ def undo_path_of(entry: bytes) -> str | None:
     """Return where the undo file of a change is; None when the entry does not tell."""
     path = _field(entry, "undo")
     return path if isinstance(path, str) and _UNDO_FILE.fullmatch(path) else None
+
+
+def takes_back(entry: bytes) -> bool:
+    """Whether the command of an entry takes the change back; else it makes it."""
+    return _field(entry, "takesBack") is True
 
 
 def origin_of(entry: bytes) -> str | None:

@@ -27,11 +27,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
-from penstock.checkpoint.tools.barrier import BARRIER, undo_path_of
+from penstock.checkpoint.tools.barrier import BARRIER, takes_back, undo_path_of
 from penstock.checkpoint.tools.changes.evidence import check_quiet, hold_driver_lock
 from penstock.checkpoint.tools.changes.hold import (
     Hold,
@@ -105,7 +106,7 @@ def apply_plan(
         undo_path = plan.undo_path or _record(storage, plan, clock)
         hold = None
         try:
-            hold = raise_barrier(storage, undo=undo_path)
+            hold = raise_barrier(storage, undo=undo_path, takes_back=_takes_back(plan))
             _check_unmoved(storage, plan, is_begun=not hold.is_first)
         except CheckpointError:
             if hold is not None:
@@ -233,9 +234,10 @@ def _out_of_reach(storage: Storage, what: str) -> CheckpointError:
 def _take_steps(storage: Storage, plan: Plan, hold: Hold, on_step: Callable[[int], None]) -> None:
     """Make the changes; take all back if a query wrote one of the files."""
     try:
+        _check_after(storage, plan, hold, None)
         for change in plan.changes:
-            hold.check()
             _take_step(storage, change)
+            _check_after(storage, plan, hold, change)
             on_step(1)
     except _OtherContentError as error:
         raise _give_way(storage, plan, hold) from error
@@ -243,6 +245,33 @@ def _take_steps(storage: Storage, plan: Plan, hold: Hold, on_step: Callable[[int
     entries = (each for each in plan.changes if each.path.startswith(("offsets/", "commits/")))
     if not all(_holds(storage, each, each.after) for each in entries):
         raise _give_way(storage, plan, hold)
+
+
+def _check_after(storage: Storage, plan: Plan, hold: Hold, step: FileChange | None) -> None:
+    """Check that this command is at work; put back a step that came after another one's undo.
+
+    Raises:
+        CheckpointError: another command has taken over.
+    """
+    try:
+        hold.check()
+    except CheckpointError:
+        if step is not None and _is_reversed(storage, plan, hold, step):
+            with suppress(_OtherContentError):
+                _take_step(storage, replace(step, before=step.after, after=step.before))
+        raise
+
+
+def _is_reversed(storage: Storage, plan: Plan, hold: Hold, step: FileChange) -> bool:
+    """Whether another command goes, or has gone, the other way."""
+    if (entry := hold.newest()) is not None and undo_path_of(entry) == hold.undo_path:
+        return takes_back(entry) != _takes_back(plan)
+    others = [each for each in plan.changes if each is not step]
+    return bool(others) and all(_holds(storage, each, each.before) for each in others)
+
+
+def _takes_back(plan: Plan) -> bool:
+    return plan.command.startswith("undo ")
 
 
 def _give_way(storage: Storage, plan: Plan, hold: Hold) -> CheckpointError:

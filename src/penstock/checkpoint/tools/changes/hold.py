@@ -17,8 +17,9 @@ Invariants:
    and again afterwards: meanwhile the change may have ended, and another one have begun.
 
 Object stores have no locks, nor have some mounts. There 2 counts alone: a command that is overtaken
-between a check and its step (one request) still takes this one, so steps also depend on what a file
-holds (penstock.checkpoint.tools.changes.apply and fill).
+between a check and its step (one request) still takes this one. So steps also depend on what a file
+holds, and its next check, which fails, puts the file back if the change was taken back meanwhile
+(penstock.checkpoint.tools.changes.apply and fill).
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Hold:
         self._entry = entry
         self.barrier = barrier
         """The path of the own barrier."""
+        self.undo_path = undo_path_of(entry)
         self.is_first = _barriers(storage) == [barrier]
         """Whether this command began the change; else it completes what another one began."""
 
@@ -72,6 +74,11 @@ class Hold:
             hint="this one stopped where it was; let the other one finish, and see"
             " `penstock checkpoint inspect`",
         )
+
+    def newest(self) -> bytes | None:
+        """Return the entry of the command at work; None without one."""
+        last = _barriers(self._storage)[-1:]
+        return read_if_there(self._storage, last[0]) if last else None
 
     def withdraw(self) -> None:
         """Remove the own barrier alone: this command has changed nothing."""
@@ -110,6 +117,7 @@ def raise_barrier(
     storage: Storage,
     *,
     undo: str | None = None,
+    takes_back: bool = False,
     copy_of: str | None = None,
     last_batch: int | None = None,
 ) -> Hold:
@@ -119,7 +127,9 @@ def raise_barrier(
         CheckpointError: another change is not finished.
     """
     token = secrets.token_hex(16)
-    entry = barrier_entry(token, undo=undo, copy_of=copy_of, last_batch=last_batch)
+    entry = barrier_entry(
+        token, undo=undo, takes_back=takes_back, copy_of=copy_of, last_batch=last_batch
+    )
     while True:
         others = _barriers(storage)
         if (other := _of_another_change(storage, others, entry)) is not None:
