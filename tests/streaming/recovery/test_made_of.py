@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from penstock.streaming import StateSpec, StreamingContext
+from penstock.streaming import InputDStream, StateSpec, StreamingContext
+from penstock.streaming.core.operators import Operator
 from penstock.streaming.recovery.made_of import (
     describe_input,
     describe_operator,
@@ -38,7 +39,8 @@ class Tally:
 
 
 def operators(ssc: StreamingContext) -> dict[str, str]:
-    made = {each.operator.name: each for each in ssc.graph.streams() if hasattr(each, "operator")}
+    pairs = [(getattr(stream, "operator", None), stream) for stream in ssc.graph.streams()]
+    made = {each.name: stream for each, stream in pairs if isinstance(each, Operator)}
     parts = (describe_operator(each, made.get(each.name)) for each in ssc.graph.operators.all())
     return {part.name: part.made_of for part in parts}
 
@@ -164,6 +166,42 @@ def test_secrets_are_in_no_detail(ssc: StreamingContext) -> None:
         lines.foreachBatch(Table("a", password).write)
     first, second = map(describe_output, ssc.graph.outputs)
     assert first.detail == second.detail
+
+
+class Answering:
+    """Answers to any name, as proxies do."""
+
+    def __getattr__(self, name: str) -> Any:
+        return name
+
+    def __call__(self, *args: Any) -> None: ...
+
+
+class Named(InputDStream):
+    """Has attributes that penstock's streams have with another meaning."""
+
+    operation = 7
+
+    def __init__(self, ssc: StreamingContext) -> None:
+        super().__init__(ssc)
+        self.operator = self.receivers = "someone's"
+        self.proxy = Answering()
+
+    def latest_offset(self, start: Any, time_ms: int) -> Any:
+        return start
+
+    def compute_range(self, wanted: Any) -> Any: ...
+
+
+def test_objects_of_a_program_are_not_trusted(ssc: StreamingContext) -> None:
+    proxy = Answering()
+    stream = Named(ssc)
+    stream.map(proxy).map(lambda record: proxy(record)).updateStateByKey(add).pprint()
+    stream.foreachRDD(lambda time, rdd, output: proxy(rdd))
+    assert describe_input(stream).made_of == "Named"
+    assert describe_output(ssc.graph.outputs[1]).detail
+    made_of = "updateStateByKey(add) of map(<lambda>) of map(__name__) of input-0"
+    assert operators(ssc) == {"updateStateByKey-0": made_of}
 
 
 def test_a_long_description_stays_short_and_unique(ssc: StreamingContext) -> None:

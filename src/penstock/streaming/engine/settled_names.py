@@ -14,7 +14,7 @@ from typing import Any
 from penstock.checkpoint.unnamed_parts import Part, UnnamedParts
 from penstock.errors import RecoveryMismatchError
 from penstock.storage import Storage
-from penstock.streaming.core.operators import usual_name
+from penstock.streaming.core.operators import Operator, usual_name
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.recovery.made_of import (
     describe_input,
@@ -76,8 +76,8 @@ def _inputs(graph: DStreamGraph, before: Sequence[Part]) -> list[Part]:
 
 def _operators(graph: DStreamGraph, before: Sequence[Part]) -> list[Part]:
     operators = graph.operators.all()
-    streams = [each for each in graph.streams() if hasattr(each, "operator")]
-    made = {each.operator.name: each for each in streams}
+    pairs = [(getattr(stream, "operator", None), stream) for stream in graph.streams()]
+    made = {each.name: stream for each, stream in pairs if isinstance(each, Operator)}
     parts = [describe_operator(each, made.get(each.name)) for each in operators]
     given = [p for p, each in zip(parts, operators, strict=True) if graph.operators.is_given(each)]
     now = [part for part in parts if part not in given]

@@ -15,7 +15,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from penstock.checkpoint.unnamed_parts import Part
@@ -89,8 +89,8 @@ def _combined(stream: BaseDStream, parents: list[tuple[str, str]]) -> tuple[str,
         return stream.name, ""
     functions = [each for value in vars(stream).values() for each in _functions(value)]
     operator = getattr(stream, "operator", None)
-    kind = type(stream).__name__ if operator is None else operator.kind
-    own = getattr(stream, "operation", kind) + _named(functions)
+    kind = operator.kind if isinstance(operator, Operator) else type(stream).__name__
+    own = str(getattr(stream, "operation", kind)) + _named(functions)
     of = parents[0][0] if len(parents) == 1 else " and ".join(f"({text})" for text, _ in parents)
     width = str(getattr(stream, "_window_ms", ""))  # a slide may be the batch interval
     detail = _digest([width, *_details(functions), *(detail for _, detail in parents)])
@@ -125,13 +125,16 @@ def _is_own(value: Any) -> bool:
 
 
 def _named(functions: Iterable[Callable[..., Any]]) -> str:
-    names = sorted(getattr(each, "__name__", type(each).__name__) for each in functions)
+    names = sorted(str(getattr(each, "__name__", type(each).__name__)) for each in functions)
     return f"({', '.join(names)})" if names else ""
 
 
 def _details(functions: Iterable[Callable[..., Any]]) -> list[str]:
+    # Objects may answer to any name.
     codes = (getattr(each, "__code__", None) for each in functions)
-    return sorted(_digest(sorted({*_words(code), ""})) for code in codes if code is not None)
+    return sorted(
+        _digest(sorted({*_words(code), ""})) for code in codes if isinstance(code, CodeType)
+    )
 
 
 def _words(code: CodeType) -> Iterator[str]:
@@ -188,10 +191,10 @@ def _inside(part: Any) -> dict[str, Any]:
     if isinstance(part, FunctionType) and part.__closure__:
         cells = zip(part.__code__.co_freevars, part.__closure__, strict=True)
         found |= {name: cell.cell_contents for name, cell in cells if cell != CellType()}
-    return found | {"owner of a method": getattr(part, "__self__", None)}
+    return found | ({"owner": part.__self__} if isinstance(part, MethodType) else {})
 
 
 def _is_followed(name: str, value: Any) -> bool:
     if isinstance(value, BaseDStream | ModuleType | type) or name == "_ssc":
         return False
-    return name.startswith("owner") or isinstance(value, dict) or callable(value) or _is_own(value)
+    return name == "owner" or isinstance(value, dict) or callable(value) or _is_own(value)
