@@ -9,27 +9,65 @@ from typing import Any, cast
 import pytest
 
 from penstock.checkpoint.query_runs import read_query_runs
+from penstock.status import health, read_location
 from penstock.storage import open_storage
 from penstock.structured import runs
 from penstock.structured.running_query import RunningQuery
 
 
 def _event(run: str, error: str | None = None) -> Any:
-    return SimpleNamespace(id="query", runId=run, exception=error)
+    return SimpleNamespace(id="query", runId=run, exception=error, name="totals")
+
+
+def _listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: Any) -> runs.RunListener:
+    monkeypatch.setattr(runs, "running_query", lambda *_: query)
+    for name in ("offsets", "commits"):
+        (tmp_path / name).mkdir()
+    session = SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl=None))
+    return runs.RunListener(cast("Any", session))
+
+
+class Execution:
+    """Of a query that failed, as py4j shows Spark's."""
+
+    def exception(self) -> Execution:
+        return self
+
+    def isDefined(self) -> bool:
+        return True
+
+    def get(self) -> str:
+        return _Text("no such topic\n\tat a place")
+
+
+class _Text(str):
+    def toString(self) -> str:
+        return str(self)
+
+
+def test_a_failure_that_ends_the_process_before_spark_tells_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = RunningQuery(str(tmp_path), 2000, (), Execution())
+    listener = _listener(tmp_path, monkeypatch, query)
+    listener.onQueryStarted(_event("first"))
+    listener.close()
+    assert read_query_runs(open_storage(tmp_path)).failed == (None, "no such topic")
+    status = read_location(str(tmp_path))
+    assert (status.name, status.failure) == ("totals", "no such topic")
+    found = health(status)
+    assert found.level == "error"
+    assert "it failed: no such topic" in [reason.text for reason in found.reasons]
 
 
 def test_an_end_that_is_told_late_is_not_the_next_run_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark tells of ends in a thread of its own: the query may run again already."""
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "commits").mkdir()
+    query = RunningQuery(str(tmp_path), 2000, ())
+    listener = _listener(tmp_path, monkeypatch, query)
     metadata = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
     (tmp_path / "offsets" / "0").write_text(f"v1\n{metadata}\n7")
-    query = RunningQuery(str(tmp_path), 2000, ())
-    monkeypatch.setattr(runs, "running_query", lambda *_: query)
-    session = SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl=None))
-    listener = runs.RunListener(cast("Any", session))
     storage = open_storage(tmp_path)
     listener.onQueryStarted(_event("first"))
     listener.onQueryStarted(_event("second"))

@@ -47,6 +47,8 @@ class Driver:
     pid: int
     spark_ui: str | None
     """The URL of its Spark UI."""
+    name: str | None = None
+    """The name of its program or query (queryName), None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,10 @@ def decode_records(text: str) -> list[BatchRecord]:
         return []
 
 
-def driver_conf(spark_ui: str | None) -> dict[str, str]:
-    """Return what the conf of an entry says of this process."""
+def driver_conf(spark_ui: str | None, name: str | None = None) -> dict[str, str]:
+    """Return what the conf of an entry says of this process, and of the program's name."""
     values = {"host": socket.gethostname(), "pid": os.getpid(), "ui": spark_ui}
+    values |= {} if name is None else {"name": cut_text(name)}
     return {_DRIVER_KEY: json.dumps(values)}
 
 
@@ -107,8 +110,8 @@ def decode_driver(conf: Mapping[str, Any]) -> Driver | None:
     """Return the process that planned an entry, None where its conf does not tell."""
     try:
         values = json.loads(conf[_DRIVER_KEY])
-        ui = values["ui"]
-        return Driver(str(values["host"]), int(values["pid"]), None if ui is None else str(ui))
+        ui, name = (None if (v := values.get(key)) is None else str(v) for key in ("ui", "name"))
+        return Driver(str(values["host"]), int(values["pid"]), ui, name)
     except (KeyError, OverflowError, RecursionError, TypeError, ValueError):
         return None
 

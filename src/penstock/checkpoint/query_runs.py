@@ -1,7 +1,7 @@
-"""What the runs of a Structured Streaming query say of themselves, in a file of its checkpoint.
+"""What runs of a query, or of a program, say of themselves, in a file of its checkpoint.
 
-Spark's logs do not tell the trigger, nor which batch failed or ran again: the driver replaces this
-file when a run begins or fails. Informative only.
+Spark's logs do not tell a query's trigger, nor which batch failed or ran again: the driver replaces
+this file when a run begins or fails. A DStream program writes it when it fails. Informative only.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.checkpoint.batch_records import cut_text, decode_driver, driver_conf
-from penstock.errors import NotFoundError
+from penstock.errors import NotFoundError, StorageError
 from penstock.storage import Storage
 
-__all__ = ["RUNS_FILE", "QueryRuns", "read_query_runs", "write_query_runs"]
+__all__ = ["RUNS_FILE", "QueryRuns", "note_failure", "read_query_runs", "write_query_runs"]
 
 RUNS_FILE = "penstock/runs.json"
 _MOST = 100
@@ -35,26 +36,29 @@ class QueryRuns:
     """Its process, see ``decode_driver``."""
     reruns: tuple[int, ...] = ()
     """Batches that ran more than once."""
-    failed: tuple[int, str] | None = None
-    """The batch in which it failed, and the error; None if it did not."""
+    failed: tuple[int | None, str] | None = None
+    """The batch in which it failed, None for none of them, and the error; None if it did not."""
 
-    def begun(self, trigger_ms: int, spark_ui: str | None, again: int | None) -> QueryRuns:
+    def begun(
+        self, trigger_ms: int, spark_ui: str | None, again: int | None, name: str | None = None
+    ) -> QueryRuns:
         """Return them with a run of this process that begins.
 
         Args:
             trigger_ms: its trigger interval, 0 for none.
             spark_ui: the URL of its Spark UI.
             again: the batch that was planned and not committed, which it runs first.
+            name: the query's.
         """
         reruns = self.reruns
         if again is not None:
             reruns = (*(each for each in reruns if each != again), again)
         now_ms = time.time_ns() // 1_000_000
-        driver = driver_conf(spark_ui)
+        driver = driver_conf(spark_ui, name)
         return QueryRuns(trigger_ms, now_ms, driver, reruns[-_MOST:])
 
-    def ended_in(self, batch_id: int, error: str) -> QueryRuns:
-        """Return them with the newest run failed in a batch."""
+    def ended_in(self, batch_id: int | None, error: str) -> QueryRuns:
+        """Return them with the newest run failed in a batch, or before it planned one."""
         return replace(self, failed=(batch_id, cut_text(error)))
 
 
@@ -80,12 +84,25 @@ def read_query_runs(storage: Storage) -> QueryRuns:
     return runs if decode_driver(runs.driver) else replace(runs, driver={})
 
 
+def note_failure(
+    storage: Storage, driver: Mapping[str, str], batch_id: int | None, error: str
+) -> None:
+    """Note that a DStream program failed: the offset log tells it with the next batch only.
+
+    It holds as long as the newest entry of the offset log is of the same driver. Not noted if the
+    storage fails.
+    """
+    runs = QueryRuns(began_ms=time.time_ns() // 1_000_000, driver=driver)
+    with suppress(StorageError):
+        write_query_runs(storage, runs.ended_in(batch_id, error))
+
+
 def _time_ms(value: Any) -> int:
     return min(max(0, int(value)), _MOST_MS)
 
 
-def _failed(batch_id: Any, error: Any) -> tuple[int, str]:
-    return int(batch_id), cut_text(str(error))
+def _failed(batch_id: Any, error: Any) -> tuple[int | None, str]:
+    return None if batch_id is None else int(batch_id), cut_text(str(error))
 
 
 def write_query_runs(storage: Storage, runs: QueryRuns) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from penstock.checkpoint.batch_records import (
     BATCHES_KEY,
@@ -56,6 +56,10 @@ class ReadBatches:
     is_of_penstock: bool = False
     process: Process | None = None
     spark_ui: str | None = None
+    name: str | None = None
+    """The queryName."""
+    failure: str | None = None
+    """Why the newest run ended, if it failed in no batch."""
     interval_ms: int | None = None
     ends: Mapping[str, Any] = field(default_factory=dict)
     """Where the newest planned batch ends, by input."""
@@ -76,31 +80,32 @@ class BatchReader:
 
     def read(self, checkpoint: Checkpoint) -> ReadBatches:
         """Return the batches of a location that was just listed."""
+        runs, problems = QueryRuns(), []
+        try:
+            runs = read_query_runs(checkpoint.storage)
+        except StorageError as error:
+            problems.append(str(error))
         ids = sorted({*checkpoint.planned, *checkpoint.committed})
         if not ids:
-            return ReadBatches()
+            said = _said(runs, decode_driver(runs.driver), runs.began_ms)
+            return ReadBatches(**said, problems=tuple(problems))
         batches = self._batches(checkpoint, ids[-MOST_BATCHES - 1 :])  # one more: where it ends
         newest = next((each for each in reversed(batches) if each.planned), None)
         before = next((b for b in batches if newest and b.batch_id == newest.batch_id - 1), None)
         following = checkpoint.next_batch(newest, before)
         is_program = is_of_penstock(newest)
-        runs, problems = QueryRuns(), []
-        if not is_program:
-            try:
-                runs = read_query_runs(checkpoint.storage)
-            except StorageError as error:
-                problems.append(str(error))
         driver = decode_driver(newest.conf if newest and is_program else runs.driver)
+        if is_program and driver != decode_driver(runs.driver):
+            runs = QueryRuns()  # of an earlier run: a program notes its failure alone
         said_ms = newest.planned_ms if newest and is_program else runs.began_ms
-        process = _process(driver, said_ms) if driver else None
+        said = _said(runs, driver, said_ms)
         shown = batches[-MOST_BATCHES:]
         return ReadBatches(
-            batches=_statuses(batches, len(shown), process, runs),
+            batches=_statuses(batches, len(shown), said["process"], runs),
             earlier=len(ids) - len(shown),
             committed=max(checkpoint.committed, default=-1),
             is_of_penstock=is_program,
-            process=process,
-            spark_ui=driver.spark_ui if driver else None,
+            **said,
             interval_ms=_interval(newest) or runs.trigger_ms or None,
             ends=_named_ends(newest) if newest else {},
             rates=_rates(batches),
@@ -129,8 +134,26 @@ def _stamp(checkpoint: Checkpoint, batch_id: int) -> _Stamp:
     return offsets, commit
 
 
-def _process(driver: Driver, said_ms: int | None) -> Process:
-    return Process(driver.host, driver.pid, process_exists(driver.host, driver.pid, said_ms))
+class _Said(TypedDict):
+    """What a driver says of itself: the fields of ReadBatches."""
+
+    process: Process | None
+    spark_ui: str | None
+    name: str | None
+    failure: str | None
+
+
+def _said(runs: QueryRuns, driver: Driver | None, said_ms: int | None) -> _Said:
+    failure = runs.failed[1] if runs.failed and runs.failed[0] is None else None
+    if driver is None:
+        return _Said(process=None, spark_ui=None, name=None, failure=failure)
+    exists = process_exists(driver.host, driver.pid, said_ms)
+    return _Said(
+        process=Process(driver.host, driver.pid, exists),
+        spark_ui=driver.spark_ui,
+        name=driver.name,
+        failure=failure,
+    )
 
 
 def _interval(newest: Batch | None) -> int | None:
@@ -215,7 +238,7 @@ def _status(
         is_rerun=batch.batch_id in runs.reruns or (record is not None and record.is_rerun),
         records=sum(known) if known else None,
         scheduling_delay_ms=record.scheduling_delay_ms if record else times.scheduling_delay_ms,
-        processing_ms=record.processing_ms if record else batch.took_ms,
+        processing_ms=record.processing_ms if record else _took_ms(batch, runs),
         total_delay_ms=record.total_delay_ms if record else times.total_delay_ms,
         plan_ms=record.plan_ms if record else None,
         commit_ms=record.commit_ms if record else None,
@@ -224,6 +247,18 @@ def _status(
         jobs=tuple(JobStatus(j.name, j.took_ms, j.error) for j in record.jobs) if record else (),
         error=failed[0] if failed else None,
     )
+
+
+def _took_ms(batch: Batch, runs: QueryRuns) -> int | None:
+    """Return the time from a batch's plan to its commit, without that in which nothing ran.
+
+    A batch that ran again began with the run that committed it; of runs before the newest, nothing
+    tells when that was.
+    """
+    if batch.batch_id not in runs.reruns or batch.took_ms is None:
+        return batch.took_ms
+    assert batch.committed_ms is not None
+    return batch.committed_ms - runs.began_ms if batch.committed_ms >= runs.began_ms else None
 
 
 def _state(batch: Batch, *, failed: bool, ended: bool) -> BatchState:

@@ -27,7 +27,19 @@ from penstock.status.model import (
     StreamStatus,
 )
 
-__all__ = ["Health", "Level", "Page", "Reason", "ago", "duration", "health", "is_stopped", "size"]
+__all__ = [
+    "Health",
+    "Level",
+    "Page",
+    "Reason",
+    "ago",
+    "duration",
+    "has_failed",
+    "health",
+    "is_dead",
+    "is_stopped",
+    "size",
+]
 
 Level = Literal["ok", "stopped", "warning", "error"]
 """From the best to the worst."""
@@ -84,6 +96,12 @@ def is_stopped(status: LocationStatus) -> bool:
     return status.process is not None and status.process.alive is False
 
 
+def has_failed(status: LocationStatus) -> bool:
+    """Whether the newest batch failed, or the newest run without one."""
+    ended = [each for each in status.batches if each.state in ("committed", "failed")]
+    return status.failure is not None or bool(ended and ended[-1].state == "failed")
+
+
 def _of_batches(status: LocationStatus) -> Iterator[Reason]:
     if status.next is not None and status.next.problem is not None:
         yield Reason("error", f"it cannot start: {status.next.problem}", "checkpoint")
@@ -92,6 +110,8 @@ def _of_batches(status: LocationStatus) -> Iterator[Reason]:
         last = ended[-1]
         what = f"batch {last.batch_id} failed: {last.error or 'see its log'}"
         yield Reason("error", what, "batches", str(last.batch_id))
+    if status.failure is not None:
+        yield Reason("error", f"it failed: {status.failure}", "batches")
     if is_stopped(status):
         yield Reason("stopped", _stopped_text(status), "batches")
         return
@@ -195,15 +215,25 @@ def _of_receiver(receiver: ReceiverStatus) -> Iterator[Reason]:
         yield Reason("error", f"{who} does not receive{why}", "receivers")
 
 
+def is_dead(status: LocationStatus, consumer: ConsumerStatus) -> bool:
+    """Whether the journal keeps records for a reader whose process has ended.
+
+    Not for a program that is known to be stopped: what waits for it is no fault.
+    """
+    has_ended = consumer.process is not None and consumer.process.alive is False
+    is_own = consumer.is_of(status.location) and is_stopped(status)
+    return has_ended and bool(consumer.lag_records) and not (is_own or consumer.is_stopped)
+
+
 def _of_consumer(
     status: LocationStatus, stream: StreamStatus, consumer: ConsumerStatus
 ) -> Iterator[Reason]:
-    if not consumer.lag_records or (consumer.is_of(status.location) and is_stopped(status)):
+    if not consumer.lag_records:
         return
     who = f"consumer {consumer.name} of {stream.name}"
     behind = f"{consumer.lag_records:,} records behind"
     process = consumer.process
-    if process is not None and process.alive is False:
+    if process is not None and is_dead(status, consumer):
         what = f"{who} is dead: process {process.pid} has ended, {behind}"
         if consumer.committed_ms is not None:
             what += f", its last commit {ago(consumer.committed_ms, status.read_ms)}"

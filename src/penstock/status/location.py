@@ -67,6 +67,8 @@ class LocationReader:
         losses, lost = _losses_of_inputs(storage, problems)
         return replace(
             status,
+            name=read.name or status.name,
+            failure=read.failure,
             kind="program" if read.is_of_penstock or not read.batches else "query",
             id=_read_id(storage),
             process=read.process,

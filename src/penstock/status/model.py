@@ -212,6 +212,8 @@ class ConsumerStatus:
     location: str | None
     """Its program's checkpoint location; None for plain readers."""
     process: Process | None
+    is_stopped: bool = False
+    """Whether its program is known to be stopped, and not to have failed."""
 
     def is_of(self, location: str) -> bool:
         """Whether it belongs to the program of a location."""
@@ -309,6 +311,8 @@ class LocationStatus:
     next: NextStatus | None
     problems: tuple[str, ...] = ()
     """What could not be read, and why."""
+    failure: str | None = None
+    """Why its newest run ended, if it failed in no batch."""
     lost_records: Mapping[str, int] = field(default_factory=dict)
     """By input without a journal: the records of all its losses."""
 

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 from penstock.errors import PenstockError, StorageError
 from penstock.status.checks import Checks, read_checks
 from penstock.status.letters import read_letters
-from penstock.status.links import with_lags
+from penstock.status.links import linked, needs_others
 from penstock.status.location import LocationReader
 from penstock.status.model import DeadLetterStatus, LocationStatus
 from penstock.status.places import find_place
@@ -228,18 +228,23 @@ class SharedStatus:
             within_s: so long a location that does not answer is waited for; all are read at once.
                 None: to the end.
         """
+        found = self._statuses(within_s)
+        known = [each for each in found if isinstance(each, LocationStatus)]
+        return [linked(each, known) if isinstance(each, LocationStatus) else each for each in found]
+
+    def _statuses(self, within_s: float | None) -> list[LocationStatus | Unreadable]:
         locations = tuple(self._locations)
         for location in locations:
             location.begin()
-        found = [location.status(within_s) for location in locations]
-        known = [each for each in found if isinstance(each, LocationStatus)]
-        return [
-            with_lags(each, known) if isinstance(each, LocationStatus) else each for each in found
-        ]
+        return [location.status(within_s) for location in locations]
 
     def get(self, index: int) -> LocationStatus | Unreadable:
-        """Return the status of one location."""
-        return self._locations[index].status(_PATIENCE_S)
+        """Return the status of one location, as ``all`` has it."""
+        found = self._locations[index].status(_PATIENCE_S)
+        if isinstance(found, Unreadable) or not needs_others(found):
+            return found
+        known = [each for each in self._statuses(_GLANCE_S) if isinstance(each, LocationStatus)]
+        return linked(found, known)
 
     def letters(self, index: int) -> Letters:
         """Return the newest dead letters of a location, by the streams that hold them."""

@@ -61,7 +61,9 @@ def register(spark: SparkSession) -> None:
             )
             spark.streams.addListener(listener)
             spark.streams.addListener(ProgressListener(spark, exporter))
-            spark.streams.addListener(RunListener(spark))
+            runs = RunListener(spark)
+            spark.streams.addListener(runs)
+            atexit.register(runs.close)
             _registered.add(key)
 
 

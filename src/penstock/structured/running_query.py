@@ -38,6 +38,13 @@ class RunningQuery:
     """Its trigger interval, 0 for none."""
     sources: Sequence[QuerySource]
     """Its sources, each by its place: Spark's ``sources/<place>``."""
+    execution: Any = None
+    """Spark's."""
+
+    def failure(self) -> str | None:
+        """Return the error that ended it, None for none."""
+        error = self.execution.exception()
+        return str(error.get().toString()) if error.isDefined() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,10 @@ def running_query(spark: SparkSession, query_id: str) -> RunningQuery | None:
     trigger = query.trigger()
     is_timed = trigger.getClass().getSimpleName() == "ProcessingTimeTrigger"
     return RunningQuery(
-        query.resolvedCheckpointRoot(), trigger.intervalMs() if is_timed else 0, _sources(query)
+        query.resolvedCheckpointRoot(),
+        trigger.intervalMs() if is_timed else 0,
+        _sources(query),
+        query,
     )
 
 

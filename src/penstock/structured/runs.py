@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -18,7 +19,7 @@ from penstock.checkpoint import CheckpointLocation
 from penstock.checkpoint.query_runs import QueryRuns, read_query_runs, write_query_runs
 from penstock.root_cause import raised_by_worker
 from penstock.storage import Storage, open_existing
-from penstock.structured.running_query import running_query
+from penstock.structured.running_query import RunningQuery, running_query
 
 __all__ = ["RunListener"]
 
@@ -26,11 +27,15 @@ _log = logging.getLogger(__name__)
 
 
 class RunListener(StreamingQueryListener):
-    """Writes at the begin and the failure of each run; a batch costs nothing. Fails no query."""
+    """Writes at the begin and the failure of each run; a batch costs nothing. Fails no query.
+
+    Spark tells of a failure in a thread of its own, and a program that the failure ends may be gone
+    before: so ``close``, at the end of the process, asks each query of which no end was told.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._session = spark
-        self._newest: dict[str, str] = {}
+        self._newest: dict[str, tuple[str, RunningQuery]] = {}
         """The newest run that has not ended, by checkpoint location."""
         self._lock = threading.Lock()
         """Spark tells of a run's begin and of an earlier one's end in two threads, in any order."""
@@ -42,25 +47,36 @@ class RunListener(StreamingQueryListener):
             return
         spark_ui = self._session.sparkContext.uiWebUrl
         with self._lock:
-            self._newest[found.root] = str(event.runId)
-            _note(found.root, lambda runs, batch: runs.begun(found.trigger_ms, spark_ui, batch))
+            self._newest[found.root] = str(event.runId), found
+            _note(
+                found.root,
+                lambda runs, batch: runs.begun(found.trigger_ms, spark_ui, batch, event.name),
+            )
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Do nothing: Spark's logs tell of batches that were committed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Note the batch in which a run failed, unless a later run has it already."""
-        error = event.exception
+        """Note the failure of a run, unless a later run has begun already."""
         with self._lock:
-            root = next((k for k, run in self._newest.items() if run == str(event.runId)), None)
-            if root is None:
-                return
-            del self._newest[root]
-            if error is not None:
-                why = raised_by_worker(error) or error.partition("\n")[0]
-                _note(
-                    root, lambda runs, batch: runs if batch is None else runs.ended_in(batch, why)
-                )
+            root = next((k for k, v in self._newest.items() if v[0] == str(event.runId)), None)
+            if root is not None:
+                del self._newest[root]
+                _note_failure(root, event.exception)
+
+    def close(self) -> None:
+        """Note the runs that have failed, as far as Spark has not told of their ends."""
+        with self._lock:
+            for root, (_, query) in self._newest.items():
+                with suppress(Exception):  # the JVM has ended before this process does
+                    _note_failure(root, query.failure())
+            self._newest.clear()
+
+
+def _note_failure(root: str, error: str | None) -> None:
+    if error is not None:
+        why = raised_by_worker(error) or error.partition("\n")[0]
+        _note(root, lambda runs, batch: runs.ended_in(batch, why))
 
 
 def _note(root: str, change: Callable[[QueryRuns, int | None], QueryRuns]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 
 from penstock.status import ago, duration
@@ -10,6 +11,16 @@ from penstock.status import size as size_of
 __all__ = ["UNKNOWN", "age", "clock", "count", "day_and_clock", "delay", "rate", "size"]
 
 UNKNOWN = "–"  # noqa: RUF001 (a dash as wide as a digit)
+
+
+_NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
+_TERM = re.compile(rf"\b(latestRate|historicalError|processingRate) = ({_NUMBER})")
+_TERMS = 3
+_COSTS = re.compile(
+    r"([0-9]+\.[0-9]) ms \+ ([0-9]+\.[0-9]+) us a record, noise ([0-9]+%), "
+    r"target ([0-9]+%) of the interval$"
+)
+_LONG_NUMBER = re.compile(r"[0-9]+\.[0-9]{3,}(?![0-9.])")
 
 
 def count(number: int | None) -> str:
@@ -34,6 +45,25 @@ def delay(time_ms: int | None) -> str:
 def age(time_ms: int | None, now_ms: int) -> str:
     """Return how long ago a time is."""
     return UNKNOWN if time_ms is None else ago(time_ms, now_ms)
+
+
+def reason(why: str) -> str:
+    """Return an estimator's reason in words: of ``pid`` its terms, of ``fit`` its costs."""
+    terms = {name: float(value) for name, value in _TERM.findall(why)}
+    if len(terms) == _TERMS:
+        begin = why.partition("latestRate")[0]
+        took, allowed, waited = (
+            rate(terms[name]) for name in ("processingRate", "latestRate", "historicalError")
+        )
+        late = f"; it began late, which is worth {waited}" if terms["historicalError"] else ""
+        return f"{begin}the batch processed {took} records/s, and {allowed} were allowed{late}"
+    if costs := _COSTS.search(why):
+        fixed, record, noise, target = costs.groups()
+        return (
+            f"{why[: costs.start()]}a batch costs {float(fixed):.3g} ms and {float(record):.3g} µs "
+            f"a record, give or take {noise}, and may take {target} of the interval"
+        )
+    return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.4g}", why)
 
 
 def size(size_bytes: int | None) -> str:

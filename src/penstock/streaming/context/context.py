@@ -400,6 +400,7 @@ class StreamingContext(StreamSources, RateControl):
             self._life.fail,
             self._end,
             graph_checkpoints,
+            self._query_name,
         )
 
     def _monitor(self, location: str) -> Monitoring | None:

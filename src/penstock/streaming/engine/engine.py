@@ -12,14 +12,16 @@ from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation, RecoveryPlan
 from penstock.checkpoint.batch_records import driver_conf
+from penstock.checkpoint.query_runs import note_failure
 from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings
 from penstock.driver.executors import has_executors
 from penstock.driver.feed import receiver_settings
 from penstock.driver.shared_location import check_shared
 from penstock.driver.tracker import ReceiverTracker
-from penstock.errors import ReceiverError
+from penstock.errors import BatchFailedError, ConcurrentDriverError, PenstockError, ReceiverError
 from penstock.rate import RATES_KEY, RateOverride, RateOverrides
+from penstock.root_cause import root_cause
 from penstock.storage.trust import check_trusted
 from penstock.streaming.core.events import StreamingListenerStreamingStarted
 from penstock.streaming.core.listener import ListenerBus
@@ -59,6 +61,7 @@ class Engine:
         on_end: called with an error that ends the program; must stop the engine, in a separate
             thread, and return whether this is the first such error.
         graph_checkpoints: writes graph checkpoints or not; the engine starts and stops it.
+        name: the program's, for people.
 
     Raises:
         ConcurrentDriverError: another driver uses the location.
@@ -76,8 +79,10 @@ class Engine:
         on_error: Callable[[BaseException], None],
         on_end: Callable[[BaseException], bool],
         graph_checkpoints: RunCheckpoints,
+        name: str | None = None,
     ) -> None:
         self._on_end = on_end
+        self._driver = driver_conf(sc.uiWebUrl, name)
         on_batch_error = on_error if settings.on_batch_failure == "continue" else self._end_by_batch
         self._graph = graph
         self._location = location
@@ -96,7 +101,7 @@ class Engine:
                 rdds = RddCheckpoints(sc, location.storage, log.previous_run_ms)
                 graph.open_rdd_checkpoints(rdds)
             log.record(settle_conf(sc, log.recorded_conf, graph.batch_interval_ms))
-            log.record(driver_conf(sc.uiWebUrl))
+            log.record(self._driver)
             self._rates = RateManager(
                 graph.inputs,
                 graph.batch_interval_ms,
@@ -246,6 +251,11 @@ class Engine:
         self._scheduler.halt()
         if self._on_end(error):
             _log.error("The program stops, and runs no more batches: %s%s", error, way_on)
+            if not isinstance(error, ConcurrentDriverError):  # another driver's location now
+                found = error.__cause__ if isinstance(error, BatchFailedError) else error
+                why = root_cause(found or error)
+                batch_id = error.ids.get("batch") if isinstance(error, PenstockError) else None
+                note_failure(self._location.storage, self._driver, batch_id, why)
 
     def _batch_done(self, job_set: JobSet) -> None:
         self._generator.batch_done(job_set)

@@ -280,6 +280,7 @@ def batch_page(index: int, status: LocationStatus, batch_id: int) -> Html | None
     if batch is None:
         return None
     of_query, took = status.kind == "query", words.delay(batch.processing_ms)
+    begin = "the begin of the run that ran it again" if batch.is_rerun else "its plan"
     has_took = of_query and batch.processing_ms is not None
     return content(
         location_head(index, status, "batches"),
@@ -289,7 +290,7 @@ def batch_page(index: int, status: LocationStatus, batch_id: int) -> Html | None
             ("Time", f"{words.day_and_clock(batch.time_ms)} UTC"),
             ("Records", words.count(batch.records)),
             ("Ended", words.age(batch.ended_ms, status.read_ms)),
-            *([("Processing", f"{took}, from its plan to its commit")] if has_took else []),
+            *([("Processing", f"{took}, from {begin} to its commit")] if has_took else []),
             ("Error", h("span", batch.error, class_="error-text") if batch.error else "none"),
         ),
         None if of_query else _durations(status, batch),

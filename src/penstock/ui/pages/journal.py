@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from penstock.status.health import is_dead
 from penstock.status.model import (
     ConsumerStatus,
     DeadLetterStatus,
@@ -88,7 +89,7 @@ def _stream(
         table(
             f"Consumers of {stream.name}",
             _CONSUMERS,
-            [(each.name, _consumer(each, now_ms)) for each in stream.consumers],
+            [(each.name, _consumer(status, each)) for each in stream.consumers],
             none="No consumer: nothing reads this stream, and nothing is retired from it.",
         ),
         [h("h3", "Loss log"), _losses(f"Losses of {stream.name}", stream.losses)]
@@ -115,11 +116,12 @@ def _size(stream: StreamStatus) -> str:
     return held if stream.max_bytes is None else f"{held} of {words.size(stream.max_bytes)}"
 
 
-def _consumer(found: ConsumerStatus, now_ms: int) -> Sequence[Cell]:
-    process = found.process
-    is_dead = process is not None and process.alive is False
-    kind: State = "error" if is_dead and found.lag_records else "stopped" if is_dead else "ok"
-    word = "dead" if is_dead else "alive" if process and process.alive else "not known"
+def _consumer(status: LocationStatus, found: ConsumerStatus) -> Sequence[Cell]:
+    process, now_ms = found.process, status.read_ms
+    has_ended = process is not None and process.alive is False
+    kind: State = "error" if is_dead(status, found) else "stopped" if has_ended else "ok"
+    running = "alive" if process and process.alive else "not known"
+    word = {"error": "dead", "stopped": "stopped"}.get(kind, running)
     return (
         cell(found.name, "name"),
         cell(state(kind, word)),

@@ -85,7 +85,7 @@ def location_head(index: int, status: LocationStatus, active: str, extra: Child 
         [
             h(
                 "div",
-                h("nav", h("a", "Overview", href="/"), " / ", aria_label="Path", class_="path"),
+                h("nav", h("a", "Overview", href="/"), aria_label="Path", class_="path"),
                 h("h1", status.name),
                 level_badge(found.level),
                 h("span", f"{_KINDS[status.kind]} · {status.location}", class_="where"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.status import Health, LocationStatus, Unreadable, health
+from penstock.status.health import is_dead
 from penstock.status.model import BatchStatus, StreamStatus
 from penstock.status.rates import rate_in, rate_out
 from penstock.ui import words
@@ -178,6 +179,12 @@ def _stream(
     running = [each for each in stream.receivers if each.state == "started"]
     down = [each for each in stream.receivers if each.state in ("dead", "restarting")]
     ended = [each for each in stream.consumers if each.process and each.process.alive is False]
+    dead = [each for each in ended if is_dead(status, each)]
+    gone = [
+        f"{len(found)} {word}"
+        for found, word in ((dead, "dead"), ([e for e in ended if e not in dead], "stopped"))
+        if found
+    ]
     receivers = f"{len(running)} of {len(stream.receivers)} up" if stream.receivers else "none"
     lags = [each.lag_records for each in stream.consumers]
     return (
@@ -185,8 +192,8 @@ def _stream(
         cell(status.name),
         number(words.rate(stream.rate)),
         number(receivers, "error" if down else ""),
-        number(f"{len(stream.consumers)}{f', {len(ended)} dead' if ended else ''}", _tone(ended)),
-        number(words.count(max(lags, default=None)), _tone(ended if max(lags, default=0) else [])),
+        number(", ".join([str(len(stream.consumers)), *gone]), _tone(dead)),
+        number(words.count(max(lags, default=None)), _tone(dead)),
         number(words.delay(max((c.lag_ms for c in stream.consumers if c.lag_ms), default=None))),
         number(words.size(stream.size_bytes)),
         number(words.count(stream.lost_records), "error" if stream.lost_records else ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from penstock.status.model import InputStatus, LocationStatus, RateChange
@@ -16,7 +15,6 @@ __all__ = ["rates_page"]
 
 _MOST_COLUMNS = 200
 _MOST_ROWS = 30
-_LONG_NUMBER = re.compile(r"[0-9]+\.[0-9]{3,}(?![0-9.])")
 _TITLES = (
     "Batch",
     "Ended",
@@ -88,7 +86,7 @@ def _charts(index: int, shown: Sequence[RateChange]) -> Html:
     columns = [
         Column(
             f"/{index}/batches/{each.batch_id}",
-            f"Batch {each.batch_id} · {words.clock(each.time_ms)} UTC · {each.why}",
+            f"Batch {each.batch_id} · {words.clock(each.time_ms)} UTC · {words.reason(each.why)}",
             words.clock(each.time_ms),
             "usual",
         )
@@ -116,13 +114,8 @@ def _row(index: int, change: RateChange) -> Sequence[Cell]:
         number(words.delay(change.scheduling_delay_ms)),
         number(words.rate(change.estimate)),
         number(words.rate(change.rate)),
-        cell(_short(change.why), "reason"),
+        cell(words.reason(change.why), "reason"),
     )
-
-
-def _short(why: str) -> str:
-    """Return a reason with its numbers cut to what people compare."""
-    return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.4g}", why)
 
 
 def _form(index: int, found: InputStatus) -> Html:
