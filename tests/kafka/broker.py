@@ -31,13 +31,18 @@ _PROPERTIES = """
 process.roles={roles}
 node.id={node}
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure}{own}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure},TOKENS://127.0.0.1:{tokens}{own}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure},TOKENS://127.0.0.1:{tokens}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,TOKENS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 sasl.enabled.mechanisms=SCRAM-SHA-256
 listener.name.secure.scram-sha-256.sasl.jaas.config=\
  org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.tokens.sasl.enabled.mechanisms=OAUTHBEARER
+listener.name.tokens.oauthbearer.connections.max.reauth.ms=3600000
+listener.name.tokens.oauthbearer.sasl.jaas.config=\
+ org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required\
+ unsecuredLoginStringClaim_sub="broker";
 ssl.keystore.type=PEM
 ssl.keystore.location={folder}/keystore.pem
 log.dirs={logs}
@@ -87,17 +92,19 @@ class Broker:
         self._admin = AdminClient({**self.conf, "log_level": 0, "reconnect.backoff.max.ms": 100})
         folder.mkdir(parents=True)
         port = self.address.partition(":")[2]
-        secure = free_port()
+        secure, tokens = free_port(), free_port()
         self.cluster, self.controller = (
             (str(uuid.uuid4()), free_port()) if joins is None else (joins.cluster, joins.controller)
         )
         self.secure_address = f"127.0.0.1:{secure}"
+        self._tokens_address = f"127.0.0.1:{tokens}"
         text = _PROPERTIES.format(
             roles="broker,controller" if joins is None else "broker",
             node=1 if joins is None else 2,
             own=f",CONTROLLER://127.0.0.1:{self.controller}" if joins is None else "",
             port=port,
             secure=secure,
+            tokens=tokens,
             controller=self.controller,
             folder=folder,
             logs=folder / "logs",
@@ -123,6 +130,16 @@ class Broker:
             "sasl.mechanism": "SCRAM-SHA-256",
             "sasl.username": USER,
             "sasl.password": PASSWORD,
+        }
+
+    @property
+    def tokens_conf(self) -> dict[str, Any]:
+        """What a client connects with by tokens (``tests.kafka.tokens``)."""
+        return {
+            "bootstrap.servers": self._tokens_address,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": "tests.kafka.tokens:token",
         }
 
     @contextmanager

@@ -41,7 +41,7 @@ from penstock.batched.sources import Position, Source
 from penstock.batched.to_kafka import in_order
 from penstock.errors import ConfigError, KafkaDataLossError, KafkaError, StreamingError
 from penstock.kafka import KafkaRange
-from penstock.kafka.failures import kafka_error
+from penstock.kafka.failures import client_made, kafka_error
 from penstock.kafka.sink import sink_conf
 from penstock.kafka.sink.producer import sender_conf, shown
 from penstock.storage import open_storage
@@ -346,7 +346,9 @@ class ToKafka(streamz.Stream):  # type: ignore[misc]
         super().__init__(upstream, ensure_io_loop=True, **kwargs)
         self._settings = sink_conf(producer_conf).settings()
         self._topic = topic
-        self._producer = Producer(sender_conf(self._settings))
+        conf = sender_conf(self._settings)
+        with client_made(self._settings, conf):
+            self._producer = Producer(conf)
         self._waiting: deque[_Written] = deque()
         self._is_polling = False
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from penstock.errors import KafkaDataLossError
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import error_of, failure_of, kafka_error
+from penstock.kafka.failures import client_made, error_of, failure_of, kafka_error
 from penstock.kafka.identified import IdentifiedOffsets, TopicIds
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reset import PartitionFacts, check_held
@@ -114,7 +114,9 @@ def group_offsets(settings: Mapping[str, Any], group: str) -> dict[str, int]:
     # An AdminClient asks for them too, and a coordinator that does not answer in time, or is not
     # the coordinator any more, makes librdkafka end the process (its issue 4605).
     conf = {**resolve(settings), "group.id": group, "enable.auto.commit": False, "log_level": 0}
-    with closing(Consumer(conf)) as consumer:
+    with client_made(settings, conf):
+        made = Consumer(conf)
+    with closing(made) as consumer:
         try:
             topics = consumer.list_topics(timeout=_TIMEOUT_S).topics.items()
             places = [TopicPartition(topic, n) for topic, facts in topics for n in facts.partitions]
@@ -133,7 +135,9 @@ def group_members(settings: Mapping[str, Any], group: str) -> dict[str, str]:
     Raises:
         KafkaError: the brokers do not answer, or refuse.
     """
-    admin = AdminClient({**resolve(settings), "log_level": 0})
+    conf = {**resolve(settings), "log_level": 0}
+    with client_made(settings, conf):
+        admin = AdminClient(conf)
     asked = admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)
     if (error := failure_of(asked[group])) is not None:
         raise kafka_error(error, "describe group", settings, group=group)

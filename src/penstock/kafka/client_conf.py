@@ -3,15 +3,22 @@
 A secret may be given as a file that each host has: ``{"sasl.password.file": "/run/secrets/kafka"}``
 instead of ``sasl.password``. One that is given itself travels to the executors with each job, and
 is left out whenever the settings are pickled: graph checkpoints, logs and errors do not have it.
+
+A function that provides tokens, confluent-kafka's ``oauth_cb``, is given by its import path, which
+each host imports (``"my_module:token"``), or itself: then it travels as a secret does.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +26,7 @@ from penstock.errors import ConfigError
 from penstock.model import shown
 
 __all__ = [
+    "OAUTH",
     "ClientConf",
     "check_kafka_client",
     "is_secret",
@@ -27,6 +35,10 @@ __all__ = [
     "without_secrets",
 ]
 
+OAUTH = "oauth_cb"
+"""A function that returns a token and when it ends: confluent-kafka's, none of librdkafka's."""
+_UNSIGNED = "enable.sasl.oauthbearer.unsecure.jwt"
+_FUNCTION = re.compile(r"[\w.]+:[\w.]+")
 _FILE = ".file"
 _OWN_FILES = frozenset(
     f"sasl.oauthbearer.assertion{part}{_FILE}" for part in ("", ".private.key", ".jwt.template")
@@ -37,6 +49,12 @@ _SECRET = re.compile(
     r"|token(?!\.endpoint\.url$)"
 )
 _BROKERS = ("bootstrap.servers", "metadata.broker.list")
+_TOKEN_HINT = (
+    "give 'my_module:token', a function that returns a token and when it ends, in seconds since "
+    "the epoch"
+)
+_LEFT_S = 2.0
+_log = logging.getLogger(__name__)
 _WORD = 4
 """The length from which on a word of a secret is masked, too."""
 _OURS = {
@@ -75,7 +93,8 @@ class ClientConf:
                 "enable.auto.commit is on, and would commit records that no batch has processed",
                 "leave it out: offsets are committed after each batch",
             )
-        self._secrets = {k: v for k, v in settings.items() if is_secret(k)}
+        _check_tokens(settings)
+        self._secrets = {k: v for k, v in settings.items() if is_secret(k) or callable(v)}
         self.public = {k: v for k, v in settings.items() if k not in self._secrets}
         """The settings without secrets."""
         self._lost: tuple[str, ...] = ()
@@ -87,10 +106,12 @@ class ClientConf:
             ConfigError: a secret was left out when a graph checkpoint was written.
         """
         if self._lost:
+            instead = f"a file that each host has instead ({self._lost[0]}{_FILE}=)"
+            if self._lost[0] == OAUTH:
+                instead = f"its import path instead ({OAUTH}='my_module:token')"
             raise _wrong(
                 f"{', '.join(self._lost)} is not in the graph checkpoint, which holds no secrets",
-                f"give a file that each host has instead ({self._lost[0]}{_FILE}=), or recover "
-                "with recover='program'",
+                f"give {instead}, or recover with recover='program'",
             )
         return {**self.public, **self._secrets}
 
@@ -100,6 +121,27 @@ class ClientConf:
 
     def __repr__(self) -> str:
         return f"ClientConf({self.public!r}, secrets={sorted(self._secrets)})"
+
+
+class _Tokens:
+    """Calls the function of a client's tokens; when it fails, the last token serves to its end."""
+
+    def __init__(self, provide: Callable[[str], Sequence[Any]]) -> None:
+        self._provide = provide
+        self._last: tuple[Any, ...] | None = None
+        self.error = ""
+        """Why it failed last, and has not succeeded since."""
+
+    def __call__(self, config: str) -> tuple[Any, ...]:
+        """Return the token, and when it ends; raises what the function does."""
+        try:
+            self._last, self.error = tuple(self._provide(config)), ""
+        except Exception as error:
+            self.error = f"{OAUTH}: {type(error).__name__}: {error}"
+            if self._last is None or self._last[1] - time.time() < _LEFT_S:
+                raise
+            _log.warning("%s failed; the token before serves until it ends: %s", OAUTH, error)
+        return self._last
 
 
 def check_kafka_client(operation: str) -> None:
@@ -134,13 +176,16 @@ def is_secret(name: str) -> bool:
 
 
 def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the contents of the files of secrets.
+    """Return settings with the contents of the files of secrets, and the function of tokens.
 
     Raises:
-        ConfigError: a file cannot be read.
+        ConfigError: a file cannot be read, or the function not be imported.
     """
-    resolved = {}
+    resolved: dict[str, Any] = {}
     for name, value in settings.items():
+        if name == OAUTH:
+            resolved[name] = _Tokens(value if callable(value) else _imported(value))
+            continue
         if not name.endswith(_FILE) or name in _OWN_FILES:
             resolved[name] = value
             continue
@@ -169,7 +214,38 @@ def without_secrets(text: str, settings: Mapping[str, Any]) -> str:
     return text
 
 
+def _check_tokens(settings: Mapping[str, Any]) -> None:
+    """Refuse a client that would wait for tokens that nothing provides."""
+    mechanisms = {settings.get(name) for name in ("sasl.mechanism", "sasl.mechanisms")}
+    by_itself = settings.get("sasl.oauthbearer.method") == "oidc" or settings.get(_UNSIGNED)
+    if "OAUTHBEARER" in mechanisms and OAUTH not in settings and not by_itself:
+        raise _wrong(
+            "sasl.mechanism is OAUTHBEARER, and nothing provides tokens",
+            f"give {OAUTH}='my_module:token', a function that returns a token and when it ends "
+            "(docs/kafka.md has the one for Amazon MSK), or sasl.oauthbearer.method=oidc with its "
+            "settings",
+        )
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    try:
+        found = attrgetter(name)(import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise _wrong(
+            f"{OAUTH} names {path}, which cannot be imported: {error}",
+            "install it on each host: where the driver runs, executors, receivers and commands",
+        ) from error
+    if not callable(found):
+        raise _wrong(f"{OAUTH} names {path}, which is no function", _TOKEN_HINT)
+    return found
+
+
 def _check(name: str, value: Any) -> None:
+    if name == OAUTH:
+        if callable(value) or (isinstance(value, str) and _FUNCTION.fullmatch(value)):
+            return
+        raise _wrong(f"{OAUTH} is neither a function nor the import path of one", _TOKEN_HINT)
     if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
         what = f"{shown(name)}: a {type(value).__name__}"
         raise _wrong(f"{what} is not a setting", "use librdkafka's settings: text to text")

@@ -13,7 +13,14 @@ import numpy.typing as npt
 from confluent_kafka import KafkaError as ClientError
 
 from penstock.kafka import librdkafka as c
-from penstock.kafka.handle import Callbacks, check_code, ends_client, fatal_error, new_client
+from penstock.kafka.handle import (
+    Callbacks,
+    check_code,
+    ends_client,
+    fatal_error,
+    new_client,
+    token_callbacks,
+)
 from penstock.kafka.messages import Messages
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.model import Offsets
@@ -46,7 +53,8 @@ class ConsumerHandle:
 
         self._raised: BaseException | None = None
         # librdkafka does not keep them alive.
-        self._callbacks = [(c.conf_set_error_cb, c.ErrorCallback(self._guarded(note))), *callbacks]
+        told = (c.conf_set_error_cb, c.ErrorCallback(self._guarded(note)))
+        self._callbacks = [told, *callbacks, *token_callbacks(settings)]
         self._addresses = np.empty(_MOST, np.intp)
         self._handle = new_client(c.CONSUMER, settings, self._callbacks)
         c.poll_set_consumer(self._handle)

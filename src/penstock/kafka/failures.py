@@ -11,12 +11,13 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
 from penstock.errors import ConfigError, KafkaError
-from penstock.kafka.client_conf import is_secret, without_secrets
+from penstock.kafka.client_conf import OAUTH, is_secret, without_secrets
 
 __all__ = [
     "FINAL",
     "GONE",
     "OUT_OF_RANGE",
+    "client_made",
     "error_of",
     "failure_of",
     "kafka_error",
@@ -49,8 +50,10 @@ _HINTS = {
     "group.instance.id: give each stream a group of its own",
     ClientError.MSG_SIZE_TOO_LARGE: "records of that size have to be allowed: message.max.bytes of "
     "the client (1,000,000 if not set) and of the brokers, max.message.bytes of the topic",
-    ClientError._AUTHENTICATION: "check sasl.mechanism, sasl.username and sasl.password",
-    ClientError.SASL_AUTHENTICATION_FAILED: "check sasl.mechanism, sasl.username and sasl.password",
+    ClientError._AUTHENTICATION: "check sasl.mechanism, sasl.username and sasl.password, or what "
+    "oauth_cb returns",
+    ClientError.SASL_AUTHENTICATION_FAILED: "check sasl.mechanism, sasl.username and "
+    "sasl.password, or what oauth_cb returns",
     ClientError._SSL: "check security.protocol and the ssl settings",
 }
 _UNREACHABLE = (
@@ -99,6 +102,26 @@ def kafka_error(
         ids={"brokers": brokers, **ids},
         hint=_HINTS.get(error.code(), _UNREACHABLE),
     )
+
+
+@contextmanager
+def client_made(settings: Mapping[str, Any], conf: Mapping[str, Any]) -> Iterator[None]:
+    """Have what a client of confluent-kafka raises when it is made, without a token, told.
+
+    Args:
+        settings: of ``ClientConf.settings``.
+        conf: what the client is made with.
+
+    Raises:
+        KafkaError: it got no token in time.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        failed = error_of(error)
+        why = getattr(conf.get(OAUTH), "error", "")
+        told = ClientError(failed.code(), f"{failed.str()}; {why}") if why else failed
+        raise kafka_error(told, "connect to Kafka brokers", settings) from None
 
 
 @contextmanager

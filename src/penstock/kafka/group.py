@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError as ClientError
 
 from penstock.bounded_call import returns_in_time
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import kafka_error
+from penstock.kafka.failures import client_made, kafka_error
 from penstock.kafka.offsets import split_name
 from penstock.model import Offsets
 
@@ -36,7 +36,8 @@ class Group:
     def __init__(self, settings: Mapping[str, Any], usual: str) -> None:
         self._settings = {"group.id": usual, **settings}
         conf = {**resolve(self._settings), "enable.auto.commit": False, "log_level": 0}
-        self._consumer = Consumer({**conf, "on_commit": self._note})
+        with client_made(self._settings, conf):
+            self._consumer = Consumer({**conf, "on_commit": self._note})
         self._told = False
 
     def commit(self, ends: Offsets) -> None:

@@ -12,8 +12,17 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
 from penstock.kafka import librdkafka as c
+from penstock.kafka.client_conf import OAUTH
 
-__all__ = ["Callbacks", "check_code", "check_error", "ends_client", "fatal_error", "new_client"]
+__all__ = [
+    "Callbacks",
+    "check_code",
+    "check_error",
+    "ends_client",
+    "fatal_error",
+    "new_client",
+    "token_callbacks",
+]
 
 Callbacks = Iterable[tuple[Callable[[int, Any], None], Any]]
 """Functions that set a callback of a configuration, and the callbacks."""
@@ -34,6 +43,9 @@ def new_client(kind: int, settings: Mapping[str, Any], callbacks: Callbacks) -> 
     text = ctypes.create_string_buffer(_TEXT_BYTES)
     conf = c.conf_new()
     for name, value in settings.items():
+        if name == OAUTH:
+            c.conf_enable_sasl_queue(conf, 1)
+            continue
         given = str(value).lower() if isinstance(value, bool) else str(value)
         if c.conf_set(conf, name.encode(), given.encode(), text, _TEXT_BYTES):
             c.conf_destroy(conf)
@@ -45,7 +57,40 @@ def new_client(kind: int, settings: Mapping[str, Any], callbacks: Callbacks) -> 
         code = c.last_error()
         c.conf_destroy(conf)
         raise _error(code, text)
+    if OAUTH in settings:  # or a call that waits for brokers would wait for a token, too
+        check_error(c.sasl_in_background(handle))
     return int(handle)
+
+
+def token_callbacks(settings: Mapping[str, Any]) -> Callbacks:
+    """Return the callback by which a client gets its tokens, if ``oauth_cb`` provides them.
+
+    As in confluent-kafka, the function is given ``sasl.oauthbearer.config`` and returns a token and
+    when it ends, in seconds since the epoch; after these, if it wants, a principal and extensions.
+    """
+    provide = settings.get(OAUTH)
+    if provide is None:
+        return ()
+
+    def refresh(handle: int, config: bytes | None, _opaque: Any) -> None:
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        try:
+            token, until_s, *more = provide((config or b"").decode())
+            principal, extensions = more[0] if more else "", more[1] if more[1:] else {}
+            pairs = [part.encode() for item in extensions.items() for part in item]
+            held = (ctypes.c_char_p * len(pairs))(*pairs)
+            until_ms = round(1000 * until_s)
+            failed = c.set_token(
+                *(handle, token.encode(), until_ms, principal.encode()),
+                *(held, len(pairs), text, _TEXT_BYTES),
+            )
+        except BaseException as error:  # librdkafka asks again in 10 s
+            c.set_token_failure(handle, f"{OAUTH}: {type(error).__name__}: {error}".encode())
+            return
+        if failed:
+            c.set_token_failure(handle, text.value)
+
+    return [(c.conf_set_refresh_cb, c.RefreshCallback(refresh))]
 
 
 def ends_client(

@@ -33,18 +33,21 @@ __all__ = [
     "PartitionStruct",
     "PartitionsCallback",
     "PartitionsStruct",
+    "RefreshCallback",
     "abort_transaction",
     "assign",
     "begin_transaction",
     "commit",
     "commit_transaction",
     "conf_destroy",
+    "conf_enable_sasl_queue",
     "conf_new",
     "conf_set",
     "conf_set_dr_msg_cb",
     "conf_set_error_cb",
     "conf_set_offset_commit_cb",
     "conf_set_rebalance_cb",
+    "conf_set_refresh_cb",
     "consume_batch_queue",
     "consumer_close",
     "destroy",
@@ -86,7 +89,10 @@ __all__ = [
     "queued_count",
     "rebalance_protocol",
     "resume_partitions",
+    "sasl_in_background",
     "send_offsets",
+    "set_token",
+    "set_token_failure",
     "subscribe",
     "topic_destroy",
     "topic_name",
@@ -103,6 +109,7 @@ TOPIC, VALUE, KEY, FLAGS, HEADER = 2, 4, 5, 7, 9
 NOT_SENT = 3
 """Of ``purge``: what is queued, and what is under way."""
 ErrorCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
+RefreshCallback = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_void_p)
 PartitionsCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_void_p)
 """Of a rebalance, and of a commit: the consumer, an error, partitions, and nothing."""
 
@@ -204,6 +211,18 @@ conf_set_rebalance_cb = _function(
 conf_set_offset_commit_cb = _function(
     _prompt, "conf_set_offset_commit_cb", None, c_void_p, PartitionsCallback
 )
+conf_set_refresh_cb = _function(
+    _prompt, "conf_set_oauthbearer_token_refresh_cb", None, c_void_p, RefreshCallback
+)
+conf_enable_sasl_queue = _function(_prompt, "conf_enable_sasl_queue", None, c_void_p, c_int)
+sasl_in_background = _function(_prompt, "sasl_background_callbacks_enable", c_void_p, c_void_p)
+set_token = _function(
+    _waiting,
+    "oauthbearer_set_token",
+    *(c_int, c_void_p, c_char_p, c_int64, c_char_p, POINTER(c_char_p), c_size_t),
+    *(c_char_p, c_size_t),
+)
+set_token_failure = _function(_waiting, "oauthbearer_set_token_failure", c_int, c_void_p, c_char_p)
 conf_destroy = _function(_prompt, "conf_destroy", None, c_void_p)
 
 new = _function(_waiting, "new", c_void_p, c_int, c_void_p, c_char_p, c_size_t)

@@ -16,7 +16,14 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition
 
 from penstock.kafka import librdkafka as c
-from penstock.kafka.handle import check_code, check_error, ends_client, fatal_error, new_client
+from penstock.kafka.handle import (
+    check_code,
+    check_error,
+    ends_client,
+    fatal_error,
+    new_client,
+    token_callbacks,
+)
 
 __all__ = ["Column", "Failed", "ProducerHandle"]
 
@@ -63,6 +70,7 @@ class ProducerHandle:
         self._callbacks = (
             (c.conf_set_error_cb, c.ErrorCallback(note_error)),
             (c.conf_set_dr_msg_cb, c.DeliveryCallback(note_failed)),
+            *token_callbacks(settings),
         )
         only_failed = {**settings, "delivery.report.only.error": True}
         self._handle = new_client(c.PRODUCER, only_failed, self._callbacks)

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from penstock.errors import KafkaDataLossError, KafkaError
-from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import FINAL, error_of, failure_of, kafka_error
+from penstock.kafka.client_conf import OAUTH, resolve
+from penstock.kafka.failures import FINAL, client_made, error_of, failure_of, kafka_error
 from penstock.kafka.offsets import KafkaRange, partition_name, split_name
 from penstock.model import Offsets
 
@@ -23,7 +23,7 @@ __all__ = ["Subscription", "TopicFacts", "Topics", "check_held"]
 _TIMEOUT_S = 3.0
 """The brokers are asked again with the next batch: a longer wait makes batches late."""
 _ADMIN = ("client.", "bootstrap.", "metadata.", "security.", "ssl.", "sasl.", "socket.", "broker.")
-_ADMIN_TOO = ("enable.ssl.certificate.verification", "debug", "api.version.request")
+_ADMIN_TOO = (OAUTH, "enable.ssl.certificate.verification", "debug", "api.version.request")
 _NO_ID = "A" * 22
 """Zero, in the form of topic ids: what brokers before 2.8 say."""
 
@@ -79,7 +79,8 @@ class Topics:
         self._heard = _Heard()
         self._failed_last = False
         conf: dict[str, Any] = {**admin, "error_cb": self._heard.note, "log_level": 0}
-        self._admin = AdminClient(conf)
+        with client_made(settings, conf):
+            self._admin = AdminClient(conf)
 
     @property
     def named(self) -> Collection[str]:

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError as ClientError
 from penstock.bounded_call import returns_in_time
 from penstock.errors import KafkaError
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import error_of, kafka_error
+from penstock.kafka.failures import client_made, error_of, kafka_error
 from penstock.kafka.idle import IdleClients
 from penstock.kafka.sink import failures
 from penstock.kafka.sink.producer import RETRIES, Sender, refused_topic
@@ -78,7 +78,8 @@ class Tokens(Generic[Token]):
         self._place = TopicPartition(topic, 0)
         conf = {k: v for k, v in resolve(settings).items() if k not in _PRODUCERS}
         own = {"group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False}
-        self.consumer = Consumer({**RETRIES, **conf, **own, "log_level": 0})
+        with client_made(settings, conf):
+            self.consumer = Consumer({**RETRIES, **conf, **own, "log_level": 0})
 
     def read(self) -> Token | None:
         """Return the token, None if there is none; waits for a transaction that writes it to end.

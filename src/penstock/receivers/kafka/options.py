@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from penstock.errors import ConfigError
 from penstock.kafka import COLUMNS, ClientConf
-from penstock.kafka.client_conf import is_secret, settings_of
+from penstock.kafka.client_conf import OAUTH, is_secret, settings_of
 from penstock.kafka.offsets import INTERNAL_TOPICS, TOPIC_NAME
 from penstock.model import shown
 from penstock.receivers import arguments
@@ -73,6 +73,11 @@ class KafkaOptions:
             "group.id is missing",
             "name the consumer group of this stream; no other program may use it",
         )
+        _check(
+            not callable(self.conf.get(OAUTH)),
+            f"{OAUTH} is a function, and a receiver's settings are stored in files",
+            f"give its import path: {OAUTH}='my_module:token', where the receiver runs",
+        )
         secret = next(filter(is_secret, self.conf), None)
         _check(
             secret is None,
@@ -92,8 +97,8 @@ class KafkaOptions:
 
     @property
     def has_files(self) -> bool:
-        """Whether there are files of secrets, which only the receiver's host needs to have."""
-        return any(name.endswith(_FILE) for name in self.conf)
+        """Whether there is what only the receiver's host needs to have: secrets, a function."""
+        return OAUTH in self.conf or any(name.endswith(_FILE) for name in self.conf)
 
     @property
     def pattern(self) -> re.Pattern[str] | None:

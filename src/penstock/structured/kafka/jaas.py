@@ -33,6 +33,7 @@ def without_jaas(settings: Mapping[str, str]) -> dict[str, str]:
             operation="read options",
             ids={"option": f"kafka.{_JAAS}"},
             hint="give librdkafka's settings instead: kafka.sasl.username and kafka.sasl.password, "
-            "or kafka.sasl.password.file",
+            "or kafka.sasl.password.file; for tokens (IAM, OAuth) kafka.sasl.mechanism=OAUTHBEARER "
+            "and kafka.oauth_cb",
         )
     return {"sasl.username": options["username"], "sasl.password": options["password"], **found}
