@@ -316,6 +316,31 @@ def test_a_step_that_comes_after_an_undo_is_put_back(
     assert contents_of(url) == before
 
 
+def test_a_step_that_comes_after_an_undo_is_put_back_beside_the_next_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = f"memory://{uuid.uuid4().hex}/program"
+    with CheckpointLocation(url) as driver:
+        for batch_id in range(5):
+            driver.plan(batch_id, OffsetSeq(1_600_000_000_000 + batch_id, sources=("{}",)))
+            driver.commit(batch_id)
+    take_step, steps = apply._take_step, iter(range(2))
+
+    def take_step_later(*args: Any) -> None:
+        if next(steps, None) is None:
+            monkeypatch.setattr(apply, "_take_step", take_step)
+            (undo_path,) = open_storage(url).find("undo")
+            apply_plan(plan_undo(f"{url}/{undo_path}"), stopped=True)
+            interrupt(plan_rewind(url, to_batch=3), monkeypatch, after=1)
+        take_step(*args)
+
+    monkeypatch.setattr(apply, "_take_step", take_step_later)
+    with pytest.raises(CheckpointError, match="taken this change over"):
+        apply_plan(plan_rewind(url, to_batch=1), stopped=True)
+    apply_plan(plan_rewind(url, to_batch=3), stopped=True)
+    assert sorted(open_storage(url).names("commits")) == ["0", "1", "2", "3"]
+
+
 def test_a_command_that_is_refused_leaves_no_barrier(
     query: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -263,11 +263,14 @@ def _check_after(storage: Storage, plan: Plan, hold: Hold, step: FileChange | No
 
 
 def _is_reversed(storage: Storage, plan: Plan, hold: Hold, step: FileChange) -> bool:
-    """Whether another command goes, or has gone, the other way."""
+    """Whether another command goes, or has gone, the other way: then files are as before.
+
+    All were as after the change when it ended, if it was completed; a next one may be at work.
+    """
     if (entry := hold.newest()) is not None and undo_path_of(entry) == hold.undo_path:
         return takes_back(entry) != _takes_back(plan)
-    others = [each for each in plan.changes if each is not step]
-    return bool(others) and all(_holds(storage, each, each.before) for each in others)
+    others = (each for each in plan.changes if each is not step)
+    return any(_holds(storage, each, each.before) for each in others)
 
 
 def _takes_back(plan: Plan) -> bool:
