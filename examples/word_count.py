@@ -38,7 +38,7 @@ def main(host: str, port: str, checkpoint: str) -> None:
         lines = ssc.socketTextStream(host, int(port), name="lines")
         ones = lines.flatMap(str.split).map(lambda word: (word, 1))
         ones.reduceByKey(operator.add).pprint()
-        ones.updateStateByKey(add).pprint()
+        ones.updateStateByKey(add, name="totals").pprint()
         return ssc
 
     # "program": the streams are defined by create() at each start, so the code above may change.
