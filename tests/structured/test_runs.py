@@ -7,12 +7,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.checkpoint.query_runs import read_query_runs
+from penstock.root_cause import raised_by_worker
 from penstock.status import health, read_location
 from penstock.storage import open_storage
 from penstock.structured import runs
-from penstock.structured.running_query import RunningQuery
+from penstock.structured.running_query import RunningQuery, running_query
 
 
 def _event(run: str, error: str | None = None) -> Any:
@@ -75,3 +78,18 @@ def test_an_end_that_is_told_late_is_not_the_next_run_s(
     assert read_query_runs(storage).failed is None
     listener.onQueryTerminated(_event("second", "the disk is full\n\tat a place"))
     assert read_query_runs(storage).failed == (0, "the disk is full")
+
+
+@pytest.mark.spark
+def test_spark_says_why_a_query_ended(spark: SparkSession, tmp_path: Path) -> None:
+    def refuse(df: DataFrame, batch_id: int) -> None:
+        raise ValueError("no such column")
+
+    rows = spark.readStream.format("rate").load()
+    writer = rows.writeStream.foreachBatch(refuse).option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(processingTime="1 hour").start()
+    found = running_query(spark, str(query.id))
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination()
+    assert found is not None
+    assert raised_by_worker(found.failure() or "").startswith("ValueError: no such column")

@@ -76,6 +76,11 @@ def _no_limit(status: LocationStatus) -> str:
     ended = any(batch.state == "committed" for batch in status.batches)
     if not ended:
         return "No batch has ended yet."
+    if status.kind == "query":
+        return (
+            "No batch is known to have had a limit: back pressure is off (the option "
+            "backpressure.enabled), or no batch ended but one that ran again."
+        )
     return (
         "No batch had a limit: back pressure is off (spark.streaming.backpressure.enabled), and no "
         "highest rate is set."
