@@ -62,7 +62,12 @@ def command(function: Callable[..., Any], *adds: str, **options: Any) -> Way:
 
 # What is rarely changed is left to the class: `receiverStream` takes a receiver made with it.
 FINE_TUNING = {
-    "http": frozenset({"max_body_bytes", "max_expanded_bytes", "idempotency_window_ms"}),
+    "http": frozenset(
+        {
+            *("max_body_bytes", "max_expanded_bytes", "idempotency_window_ms"),
+            *("finer_times", "content_types"),
+        }
+    ),
     "socket": frozenset({"connect_timeout_ms", "max_line_bytes"}),
     "frames": frozenset({"connect_timeout_ms"}),
     "tail": frozenset({"poll_interval_ms", "rotate_wait_ms", "max_line_bytes"}),
@@ -75,7 +80,11 @@ WAYS: dict[str, tuple[type, Way]] = {
     ),
     "ingest http": (
         HttpReceiver,
-        command(commands.http, leaves_out=frozenset({"idempotency_window_ms"})),
+        command(
+            commands.http,
+            calls={"content_type": "content_types"},
+            leaves_out=frozenset({"idempotency_window_ms"}),
+        ),
     ),
     "kafkaReceiverStream": (
         KafkaReceiver,

@@ -393,7 +393,7 @@ def _free(disk: Path) -> int:
                 *("kafka", "t", "--conf", "bootstrap.servers=h:1", "--conf", "group.id=g"),
                 *("--columns", "key, b", "--columns", "value"),
             ],
-            "columns are ('key', 'b', 'value')",
+            "columns are ['key', 'b', 'value']",
         ),
         (["tail", "x", "--max-journal-bytes", "5"], "journal's bytes is 5"),
         (["tail", "x", "--max-journal-bytes", "much"], "is not a size"),

@@ -74,13 +74,13 @@ def http(
         typer.Option(help="Times with more digits than their column: cut, or refuse."),
     ] = "cut",
     content_type: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             metavar="TYPE=FORM",
             help="What bodies of a media type are: json, ndjson, lines or body, as in "
             "text/plain=json. May be repeated.",
         ),
-    ] = [],  # noqa: B006 - typer copies it
+    ] = None,
 ) -> Receiver:
     """Serve POST requests; each is answered when its records are durable."""
     return HttpReceiver(
@@ -93,7 +93,7 @@ def http(
         max_body_bytes=max_body_bytes,
         max_expanded_bytes=max_expanded_bytes,
         finer_times=finer_times,
-        content_types=dict(map(_content_type, content_type)),
+        content_types=dict(map(_content_type, content_type or ())),
     )
 
 
