@@ -205,11 +205,17 @@ def test_late_batches_are_drained() -> None:
     assert job.batch() < 0.75 * INTERVAL_MS
 
 
-def test_a_fixed_cost_beyond_the_interval_leaves_as_much_time_for_records_and_says_so() -> None:
+def test_a_fixed_cost_beyond_the_interval_leaves_a_trickle_and_says_so() -> None:
     job = Job(fixed_ms=1500, per_record_ms=0.1)
-    took_ms = job.batches(20)
+    job.batches(20)
     assert job.why == "fixed cost fills the interval"
-    assert 1500 < took_ms[-1] < 3100
+    assert 1.0 < job.rate < 5000
+
+
+def test_at_the_lowest_limit_two_sizes_take_turns() -> None:
+    job = Job(fixed_ms=0, per_record_ms=5000, initial_rate=1.0)
+    rates = [job.rate for _ in range(5) if job.batch()]
+    assert rates == [1.0, 1.0, 4.0, 1.0, 4.0]
 
 
 def test_slow_records_are_not_taken_for_a_fixed_cost() -> None:

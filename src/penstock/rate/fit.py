@@ -13,9 +13,9 @@ the target share of the interval:
   (**surprise**): an outlier costs one small batch, and a slowdown takes effect at once;
 - never less than before after the **first batch**: a cold JVM takes seconds for it, regardless of
   its size, and the second batch shows whether that was the only reason;
-- where the **fixed cost fills the interval**, batches are late with any limit: sizes grow until
-  records may take as long as the fixed cost, for batches of one size do not show what they cost;
-- never less than what comes at the **minimum rate** while a batch runs;
+- where the limit is at its lowest (**fixed cost fills the interval**, **minimum rate**), two sizes
+  take turns: batches of one size do not show what a record costs;
+- never less than what comes at the minimum rate while a batch runs;
 - a batch that did not use its limit says little about it: the limit stays, unless the model is
   certain that it is too high (**source-limited**; congestion windows are validated in the same way,
   RFC 7661).
@@ -27,7 +27,6 @@ linear model of batch times.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -54,6 +53,8 @@ _MAX_GROWTH = 10.0
 _SAFE_GROWTH = 2.0
 _MAX_INTERVALS = 3.0
 """A batch that grows more than ``_SAFE_GROWTH`` does not take longer, by the pessimistic bound."""
+_TURN = 4.0
+"""The larger of two sizes that take turns at the minimum rate: noise of 30% does not hide it."""
 _USES_LIMIT = 0.5
 """A batch with at least this share of its limit is informative about the limit."""
 
@@ -68,6 +69,10 @@ Why = Literal[
     "fixed cost fills the interval",
     "minimum rate",
 ]
+
+
+_LOWEST: tuple[Why, ...] = ("minimum rate", "fixed cost fills the interval")
+"""Where batches are late with any limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,7 @@ class FitRateEstimator(RateEstimator):
         self._limit: float | None = None  # records per batch
         self._largest = 0  # the largest batch so far
         self._latest_time_ms = -1
+        self._smaller = False  # the last of the lowest limits
         self.reasoning = Reasoning("no estimate", None, _TARGET_UTILISATION)
         """The reason for the last result of ``compute``."""
 
@@ -150,8 +156,12 @@ class FitRateEstimator(RateEstimator):
             limit, why = self._aim(target, num_elements)
         if is_first and self._limit is not None:
             limit = max(limit, self._limit)
-        if limit < (least := self._least_limit(processing_delay_ms)):
+        least = self._least_limit()
+        if limit < least:
             limit, why = least, "minimum rate"
+        if why in _LOWEST:
+            self._smaller = not self._smaller
+            limit = max(limit / 2, least) if self._smaller else max(limit, _TURN * least)
         self._limit = limit
         self.reasoning = self._reason(why, limit / self._interval_ms * 1000, target)
         _log.debug("%s", self.reasoning)
@@ -183,8 +193,6 @@ class FitRateEstimator(RateEstimator):
 
         room_ms = max(target * self._interval_ms - model.fixed_ms, _LEAST_ROOM * self._interval_ms)
         aim = room_ms / model.per_record_ms
-        if model.fixed_ms > (1 - _LEAST_ROOM) * self._interval_ms:  # it is late with any limit
-            aim = max(aim, self._probe(model, count))
         most = _largest(min(aim, _MAX_GROWTH * self._largest), is_risky)
         if most < aim:
             return most, "growing"
@@ -192,34 +200,13 @@ class FitRateEstimator(RateEstimator):
             return aim, "fixed cost fills the interval"
         return aim, "draining" if target < _TARGET_UTILISATION else "target"
 
-    def _probe(self, model: CostModel, count: int) -> float:
-        """Return a size that shows what a record costs, where the fixed cost fills the interval.
-
-        Batches of one size do not show it, and a smaller one is hardly faster. So they grow, until
-        their records may take as long as the fixed cost.
-        """
-        worst_ms = model.per_record_ms + _CONFIDENCE_SD * math.sqrt(model.var_record)
-        return min(_SAFE_GROWTH * count, model.fixed_ms / worst_ms)
-
     def _models(self) -> list[CostModel]:
         return [m for m in (self._costs.model, self._costs.rival) if m is not None]
 
-    def _least_limit(self, delay_ms: int) -> float:
-        """Return what comes at the minimum rate while a batch runs: it may take several intervals.
-
-        With the records of one interval, a query whose batches take longer whatever their size
-        would process less than the minimum rate, and never catch up. After a batch that took very
-        long, sizes differ from batch to batch, which tells slow records from a fixed cost.
-        """
-        most_ms = _MAX_INTERVALS * self._interval_ms
-        lasts_ms = float(delay_ms)
-        if delay_ms > most_ms:
-            was_large = (
-                self._limit is None or self._limit * self._interval_ms > self._least * most_ms
-            )
-            lasts_ms = self._interval_ms if was_large else _SAFE_GROWTH * most_ms
+    def _least_limit(self) -> float:
+        """Return what comes at the minimum rate while a batch runs, which may take longer."""
         fixed_ms = min((model.fixed_ms for model in self._models()), default=0.0)
-        return self._least * max(lasts_ms, fixed_ms, self._interval_ms) / self._interval_ms
+        return self._least * max(fixed_ms / self._interval_ms, 1.0)
 
     def _per_batch(self, rate_records_per_s: float) -> float:
         return rate_records_per_s * self._interval_ms / 1000
