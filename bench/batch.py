@@ -9,7 +9,7 @@ single records with durable acks make many small files, and the batch must not p
 
 Growth: the same program with an output that does nothing, so that only the engine is timed: plan,
 offsets, scheduling, commit, retention. The median of 100 batches after 10 is compared with that of
-100 batches after 10,000 (1,000 with --quick), and with durable small files made in turns with
+100 batches after 10,000 (500 with --quick), and with durable small files made in turns with
 them.
 """
 
@@ -25,7 +25,7 @@ _MOST_FILES = 3
 def main() -> None:
     """Run each part in a process of its own."""
     options = parse_options(__doc__)
-    batches, late = (40, 1_000) if options.quick else (150, 10_000)
+    batches, late = (20, 500) if options.quick else (150, 10_000)
     metrics = []
     for path in ("dataframe", "python"):
         found = fresh_process("_batch_program.py", "overhead", path, batches, timeout_s=300)
