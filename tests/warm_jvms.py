@@ -95,7 +95,7 @@ class _Jvm:
             self._gateway = launch_gateway(
                 popen_kwargs={"stdout": log, "stderr": log, "start_new_session": True}
             )
-        self._settings = self._names()
+        self._settings = self._properties()
 
     def address(self) -> dict[str, str]:
         """Return the environment of a driver that is to use it."""
@@ -116,8 +116,10 @@ class _Jvm:
         active = getattr(contexts, "MODULE$").getActive()
         if active.isDefined():
             active.get().stop()
-        for name in self._names() - self._settings:
+        for name in self._properties().keys() - self._settings.keys():
             self._gateway.jvm.System.clearProperty(name)
+        for name, value in self._settings.items():
+            self._gateway.jvm.System.setProperty(name, value)
 
     def end(self) -> None:
         process: subprocess.Popen[bytes] = self._gateway.proc
@@ -128,9 +130,10 @@ class _Jvm:
         process.kill()
         process.wait()
 
-    def _names(self) -> set[str]:
-        properties: Any = self._gateway.jvm.System.getProperties().stringPropertyNames()
-        return {name for name in properties if name.startswith("spark.")}
+    def _properties(self) -> dict[str, str]:
+        system: Any = self._gateway.jvm.System
+        names = system.getProperties().stringPropertyNames()
+        return {name: system.getProperty(name) for name in names if name.startswith("spark.")}
 
 
 class _Jvms:

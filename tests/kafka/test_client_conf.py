@@ -37,7 +37,7 @@ BROKERS = {"bootstrap.servers": "a:9092"}
             "auto.offset.reset is set by penstock.*starting=",
         ),
         ({**BROKERS, "enable.auto.commit": True}, "enable.auto.commit is on"),
-        ({**BROKERS, "sasl.username": None}, "'sasl.username': None is not a setting"),
+        ({**BROKERS, "sasl.username": None}, "'sasl.username': a NoneType is not a setting"),
     ],
 )
 def test_wrong_settings(settings: Any, message: str) -> None:

@@ -25,7 +25,7 @@ Script = list[list[tuple[str, bytes, float]]]
 FILES: Script = [
     [("a", b"a1\na2\n", 0.5), ("b", b"b1", 1), ("c", b"next batch", 1.001), (".hidden", b"x", 0.5)],
     [("late", b"late\n", 0.5), ("empty", b"", 1.5), ("crlf", b"1\r\n2\r3\n", 1.5)],
-    [("utf-8", "ä€\n".encode(), 2.5), ("broken", b"\xff\xfe\n", 2.5), ("old", b"x", 0)],
+    [("utf-8", "ä€\n".encode(), 2.5), ("broken", b"\xff\xfd\n", 2.5), ("old", b"x", 0)],
     [],
     [("in the future", b"f", 7), ("same time", b"s", 2.5)],
     [("late enough to be lost", b"x", 1), ("just not", b"y", 1.001)],
