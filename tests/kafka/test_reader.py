@@ -255,11 +255,11 @@ def test_offsets_of_a_group_that_come_too_late(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are an error, and do not end the process."""
-    assert not group_offsets(broker.conf, "late")
+    assert not group_offsets(broker.conf, "too-late")
     for number in range(50):
         monkeypatch.setattr(brokers, "_TIMEOUT_S", number / 1000)
         with suppress(KafkaError):
-            group_offsets(broker.conf, "late")
+            group_offsets(broker.conf, "too-late")
 
 
 def test_clients_that_no_task_takes_end(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fsspec.implementations.memory import MemoryFileSystem
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from penstock.structured.kafka.source import KafkaBatchReader, KafkaDataSource, KafkaStreamReader
@@ -40,6 +41,7 @@ class DrivenQuery:
 
     def reader(self) -> KafkaStreamReader:
         """Return the reader that a run of the query plans with."""
+        MemoryFileSystem.store.clear()  # a run plans in a process of its own
         source = self._source(self.given())
         found = pickle.loads(pickle.dumps(source.streamReader(source.schema())))
         found.initialOffset()  # raises if the query is refused
@@ -115,7 +117,9 @@ class DrivenQuery:
 
     def _process(self, reader: KafkaStreamReader, batch_id: int, start: Any, end: Any) -> None:
         tasks = pickle.loads(pickle.dumps(reader.partitions(start, end)))
-        task_reader = pickle.loads(pickle.dumps(reader))
+        # Spark makes that of tasks in another process than the one that plans.
+        source = self._source(self.given())
+        task_reader = pickle.loads(pickle.dumps(source.streamReader(source.schema())))
         found = [
             v for task in tasks for b in task_reader.read(task) for v in b["value"].to_pylist()
         ]

@@ -284,11 +284,11 @@ def test_topics_are_added_after_one_was_created_anew(
 
 @pytest.mark.parametrize("options", ["no ids", "no loss log", "another place"])
 def test_offsets_of_a_topic_whose_ids_are_gone_are_refused(anew: DrivenQuery, options: str) -> None:
-    if options == "no ids":
-        shutil.rmtree(anew.location / "sources" / "0" / "topics")
-    elif options == "another place":
+    if options == "another place":
         anew.place = "1"
     else:
+        shutil.rmtree(anew.location / "sources" / "0" / "topics")
+    if options == "no loss log":
         anew.options = {"failOnDataLoss": "false"}
     for _ in range(2):
         with pytest.raises(RecoveryMismatchError, match=rf"{anew.topic}@1.*not there.*lossLog"):
@@ -309,6 +309,47 @@ def test_a_topic_that_is_created_anew_after_the_plan(query: DrivenQuery) -> None
     reader.stop()
     query.drain()
     assert query.seen == [values(0, 2), values(10, 20)]
+
+
+@pytest.mark.parametrize("then", ["a loss log", "the checkpoint", "as Spark"])
+def test_a_topic_that_is_created_anew_ends_a_query_without_a_loss_log(
+    query: DrivenQuery, tmp_path: Path, then: str
+) -> None:
+    """Although the new topic has records behind the query's offsets; and then it goes on."""
+    query.broker.produce(query.topic, values(0, 3))
+    query.drain()
+    create_anew(query, values(3, 8))
+    for _ in range(2):
+        with pytest.raises(KafkaDataLossError, match="was deleted and created anew"):
+            query.drain()
+    log = query.location if then == "the checkpoint" else tmp_path / "losses"
+    query.options = {"onDataLoss": "earliest", "lossLog": str(log)}
+    if then == "as Spark":
+        query.options = {"failOnDataLoss": "false"}
+    assert query.drain() == [values(3, 8)]
+    query.broker.produce(query.topic, values(8, 9))
+    assert query.drain() == [values(8, 9)]
+    assert query.offsets(query.newest()) == {f"{query.topic}@1": {"0": 6}}
+
+
+def test_tasks_note_losses_under_the_place_of_their_source(query: DrivenQuery) -> None:
+    """Of a query's second source, too: a batch that runs again leaves out what is lost."""
+    query.options = {"onDataLoss": "earliest", "lossLog": str(query.location)}
+    query.place = "1"
+    query.broker.produce(query.topic, values(0, 4))
+    query.drain()
+    query.broker.produce(query.topic, values(4, 8))
+    reader = query.reader()
+    start = query.resume(reader)
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    query.broker.delete_records(query.topic, 6)
+    query.run(reader, start, end)
+    reader.stop()
+    assert query.seen == [values(0, 4), values(6, 8)]
+    storage = attach_storage(str(query.location))
+    (loss,) = read_losses(storage, source_folder("1"))
+    assert (loss.records.start_offset, loss.records.end_offset) == (4, 6)
+    assert not read_losses(storage, source_folder("0"))
 
 
 def test_losses_are_taken_over(query: DrivenQuery) -> None:

@@ -12,7 +12,8 @@ Invariants:
    other. The end of the first batch has a mark, which that source skips:
    a first batch of Spark's began elsewhere than with ``{}``, so it is not run here.
 4. What is passed over is in the loss log before the batch that passes over it (``kafka.planner``).
-5. Notes are under the source's place in the query, as Spark's own are, whatever topics it reads.
+5. Notes are under the source's place in the query, as Spark's own are, whatever topics it reads:
+   in the loss log's folder, or without one topics' ids in the query's checkpoint.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.errors import ConfigError, KafkaDataLossError, KafkaError
+from penstock.errors import ConfigError, KafkaDataLossError, KafkaError, PenstockError
+from penstock.kafka.generations import Generations
 from penstock.kafka.group import Group
 from penstock.kafka.losses import LossLog
 from penstock.kafka.offsets import KafkaRange, from_json, split_ranges, to_json
@@ -39,6 +42,7 @@ from penstock.structured.kafka.bounds import start_of
 from penstock.structured.kafka.options import KafkaOptions
 from penstock.structured.kafka.topics import QueryTopics
 from penstock.structured.planner import StreamPlanner
+from penstock.structured.session import QueryFacts
 
 __all__ = ["FIRST", "KafkaPartition", "KafkaPlanner", "check_first", "pass_over_of"]
 
@@ -49,10 +53,15 @@ _log = logging.getLogger(__name__)
 
 
 class KafkaPartition(InputPartition):
-    """The range of one task."""
+    """The range of one task.
 
-    def __init__(self, wanted: KafkaRange) -> None:
+    With the place of its source in the query: Spark makes the reader of tasks in another process
+    than the one that plans, which alone knows it.
+    """
+
+    def __init__(self, wanted: KafkaRange, place: str) -> None:
         super().__init__(wanted)
+        self.place = place
 
 
 @dataclass
@@ -70,17 +79,21 @@ class KafkaPlanner(StreamPlanner):
     Args:
         options: of its source.
         place: the source's place in the query.
-        query_id: the query's id, in the name of its group; empty if it is not known.
+        query: what is known of the query.
 
     Raises:
         KafkaError: the brokers do not answer, or a topic is unknown.
         StorageError, LogFormatError: the loss log cannot be read.
     """
 
-    def __init__(self, options: KafkaOptions, place: str = "0", query_id: str = "") -> None:
+    def __init__(
+        self, options: KafkaOptions, place: str = "0", query: QueryFacts | None = None
+    ) -> None:
         self._options = options
-        storage = _storage_of(options, place)
+        self._place = place
+        storage = _storage_of(options, place, query)
         take_over(storage, options.former_identity, place)
+        _take_over_ids(storage, place, query)
         self._topics = Planner(QueryTopics(options), storage, place, options.on_data_loss)
         self._patience = Patience("No new Kafka records are planned until the brokers answer")
         self._plan = _Plan()
@@ -90,7 +103,7 @@ class KafkaPlanner(StreamPlanner):
         self.has_begun = False
         """Whether the query's log has where it begins."""
         self._topics.scan()
-        group = options.group(f"{query_id}-{place}" if query_id else place)
+        group = options.group(place if query is None else f"{query.id}-{place}")
         self._group = None if group is None else Group(options.settings, group)
 
     def encode(self, offsets: Offsets) -> dict[str, Any]:
@@ -166,7 +179,7 @@ class KafkaPlanner(StreamPlanner):
         self._topics.look_again()
         ranges = self._topics.ranges(start, end)
         split = split_ranges(ranges, least_tasks=least)
-        return [KafkaPartition(each) for each in split]
+        return [KafkaPartition(each, self._place) for each in split]
 
     def commit(self, end: Offsets) -> None:
         """Commit the group's offsets, by which tools tell the lag; nothing here reads them."""
@@ -186,12 +199,31 @@ class KafkaPlanner(StreamPlanner):
         return start_of(self._options, starting, facts, self._topics.at_time)
 
 
-def _storage_of(options: KafkaOptions, place: str) -> Storage:
-    """Return where losses are noted: without a loss log in this process's memory.
+def _storage_of(options: KafkaOptions, place: str, query: QueryFacts | None = None) -> Storage:
+    """Return where topics' ids and losses are noted: at worst in this process's memory.
 
-    Each is logged, too.
+    Each loss is logged, too.
     """
-    return open_storage(options.values["lossLog"] or f"memory://penstock-kafka-{place}")
+    given = options.values["lossLog"]
+    if given is None and options.on_data_loss == "fail" and (own := _checkpoint_of(query)):
+        return own
+    return open_storage(given or f"memory://penstock-kafka-{place}")
+
+
+def _checkpoint_of(query: QueryFacts | None) -> Storage | None:
+    """Return a query's checkpoint location; None on a file system that only Hadoop has, say."""
+    with suppress(PenstockError):
+        return None if query is None else open_storage(query.location)
+    return None
+
+
+def _take_over_ids(storage: Storage, place: str, query: QueryFacts | None) -> None:
+    """Note in a new loss log what the query's checkpoint has, from when there was no log."""
+    noted = Generations(storage, place)
+    if not noted.is_noted and (own := _checkpoint_of(query)):
+        former = Generations(own, place)
+        if former.is_noted:
+            noted.begin_with(former)
 
 
 def pass_over_of(options: KafkaOptions, place: str) -> PassOver | None:

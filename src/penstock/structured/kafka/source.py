@@ -109,7 +109,7 @@ class KafkaStreamReader(PlannedStreamReader):
         if query is None:
             return KafkaPlanner(self._parsed, self._name)
         self._name = query.place
-        return KafkaPlanner(self._parsed, query.place, query.id)
+        return KafkaPlanner(self._parsed, query.place, query)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; also one that only records where partitions begin."""
@@ -138,7 +138,7 @@ class KafkaStreamReader(PlannedStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task."""
-        return _read(self._parsed, self._name, self._columns, partition)
+        return _read(self._parsed, self._columns, partition)
 
     def _waits(self, planner: KafkaPlanner, limit: ReadLimit) -> bool:
         """Return whether there is too little for a batch yet (``minOffsetsPerTrigger``)."""
@@ -169,23 +169,24 @@ class KafkaBatchReader(DataSourceReader):
         ranges = batch_ranges(self._parsed, topics.scan(), topics.at_time)
         least = self._parsed.values["minPartitions"]
         split = split_ranges(ranges, least_tasks=least)
-        return [KafkaPartition(each) for each in split]
+        return [KafkaPartition(each, _ONCE) for each in split]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task; Spark makes an empty one where there is none."""
         if partition.value is None:
             return iter(())
-        return _read(self._parsed, _ONCE, self._columns, partition)
+        return _read(self._parsed, self._columns, partition)
 
 
 def _read(
-    options: KafkaOptions, place: str, columns: pa.Schema, partition: InputPartition
+    options: KafkaOptions, columns: pa.Schema, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
     from penstock.kafka.reader import read_batches
-    from penstock.structured.kafka.planner import pass_over_of
+    from penstock.structured.kafka.planner import KafkaPartition, pass_over_of
 
     freeze_imports()
-    settings, passes = options.settings, pass_over_of(options, place)
+    assert isinstance(partition, KafkaPartition)
+    settings, passes = options.settings, pass_over_of(options, partition.place)
     for batch in read_batches(settings, [partition.value], columns.names, passes):
         yield batch.cast(columns)
 
