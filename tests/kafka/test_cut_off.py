@@ -14,6 +14,7 @@ from pyspark import RDD
 from penstock.errors import BatchFailedError, KafkaDataLossError
 from penstock.journal.losses.loss_log import Loss, read_losses, source_folder
 from penstock.kafka import KafkaRange
+from penstock.kafka import cut_off as cut_off_since
 from penstock.kafka.losses import LossLog
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.planner import Planner
@@ -64,11 +65,13 @@ def test_a_log_that_ends_within_a_planned_range_is_a_loss(
     broker: Broker,
     topic: str,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     lose: Callable[[Broker, str, list[bytes]], None],
     start: int,
     read: list[bytes],
     what: str,
 ) -> None:
+    monkeypatch.setattr(cut_off_since, "SURE_S", 1.0)
     broker.produce(topic, values(0, 10))
     lose(broker, topic, values(100, 105))
     wanted = KafkaRange(topic, 0, start, 10)
