@@ -392,6 +392,21 @@ def test_on_a_store_without_locks_the_slower_program_is_refused(url: str) -> Non
     run(one, a(2, 4))
 
 
+def test_tasks_that_write_to_another_store_end_the_program(url: str) -> None:
+    """A driver with other endpoints, say: no checkpoint would ever be made, without a word."""
+    program, other = Checkpoints(url), Checkpoints(url)
+    program.open(["a"])
+    program.begin_topic("a", {})
+    program.begin([a(0, 2)])
+    with pytest.raises(UnsharedPathError, match="do not see the driver's files"):
+        program.check_noted()
+    read(url, a(0, 2))
+    program.check_noted()
+    other.open([])  # and it removes what the tasks have noted
+    with pytest.raises(UnsharedPathError):
+        program.check_noted()
+
+
 def test_a_program_that_wakes_up_after_its_number_was_purged_is_refused(url: str) -> None:
     slow = Checkpoints(url)
     slow.open(["a"])

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.batched import Stream, from_kafka_batched
+from penstock.batched import Stream, from_kafka_batched, get_message_batch
 from penstock.batched.checkpoints import Checkpoints, note_read
 from penstock.batched.exactly_once import ExactlyOnce, Output, Writing, resume
 from penstock.batched.layout import Planned, dump_log, dump_planned, log_path, parse_planned
+from penstock.batched.rewind import apply_rewind, plan_rewind
 from penstock.errors import (
     BatchFailedError,
     ConcurrentDriverError,
     ConfigError,
+    KafkaDataLossError,
     LogFormatError,
     RecoveryMismatchError,
     StorageError,
@@ -155,6 +157,33 @@ def test_a_batch_of_which_a_part_was_written(site: Site, tmp_path: Path) -> None
     site.start(stream)
     site.wait({"0": 1, "1": 0})
     assert sorted(filter(None, site.written())) == [b"1", b"2", b"bad"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_batch_that_waits_and_whose_records_are_gone(site: Site, tmp_path: Path) -> None:
+    """Each start says what goes on, and that does."""
+    source = site.source().flatten().map(fail_without, b"1", str(tmp_path / "allowed"))
+    stream = source.to_kafka(site.out, site.broker.conf, delivery="exactly_once")
+    site.broker.produce(site.topic, [b"1"])
+    stream.start()
+    with pytest.raises(BatchFailedError, match="not allowed yet"):
+        stream.awaitTermination()
+    (tmp_path / "allowed").touch()
+    site.broker.delete_records(site.topic, 1)
+    for _ in range(2):
+        stream.start()
+        with pytest.raises(KafkaDataLossError, match=rf"offset 0 of {site.topic}/0 .*gone") as lost:
+            stream.awaitTermination()
+        assert "rewind --to-offsets" in str(lost.value)
+        assert "on_data_loss" not in str(lost.value)
+    with pytest.raises(KafkaDataLossError, match="rewind --to-offsets"):  # as streamz' does it
+        get_message_batch(site.broker.conf, site.topic, 0, 0, 0)
+    apply_rewind(site.path, plan_rewind(site.path, offsets={site.topic: {0: 0}}))
+    site.broker.produce(site.topic, [b"2"])
+    site.start(stream)
+    site.wait({"0": 1})
+    assert site.written() == [b"2"]
 
 
 @pytest.mark.spark

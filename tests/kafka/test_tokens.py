@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkContext, cloudpickle
 
 from penstock.batched import Stream, from_kafka_batched
 from penstock.errors import ConfigError, KafkaError
@@ -26,6 +26,7 @@ from penstock.streaming import DStream
 from tests.cli.commands import Commands
 from tests.kafka import tokens
 from tests.kafka.broker import Broker
+from tests.kafka.clients import living_clients
 from tests.kafka.program import Program
 from tests.kafka.sink_driver import SinkDriver, committed
 from tests.kafka.test_receiver import HASTY, receive
@@ -112,6 +113,19 @@ def test_a_function_that_fails_for_a_moment(
     monkeypatch.setattr("penstock.kafka.client_conf.time.time", lambda: late)
     with pytest.raises(RuntimeError, match="away for a moment"):
         given("")
+
+
+@pytest.mark.parametrize("client", ["records", "sender"])
+def test_copies_of_a_function_that_tasks_have_share_a_client(
+    broker: Broker, topic: str, tmp_path: Path, client: str
+) -> None:
+    """One for each task would take all files that a process may open."""
+    broker.produce(topic, [b"a"])
+    sent = cloudpickle.dumps({**broker.tokens_conf, "oauth_cb": lambda conf: tokens.token(conf)})
+    before = living_clients()
+    for _ in range(4):
+        CLIENTS[client](pickle.loads(sent), topic, tmp_path)
+        assert len(living_clients() - before) == 1
 
 
 def test_commands_take_an_import_path(broker: Broker, topic: str) -> None:

@@ -218,8 +218,11 @@ class Checkpoints:
         Raises:
             UnsharedPathError: it is not there, so no checkpoint would ever be made.
         """
-        # Another program may remove it from a store without locks, which all hosts share.
-        if self._lock is not None and not self._storage.exists(DIRTY_BIT):
+        # Of a store without locks another program that ends may remove it, and leaves the logs.
+        is_noted = self._storage.exists(DIRTY_BIT) or (
+            self._lock is None and bool(self._storage.find(LOGS))
+        )
+        if not is_noted:
             raise UnsharedPathError(
                 "tasks have read records, and their dirty bit is not in the checkpoint path: they "
                 "do not see the driver's files",

@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.batched.checkpoints import note_read
+from penstock.batched.sources import GO_ON
+from penstock.errors import KafkaDataLossError
 from penstock.kafka.offsets import KafkaRange
 from penstock.kafka.reader import read_batches
 from penstock.storage import Storage, attach_storage
@@ -48,8 +50,12 @@ def get_message_batch(
     columns = ("key", "value") if keys else ("value",)
     wanted = KafkaRange(topic, partition, low, high + 1)
     messages: list[Any] = []
-    for batch in read_batches(kafka_params, [wanted], columns):
-        messages += batch.to_pylist() if keys else batch.column(0).to_pylist()
+    try:
+        for batch in read_batches(kafka_params, [wanted], columns):
+            messages += batch.to_pylist() if keys else batch.column(0).to_pylist()
+    except KafkaDataLossError as error:
+        error.hint = GO_ON
+        raise
     if checkpoint_path is not None:
         note_read(_attached(os.fspath(checkpoint_path)), topic, partition, wanted.end_offset)
     return messages

@@ -18,7 +18,7 @@ from penstock.batched.graph import Graph, States, held, run_place
 from penstock.batched.jobs import Reading, Work, run_on_spark
 from penstock.batched.operations import Place
 from penstock.batched.sockets import socket_folder
-from penstock.batched.sources import Position, Source
+from penstock.batched.sources import GO_ON, Position, Source
 from penstock.errors import BatchFailedError, KafkaDataLossError, KafkaError
 from penstock.root_cause import root_cause
 from penstock.shutdown import Shutdown
@@ -181,12 +181,13 @@ class Program:
                 f"{r.topic}/{r.partition} [{r.start_offset}, {r.end_offset})"
                 for r in (work.range for work in works[:10])
             )
-            raise BatchFailedError(
-                f"the batch of {ranges}{', ...' if len(works) > 10 else ''} failed: "
-                f"{root_cause(error)}",
-                operation="run batch",
-                hint="its records are read again after a restart",
-            ) from error
+            failed = f"the batch of {ranges}{', ...' if len(works) > 10 else ''} failed"
+            cause, of = root_cause(error), "run batch"
+            if cause.startswith(f"{KafkaDataLossError.__module__}.KafkaDataLossError: "):
+                what = f"{failed}: {cause.partition(' Hint: ')[0]}"
+                raise KafkaDataLossError(what, operation=of, hint=GO_ON) from None
+            hint = "its records are read again after a restart"
+            raise BatchFailedError(f"{failed}: {cause}", operation=of, hint=hint) from error
         if checkpoints is not None:
             checkpoints.check_noted()
             waiting = held(self._graph, self._on_spark) | held(self._graph, self._in_program)

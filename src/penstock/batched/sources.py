@@ -17,7 +17,7 @@ from penstock.kafka.reader import check_settings
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets, shown
 
-__all__ = ["Position", "Source"]
+__all__ = ["GO_ON", "Position", "Source"]
 
 _EARLIEST = ("earliest", "smallest", "beginning")
 _LATEST = ("latest", "largest", "end")
@@ -180,13 +180,13 @@ class Position:
                 yield name, offset
 
 
-_GO_ON = (
+GO_ON = (
     "give topics a longer retention; `penstock checkpoint rewind --to-offsets` continues after "
     "offsets that you choose, which may lie ahead"
 )
 
 
-def _lost(what: str, ids: dict[str, Any], hint: str = _GO_ON) -> KafkaDataLossError:
+def _lost(what: str, ids: dict[str, Any], hint: str = GO_ON) -> KafkaDataLossError:
     return KafkaDataLossError(what, operation="plan batch", ids=ids, hint=hint)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ __all__ = [
     "OAUTH",
     "ClientConf",
     "check_kafka_client",
+    "client_key",
     "is_secret",
     "resolve",
     "settings_of",
@@ -196,6 +198,17 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"the file that {name} names cannot be read", "put it on each host", value
             ) from error
     return resolved
+
+
+def client_key(settings: Mapping[str, Any]) -> str:
+    """Return what tells the settings of a client from others, with secrets.
+
+    Each task has a copy of a function of the program's, so that is told by what it is pickled to.
+    """
+    # What has unpickled the copies is there; a process without copies needs neither.
+    found = (sys.modules.get(name) for name in ("pyspark.cloudpickle", "cloudpickle"))
+    dumps = getattr(next(filter(None, found), None), "dumps", repr)
+    return repr(sorted((k, dumps(v) if callable(v) else v) for k, v in settings.items()))
 
 
 def without_secrets(text: str, settings: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
 from penstock.errors import KafkaDataLossError, KafkaError
-from penstock.kafka.client_conf import resolve
+from penstock.kafka.client_conf import client_key, resolve
 from penstock.kafka.columns import to_batch
 from penstock.kafka.consumer import ConsumerHandle
 from penstock.kafka.failures import FINAL, GONE, kafka_error, settings_checked
@@ -148,7 +148,7 @@ _idle = IdleClients(_Client.close)
 @contextmanager
 def _client(settings: Mapping[str, Any]) -> Iterator[_Client]:
     """Lend a client of this process; one that failed is closed."""
-    key = repr(sorted(settings.items()))
+    key = client_key(settings)
     client = _idle.take(key) or _Client(settings)
     try:
         yield client

@@ -41,6 +41,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import KafkaFencedError
+from penstock.kafka.client_conf import client_key
 from penstock.kafka.idle import IdleClients
 from penstock.kafka.sink import failures
 from penstock.kafka.sink.producer import Sender
@@ -125,7 +126,7 @@ def send_partition(settings: Mapping[str, Any], records: Iterator[Outgoing]) -> 
     Raises:
         KafkaError: one cannot be delivered.
     """
-    key, count = repr(sorted(settings.items())), 0
+    key, count = client_key(settings), 0
     sender = _idle.take(key) or Sender(settings)
     try:
         for some in records:

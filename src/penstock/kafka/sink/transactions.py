@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError as ClientError
 
 from penstock.bounded_call import returns_in_time
 from penstock.errors import KafkaError
-from penstock.kafka.client_conf import resolve
+from penstock.kafka.client_conf import client_key, resolve
 from penstock.kafka.failures import client_made, error_of, kafka_error
 from penstock.kafka.idle import IdleClients
 from penstock.kafka.sink import failures
@@ -269,7 +269,7 @@ def lend_sender(
     If the token says that there is nothing to write (``is_settled``), the producer has taken no
     name over: a task that is late would fence one that writes the next batch.
     """
-    key = repr((sorted(settings.items()), topic, name))
+    key = repr((client_key(settings), topic, name))
     sender, token = _idle_sender(key)
     may_write = sender is not None
     if sender is None:
