@@ -15,6 +15,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -112,8 +113,13 @@ class _Jvm:
         return False
 
     def _stop(self) -> None:
-        contexts = getattr(self._gateway.jvm.org.apache.spark, "SparkContext$")
-        active = getattr(contexts, "MODULE$").getActive()
+        contexts: Any = getattr(self._gateway.jvm.org.apache.spark, "SparkContext$")
+        companion = getattr(contexts, "MODULE$")
+        begun = companion.getClass().getDeclaredField("contextBeingConstructed")
+        begun.setAccessible(True)
+        while begun.get(None).isDefined():  # its driver was killed meanwhile
+            time.sleep(0.1)
+        active = companion.getActive()
         if active.isDefined():
             active.get().stop()
         for name in self._properties().keys() - self._settings.keys():
