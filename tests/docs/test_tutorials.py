@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pandas as pd
@@ -14,7 +15,7 @@ import pytest
 from pyspark import RDD, SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SinkError
 from penstock.streaming import OutputBatch
 from tests.docs.pages import ROOT, blocks, changed, program, shell
 from tests.free_port import free_port
@@ -137,6 +138,37 @@ def test_an_output_that_stores_a_token_writes_a_batch_once(
         names["write"](batch, 8, OutputBatch("location", "orders", 8, plan="other"))
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT * FROM orders").fetchall() == [("tea", 3.5)] * 2
+
+
+def test_a_sink_of_one_s_own_writes_a_batch_once() -> None:
+    (code,) = (each for each in blocks("outputs.md", "python") if "def write(self" in each)
+    newest: dict[tuple[str, ...], tuple[int, str, str]] = {}
+    rows: list[str] = []
+
+    def insert(table: str, df: str, output: OutputBatch, plan: str, write: str) -> None:
+        newest[table, output.location_id, output.output] = (output.batch_id, plan, write)
+        rows.append(df)
+
+    names: dict[str, Any] = {
+        "newest_batch": lambda *output: newest.get(output, (-1, "", "")),
+        "insert": insert,
+    }
+    exec(code, names)
+    write = names["Warehouse"]("pages").write
+
+    def batch(batch_id: int, run: str, plan: str = "p") -> OutputBatch:
+        return OutputBatch("location of a page", "rows", batch_id, run=run, plan=plan)
+
+    for batch_id, run in ((7, "first"), (7, "second"), (8, "second")):
+        write(f"of {batch_id}", batch(batch_id, run))
+    for late, why in (
+        (batch(7, "first"), "has batch 8 already"),
+        (batch(8, "third", "another"), "written already, with other records"),
+        (batch(8, "second"), "already in this run"),
+    ):
+        with pytest.raises(SinkError, match=why):
+            write("lost", late)
+    assert rows == ["of 7", "of 8"]
 
 
 def test_the_program_of_the_tour(

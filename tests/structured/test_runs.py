@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,12 +10,13 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.checkpoint.query_runs import read_query_runs
 from penstock.root_cause import raised_by_worker
 from penstock.status import health, read_location
 from penstock.storage import open_storage
-from penstock.structured import runs
+from penstock.structured import registration, runs
 from penstock.structured.running_query import RunningQuery, running_query
 
 
@@ -93,3 +95,40 @@ def test_spark_says_why_a_query_ended(spark: SparkSession, tmp_path: Path) -> No
         query.awaitTermination()
     assert found is not None
     assert raised_by_worker(found.failure() or "").startswith("ValueError: no such column")
+
+
+class Slow(StreamingQueryListener):
+    """Is told of an end later than the program is."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def onQueryStarted(self, event: object) -> None:
+        self.heard.append("started")
+
+    def onQueryProgress(self, event: object) -> None:
+        time.sleep(0.5)
+        self.heard.append("progress")
+
+    def onQueryTerminated(self, event: object) -> None:
+        self.heard.append("ended")
+
+
+@pytest.mark.spark
+def test_a_process_that_ends_hears_what_spark_has_still_to_tell(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Else Spark logs an error for each event: no Python answers its listener."""
+
+    def run(name: str) -> None:
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+        writer = rows.writeStream.format("noop").trigger(once=True)
+        writer.option("checkpointLocation", str(tmp_path / name)).start().awaitTermination()
+
+    listener = Slow()
+    spark.streams.addListener(listener)
+    run("first")
+    registration._leave(spark, [listener])
+    assert listener.heard == ["started", "progress", "ended"]
+    run("second")
+    assert listener.heard == ["started", "progress", "ended"]

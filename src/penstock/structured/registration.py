@@ -6,11 +6,13 @@ import atexit
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.conf import MetricsSettings, UiSettings
 from penstock.errors import ConfigError
@@ -26,6 +28,7 @@ from penstock.workers import use_this_python
 __all__ = ["register"]
 
 _SOURCES = (JournalDataSource, KafkaDataSource)
+_LEAVE_MS = 5000
 _lock = threading.Lock()
 _registered: set[str] = set()
 
@@ -59,12 +62,22 @@ def register(spark: SparkSession) -> None:
             listener = RateListener(
                 spark, session.folder, session.batches_to_retain, dashboard.show
             )
-            spark.streams.addListener(listener)
-            spark.streams.addListener(ProgressListener(spark, exporter))
             runs = RunListener(spark)
-            spark.streams.addListener(runs)
+            listeners = (listener, ProgressListener(spark, exporter), runs)
+            for each in listeners:
+                spark.streams.addListener(each)
             atexit.register(runs.close)
+            atexit.register(_leave, spark, listeners)  # before that: what is registered last
             _registered.add(key)
+
+
+def _leave(spark: SparkSession, listeners: Iterable[StreamingQueryListener]) -> None:
+    """Hear what Spark has still to tell: later no Python answers, and it logs an error for each."""
+    with suppress(Exception):  # the JVM has ended before this process does
+        with suppress(Py4JError):  # it had more to tell
+            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_LEAVE_MS)
+        for each in listeners:
+            spark.streams.removeListener(each)
 
 
 def _facts(spark: SparkSession) -> Session:
