@@ -9,12 +9,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark import SparkContext
 
-from penstock.batched.layout import dump_rewind
+from penstock.batched.layout import Planned, dump_planned, dump_rewind
 from penstock.batched.rewind import plan_rewind
 from penstock.checkpoint import CheckpointLocation
 from penstock.checkpoint.tools import validate
 from penstock.checkpoint.tools.changes import fill
 from penstock.errors import ConfigError, KafkaDataLossError, PenstockError, StorageError
+from penstock.kafka import KafkaRange
 from penstock.kafka.adopt import apply_adopt, plan_adopt
 from penstock.kafka.generations import Generations
 from penstock.kafka.identified import IdentifiedOffsets
@@ -102,6 +103,12 @@ def test_checkpoints_of_streamz_and_of_penstock_are_taken_over(tmp_path: Path) -
     )
     assert first_offset(tmp_path / "1", "a") == {"clicks": {"0": 6, "1": 5}, "views": {"0": 1}}
 
+    ranges = (KafkaRange("clicks", 0, 99, 100),)
+    waits = Planned("7a1ad4b5-6d0f-4a0e-a1c5-1f0ac1d5c6b0", 3, ranges, ("out",))
+    (streamz / "planned").write_bytes(dump_planned(waits))
+    error = CHECKPOINT.fail("adopt", str(tmp_path / "new"), "--from", str(streamz), "--name", "in")
+    assert "a batch with records of clicks waits for its exactly-once sinks" in str(error)
+    (streamz / "planned").unlink()
     begun = dump_rewind(plan_rewind(streamz, offsets={"clicks": {0: 1}}))
     (streamz / "rewind").write_bytes(begun)  # and cut off there
     error = CHECKPOINT.fail("adopt", str(tmp_path / "3"), "--from", str(streamz), "--name", "a")

@@ -44,6 +44,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "a conf in a conf": lambda: ClientConf({**BROKERS, "x": CONF}),
     "a list in a conf": lambda: ClientConf({**BROKERS, "sasl.username": [PASSWORD]}),
     "delivery": lambda: check_delivery(CONF),
+    "a conf in a text": lambda: ClientConf(f"sasl.username=ann;sasl.passwrd={PASSWORD}"),  # type: ignore
     "a name": lambda: check_name("output", CONF),  # type: ignore
     "a storage": lambda: open_storage(CONF),  # type: ignore
     "KafkaReceiver's topics": lambda: KafkaReceiver([CONF], BROKERS),  # type: ignore

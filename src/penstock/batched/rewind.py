@@ -62,7 +62,14 @@ from penstock.errors import (
 )
 from penstock.storage import Storage, open_storage
 
-__all__ = ["apply_rewind", "begun_rewind", "complete_rewind", "plan_promote", "plan_rewind"]
+__all__ = [
+    "apply_rewind",
+    "begun_rewind",
+    "complete_rewind",
+    "plan_promote",
+    "plan_rewind",
+    "waiting_topics",
+]
 
 _Ends = Mapping[int, int]
 _BYTES = "surrogateescape"  # keeps what is not UTF-8
@@ -202,12 +209,25 @@ def complete_rewind(storage: Storage) -> list[str]:
     return list(made)
 
 
-def _plan(storage: Storage, after: Mapping[str, TopicEnds]) -> Rewind:
+def waiting_topics(storage: Storage) -> set[str]:
+    """Return the topics whose records wait, in the batch that exactly-once sinks planned last.
+
+    Raises:
+        ConfigError: one has no sound checkpoint.
+    """
+    return _waiting(storage, _read_planned(storage))
+
+
+def _read_planned(storage: Storage) -> str | None:
     try:
-        planned = storage.read(PLANNED).decode(errors=_BYTES)
+        return storage.read(PLANNED).decode(errors=_BYTES)
     except NotFoundError:
-        planned = None
-    waiting = set[str]() if planned is None else _waiting(storage, planned)
+        return None
+
+
+def _plan(storage: Storage, after: Mapping[str, TopicEnds]) -> Rewind:
+    planned = _read_planned(storage)
+    waiting = _waiting(storage, planned)
     before = {topic: newest(storage, topic) for topic in after}
     moves = {
         topic: Move(before[topic][0] + 1, before[topic][1], each)
@@ -229,10 +249,10 @@ def _differs(after: TopicEnds, before: TopicEnds) -> bool:
     return after.ends != before.ends or before.id not in (None, after.id)
 
 
-def _waiting(storage: Storage, planned: str) -> set[str]:
+def _waiting(storage: Storage, planned: str | None) -> set[str]:
     """Return the topics of which ``planned`` has records that no checkpoint has."""
     try:
-        ranges = parse_planned(planned.encode(errors=_BYTES)).ranges
+        ranges = parse_planned((planned or "").encode(errors=_BYTES)).ranges
     except ValueError:
         return set()
     return {

@@ -11,7 +11,7 @@ from penstock.batched.checkpoints import newest_checkpoint
 from penstock.batched.inspection import is_checkpoint_path
 from penstock.batched.kept import identified_ends
 from penstock.batched.layout import LOGS
-from penstock.batched.rewind import begun_rewind
+from penstock.batched.rewind import begun_rewind, waiting_topics
 from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.options import (
     NOT_YET,
@@ -124,6 +124,14 @@ def _of_folder(place: str, source: str | None) -> tuple[str, IdentifiedOffsets]:
             operation=_OPERATION,
             path=place,
             hint="repeat the rewind, or start its program",
+        )
+    if waiting := sorted(waiting_topics(storage)):
+        raise ConfigError(
+            f"a batch with records of {', '.join(waiting)} waits for its exactly-once sinks: which "
+            "of these are written is not known, and all would be read again",
+            operation=_OPERATION,
+            path=place,
+            hint="start its program once; or drop the batch by `penstock checkpoint rewind`",
         )
     topics = [name for name, is_folder in entries.items() if is_folder]
     found = {topic: newest_checkpoint(storage, topic) for topic in topics if topic != LOGS}

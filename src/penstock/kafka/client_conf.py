@@ -41,6 +41,7 @@ OAUTH = "oauth_cb"
 """A function that returns a token and when it ends: confluent-kafka's, none of librdkafka's."""
 _UNSIGNED = "enable.sasl.oauthbearer.unsecure.jwt"
 _FUNCTION = re.compile(r"[\w.]+:[\w.]+")
+_ADDRESSES = re.compile(r"[\w.-]+:[0-9]+(, *[\w.-]+:[0-9]+)*")
 _FILE = ".file"
 _OWN_FILES = frozenset(
     f"sasl.oauthbearer.assertion{part}{_FILE}" for part in ("", ".private.key", ".jwt.template")
@@ -163,7 +164,7 @@ def settings_of(conf: Any) -> dict[str, Any]:
         ConfigError: it is not a mapping.
     """
     if not isinstance(conf, Mapping):
-        is_brokers = isinstance(conf, str) and not is_secret(conf)
+        is_brokers = isinstance(conf, str) and _ADDRESSES.fullmatch(conf)
         what = repr(conf) if is_brokers else f"a {type(conf).__name__}"
         brokers = conf if is_brokers else "host:9092"
         raise _wrong(
