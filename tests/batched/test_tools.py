@@ -95,7 +95,7 @@ def test_what_is_damaged(path: Path) -> None:
 
 def test_going_back_by_checkpoints(path: Path) -> None:
     (path / "planned").write_text("")
-    with pytest.raises(ConfigError, match="not 1 checkpoints before the newest one of b"):
+    with pytest.raises(ConfigError, match="b has 0 checkpoints before its newest one, not 1"):
         plan_rewind(path, shift_by=1)
     with opened(path, "a", "b") as checkpoints:
         run(checkpoints, b(4, 5))

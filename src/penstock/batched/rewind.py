@@ -272,8 +272,8 @@ def _earlier(storage: Storage, topic: str, shift_by: int) -> TopicEnds:
     if shift_by < 1 or shift_by >= len(found):
         raise refusal(
             storage,
-            f"there are not {shift_by} checkpoints before the newest one of {topic}",
-            f"go back by 1 to {len(found) - 1}, or give offsets",
+            f"{topic} has {len(found) - 1} checkpoints before its newest one, not {shift_by}",
+            "go back by as many as there are, or give offsets (--to-offsets)",
         )
     return found[-1 - shift_by]
 

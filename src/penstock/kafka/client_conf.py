@@ -248,7 +248,8 @@ def _imported(path: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise _wrong(
             f"{OAUTH} names {path}, which cannot be imported: {error}",
-            "install it on each host: where the driver runs, executors, receivers and commands",
+            "install it, or put its folder in PYTHONPATH, on each host: where the driver runs, "
+            "executors, receivers and commands",
         ) from error
     if not callable(found):
         raise _wrong(f"{OAUTH} names {path}, which is no function", _TOKEN_HINT)
