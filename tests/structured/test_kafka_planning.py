@@ -311,7 +311,7 @@ def test_a_topic_that_is_created_anew_after_the_plan(query: DrivenQuery) -> None
     assert query.seen == [values(0, 2), values(10, 20)]
 
 
-@pytest.mark.parametrize("then", ["a loss log", "the checkpoint", "as Spark"])
+@pytest.mark.parametrize("then", ["a loss log", "the checkpoint", "as Spark", "at once as Spark"])
 def test_a_topic_that_is_created_anew_ends_a_query_without_a_loss_log(
     query: DrivenQuery, tmp_path: Path, then: str
 ) -> None:
@@ -319,17 +319,19 @@ def test_a_topic_that_is_created_anew_ends_a_query_without_a_loss_log(
     query.broker.produce(query.topic, values(0, 3))
     query.drain()
     create_anew(query, values(3, 8))
-    for _ in range(2):
+    for _ in range(0 if then == "at once as Spark" else 2):
         with pytest.raises(KafkaDataLossError, match="was deleted and created anew"):
             query.drain()
     log = query.location if then == "the checkpoint" else tmp_path / "losses"
     query.options = {"onDataLoss": "earliest", "lossLog": str(log)}
-    if then == "as Spark":
+    if "as Spark" in then:
         query.options = {"failOnDataLoss": "false"}
     assert query.drain() == [values(3, 8)]
-    query.broker.produce(query.topic, values(8, 9))
-    assert query.drain() == [values(8, 9)]
-    assert query.offsets(query.newest()) == {f"{query.topic}@1": {"0": 6}}
+    for number, options in enumerate([query.options, {}, query.options], start=8):
+        query.options = options
+        query.broker.produce(query.topic, values(number, number + 1))
+        assert query.drain() == [values(number, number + 1)]
+    assert query.offsets(query.newest()) == {f"{query.topic}@1": {"0": 8}}
 
 
 def test_tasks_note_losses_under_the_place_of_their_source(query: DrivenQuery) -> None:

@@ -91,10 +91,14 @@ class KafkaPlanner(StreamPlanner):
     ) -> None:
         self._options = options
         self._place = place
-        storage = _storage_of(options, place, query)
+        kept = _kept_in(options, place, query)
+        has_ids = kept is not None or options.on_data_loss == "fail"  # else for this run
+        storage = kept or _in_memory(place)
         take_over(storage, options.former_identity, place)
         _take_over_ids(storage, place, query)
-        self._topics = Planner(QueryTopics(options), storage, place, options.on_data_loss)
+        self._topics = Planner(
+            QueryTopics(options, has_ids=has_ids), storage, place, options.on_data_loss
+        )
         self._patience = Patience("No new Kafka records are planned until the brokers answer")
         self._plan = _Plan()
         self._last: Offsets | None = None
@@ -199,15 +203,22 @@ class KafkaPlanner(StreamPlanner):
         return start_of(self._options, starting, facts, self._topics.at_time)
 
 
-def _storage_of(options: KafkaOptions, place: str, query: QueryFacts | None = None) -> Storage:
-    """Return where topics' ids and losses are noted: at worst in this process's memory.
+def _kept_in(options: KafkaOptions, place: str, query: QueryFacts | None) -> Storage | None:
+    """Return where topics' ids and losses are noted: None for this process's memory.
 
-    Each loss is logged, too.
+    Without a loss log a query that passes over losses does as Spark's, unless it has noted ids
+    before: what it had read of one topic would else be taken for another's.
     """
-    given = options.values["lossLog"]
-    if given is None and options.on_data_loss == "fail" and (own := _checkpoint_of(query)):
+    if (given := options.values["lossLog"]) is not None:
+        return open_storage(given)
+    own = _checkpoint_of(query)
+    if own is None or options.on_data_loss == "fail" or Generations(own, place).is_noted:
         return own
-    return open_storage(given or f"memory://penstock-kafka-{place}")
+    return None
+
+
+def _in_memory(place: str) -> Storage:
+    return open_storage(f"memory://penstock-kafka-{place}")
 
 
 def _checkpoint_of(query: QueryFacts | None) -> Storage | None:
@@ -230,7 +241,7 @@ def pass_over_of(options: KafkaOptions, place: str) -> PassOver | None:
     """Return what tasks do with records that are gone; None has them fail."""
     if options.on_data_loss == "fail":
         return None
-    log = LossLog(_storage_of(options, place), place)
+    log = LossLog(_kept_in(options, place, None) or _in_memory(place), place)
     return PassOver(options.settings, log, to_latest=options.on_data_loss == "latest")
 
 

@@ -16,13 +16,15 @@ __all__ = ["QueryTopics"]
 class QueryTopics(Topics):
     """The topics of a query, with the partitions that it is assigned.
 
-    A query that passes over lost records, and has no loss log, has no place for topics' ids. So it
-    does without, as with brokers that have none: offsets then name topics as Spark's source does.
+    Args:
+        options: of its source.
+        has_ids: False where there is no place for topics' ids, as with brokers that have none:
+            offsets then name topics as Spark's source does.
     """
 
-    def __init__(self, options: KafkaOptions) -> None:
+    def __init__(self, options: KafkaOptions, *, has_ids: bool = True) -> None:
         super().__init__(options.settings, options.topics)
-        self._without_ids = options.on_data_loss != "fail" and options.values["lossLog"] is None
+        self._has_ids = has_ids
         self._assigned = options.assigned and {
             partition_name(topic, partition)
             for topic, partitions in options.assigned.items()
@@ -32,7 +34,7 @@ class QueryTopics(Topics):
     def ids(self, may_be_gone: Container[str] = ()) -> Mapping[str, str | None]:
         """See Topics."""
         ids = super().ids(may_be_gone)
-        return dict.fromkeys(ids) if self._without_ids else ids
+        return ids if self._has_ids else dict.fromkeys(ids)
 
     def scan(self, may_be_gone: Container[str] = ()) -> TopicFacts:
         """See Topics.
@@ -41,7 +43,7 @@ class QueryTopics(Topics):
             ConfigError: a topic has not the partitions that are assigned.
         """
         facts = super().scan(may_be_gone)
-        if self._without_ids:
+        if not self._has_ids:
             facts = replace(facts, ids=dict.fromkeys(facts.ids))
         if self._assigned is None:
             return facts
