@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.checkpoint.batch_records import decode_records
+from penstock.checkpoint.driver_lock import DriverLock
 from penstock.checkpoint.query_runs import QueryRuns
 from penstock.status import health, read_location
 from penstock.status.checks import read_checks
@@ -116,3 +117,21 @@ def test_a_program_of_batches(tmp_path: Path) -> None:
     page = checkpoint_page(0, status, checks, validated=True)
     assert "Validation" in page
     assert "Programs and queries" in overview([status])
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"host": 1, "pid": null}'])
+def test_a_lock_that_is_being_written_tells_of_no_process(tmp_path: Path, content: str) -> None:
+    (tmp_path / "dirty_bit").touch()
+    (tmp_path / "driver.lock").write_text(content)
+    assert read_location(str(tmp_path)).process is None
+
+
+def test_a_program_of_batches_that_has_ended_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "dirty_bit").touch()
+    lock = DriverLock(str(tmp_path / "driver.lock"))
+    lock.acquire()
+    assert health(read_location(str(tmp_path))).level == "ok"
+    lock.release()
+    holder = json.loads((tmp_path / "driver.lock").read_text())
+    (tmp_path / "driver.lock").write_text(json.dumps({**holder, "pid": 2**22 + 1}))
+    assert health(read_location(str(tmp_path))).level == "stopped"

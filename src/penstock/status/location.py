@@ -6,18 +6,22 @@ is named among the problems, beside all that can.
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
+from datetime import datetime
 
 from penstock.batched.inspection import inspect_path
+from penstock.checkpoint.driver_lock import LOCK_NAME
 from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.reading import list_folders
 from penstock.errors import PenstockError
 from penstock.journal.losses.loss_log import read_losses, source_folder
+from penstock.receivers.control import process_exists
 from penstock.status.batches import BatchReader
 from penstock.status.inputs import read_inputs
-from penstock.status.model import InputStatus, LocationStatus, LossStatus
+from penstock.status.model import InputStatus, LocationStatus, LossStatus, Process
 from penstock.status.places import Place, find_place
 from penstock.status.streams import ReadStreams, loss_statuses, read_streams
 from penstock.storage import FileInfo, Storage
@@ -56,7 +60,9 @@ class LocationReader:
         status = _of_journal(place, self.name, journal, now_ms)
         if place.kind == "program":
             return self._with_batches(status, place.storage, journal)
-        return _with_topics(status, self._path) if place.kind == "batched" else status
+        if place.kind == "batched":
+            return _with_topics(replace(status, process=_holder(place.storage)), self._path)
+        return status
 
     def _with_batches(
         self, status: LocationStatus, storage: Storage, journal: ReadStreams
@@ -125,6 +131,17 @@ def _losses_of_inputs(
             except PenstockError as error:
                 problems.append(str(error))
     return tuple(found), lost
+
+
+def _holder(storage: Storage) -> Process | None:
+    """Return the process that last took the lock of batches; an object store has no lock."""
+    try:
+        holder = json.loads(storage.read(LOCK_NAME))
+        host, pid = str(holder["host"]), int(holder["pid"])
+        since_ms = int(1000 * datetime.fromisoformat(holder["since"]).timestamp())
+    except (PenstockError, KeyError, TypeError, ValueError):  # not there, or being written
+        return None
+    return Process(host, pid, process_exists(host, pid, since_ms))
 
 
 def _with_topics(status: LocationStatus, path: str) -> LocationStatus:
