@@ -330,6 +330,10 @@ def test_a_dead_program(tmp_path: Path) -> None:
     found = health(status)
     assert found.level == "stopped"
     assert "batch 3 runs again at its start" in found.reasons[0].text
+    for batch_id in (1, 2):
+        (tmp_path / "p" / "commits" / str(batch_id)).unlink()
+    (reason,) = health(read_location(str(tmp_path / "p"))).reasons
+    assert "batch 1 to 3 (3 batches) runs again at its start" in reason.text
 
 
 def test_a_process_that_started_after_the_batches_is_not_their_driver(tmp_path: Path) -> None:

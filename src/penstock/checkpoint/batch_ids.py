@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-__all__ = ["MAX_BATCH_ID", "describe_files", "find_gaps", "parse_batch_id"]
+__all__ = ["MAX_BATCH_ID", "describe_files", "describe_ids", "find_gaps", "parse_batch_id"]
 
 MAX_BATCH_ID = 2**63 - 1
 """Spark keeps batch ids in a signed 64-bit integer."""
 
+_FEW = 2
 _BATCH_ID = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
@@ -40,3 +41,10 @@ def describe_files(folder: str, ranges: Sequence[range]) -> str:
         f"{folder}/{ids[0]}" if ids[0] == ids[-1] else f"{folder}/{ids[0]} to {folder}/{ids[-1]}"
         for ids in ranges
     )
+
+
+def describe_ids(batch_ids: Sequence[int]) -> str:
+    """Return ids in a few words: where they begin and end, and how many there are."""
+    if len(batch_ids) <= _FEW:
+        return ", ".join(map(str, batch_ids))
+    return f"{batch_ids[0]} to {batch_ids[-1]} ({len(batch_ids)} batches)"

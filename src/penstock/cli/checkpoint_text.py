@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+from penstock.checkpoint.batch_ids import describe_ids
 from penstock.checkpoint.tools import (
     BatchDiff,
     BatchFacts,
@@ -160,7 +161,7 @@ def location_diff_lines(found: LocationDiff) -> Iterator[str]:
         ("in both, with other entries", found.differing),
     ):
         if batch_ids:
-            yield f"{what}: batches {_short_list(batch_ids)}"
+            yield f"{what}: batches {describe_ids(batch_ids)}"
     if found.newest is not None:
         yield ""
         yield "the newest batches:"
@@ -179,13 +180,6 @@ def _value(value: Any, _: Any) -> str:
     return "-" if value is None else str(value)
 
 
-def _short_list(batch_ids: Sequence[int]) -> str:
-    """Return ids in a few words: where they begin and end, and how many there are."""
-    if len(batch_ids) <= _FEW:
-        return ", ".join(map(str, batch_ids))
-    return f"{batch_ids[0]} to {batch_ids[-1]} ({len(batch_ids)} batches)"
-
-
 def _problem_lines(problems: Sequence[Problem]) -> Iterator[str]:
     for problem in problems:
         yield f"UNREADABLE {problem.path}: {problem.message}"
@@ -198,7 +192,7 @@ def _next_lines(found: Inspection, now_ms: int) -> Iterator[str]:
     if following.problem:
         yield f"CANNOT START: {following.problem}"
     elif following.rerun:
-        again = ", ".join(map(str, following.rerun))
+        again = describe_ids(following.rerun)
         yield f"next: batch {again} with the same offsets, unless it runs now: it is not committed"
     elif following.batch_id:
         yield f"next: batch {following.batch_id}, from where batch {following.batch_id - 1} ended"

@@ -17,6 +17,7 @@ from datetime import datetime
 from statistics import median
 from typing import Literal
 
+from penstock.checkpoint.batch_ids import describe_ids
 from penstock.status.model import (
     BatchStatus,
     ConsumerStatus,
@@ -122,7 +123,7 @@ def _of_batches(status: LocationStatus) -> Iterator[Reason]:
 def _stopped_text(status: LocationStatus) -> str:
     again = status.next.rerun if status.next is not None else ()
     text = "its program does not run"
-    return f"{text}; batch {', '.join(map(str, again))} runs again at its start" if again else text
+    return f"{text}; batch {describe_ids(again)} runs again at its start" if again else text
 
 
 def _of_pace(status: LocationStatus, committed: Sequence[BatchStatus]) -> Iterator[Reason]:

@@ -35,6 +35,11 @@ def program(tmp_path: Path) -> Path:
     return place
 
 
+def test_many_batches_that_run_again_are_told_in_a_few_words(program: Path) -> None:
+    told = plan_rewind(program, to_batch=0).meaning[0]
+    assert told.startswith("batches 1 to 3 (3 batches) run again, under their ids")
+
+
 def test_batches_run_again_under_their_ids(program: Path) -> None:
     before = files_of(program)
     plan = plan_rewind(program, to_batch=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.checkpoint.batch_ids import describe_ids
 from penstock.checkpoint.tools import Finding
 from penstock.status.checks import Checks
 from penstock.status.model import LocationStatus
@@ -50,11 +51,13 @@ def checkpoint_page(index: int, status: LocationStatus, checks: Checks, *, valid
 
 def _facts(status: LocationStatus) -> Html:
     following = status.next
-    pairs: list[tuple[str, Child]] = [("Path", code(status.location)), ("Id", status.id or "none")]
-    if status.kind != "batched":
-        pairs.append(("Program's process", process_text(status.process)))
+    pairs: list[tuple[str, Child]] = [
+        ("Path", code(status.location)),
+        ("Id", status.id or "none"),
+        ("Program's process", process_text(status.process)),
+    ]
     if following is not None:
-        again = ", ".join(map(str, following.rerun)) or "none"
+        again = describe_ids(following.rerun) or "none"
         pairs += [
             ("Newest committed batch", words.UNKNOWN if status.committed < 0 else status.committed),
             ("A start runs again", again),

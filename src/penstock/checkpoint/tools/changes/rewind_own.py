@@ -18,6 +18,7 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from penstock.checkpoint.batch_ids import describe_ids
 from penstock.checkpoint.rollback import REWOUND
 from penstock.checkpoint.tools.batches import batch_paths
 from penstock.checkpoint.tools.changes.available import TopicCheck, check_files, check_topics
@@ -97,7 +98,7 @@ def _meaning(
 ) -> Iterator[str]:
     rerun = [each for each in planned if each > batch_id or each not in committed]
     yield (
-        f"batches {', '.join(map(str, rerun))} run again, under their ids and with the same"
+        f"batches {describe_ids(rerun)} run again, under their ids and with the same"
         " records; new ones follow"
     )
     start, *batches = checkpoint.batches([batch_id, *(each for each in planned if each > batch_id)])
