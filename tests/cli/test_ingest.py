@@ -382,6 +382,7 @@ def _free(disk: Path) -> int:
         (["http", "--schema", "at timestamp[ns]"], "Spark cannot read column 'at'"),
         (["http", "--schema", "missing.avsc"], "not a record schema"),
         (["http", "--content-type", "text/plain=xml"], "cannot be read as 'xml'"),
+        (["http", "--content-type", "text/plain"], "or --content-type text/plain=json"),
         (["http", "--finer-times", "round"], "--finer-times is 'round'"),
         (
             ["http", "--host", "0.0.0.0"],

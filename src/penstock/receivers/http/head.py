@@ -49,7 +49,8 @@ def content_types(
             raise ConfigError(
                 f"bodies of type {media_type!r} cannot be read as {name!r} with this schema",
                 operation="set up HTTP receiver",
-                hint=f"give one of {', '.join(names)} in content_types",
+                hint=f"give one of {', '.join(names)}, as in content_types={{'{media_type}': "
+                f"'{names[0]}'}} or --content-type {media_type}={names[0]}",
             )
     known = {name: kind for name, kind in _KINDS.items() if kind in alone}
     return tuple((known | {name.lower(): _NAMES[how] for name, how in given.items()}).items())
