@@ -240,13 +240,19 @@ def test_a_reset_has_records_read_that_were_passed_over(
     assert CliRunner().invoke(app, ["checkpoint", "validate", str(program.location)]).exit_code == 0
 
 
+@pytest.mark.parametrize("is_noticed", [False, True])
 def test_offsets_of_a_topic_that_is_created_anew_are_not_reset(
-    program: Program, topic: str
+    program: Program, topic: str, is_noticed: bool
 ) -> None:
     program.broker.produce(topic, values(0, 4))
     program.start([topic]).step()
     program.stop()
     create_anew(program.broker, topic, values(100, 109))
+    if is_noticed:
+        stepper = program.start([topic])
+        with pytest.raises(KafkaDataLossError):
+            stepper.step()
+        program.stop()
     refused = reset(program, "--to-earliest").exception
     assert isinstance(refused, KafkaDataLossError)
     assert f"topic {topic} was deleted and created anew" in str(refused)

@@ -18,7 +18,7 @@ from penstock.storage import open_storage
 from penstock.structured.sinks import ParquetSink, read_parquet
 from tests.kafka.broker import PASSWORD, Broker
 from tests.structured.topic_query import TopicQuery
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 _number = count()
@@ -47,6 +47,18 @@ def test_a_query_reads_each_record_once_across_restarts(query: TopicQuery) -> No
     assert query.offsets(2) == {query.topic: {"0": 5, "1": 2}}
     apply_plan(plan_rewind(query.location, to_batch=1), stopped=True)
     assert query.drain() == [values(5, 7)]
+
+
+def test_two_queries_over_one_dataframe(query: TopicQuery, tmp_path: Path) -> None:
+    """Each notes its topics' ids in its own checkpoint."""
+    query.broker.produce(query.topic, values(0, 2))
+    writer, places = query.frame().writeStream.format("noop"), [tmp_path / "one", tmp_path / "two"]
+    writer = writer.trigger(availableNow=True)
+    started = [writer.option("checkpointLocation", str(place)).start() for place in places]
+    for each in started:
+        assert each.awaitTermination(int(WAIT_S))
+    for place in places:
+        assert (place / "sources/0/topics/0.json").exists()
 
 
 def test_records_that_come_after_the_start_of_an_idle_query(query: TopicQuery) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from penstock.errors import ConfigError
 from penstock.structured.private_folder import PrivateFolder
 from penstock.structured.rate_files import Allowed, RateFiles
 from penstock.structured.session import QueryFacts, Session, tell_query
+from tests.waiting import WAIT_S
 
 READS = ("/j", "clicks", "count")
 FACTS = QueryFacts("id-A", "/data/count", 100)
@@ -35,6 +39,23 @@ def a_link(folder: Path, _: pytest.MonkeyPatch) -> None:
     elsewhere = folder.with_name("elsewhere")
     elsewhere.mkdir(0o700)
     folder.symlink_to(elsewhere)
+
+
+def test_readers_of_queries_with_the_same_options_are_told_apart(tmp_path: Path) -> None:
+    """Two queries over one DataFrame, started one after the other: the first one's ask later."""
+    folder, other = str(tmp_path / "session"), replace(FACTS, id="id-C")
+    tell_query(folder, READS, FACTS)
+    session = Session(folder, 2, 100)
+    with ThreadPoolExecutor() as threads:
+        telling = threads.submit(tell_query, folder, READS, other, WAIT_S)
+        time.sleep(0.2)
+        assert session.query_of(*READS) == FACTS
+        telling.result(WAIT_S)
+    assert session.query_of(*READS) == other
+    tell_query(folder, READS, FACTS, WAIT_S)
+    tell_query(folder, READS, FACTS, WAIT_S)  # the same one again, and its readers never asked
+    tell_query(folder, READS, other, 0.1)
+    assert session.query_of(*READS) == other
 
 
 @pytest.mark.parametrize("take", [made_by_another_user, open_to_others, a_link])

@@ -126,14 +126,6 @@ class Generations:
         ids = self._ids.get(topic, [])
         return ids[generation] if generation < len(ids) else None
 
-    def created_anew(self, ids: Mapping[str, str | None]) -> list[str]:
-        """Return the topics that were seen before with other ids than these."""
-        return [
-            topic
-            for topic, topic_id in sorted(ids.items())
-            if topic_id is not None and self._ids.get(topic, [topic_id])[-1] != topic_id
-        ]
-
     def _check_present(self, ids: Mapping[str, str | None]) -> None:
         """Refuse ids of the past: ids are never used again, so a broker's metadata is behind."""
         for topic, topic_id in ids.items():

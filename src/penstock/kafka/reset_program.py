@@ -21,8 +21,7 @@ from penstock.checkpoint.tools import Plan, plan_rewind
 from penstock.checkpoint.tools.changes.plan import FileChange
 from penstock.errors import KafkaDataLossError
 from penstock.journal.losses.loss_log import loss_path, lost_ranges, source_folder
-from penstock.kafka.generations import Generations
-from penstock.kafka.held import HeldOffsets, noting_inputs
+from penstock.kafka.held import HeldOffsets, identified, noting_inputs
 from penstock.kafka.identified import TopicIds
 from penstock.kafka.losses import loss_partition
 from penstock.kafka.reset import Move
@@ -52,7 +51,8 @@ def plan_reset(
     """
     storage = attach_storage(place)
     inputs = noting_inputs(storage, held)
-    if anew := [t for each in inputs for t in Generations(storage, each).created_anew(topic_ids)]:
+    ids = identified(place, held).ids  # of the topics that the offsets are of, which may be earlier
+    if anew := [t for t, now in sorted(topic_ids.items()) if now and ids.get(t, now) != now]:
         raise KafkaDataLossError(
             f"topic {', '.join(anew)} was deleted and created anew since the newest batch: the "
             "offsets of the program are those of the old topic",

@@ -51,6 +51,9 @@ from penstock.structured.stream_reader import REPORT
 
 __all__ = ["RateListener"]
 
+_FORMATS = ("penstock", "penstock-kafka")
+_ASKED_S = 10.0
+"""The process that plans a query is there by then, and has asked; else it never may."""
 _log = logging.getLogger(__name__)
 
 
@@ -106,7 +109,8 @@ class RateListener(StreamingQueryListener):
         retained = int(str(self._session.conf.get(RETAINED)))
         for each in reversed(found.sources):  # of two that are given the same, the first one's
             facts = QueryFacts(query_id, found.root, retained, each.place)
-            tell_query(self._folder, read_by(each.options), facts)
+            wait_s = _ASKED_S if each.format.lower() in _FORMATS else 0.0
+            tell_query(self._folder, read_by(each.options), facts, wait_s)
         self._show(found.root)
         if not _has_history(found.root):
             return

@@ -26,6 +26,7 @@ class QuerySource:
 
     place: str
     options: Mapping[str, str]
+    format: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def _sources(query: Any) -> list[QuerySource]:
         if leaf.getClass().getSimpleName() == "StreamingRelationV2":
             options = dict(leaf.extraOptions().asCaseSensitiveMap())
             place = _given_name(leaf) or str(len(numbered) - 1)
-            found.append(QuerySource(place, options))
+            found.append(QuerySource(place, options, str(leaf.sourceName())))
     return found
 
 

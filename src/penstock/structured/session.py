@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TypeVar
@@ -33,6 +34,9 @@ __all__ = [
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 _TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """The folder that Spark makes for a query without a checkpoint location, and deletes."""
+
+_IS_READ = "-read"
+_AGAIN_S = 0.05
 
 _Source = TypeVar("_Source", bound=DataSource)
 
@@ -73,7 +77,10 @@ class Session:
         Args:
             reads: what ``read_by`` says of it.
         """
-        found = PrivateFolder(self.folder).read(_file_of(reads))
+        files, name = PrivateFolder(self.folder), _file_of(reads)
+        found = files.read(name)
+        if found is not None:
+            files.write(name + _IS_READ, {})
         return None if found is None else QueryFacts(**found)
 
 
@@ -108,9 +115,19 @@ def check_in_driver(handle: object, inner: str, operation: str) -> None:
         )
 
 
-def tell_query(folder: str, reads: tuple[str, ...], facts: QueryFacts) -> None:
-    """Note what a query is, before its readers ask."""
-    PrivateFolder(folder).write(_file_of(reads), asdict(facts))
+def tell_query(folder: str, reads: tuple[str, ...], facts: QueryFacts, wait_s: float = 0.0) -> None:
+    """Note what a query is, before its readers ask.
+
+    Another query may have started just before from the same DataFrame, and have the same options:
+    its readers ask first, in ``wait_s`` at most.
+    """
+    files, name = PrivateFolder(folder), _file_of(reads)
+    other, until_s = files.read(name), time.monotonic() + wait_s
+    if other is not None and other["id"] != facts.id:
+        while files.read(name + _IS_READ) is None and time.monotonic() < until_s:
+            time.sleep(_AGAIN_S)
+    files.remove(name + _IS_READ)
+    files.write(name, asdict(facts))
 
 
 def _file_of(reads: tuple[str, ...]) -> str:
