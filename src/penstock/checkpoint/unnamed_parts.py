@@ -3,10 +3,10 @@
     unnamed/<n>    v1
                    ["operator","mapWithState-0","mapWithState","mapWithState(f) of tail-0","9f86"]
 
-A part is an input, an operator with state or an output that is called by its kind and place, or a
-receiver of an input, which is always called so. Files of the location are found by such names
-(``sources/tail-0``, ``state/mapWithState-0``), so the newest entry says which part each name
-belongs to (penstock.streaming.recovery.unnamed).
+A part is an input, an operator with state or an output that is called by its kind and place. Files
+of the location are found by such names (``sources/tail-0``, ``state/mapWithState-0``), so the
+newest entry says which part each name belongs to (penstock.streaming.recovery.unnamed). Receivers
+of a stream have such a folder in its journal (penstock.driver.receiver_names).
 
 Invariants:
 
@@ -37,7 +37,7 @@ _KEPT = 2
 class Part:
     """A part of a program: ``kind`` is its operation, or the class of an input or receiver.
 
-    ``role`` is "input", "receiver" (of an input, also of one with a name), "operator" or "output".
+    ``role`` is "input", "operator", "output" or "receiver".
 
     ``made_of`` is its operation and those before it, with the names of functions. ``detail`` is a
     digest of what tells parts apart that are made of the same: addresses, the code of lambdas.
@@ -51,10 +51,10 @@ class Part:
 
 
 class UnnamedParts(MetadataLog[tuple[Part, ...]]):
-    """The descriptions in a checkpoint location. Not thread-safe."""
+    """The descriptions in a folder, that of a checkpoint location. Not thread-safe."""
 
-    def __init__(self, storage: Storage) -> None:
-        super().__init__(storage, DESCRIPTIONS)
+    def __init__(self, storage: Storage, folder: str = DESCRIPTIONS) -> None:
+        super().__init__(storage, folder)
 
     def newest(self) -> tuple[Part, ...]:
         """Return the newest description, empty without one; raises as ``latest``."""

@@ -46,7 +46,7 @@ class ReceiverStatus:
     """A receiver, as known to the driver."""
 
     name: str
-    """Its name in the journal: ``r0``, ``r1``, ..., in the order in which they were given."""
+    """Its name in the journal: ``r0``, ``r1``, ..., in the order in which they were first given."""
     state: Literal["starting", "started", "restarting", "stopped"]
     host: str = ""
     """Where it runs, empty before it runs."""

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from penstock.checkpoint.unnamed_parts import Part, UnnamedParts
 from penstock.errors import RecoveryMismatchError
@@ -20,9 +19,8 @@ from penstock.streaming.recovery.made_of import (
     describe_input,
     describe_operator,
     describe_output,
-    describe_receiver,
 )
-from penstock.streaming.recovery.unnamed import is_usual, settle, settle_receivers
+from penstock.streaming.recovery.unnamed import is_usual, settle
 
 __all__ = ["settle_names"]
 
@@ -46,12 +44,11 @@ def settle_names(graph: DStreamGraph, storage: Storage) -> Callable[[], None]:
         *_inputs(graph, [part for part in before if part.role == "input"]),
         *_operators(graph, [part for part in before if part.role == "operator"]),
         *_outputs(graph, [part for part in before if part.role == "output"]),
-        *_receivers(graph, [part for part in before if part.role == "receiver"]),
     ]
     # A sink may forget an output that is gone; files of the others stay under their names.
     kept = [part for part in before if part.role != "output"]
     known = {(part.role, part.name): part for part in (*kept, *now)}
-    described = [each for each in known.values() if each.role == "receiver" or is_usual(each.name)]
+    described = [each for each in known.values() if is_usual(each.name)]
     return partial(parts.replace, described)
 
 
@@ -108,18 +105,6 @@ def _outputs(graph: DStreamGraph, before: Sequence[Part]) -> list[Part]:
         each.name = usual_name(each.kind, taken, int(each.name.rpartition("-")[2]))
         taken.add(each.name)
     return [*given, *map(_renamed, now, names)]
-
-
-def _receivers(graph: DStreamGraph, before: Sequence[Part]) -> list[Part]:
-    parts: list[Part] = []
-    pushed: list[Any] = [each for each in graph.inputs if hasattr(each, "name_receivers")]
-    for stream in pushed:
-        now = [describe_receiver(stream.name, *each) for each in stream.receivers.items()]
-        own = [part for part in before if part.name.startswith(f"{stream.name}/")]
-        names = settle_receivers(own, now)
-        stream.name_receivers([name.rpartition("/")[2] for name in names])
-        parts += map(_renamed, now, names)
-    return parts
 
 
 def _renamed(part: Part, name: str) -> Part:

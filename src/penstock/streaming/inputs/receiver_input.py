@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -75,10 +75,6 @@ class ReceiverInputDStream(JournalInputDStream):
     def receivers(self) -> dict[str, Receiver]:
         """The receivers, by the names of their writers."""
         return named_receivers(self.getReceiver())
-
-    def name_receivers(self, names: Iterable[str]) -> None:
-        """Have the receivers' writers continue under other names than those by place."""
-        self.receivers = dict(zip(names, self.receivers.values(), strict=True))
 
     @property
     def receiver_count(self) -> int:

@@ -11,27 +11,22 @@ names in the functions' code, and where inputs and outputs connect to.
 from __future__ import annotations
 
 import dis
-import hashlib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType
 from typing import Any
 
 from penstock.checkpoint.unnamed_parts import Part
+from penstock.driver.addresses import addresses, digest, is_own
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.operators import Operator
 from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
 from penstock.streaming.operations.state_spec import StateSpec
 
-__all__ = ["describe_input", "describe_operator", "describe_output", "describe_receiver"]
+__all__ = ["describe_input", "describe_operator", "describe_output"]
 
 _LONGEST = 300
-_ADDRESS = re.compile(
-    "host|port|path|director|folder|file|bucket|ur[il]|topic|pattern|table|bootstrap"
-)
-_SECRET = re.compile("secret|passw|token|lost")
 
 
 def describe_input(stream: InputDStream) -> Part:
@@ -44,15 +39,8 @@ def describe_input(stream: InputDStream) -> Part:
         stream.name,
         stream.name.rpartition("-")[0],
         made_of,
-        _digest(sorted({*_addresses(stream)})),
+        digest(sorted(_addresses(stream).union(*map(_addresses, _receivers(stream))))),
     )
-
-
-def describe_receiver(stream: str, name: str, receiver: object) -> Part:
-    """Return the part of a receiver of an input; the name is that of its writer."""
-    kind = type(receiver).__name__
-    detail = _digest(sorted({*_addresses(receiver)}))
-    return Part("receiver", f"{stream}/{name}", kind, kind, detail)
 
 
 def describe_operator(operator: Operator, stream: BaseDStream | None) -> Part:
@@ -65,7 +53,7 @@ def describe_output(output: OutputOperation) -> Part:
     """Return an output's part."""
     functions = list(_functions(output.func))
     made_of, detail = _made_of(output.parent)
-    detail = _digest([detail, *sorted(_addresses(output)), *_details(functions)])
+    detail = digest([detail, *sorted(_addresses(output)), *_details(functions)])
     text = _bounded(f"{output.kind}{_named(functions)} of {made_of}")
     return Part("output", output.name, output.kind, text, detail)
 
@@ -93,17 +81,13 @@ def _combined(stream: BaseDStream, parents: list[tuple[str, str]]) -> tuple[str,
     own = str(getattr(stream, "operation", kind)) + _named(functions)
     of = parents[0][0] if len(parents) == 1 else " and ".join(f"({text})" for text, _ in parents)
     width = str(getattr(stream, "_window_ms", ""))  # a slide may be the batch interval
-    detail = _digest([width, *_details(functions), *(detail for _, detail in parents)])
+    detail = digest([width, *_details(functions), *(detail for _, detail in parents)])
     return _bounded(f"{own} of {of}"), detail
 
 
 def _bounded(text: str) -> str:
     """Return a text that is not too long to be kept, and as unique."""
-    return text if len(text) <= _LONGEST else f"{text[:200]}... {_digest([text])}"
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
+    return text if len(text) <= _LONGEST else f"{text[:200]}... {digest([text])}"
 
 
 # -- functions --
@@ -116,12 +100,8 @@ def _functions(value: Any) -> Iterator[Callable[..., Any]]:
     elif isinstance(value, partial):
         for each in (value.func, *value.args, *value.keywords.values()):
             yield from _functions(each)
-    elif callable(value) and not _is_own(value):
+    elif callable(value) and not is_own(value):
         yield value
-
-
-def _is_own(value: Any) -> bool:
-    return str(getattr(value, "__module__", "")).startswith("penstock.")
 
 
 def _named(functions: Iterable[Callable[..., Any]]) -> str:
@@ -133,7 +113,7 @@ def _details(functions: Iterable[Callable[..., Any]]) -> list[str]:
     # Objects may answer to any name.
     codes = (getattr(each, "__code__", None) for each in functions)
     return sorted(
-        _digest(sorted({*_words(code), ""})) for code in codes if isinstance(code, CodeType)
+        digest(sorted({*_words(code), ""})) for code in codes if isinstance(code, CodeType)
     )
 
 
@@ -159,42 +139,10 @@ def _constants(value: object) -> Iterator[str]:
         yield "" if "<locals>" in text else text  # what Python 3.10 calls functions
 
 
-# -- addresses --
-
-
 def _receivers(stream: InputDStream) -> list[Any]:
     given = getattr(stream, "_given", None) or []
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
-def _addresses(part: Any, depth: int = 5) -> Iterator[str]:
-    """Yield where a part connects to, by the names of attributes and closure variables."""
-    for name, value in _inside(part).items():
-        if isinstance(value, str | int | list | tuple | re.Pattern) and name != "_given":
-            if _ADDRESS.search(name) and not _SECRET.search(name):
-                yield f"{name.strip('_')}={value!r}"
-        elif depth and not _SECRET.search(name) and _is_followed(name, value):
-            yield from _addresses(value, depth - 1)
-
-
-def _inside(part: Any) -> dict[str, Any]:
-    if isinstance(part, Mapping):
-        return {str(name): value for name, value in part.items()}
-    if isinstance(part, partial):
-        return {str(place): each for place, each in enumerate((part.func, *part.args))} | {
-            **part.keywords
-        }
-    found = dict(getattr(part, "__dict__", {}))
-    found |= {name: getattr(part, name, None) for name in getattr(part, "__slots__", ())}
-    if isinstance(part, InputDStream):
-        found |= {f"receiver {place}": each for place, each in enumerate(_receivers(part))}
-    if isinstance(part, FunctionType) and part.__closure__:
-        cells = zip(part.__code__.co_freevars, part.__closure__, strict=True)
-        found |= {name: cell.cell_contents for name, cell in cells if cell != CellType()}
-    return found | ({"owner": part.__self__} if isinstance(part, MethodType) else {})
-
-
-def _is_followed(name: str, value: Any) -> bool:
-    if isinstance(value, BaseDStream | ModuleType | type) or name == "_ssc":
-        return False
-    return name == "owner" or isinstance(value, dict) or callable(value) or _is_own(value)
+def _addresses(part: Any) -> set[str]:
+    return {*addresses(part, apart=(BaseDStream,))}

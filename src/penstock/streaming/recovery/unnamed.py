@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import count
 
 from penstock.checkpoint.unnamed_parts import Part
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.operators import usual_name
 
-__all__ = ["is_usual", "settle", "settle_receivers"]
+__all__ = ["is_usual", "settle"]
 
 _STEPS: tuple[Callable[[Part], object], ...] = (
     lambda part: (part.made_of, part.detail),
@@ -73,33 +72,6 @@ def settle(before: Sequence[Part], now: Sequence[Part], given: Sequence[Part]) -
         found[part.name] = usual_name(kind, taken, int(place))
         taken.add(found[part.name])
     return [found[part.name] for part in now]
-
-
-def settle_receivers(before: Sequence[Part], now: Sequence[Part]) -> list[str]:
-    """Return the names of the receivers of one stream, whose positions are found by them.
-
-    Those that are the same may change their number: each can continue another one's position. One
-    that was not there before gets no name that another one had.
-    """
-    found: dict[int, str] = {}
-    old = {part.name: part for part in before}
-    for key in _STEPS[:2]:
-        for place, part in enumerate(now):
-            same = (name for name, each in old.items() if key(each) == key(part))
-            if place not in found and (name := next(same, None)) is not None:
-                found[place] = name
-                del old[name]
-    taken = {part.name for part in before}
-    for place, part in enumerate(now):
-        if place not in found:
-            number = next(n for n in count(place) if f"{_stream_of(part)}/r{n}" not in taken)
-            found[place] = f"{_stream_of(part)}/r{number}"
-            taken.add(found[place])
-    return [found[place] for place in range(len(now))]
-
-
-def _stream_of(receiver: Part) -> str:
-    return receiver.name.rpartition("/")[0]
 
 
 def _open(names: Sequence[Part], candidates: Sequence[Part]) -> RecoveryMismatchError:
