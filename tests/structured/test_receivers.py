@@ -215,7 +215,7 @@ def test_receivers_of_pickles_are_refused(spark: SparkSession, tmp_path: Path) -
 def test_receivers_of_a_changed_list_continue_at_their_own_positions(
     place: Place, tmp_path: Path
 ) -> None:
-    """In another order, with one less, one more, and after a DStream program had them."""
+    """In another order, with one less, and with one more."""
     logs = {name: tmp_path / f"{name}.log" for name in "abc"}
     sent = []
 
