@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from pyspark import RDD, SparkContext
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.errors import (
+    BatchFailedError,
     ConfigError,
     RecoveryMismatchError,
+    SinkError,
     StreamingError,
     UnsharedPathError,
 )
@@ -25,6 +28,7 @@ from penstock.streaming import OutputBatch, StreamingContext
 from penstock.streaming.operations import text_files
 from penstock.streaming.operations.outputs import ForEachRDD
 from penstock.streaming.operations.text_files import BatchFolder, save_as_text_files
+from penstock.testing import ManualClock
 from tests.streaming.runs import Runs
 from tests.waiting import eventually
 
@@ -98,8 +102,14 @@ def test_an_exactly_once_output_that_is_renamed_is_refused(
 # -- folders of text --
 
 
-def save(sc: SparkContext, out: str, records: list[str]) -> None:
-    save_as_text_files(TIME, sc.parallelize(records, 1), prefix=out, suffix=None)
+OUTPUT = OutputBatch("location", "lines", 7, plan="p")
+
+
+def save(
+    sc: SparkContext, out: str, records: list[str], partitions: int = 1, output: Any = OUTPUT
+) -> None:
+    rdd = sc.parallelize(records, partitions)
+    save_as_text_files(TIME, rdd, output, prefix=out, suffix=None)
 
 
 def lines_in(folder: Path) -> str:
@@ -113,6 +123,50 @@ def test_a_folder_is_written_once_and_nothing_is_left(sc: SparkContext, tmp_path
     save(sc, str(tmp_path / "out"), ["never written"])
     assert os.listdir(tmp_path) == ["out-1001000"]
     assert lines_in(tmp_path / "out-1001000") == "a\n"
+
+
+@pytest.mark.parametrize("renames", [True, False])
+@pytest.mark.parametrize("by", ["output", "location_id", "plan"])
+def test_a_folder_of_another_output_is_refused(
+    sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: bool, by: str
+) -> None:
+    """Also through a link, and when the batch runs again."""
+    monkeypatch.setattr(text_files, "_RENAMING", text_files._RENAMING if renames else ())
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    save(sc, str(tmp_path / "real" / "out"), ["a"])
+    other = replace(OUTPUT, may_be_written=True, **{by: "other"})
+    for _ in range(2):
+        with pytest.raises(SinkError, match="is not this output's: its records would be lost"):
+            save(sc, str(tmp_path / "link" / "out"), ["b"], output=other)
+    save(sc, str(tmp_path / "link" / "out"), ["a"])
+    assert lines_in(tmp_path / "real" / "out-1001000") == "a\n"
+
+
+def test_a_folder_without_a_note_is_of_the_output_that_may_have_written_it(
+    sc: SparkContext, tmp_path: Path
+) -> None:
+    out = tmp_path / "out-1001000"
+    sc.parallelize(["a"], 1).saveAsTextFile(str(out))  # as earlier releases, and other programs
+    with pytest.raises(SinkError, match="is not this output's"):
+        save(sc, str(tmp_path / "out"), ["a"])
+    save(sc, str(tmp_path / "out"), ["a"], output=replace(OUTPUT, may_be_written=True))
+    save(sc, str(tmp_path / "out"), ["a"])
+    with pytest.raises(SinkError, match="is not this output's"):
+        save(sc, str(tmp_path / "out"), ["b"], output=replace(OUTPUT, output="other"))
+    assert lines_in(out) == "a\n"
+
+
+def test_two_outputs_with_one_prefix_end_the_program(
+    ssc: StreamingContext, clock: ManualClock, tmp_path: Path
+) -> None:
+    letters = ssc.queueStream([["a", "b"]])
+    letters.map(str.upper).saveAsTextFiles(str(tmp_path / "out"))
+    letters.map(lambda letter: letter * 2).saveAsTextFiles(str(tmp_path / "out"))
+    ssc.start()
+    clock.advance(1000)
+    with pytest.raises(BatchFailedError, match="is not this output's: its records would be lost"):
+        ssc.awaitTermination()
 
 
 def test_a_folder_that_an_earlier_release_left_unfinished_is_named(
@@ -151,16 +205,15 @@ def test_a_folder_without_what_tasks_wrote_is_not_taken_for_the_batch(
         patch.setattr(RDD, "saveAsTextFile", elsewhere)
         for _ in range(2):
             with pytest.raises(UnsharedPathError, match="files of 1 of 2 partitions"):
-                save_as_text_files(
-                    TIME, sc.parallelize("ab", 2), prefix=str(tmp_path / "out"), suffix=None
-                )
+                save(sc, str(tmp_path / "out"), ["a", "b"], 2)
     assert not (tmp_path / "out-1001000").exists()
-    save_as_text_files(TIME, sc.parallelize("ab", 2), prefix=str(tmp_path / "out"), suffix=None)
+    save(sc, str(tmp_path / "out"), ["a", "b"], 2)
     assert lines_in(tmp_path / "out-1001000") == "a\nb\n"
 
 
 def test_a_batch_without_partitions_has_a_folder(sc: SparkContext, tmp_path: Path) -> None:
-    save_as_text_files(TIME, sc.emptyRDD(), prefix=str(tmp_path / "out"), suffix=None)
+    out = str(tmp_path / "out")
+    save_as_text_files(TIME, sc.emptyRDD(), OUTPUT, prefix=out, suffix=None)
     assert (tmp_path / "out-1001000").is_dir()
 
 
@@ -181,7 +234,7 @@ def test_a_driver_that_wakes_in_the_middle_leaves_its_successor_s_folder(
     gate, out = tmp_path / "gate", str(tmp_path / "out" / "lines")
     asleep = sc.parallelize(sleeper, 1).map(wait_for(str(gate)))
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(save_as_text_files, TIME, asleep, prefix=out, suffix=None)
+        first = threads.submit(save_as_text_files, TIME, asleep, OUTPUT, prefix=out, suffix=None)
         assert eventually((tmp_path / "gate.reached").exists)
         save(sc, out, ["a", "b"])
         gate.touch()
@@ -192,7 +245,7 @@ def test_a_driver_that_wakes_in_the_middle_leaves_its_successor_s_folder(
 
 def test_hadoop_s_rename_refuses_to_replace(sc: SparkContext, tmp_path: Path) -> None:
     for content in ("first", "second"):
-        folder = BatchFolder(sc, str(tmp_path / "out"))
+        folder = BatchFolder(sc, str(tmp_path / "out"), OUTPUT)
         sc.parallelize([content], 1).saveAsTextFile(folder.own)
         if content == "first":
             folder.publish_by_hadoop()

@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["addresses", "digest", "is_own"]
 
 _ADDRESS = re.compile(
-    "host|port|path|director|folder|file|bucket|ur[il]|topic|pattern|table|bootstrap"
+    "host|port|path|prefix|director|folder|file|bucket|ur[il]|topic|pattern|table|bootstrap"
 )
 _SECRET = re.compile("secret|passw|token|lost")
 

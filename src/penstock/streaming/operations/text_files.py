@@ -1,15 +1,18 @@
 """Batches as folders of text files, one folder a batch, named by its time.
 
     out/_lines-1000000/<token>/    being written, by one run of the batch
-    out/lines-1000000/             the batch, whole
+    out/lines-1000000/             the batch, whole; _penstock in it says of which output
 
 Invariants, on file systems whose rename is atomic (local ones, HDFS):
 
 1. A batch's folder is whole from the moment it exists, and no driver writes in it or deletes it: a
    run of the batch writes a folder of its own, and renames it. Whichever run wrote it, it holds the
    same records.
-2. Whoever finds the batch's folder leaves it and is done: a run that repeats a batch, and a driver
-   that was stopped while it wrote and wakes when its successor is past the batch.
+2. Whoever finds the batch's folder, of its own output by what is noted in it, leaves it and is
+   done: a run that repeats a batch, and a driver that was stopped while it wrote and wakes when its
+   successor is past the batch. Two outputs with one folder have other records: the second one is
+   refused. A folder without the note (of an earlier release, or cut off before it) is the output's
+   whose earlier run may have written it, and gets the note.
 3. Unfinished folders are deleted when the batch's exists. A run that still writes one fails to do
    so, and finds the batch's folder.
 4. A folder becomes the batch's only when the driver sees in it the file of each partition. Tasks
@@ -31,7 +34,9 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, SparkContext
 
-from penstock.errors import StreamingError, UnsharedPathError
+from penstock.checkpoint.log_format import dump_json
+from penstock.errors import SinkError, StreamingError, UnsharedPathError
+from penstock.model import OutputBatch
 
 __all__ = ["batch_folder", "save_as_text_files"]
 
@@ -39,6 +44,8 @@ _RENAMING = ("file", "hdfs", "viewfs")
 """Schemes of file systems whose rename is atomic, and refuses a folder that exists."""
 _PART = re.compile(r"part-([0-9]+)(\..+)?")
 """The file of a partition, perhaps compressed."""
+_NOTE = "_penstock"
+"""Readers of folders pass over names that begin so."""
 
 
 def batch_folder(prefix: str, suffix: str | None, time: datetime) -> str:
@@ -47,14 +54,17 @@ def batch_folder(prefix: str, suffix: str | None, time: datetime) -> str:
     return name if suffix is None else f"{name}.{suffix}"
 
 
-def save_as_text_files(time: datetime, rdd: RDD[Any], *, prefix: str, suffix: str | None) -> None:
+def save_as_text_files(
+    time: datetime, rdd: RDD[Any], output: OutputBatch, *, prefix: str, suffix: str | None
+) -> None:
     """Write a batch's records, only once even if the batch runs several times.
 
     Raises:
+        SinkError: another output, or another program, has written the folder.
         StreamingError: the folder is incomplete, from a program that did not rename it into place.
         UnsharedPathError: the driver does not see what tasks wrote.
     """
-    folder = BatchFolder(rdd.context, batch_folder(prefix, suffix, time))
+    folder = BatchFolder(rdd.context, batch_folder(prefix, suffix, time), output)
     if folder.scheme not in _RENAMING:
         _write_in_place(rdd, folder)
     elif folder.is_cut_off():
@@ -62,20 +72,21 @@ def save_as_text_files(time: datetime, rdd: RDD[Any], *, prefix: str, suffix: st
             "the batch's folder was cut off by an earlier release or another program",
             operation="saveAsTextFiles",
             path=folder.path,
-            hint="delete it and start again: the batch writes it anew",
+            hint="delete it and start again: the batch writes it again",
         )
     else:
         _write_and_rename(rdd, folder)
 
 
 def _write_and_rename(rdd: RDD[Any], folder: BatchFolder) -> None:
-    if not folder.exists():
+    if not folder.is_written():
         try:
             rdd.saveAsTextFile(folder.own)
             folder.check_whole(folder.own, rdd.getNumPartitions())
+            folder.note(folder.own)
             folder.publish()
         except (OSError, Py4JJavaError, UnsharedPathError):
-            if not folder.exists():
+            if not folder.is_written():
                 raise
     folder.delete_unfinished()
 
@@ -83,19 +94,20 @@ def _write_and_rename(rdd: RDD[Any], folder: BatchFolder) -> None:
 def _write_in_place(rdd: RDD[Any], folder: BatchFolder) -> None:
     if folder.is_cut_off():
         folder.delete()
-    if not folder.exists():
+    if not folder.is_written():
         rdd.saveAsTextFile(folder.path)
         try:
             folder.check_whole(folder.path, rdd.getNumPartitions())
         except UnsharedPathError:
             folder.delete()  # else the next run would find it, and take it for the batch
             raise
+        folder.note(folder.path)
 
 
 class BatchFolder:
     """The folder of one batch, while one run writes it."""
 
-    def __init__(self, sc: SparkContext, path: str) -> None:
+    def __init__(self, sc: SparkContext, path: str, output: OutputBatch) -> None:
         assert sc._jvm is not None  # a running context has both
         assert sc._gateway is not None
         self._conf = sc._jsc.hadoopConfiguration()
@@ -106,6 +118,9 @@ class BatchFolder:
         self._path = self._files.makeQualified(folder)
         self._unfinished = self._fs.Path(self._path.getParent(), f"_{self._path.getName()}")
         self._own = self._fs.Path(self._unfinished, secrets.token_hex(8))
+        self._output = output
+        known = [output.location_id, output.output, output.batch_id, output.plan]
+        self._note = dump_json(known).encode()
 
     @property
     def scheme(self) -> str:
@@ -122,9 +137,38 @@ class BatchFolder:
         """The folder that this run writes, as a URL."""
         return str(self._own.toString())
 
-    def exists(self) -> bool:
-        """Whether the batch's folder exists."""
-        return bool(self._files.exists(self._path))
+    def is_written(self) -> bool:
+        """Whether the batch's folder exists; raises SinkError for one of another output."""
+        if not self._files.exists(self._path):
+            return False
+        note = self._fs.Path(self._path, _NOTE)
+        if not self._files.exists(note) and self._output.may_be_written:
+            self.note(self.path)
+        elif not self._files.exists(note) or self._read(note) != self._note:
+            raise SinkError(
+                "the batch's folder exists, and is not this output's: its records would be lost",
+                operation="saveAsTextFiles",
+                path=self.path,
+                ids={"output": self._output.output, "batch": self._output.batch_id},
+                hint="give each output, and each program, a prefix of its own; or move the folder "
+                "away if it is of a program that is no longer used",
+            )
+        return True
+
+    def note(self, folder: str) -> None:
+        """Note in a folder that the output has written it."""
+        stream = self._files.create(self._fs.Path(folder, _NOTE), True)
+        try:
+            stream.write(self._note)
+        finally:
+            stream.close()
+
+    def _read(self, path: Any) -> bytes:
+        stream = self._files.open(path)
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
 
     def is_cut_off(self) -> bool:
         """Whether the batch's folder was written in place, and not to its end."""
