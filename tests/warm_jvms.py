@@ -33,6 +33,7 @@ _ADDRESS = "PENSTOCK_TESTS_JVMS"
 _MOST = 2
 """A driver beside its successor."""
 _STOPS_WITHIN_S = 30.0
+_SOCKETS = "spark.python.unix.domain.socket."
 _SPARKS_OPTIONS = ("--", "-Djava.net.", "-Dio.netty.", "-XX:+IgnoreUnrecognizedVMOptions")
 """What Spark adds to the options of each JVM, and so to the settings that a program restores."""
 
@@ -87,7 +88,13 @@ def _needs_its_own(settings: Mapping[str, str]) -> bool:
     """Whether a program says something that only a JVM's start applies."""
     options = settings.get("spark.driver.extraJavaOptions", "").split()
     is_of_a_start = "PYSPARK_SUBMIT_ARGS" in os.environ or "spark.driver.memory" in settings
-    return is_of_a_start or not all(each.startswith(_SPARKS_OPTIONS) for each in options)
+    # Spark reads where sockets are once in the life of a JVM.
+    has_sockets = any(
+        name.startswith(_SOCKETS) and f"-D{name}={value}" not in os.environ["JAVA_TOOL_OPTIONS"]
+        for name, value in settings.items()
+    )
+    is_usual = all(each.startswith(_SPARKS_OPTIONS) for each in options)
+    return is_of_a_start or has_sockets or not is_usual
 
 
 class _Jvm:
