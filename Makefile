@@ -6,7 +6,7 @@ PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 export PYTHON ?= python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test programs quick check bench soak lock clean
+.PHONY: help setup demo docs test storm programs quick check bench soak lock clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -17,9 +17,12 @@ setup: ## build .venv from the lock file (nothing to do when it is up to date)
 demo: setup ## count words through kill -9, and compare with a direct count
 	@$(BIN)/penstock demo $(ARGS)
 
-test: setup ## all checks, and all tests but the soak
+test: setup ## all checks, and each promise tried once, in ten minutes
 	@$(MAKE) --no-print-directory -j2 check programs
-	@$(PYTEST) -m "not soak" --durations=20 $(ARGS)
+	@$(PYTEST) -m "not storm and not soak" --durations=20 $(ARGS)
+
+storm: setup programs ## the storms and sweeps that try the same again, in other places and orders
+	@$(PYTEST) -m "storm and not soak" --durations=20 $(ARGS)
 
 programs: setup # what the tests run: other programs, a broker, and Spark's JVM, which has an archive of its classes
 	@scripts/tools.sh mosquitto strace postgresql:pg_ctlcluster chromium prometheus:promtool
@@ -27,7 +30,7 @@ programs: setup # what the tests run: other programs, a broker, and Spark's JVM,
 	@report=$$($(BIN)/pytest -q -n0 tests/test_jvm.py 2>&1) || { echo "$$report"; exit 1; }
 
 quick: setup ## the tests that need neither Spark nor kills, in three minutes
-	@$(PYTEST) -q -m "not spark and not slow and not soak" $(ARGS)
+	@$(PYTEST) -q -m "not spark and not slow and not storm and not soak" $(ARGS)
 
 check: setup ## format, lint, types, import direction, links, commands and public names of the documentation
 	@$(BIN)/ruff format --check --quiet .

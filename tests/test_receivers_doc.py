@@ -88,6 +88,7 @@ def driver(program: Path, folder: Path, service: AckingService) -> Driver:
     return Driver(program, [str(folder), str(service.port)], folder / "errors.txt")
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_the_tutorial_stores_a_request_once_through_a_kill(tmp_path: Path) -> None:
     """Its commands as a reader types them, but for the paths, the port and the waiting."""

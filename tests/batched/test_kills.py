@@ -84,6 +84,7 @@ def check(place: Path) -> int:
     return start
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(("step", "starts"), [("open", {6}), ("batch", {6, 10})])
 def test_kill_at_each_system_call(tmp_path: Path, step: str, starts: set[int]) -> None:
     prepared, whole = tmp_path / "prepared", tmp_path / "whole"

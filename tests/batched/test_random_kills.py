@@ -56,6 +56,7 @@ def kill_worker(driver: Driver, moments: random.Random) -> None:
         os.kill(moments.choice(workers_of(driver)), signal.SIGKILL)
 
 
+@pytest.mark.storm
 def test_twenty_kills(broker: Broker, tmp_path: Path) -> None:
     topic, path = broker.create_topic("killed", PARTITIONS), tmp_path / "path"
     outs = [broker.create_topic(name) for name in ("at-least-once", "exactly-once")]

@@ -73,6 +73,7 @@ def check(path: Path | str) -> Any:
     return found
 
 
+@pytest.mark.storm
 @pytest.mark.slow
 @needs_strace
 def test_kill_at_each_system_call(tmp_path: Path) -> None:
@@ -134,6 +135,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return f"{request.getfixturevalue('s3_bucket')}/{uuid.uuid4().hex}"
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("done", [False, True])
 def test_kill_at_each_request(url: str, done: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []

@@ -471,6 +471,7 @@ class Numbers:
         return f"{self.told}: {self.errors.read_text()[-3000:]}"
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("program", "kills"),
     [
@@ -493,6 +494,7 @@ def test_kills_at_random(
     numbers.check(kills * PARTITIONS * MOST)
 
 
+@pytest.mark.storm
 def test_workers_of_dask_are_killed(broker: Broker, tmp_path: Path) -> None:
     """What they had read is read again by others: the program goes on."""
     numbers = Numbers(broker, tmp_path)

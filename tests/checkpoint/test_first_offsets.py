@@ -93,6 +93,7 @@ def start(place: str, newest: int) -> Callable[[], object]:
     return run
 
 
+@pytest.mark.storm
 @pytest.mark.slow
 @needs_strace
 def test_a_start_killed_at_each_system_call_begins_where_the_first_one_did(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def check(place: Path, step: str) -> tuple[int, ...]:
     return plan.rerun
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("step", STEPS)
 def test_kill_at_each_system_call(tmp_path: Path, step: str) -> None:
     prepared, whole = tmp_path / "prepared", tmp_path / "whole"

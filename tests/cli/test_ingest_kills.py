@@ -34,6 +34,7 @@ def prepare(journal: str, acks: str) -> Callable[[], object]:
     return lambda: run_ingest(Counting(count + STEP, acks), options)
 
 
+@pytest.mark.storm
 def test_nothing_is_lost_or_doubled_by_kills_in_start_up_and_drain(tmp_path: Path) -> None:
     journal, acks = tmp_path / "journal", tmp_path / "acks"
     arguments = (str(journal), str(acks))

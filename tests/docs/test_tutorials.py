@@ -24,6 +24,7 @@ from tests.streaming.test_spark_examples import LineServer
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.mark.storm
 def test_http_to_parquet_with_kills_and_a_damaged_block(tmp_path: Path) -> None:
     page, port = "tutorials/http-to-parquet.md", str(free_port())
 
@@ -93,6 +94,7 @@ def counted(folder: Path) -> int:
     return sum(int(pd.read_parquet(each)["count"].sum()) for each in done)
 
 
+@pytest.mark.storm
 def test_a_structured_query_with_back_pressure(
     sc: SparkContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

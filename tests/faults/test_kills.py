@@ -138,6 +138,7 @@ def test_driver_that_wakes_beside_its_successor(site: Site) -> None:
     assert verdict.ok, verdict
 
 
+@pytest.mark.storm
 def test_drivers_that_sleep_through_a_purge(site: Site) -> None:
     """Each finds that its batch was planned by another, long ago, and ends; no line is affected."""
     with ExitStack() as drivers:

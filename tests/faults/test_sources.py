@@ -39,6 +39,7 @@ SOURCES: dict[str, Callable[[Path], Source]] = {
 NAMES = [pytest.param(name, marks=needs_mosquitto if name == "mqtt" else ()) for name in SOURCES]
 
 
+@pytest.mark.storm
 @needs_mosquitto
 def test_each_fault_strikes_each_source(tmp_path: Path) -> None:
     # The storm of tests/kafka/test_receiver_kills.py strikes receivers of topics.

@@ -58,6 +58,7 @@ class Site:
         return sorted(number for pairs in self.batches("pairs").values() for _, number in pairs)
 
 
+@pytest.mark.storm
 def test_state_through_kills(tmp_path: Path) -> None:
     site = Site(tmp_path)
     with background(site.feed):

@@ -31,6 +31,7 @@ def is_drained(sink: Path, sent: int) -> bool:
     return len(came) == sent and counted[-1] == ["0"]
 
 
+@pytest.mark.storm
 def test_driver_killed_while_windows_hold_lines(tmp_path: Path) -> None:
     folder, sink = tmp_path / "log", tmp_path / "sink"
     folder.mkdir()

@@ -126,6 +126,7 @@ def kills(prepared: Path, step: str, log: Path) -> Iterator[str]:
             yield f"{call}:signal=SIGKILL:when={nth}"
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_each_system_call_and_taken_again(tmp_path: Path, step: str) -> None:
     prepared = tmp_path / "prepared"

@@ -578,6 +578,7 @@ def note_writers(patch: Patch) -> list[JournalWriter]:
     return opened
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("name", BUGS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_the_tests_catch(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

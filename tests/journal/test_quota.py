@@ -242,6 +242,7 @@ def test_the_bound_holds_whatever_writers_do(
         clear_memory()
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("between", ["other refreshes", "other bursts", "goes on itself"])
 @pytest.mark.parametrize("filled", [1, 9])
 def test_the_bound_holds_whatever_comes_between_the_calls_of_a_measurement(

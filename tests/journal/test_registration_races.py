@@ -84,6 +84,7 @@ def read_on(stream: JournalStream, consumer: Consumer) -> list[str]:
     return records
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("starting", ["earliest", "latest"])
 @pytest.mark.parametrize("held", ["registration", "retirement"])
 @pytest.mark.parametrize("retiring", [by_retire, by_batches])

@@ -112,6 +112,7 @@ def read_from_new_consumer(stream: JournalStream, name: str) -> list[str]:
     )
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_each_system_call_and_taken_again(tmp_path: Path, step: str) -> None:
     prepared = tmp_path / "prepared"

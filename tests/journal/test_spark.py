@@ -205,6 +205,7 @@ def skipping(spark: SparkSession) -> Any:
         spark.conf.unset(name)
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("compression", ["none", "lz4"])
 def test_a_flipped_byte_never_passes_the_native_scan(
     skipping: SparkSession, stream: JournalStream, storage: Storage, compression: str

@@ -183,6 +183,7 @@ def test_a_receiver_that_slept_through_a_rebalance_is_sealed_and_goes_on(
     assert stored_in(journal).total() == sent
 
 
+@pytest.mark.storm
 def test_each_record_is_stored_once_over_a_storm(tmp_path: Path, broker: Broker) -> None:
     storm(tmp_path, broker, "storm", 15, {})
 

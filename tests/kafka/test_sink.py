@@ -84,6 +84,7 @@ def begun(first: SinkDriver, tasks: int) -> int:
     return attempt
 
 
+@pytest.mark.storm
 def test_killed_before_each_request(broker: Broker, tmp_path: Path) -> None:
     """In locations at the same time: drivers mostly wait for what a kill left open to be aborted.
 

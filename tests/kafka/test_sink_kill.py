@@ -18,6 +18,7 @@ IN_EACH = 251_000
 """More than a task reads: other slots must not make other tasks."""
 
 
+@pytest.mark.storm
 def test_a_batch_in_part_is_completed_with_other_slots(broker: Broker, tmp_path: Path) -> None:
     source = broker.create_topic("in-kill", partitions=2)
     target = broker.create_topic("out-kill")

@@ -155,6 +155,7 @@ class Site:
                     producer.commit_transaction(5) if is_junk else producer.abort_transaction(5)
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(
     "faults", [20, pytest.param(200, marks=pytest.mark.soak)], ids=["twenty", "two-hundred"]
 )

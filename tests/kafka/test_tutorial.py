@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PAGE = "tutorials/kafka-to-kafka.md"
 
 
+@pytest.mark.storm
 def test_each_invoice_is_written_once(
     sc: SparkContext, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -165,6 +165,7 @@ def test_a_damaged_one_is_computed_again(
     assert "is not used: its RDD is computed again" in caplog.text
 
 
+@pytest.mark.storm
 @pytest.mark.slow
 def test_a_constant_comes_back_after_a_kill(tmp_path: Path) -> None:
     """The program of Spark's book, with checkpoints: a hundred batches, kill -9, and again."""

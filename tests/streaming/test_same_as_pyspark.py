@@ -234,6 +234,7 @@ def both(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ou
     return mine, other
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("name", [*OF_WORDS, *OF_PAIRS, *OF_WINDOWS, *OF_STATES])
 def test_same_output(both: tuple[Outputs, Outputs], name: str) -> None:
     mine, other = both
@@ -244,6 +245,7 @@ def test_same_output(both: tuple[Outputs, Outputs], name: str) -> None:
 SLICES = [(0, 9), (1, 1), (2, 3), (2.5, 3.5), (-5, 2), (3, 2), (0, 0)]
 
 
+@pytest.mark.storm
 def test_same_slices(sc: SparkContext, tmp_path: Path) -> None:
     def slices(source: Any) -> list[Any]:
         def at(seconds: float) -> Any:  # also as the datetime that users get

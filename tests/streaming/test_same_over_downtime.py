@@ -170,6 +170,7 @@ def results(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return found
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("program", list(PROGRAMS))
 def test_same_windows(results: dict[str, Seen], program: str) -> None:
     mine, other = results["ours"][program], results["theirs"][program]

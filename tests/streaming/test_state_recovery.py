@@ -171,6 +171,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.storm
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_crash_at_each_step(

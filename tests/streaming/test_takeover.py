@@ -147,6 +147,7 @@ def prepare(root: str, receivers: int) -> Callable[[], object]:
     return run.take_over
 
 
+@pytest.mark.storm
 @pytest.mark.slow
 @needs_strace
 def test_a_run_that_is_killed_while_it_takes_over_leaves_the_bound_kept(tmp_path: Path) -> None:

@@ -240,6 +240,7 @@ STEPS = {
 }
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("moment", "first_start"),
     [

@@ -290,6 +290,7 @@ def _run_beside_others(root: str, attempt: str) -> None:
             run(storage, range(batch_id, batch_id + 1), attempt)
 
 
+@pytest.mark.storm
 @needs_strace
 @pytest.mark.slow
 def test_kills_at_each_system_call_that_changes_something(tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ def test_an_unknown_option_is_refused_at_load(query: TopicQuery) -> None:
         query.frame(startingOfsets="earliest")
 
 
+@pytest.mark.storm
 def test_numbered_records_into_a_sink_over_kills_and_a_rewind(
     query: TopicQuery, tmp_path: Path
 ) -> None:

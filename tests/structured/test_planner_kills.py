@@ -120,6 +120,7 @@ def check(spark: Spark) -> None:
     assert found == expected
 
 
+@pytest.mark.storm
 def test_a_kill_at_any_moment_loses_and_doubles_nothing() -> None:
     for moment in itertools.count():
         spark, was_killed = run_with_kills(moment)

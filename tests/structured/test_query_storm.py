@@ -269,6 +269,7 @@ def server() -> Iterator[Server]:
     server.stop()
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(
     "kills", [20, pytest.param(200, marks=pytest.mark.soak)], ids=["twenty", "two-hundred"]
 )

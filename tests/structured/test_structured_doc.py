@@ -45,6 +45,7 @@ def newest(location: Path, log: str) -> int:
     return max(int(path.name) for path in (location / log).glob("[0-9]*"))
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_an_endpoint_feeds_a_query_through_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

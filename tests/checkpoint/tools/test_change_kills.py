@@ -80,6 +80,7 @@ def begin_fork(place: str, target: str, sink: str) -> Callable[[], object]:
     return partial(apply_fork, plan_fork(place, target, sink=sink))
 
 
+@pytest.mark.storm
 def test_kill_a_fork_at_each_file(tmp_path: Path) -> None:
     """No query starts on what is there before it is whole, and the same call completes it.
 

@@ -64,6 +64,7 @@ def sidecar(path: Path) -> Path:
     return path.with_name(f".{path.name}.crc")
 
 
+@pytest.mark.storm
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SWEPT)
 def test_any_change_of_a_file_with_a_checksum_is_an_error(query: Path, name: str) -> None:
@@ -74,6 +75,7 @@ def test_any_change_of_a_file_with_a_checksum_is_an_error(query: Path, name: str
         assert name in errors(query), damaged
 
 
+@pytest.mark.storm
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SWEPT)
 def test_a_damaged_checksum_never_hides_its_file(query: Path, name: str) -> None:
@@ -121,6 +123,7 @@ def test_any_file_that_is_removed_is_survived_and_the_needed_are_named(query: Pa
         path.write_bytes(data)
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_no_file_of_spark_is_missed(location: Path) -> None:
     """Each file that a real query left is removed, and cut in half: that is found, and named."""
@@ -162,6 +165,7 @@ STEPS = {"metadata": 1, "offsets/2": 4, "commits/2": 1, "sources/0/2": 2}
 """So many of the changes are left out but one."""
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 @pytest.mark.parametrize("name", STEPS)
 def test_what_sparks_own_readers_refuse_is_an_error(

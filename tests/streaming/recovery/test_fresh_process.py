@@ -44,6 +44,7 @@ def first_line(driver: Driver) -> str:
     return driver.wait_line("")
 
 
+@pytest.mark.storm
 def test_runs_that_are_killed_give_what_an_uninterrupted_one_gives(tmp_path: Path) -> None:
     site = Site(tmp_path)
     with site.driver() as driver:
