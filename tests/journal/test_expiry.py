@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.errors import ConsumerExpiredError, StorageError
+from penstock.errors import ConfigError, ConsumerExpiredError, StorageError
 from penstock.journal import (
     JournalStream,
     RecordFormat,
@@ -27,7 +28,7 @@ from penstock.journal.retention.consumer_files import (
 from penstock.journal.retention.expiry import expire
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.source import JournalSource
-from penstock.storage import open_storage
+from penstock.storage import open_storage, remote
 from penstock.testing import FaultyStorage
 from penstock.testing.faulty_storage import Operation
 from tests.journal.helpers import memory_stream, write_blocks
@@ -122,6 +123,23 @@ def test_one_that_is_caught_up_stays_however_long_the_stream_is_quiet(
     write_blocks(local_stream, [["d"]], receiver="r1")
     age_blocks(local_stream, 8 * DAY_MS)
     assert [each.consumer for each in expire(local_stream, 7 * DAY_MS)] == ["idle"]
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_one_that_is_caught_up_stays_on_a_store_that_tells_times_otherwise_or_none(
+    stream: JournalStream, monkeypatch: pytest.MonkeyPatch, tells: bool
+) -> None:
+    """In memory a listing has seconds; some stores tell nothing."""
+    if not tells:
+        monkeypatch.setattr(remote, "_MODIFIED_KEYS", ())
+    write_blocks(stream, [["a"]], close=False)
+    Reader(stream, "idle").take()
+    aged(stream, "idle", 400 * DAY_MS)
+    assert expire(stream, 7 * DAY_MS) == []
+    write_blocks(stream, [["c"]], receiver="r1")
+    with nullcontext() if tells else pytest.raises(ConfigError, match="does not tell when"):
+        assert expire(stream, 7 * DAY_MS) == []
+    assert list(consumers(stream)) == ["idle"]
 
 
 def test_an_expired_consumer_holds_nothing_back_and_is_refused_until_it_is_removed(

@@ -188,6 +188,40 @@ def test_where_nothing_is_renamed_what_was_cut_off_is_written_again(
     assert lines_in(tmp_path / "out-1001000") == "a\n"
 
 
+def test_a_folder_is_durable_before_the_batch_is_done(
+    sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files before it has its name, and the name also if the run that gave it was killed."""
+    out, synced = tmp_path / "new" / "out-1001000", []
+    monkeypatch.setattr(
+        text_files, "sync_path", lambda path: synced.append((Path(path), out.exists()))
+    )
+    save(sc, str(tmp_path / "new" / "out"), ["a", "b"], 2)
+    assert {(path, True) for path in out.parents} <= {*synced}
+    before = {path.name for path, named in synced if not named}
+    assert {"part-00000", "part-00001", "_penstock"} < before
+    assert {path.parent.name for path, named in synced if not named} >= {"_out-1001000"}
+    synced.clear()
+    save(sc, str(tmp_path / "new" / "out"), ["a", "b"], 2)
+    assert {(path, True) for path in out.parents} == {*synced}
+
+
+@pytest.mark.parametrize("has_note", [True, False])
+def test_what_a_committer_without_unfinished_folders_was_publishing_is_written_again(
+    sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_note: bool
+) -> None:
+    """As those of S3A, which publish one file after the other; an empty note is as none."""
+    monkeypatch.setattr(text_files, "_RENAMING", ())
+    out = tmp_path / "out-1001000"
+    sc.parallelize(["a"], 1).saveAsTextFile(str(out))
+    if has_note:
+        (out / "_penstock").touch()
+    output = replace(OUTPUT, may_be_written=True)
+    for _ in range(2):
+        save(sc, str(tmp_path / "out"), ["a", "b"], 2, output=output)
+    assert lines_in(out) == "a\nb\n"
+
+
 @pytest.mark.parametrize("renames", [True, False])
 def test_a_folder_without_what_tasks_wrote_is_not_taken_for_the_batch(
     sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: bool

@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -142,6 +143,40 @@ def test_a_batch_that_runs_twice_is_written_once(place: Place) -> None:
     assert write(place.database, place.table, 1, 3)
     assert place.ids() == expected(2)
     assert place.query(f"SELECT DISTINCT seen FROM {place.table}") == [(7,)]
+    assert place.stages() == []
+
+
+@needs_postgres
+@pytest.mark.slow
+def test_behind_a_pooler_instants_stay_and_batches_are_durable(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives each transaction another session, whose settings are the database's."""
+    import psycopg
+
+    class Pooled(psycopg.Connection[Any]):
+        def execute(self, *args: Any, **options: Any) -> Any:
+            done = super().execute(*args, **options)
+            if self.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+                super().execute("DISCARD ALL")
+            return done
+
+    place = postgres_place(server)
+    place.query(
+        f"ALTER TABLE {place.table} ADD at timestamptz, ADD sync text DEFAULT "
+        "current_setting('synchronous_commit')"
+    )
+    monkeypatch.setattr(psycopg, "connect", Pooled.connect)
+    settings = "-ctimezone=Asia/Tokyo -csynchronous_commit=off"
+    database = postgres_at(f"{server.url}&options={quote(settings)}")
+    columns = ["id", "at"]
+    stage = begin(database, place.table, OutputBatch("q", "out", 0), columns)
+    assert stage is not None
+    at = pa.array([0], pa.timestamp("us", "UTC"))
+    rows = pa.record_batch([pa.array(["a"]), at], names=columns)
+    publish(database, stage, [Loaded("task", database.load(stage, "task", [rows]))])
+    found = place.query(f"SELECT extract(epoch from at)::int, sync FROM {place.table}")
+    assert found == [(0, "on")]
     assert place.stages() == []
 
 

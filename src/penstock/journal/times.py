@@ -11,6 +11,7 @@ from penstock.journal.layout import WriterId, parse_block_start, writer_folder
 from penstock.journal.offsets import is_finished
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
+from penstock.storage import FileInfo
 
 __all__ = ["first_written_ms", "offsets_at"]
 
@@ -32,9 +33,10 @@ def offsets_at(stream: JournalStream, time_ms: int, ends: Offsets) -> dict[str, 
 def first_written_ms(stream: JournalStream, writer: WriterId, taken: Offsets) -> int | None:
     """Return when a writer's first block with records after an offset map was published.
 
-    None stands for no such block. 0 is a time that the storage does not tell.
+    None stands for no such block.
 
     Raises:
+        ConfigError: the storage does not tell when files were written.
         DamagedBlockError: the writer's newest block is damaged.
         StorageError: the journal cannot be read.
     """
@@ -43,14 +45,15 @@ def first_written_ms(stream: JournalStream, writer: WriterId, taken: Offsets) ->
     if newest is None or newest.end_offset <= first or is_finished(writer, taken):
         return None
     written = (
-        (start, file.modified_ms or 0)
+        (start, file)
         for file in stream.storage.walk(writer_folder(stream.name, writer))
         if (start := parse_block_start(file.path.rpartition("/")[2])) is not None
     )
     blocks = sorted(written)
     ends = [*(start for start, _ in blocks[1:]), newest.end_offset]
-    found = (time_ms for (_, time_ms), end in zip(blocks, ends, strict=False) if end > first)
-    return next(found, None)
+    found = (file for (_, file), end in zip(blocks, ends, strict=False) if end > first)
+    block = next(found, None)
+    return None if block is None else _written_ms(stream, block)
 
 
 def _first(stream: JournalStream, writer: str, time_ms: int, end: int) -> int:
@@ -58,14 +61,18 @@ def _first(stream: JournalStream, writer: str, time_ms: int, end: int) -> int:
         start = parse_block_start(file.path.rpartition("/")[2])
         if start is None:
             continue
-        if file.modified_ms is None:
-            raise ConfigError(
-                "the storage does not tell when files were written",
-                operation="find offsets by time",
-                path=stream.storage.url,
-                ids={"stream": stream.name},
-                hint="give offsets instead of a time",
-            )
-        if file.modified_ms >= time_ms:
+        if _written_ms(stream, file) >= time_ms:
             return start
     return end
+
+
+def _written_ms(stream: JournalStream, file: FileInfo) -> int:
+    if file.modified_ms is None:
+        raise ConfigError(
+            "the storage does not tell when files were written",
+            operation="find blocks by time",
+            path=stream.storage.url,
+            ids={"stream": stream.name},
+            hint="name offsets, or a consumer, instead of a time",
+        )
+    return file.modified_ms

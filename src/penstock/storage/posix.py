@@ -14,7 +14,7 @@ except ImportError as error:
         "Run it on Linux or macOS; on Windows, use WSL 2 or a Linux container."
     ) from error
 
-__all__ = ["open_no_link", "sync", "try_lock", "unlock"]
+__all__ = ["open_no_link", "sync", "sync_path", "try_lock", "unlock"]
 
 _NOT_SUPPORTED = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)
 
@@ -35,6 +35,15 @@ def sync(fd: int) -> None:
         if error.errno not in _NOT_SUPPORTED:
             raise  # a failed sync is not retried: see Storage, invariant 5
         os.fsync(fd)
+
+
+def sync_path(path: str) -> None:
+    """Do ``sync`` with a file or folder that another process wrote, such as Spark's."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        sync(fd)
+    finally:
+        os.close(fd)
 
 
 def open_no_link(path: str, flags: int, mode: int) -> int:

@@ -342,8 +342,12 @@ def _modified_ms(info: dict[str, Any]) -> int | None:
     """Return when a file was written, as far as its driver tells."""
     if isinstance(time_ms := info.get("modificationTime"), int):  # of WebHDFS
         return time_ms
-    times = (info.get(key) for key in _MODIFIED_KEYS)
-    return next((int(t.timestamp() * 1000) for t in times if isinstance(t, datetime)), None)
+    for each in map(info.get, _MODIFIED_KEYS):
+        if isinstance(each, datetime):
+            return int(each.timestamp() * 1000)
+        if isinstance(each, float):  # seconds: of SMB, and of listings in memory
+            return int(each * 1000)
+    return None
 
 
 def _refusal(url: str, what: str, hint: str) -> ConfigError:

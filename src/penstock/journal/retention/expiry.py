@@ -121,6 +121,7 @@ def expire(stream: JournalStream, after_ms: int, *, apply: bool = True) -> list[
     Without ``apply`` only those that would be expired are returned, and nothing is written.
 
     Raises:
+        ConfigError: records wait for one, and the storage does not tell since when.
         LogFormatError: a consumer's file is damaged.
         StorageError: a file could not be read, written or deleted; the call can be repeated.
     """

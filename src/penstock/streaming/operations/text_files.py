@@ -7,7 +7,8 @@ Invariants, on file systems whose rename is atomic (local ones, HDFS):
 
 1. A batch's folder is whole from the moment it exists, and no driver writes in it or deletes it: a
    run of the batch writes a folder of its own, and renames it. Whichever run wrote it, it holds the
-   same records.
+   same records. On local file systems its files are durable by then, and its name before the batch
+   is done: the batch's entry in the commit log survives a power cut, too.
 2. Whoever finds the batch's folder, of its own output by what is noted in it, leaves it and is
    done: a run that repeats a batch, and a driver that was stopped while it wrote and wakes when its
    successor is past the batch. Two outputs with one folder have other records: the second one is
@@ -19,8 +20,10 @@ Invariants, on file systems whose rename is atomic (local ones, HDFS):
    write these files: on a path that is not shared the driver would rename an empty folder.
 
 Object stores copy and delete where these rename, so there the batch's folder is written in place.
-It is whole when Hadoop's folder of unfinished tasks is gone; until then it was cut off, and is
-written again. A driver that wakes while it writes may then delete what its successor wrote.
+It is whole when it has the note. Without it, it was cut off if Hadoop's folder of unfinished tasks
+is there or the file of a partition is not (a committer without such a folder was stopped while it
+published), and is written again. A driver that wakes while it writes may then delete what its
+successor wrote.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -37,6 +42,7 @@ from pyspark import RDD, SparkContext
 from penstock.checkpoint.log_format import dump_json
 from penstock.errors import SinkError, StreamingError, UnsharedPathError
 from penstock.model import OutputBatch
+from penstock.storage.posix import sync_path
 
 __all__ = ["batch_folder", "save_as_text_files"]
 
@@ -88,11 +94,12 @@ def _write_and_rename(rdd: RDD[Any], folder: BatchFolder) -> None:
         except (OSError, Py4JJavaError, UnsharedPathError):
             if not folder.is_written():
                 raise
+    folder.make_name_durable()  # also of a run that was killed before it did
     folder.delete_unfinished()
 
 
 def _write_in_place(rdd: RDD[Any], folder: BatchFolder) -> None:
-    if folder.is_cut_off():
+    if folder.is_cut_off(rdd.getNumPartitions()):
         folder.delete()
     if not folder.is_written():
         rdd.saveAsTextFile(folder.path)
@@ -141,10 +148,10 @@ class BatchFolder:
         """Whether the batch's folder exists; raises SinkError for one of another output."""
         if not self._files.exists(self._path):
             return False
-        note = self._fs.Path(self._path, _NOTE)
-        if not self._files.exists(note) and self._output.may_be_written:
+        known = self._known()
+        if not known and self._output.may_be_written:
             self.note(self.path)
-        elif not self._files.exists(note) or self._read(note) != self._note:
+        elif known != self._note:
             raise SinkError(
                 "the batch's folder exists, and is not this output's: its records would be lost",
                 operation="saveAsTextFiles",
@@ -163,22 +170,31 @@ class BatchFolder:
         finally:
             stream.close()
 
-    def _read(self, path: Any) -> bytes:
-        stream = self._files.open(path)
+    def _known(self) -> bytes:
+        """Return the note of the batch's folder; empty, too, if a run was killed in it."""
+        note = self._fs.Path(self._path, _NOTE)
+        if not self._files.exists(note):
+            return b""
+        stream = self._files.open(note)
         try:
             return bytes(stream.readAllBytes())
         finally:
             stream.close()
 
-    def is_cut_off(self) -> bool:
-        """Whether the batch's folder was written in place, and not to its end."""
-        return bool(self._files.exists(self._fs.Path(self._path, "_temporary")))
+    def is_cut_off(self, partitions: int = 0) -> bool:
+        """Whether the batch's folder was written in place, and not to its end.
+
+        One without a note, of this output, is, too, if it lacks files of so many partitions.
+        """
+        if self._files.exists(self._fs.Path(self._path, "_temporary")):
+            return True
+        if not self._output.may_be_written or not self._files.exists(self._path):
+            return False
+        return not self._known() and bool(self._unseen(self.path, partitions))
 
     def check_whole(self, folder: str, partitions: int) -> None:
         """Raise UnsharedPathError unless a folder has a file of each partition."""
-        names = [file.getPath().getName() for file in self._files.listStatus(self._fs.Path(folder))]
-        seen = {int(found[1]) for name in names if (found := _PART.fullmatch(name))}
-        if unseen := set(range(partitions)).difference(seen):
+        if unseen := self._unseen(folder, partitions):
             raise UnsharedPathError(
                 f"the driver does not see the files of {len(unseen)} of {partitions} partitions "
                 "that tasks wrote; the batch is not written",
@@ -188,6 +204,11 @@ class BatchFolder:
                 "store",
             )
 
+    def _unseen(self, folder: str, partitions: int) -> set[int]:
+        names = [file.getPath().getName() for file in self._files.listStatus(self._fs.Path(folder))]
+        seen = {int(found[1]) for name in names if (found := _PART.fullmatch(name))}
+        return set(range(partitions)).difference(seen)
+
     def delete(self) -> None:
         """Delete the batch's folder."""
         self._files.delete(self._path, True)
@@ -195,10 +216,20 @@ class BatchFolder:
     def publish(self) -> None:
         """Rename this run's folder to the batch's; raises when that exists."""
         if self.scheme == "file":
+            own = self._own.toUri().getPath()
+            for name in [*os.listdir(own), ""]:
+                sync_path(os.path.join(own, name))
             # Hadoop's rename would copy into a folder that appears after its check.
-            os.rename(self._own.toUri().getPath(), self._path.toUri().getPath())
+            os.rename(own, self._path.toUri().getPath())
         else:
             self.publish_by_hadoop()
+
+    def make_name_durable(self) -> None:
+        """Make the folder's name survive a power cut, and those of the folders that it is in."""
+        if self.scheme == "file":
+            for parent in Path(self._path.toUri().getPath()).parents:
+                with suppress(PermissionError):  # so this program's user has not created it
+                    sync_path(os.fspath(parent))
 
     def publish_by_hadoop(self) -> None:
         """As ``publish``, by the file system's rename."""

@@ -16,7 +16,7 @@ from penstock.errors import SinkError
 from penstock.exactly_once import begin_write, check_once, check_plan, new_write
 from penstock.model import OutputBatch
 from penstock.storage import Storage, local_root, open_existing, open_storage
-from penstock.storage.posix import sync
+from penstock.storage.posix import sync_path
 from penstock.structured.sinks.batch import query_batch
 from penstock.structured.sinks.batch_log import PUBLISHED, BatchLog, Published
 from penstock.structured.sinks.files import write_files
@@ -152,8 +152,4 @@ def _make_durable(storage: Storage, folder: str, files: Sequence[str]) -> None:
     parts = folder.split("/")
     folders = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
     for path in [*(f"{folder}/{name}" for name in files), *reversed(folders)]:
-        fd = os.open(os.path.join(root, path), os.O_RDONLY)
-        try:
-            sync(fd)
-        finally:
-            os.close(fd)
+        sync_path(os.path.join(root, path))

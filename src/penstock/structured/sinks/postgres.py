@@ -84,7 +84,7 @@ class Postgres:
     def load(self, stage: Stage, mark: str, batches: Iterable[pa.RecordBatch]) -> int:
         """See Database."""
         records = 0
-        with self._connect() as db, db.cursor() as cursor:
+        with self._transaction("timezone", "UTC") as db, db.cursor() as cursor:
             try:
                 with cursor.copy(f"COPY {_stage(stage)} FROM STDIN (FORMAT csv)") as copy:
                     for batch in batches:
@@ -103,15 +103,18 @@ class Postgres:
         return records
 
     def publish(self, stage: Stage, marks: Sequence[str], records: int) -> None:
-        """See Database. It is one statement: a driver that stops in it holds no lock."""
+        """See Database. It is one statement: a driver that stops in it holds no lock.
+
+        So it sets for itself that it is durable when it has returned.
+        """
         target = stage.target
         columns = _literal(", ".join(map(quoted, stage.columns)))
         table, tokens = _literal(target.quoted), _literal(target.beside(TOKENS))
         staged = f"FROM {_literal(_stage(stage))} WHERE {MARK} = ANY(%(marks)s)"
         with self._connect() as db:
-            db.execute("SET synchronous_commit = on")
             db.execute(
-                f"WITH staged AS (SELECT count(*) AS records {staged}), newest AS ("
+                "WITH staged AS (SELECT count(*) AS records, "
+                f"set_config('synchronous_commit', 'on', true) {staged}), newest AS ("
                 f"INSERT INTO {tokens} AS known "
                 "(application, target, batch_id, plan, attempt) "
                 "SELECT %(application)s, %(target)s, %(batch)s, %(plan)s, %(write)s FROM staged "
@@ -145,21 +148,28 @@ class Postgres:
 
     def drop_stages(self, target: Target, names: Sequence[str]) -> None:
         """See Database."""
-        with self._connect() as db:
-            db.execute("SET lock_timeout = '1s'")
-            for name in names:
-                with suppress(errors.LockNotAvailable):
-                    db.execute(f"DROP TABLE IF EXISTS {target.beside(name)}")
+        for name in names:
+            with suppress(errors.LockNotAvailable), self._transaction("lock_timeout", "1s") as db:
+                db.execute(f"DROP TABLE IF EXISTS {target.beside(name)}")
 
     @contextmanager
     def _connect(self) -> Iterator[psycopg.Connection]:
         """Connect for statements that are transactions of their own; times are in UTC.
 
-        Text is sent as UTF-8, whatever the database has and the environment says.
+        What records depend on is set in their transaction, too: behind a pooler each transaction
+        may have another session. Text is sent as UTF-8, whatever the database has and the
+        environment says.
         """
         with psycopg.connect(self.url, autocommit=True, client_encoding="utf8") as db:
             db.execute("SET timezone = 'UTC'")
             db.execute("SET default_transaction_isolation = 'read committed'")
+            yield db
+
+    @contextmanager
+    def _transaction(self, setting: str, value: str) -> Iterator[psycopg.Connection]:
+        """Connect for one transaction, in which a setting has a value."""
+        with self._connect() as db, db.transaction():
+            db.execute("SELECT set_config(%s, %s, true)", (setting, value))
             yield db
 
 
