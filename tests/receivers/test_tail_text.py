@@ -70,6 +70,34 @@ def test_lines_behind_a_hole_of_copytruncate(tmp_path: Path, size: int, is_down:
     assert not [message for message in receiver.told if "lost" in message or "long" in message]
 
 
+@pytest.mark.parametrize("before", [0, 2, 1_000])
+@pytest.mark.parametrize("behind", [1, 1_000])
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_hole_that_is_filled_in_after_it_was_passed_over(
+    tmp_path: Path, before: int, behind: int, is_down: bool
+) -> None:
+    log, late = tmp_path / "app.log", b"written late\n"
+    log.write_bytes(b"line\n" * before + bytes(len(late)) + b"line\n" * behind)
+    receiver = Receiver(log)
+    assert len(receiver.new_lines()) == before + behind
+    if is_down:
+        receiver.stop()
+    with log.open("r+b") as file:
+        file.seek(5 * before)
+        file.write(late)
+    assert receiver.new_lines() == []
+    append(log, "next")
+    assert receiver.new_lines() == ["next"]
+    receiver.stop()
+    log.rename(tmp_path / "app.log.1")
+    append(log, "current")
+    assert receiver.new_lines() == ["current"]
+    assert receiver.told == []
+    receiver.stop()
+    log.write_bytes(b"rewritten\n" * 2_000)
+    assert len(receiver.new_lines()) == 2_000
+
+
 @pytest.mark.parametrize("reserved", [3_000, 20 * MIB])
 def test_lines_that_are_filled_in_later(tmp_path: Path, reserved: int) -> None:
     log = tmp_path / "app.log"

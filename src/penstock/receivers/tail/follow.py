@@ -8,7 +8,7 @@ Invariants:
 
 1. A file is known by its content: the bytes before the mark's offset must be the stored ones, and
    their fingerprint grows with the file. So a reused inode or a rewritten file starts again at 0
-   instead of continuing in the middle.
+   instead of continuing in the middle. Holes among them may be written later.
 2. Device and inode say where to look for that content first, as names do not: they move when logs
    rotate. Where another file has them, or none, the content is searched for (``is_same_file``):
    devices get other numbers when they are attached again, and some file systems other inodes.
@@ -43,9 +43,11 @@ __all__ = [
     "Place",
     "Sibling",
     "Start",
+    "as_stored",
     "decide",
     "decide_new",
     "fingerprint",
+    "holes",
     "is_rotated_name",
     "is_same_file",
     "missed_rotations",
@@ -84,6 +86,8 @@ class Mark:
         mtime_ns: when it had been written to last, at the scan before its last read.
         name: the path by which a pattern names it, where links lead from there to ``path``.
         is_whole: whether it had been read to its end, and left alone, after it lost its name.
+        holes: from where to where no byte had been written, among those of the fingerprint. They
+            may be written later, and count as NULs.
     """
 
     path: str
@@ -93,6 +97,7 @@ class Mark:
     mtime_ns: int
     name: str = ""
     is_whole: bool = False
+    holes: tuple[tuple[int, int], ...] = ()
 
 
 class Glance(NamedTuple):
@@ -114,6 +119,32 @@ def fingerprint(head: bytes, tail: bytes) -> int:
     The first bytes alone would not tell apart files that begin with the same banner.
     """
     return zlib.crc32(tail, zlib.crc32(head))
+
+
+def holes(head: bytes, tail: bytes, offset: int) -> tuple[tuple[int, int], ...]:
+    """Return where NULs are among the bytes of a fingerprint; none where there is nothing else."""
+    windows = ((0, head), (offset - len(tail), tail))
+    if not (head + tail).strip(b"\0"):
+        return ()
+    found = {
+        (start + run.start(), start + run.end())
+        for start, window in windows
+        for run in _NULS.finditer(window)
+    }
+    return tuple(sorted(found))
+
+
+def as_stored(mark: Mark, head: bytes, tail: bytes) -> tuple[bytes, bytes]:
+    """Return the bytes of a fingerprint, with NULs where there were holes as of a mark."""
+
+    def with_holes(window: bytes, start: int) -> bytes:
+        masked = bytearray(window)
+        for begin, end in mark.holes:
+            at = slice(max(0, begin - start), max(0, end - start))
+            masked[at] = bytes(len(masked[at]))
+        return bytes(masked)
+
+    return with_holes(head, 0), with_holes(tail, mark.offset - len(tail))
 
 
 def is_same_file(mark: Mark, file_id: FileId, path: str) -> bool:
@@ -202,6 +233,8 @@ class Sibling(NamedTuple):
     size: int
     mtime_ns: int
 
+
+_NULS = re.compile(rb"\0+")
 
 _NUMBER = re.compile(r"(?<=\.)\d{1,4}\Z")
 """A rotation's number at the end of a name; longer ones are dates."""

@@ -25,7 +25,9 @@ from penstock.receivers.tail.follow import (
     Glance,
     Mark,
     Place,
+    as_stored,
     fingerprint,
+    holes,
 )
 from penstock.receivers.tail.hole import Hole, before_hole, read_written
 from penstock.receivers.tail.open_files import OpenFiles
@@ -173,7 +175,7 @@ class FollowedFile:
             return False
         if self._verified == (facts.st_size, facts.st_mtime_ns):
             return True
-        head, tail = self._window(self.mark.offset)
+        head, tail = as_stored(self.mark, *self._window(self.mark.offset))
         if fingerprint(head, tail) != self.mark.crc:
             return False
         self._head, self._tail = head, tail
@@ -210,7 +212,7 @@ class FollowedFile:
     def start_over(self, glance: Glance) -> None:
         """Take the file for a new one, to be read from 0, as of a scan."""
         self._reset()
-        self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""))
+        self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""), holes=())
         self.note_scan(glance)
 
     def note_scan(self, glance: Glance) -> None:
@@ -345,6 +347,7 @@ class FollowedFile:
             crc=fingerprint(self._head, self._tail),
             mtime_ns=facts_before.st_mtime_ns,
             is_whole=False,
+            holes=holes(self._head, self._tail, self.mark.offset + size),
         )
 
     def _note_time(self, facts: os.stat_result) -> None:
@@ -361,8 +364,9 @@ class FollowedFile:
 
     def _skip_to_end(self, facts: os.stat_result) -> None:
         offset = self._after_last_line_end(facts.st_size)
-        self._head, self._tail = self._window(offset)
-        self.mark = replace(self.mark, offset=offset, crc=fingerprint(self._head, self._tail))
+        self._head, self._tail = head, tail = self._window(offset)
+        crc = fingerprint(head, tail)
+        self.mark = replace(self.mark, offset=offset, crc=crc, holes=holes(head, tail, offset))
 
     def _after_last_line_end(self, size: int) -> int:
         """Search backwards, so that a line under way is delivered as a whole, later."""

@@ -10,7 +10,13 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from penstock.receivers.tail.follow import FINGERPRINT_BYTES, Mark, fingerprint, is_rotated_name
+from penstock.receivers.tail.follow import (
+    FINGERPRINT_BYTES,
+    Mark,
+    as_stored,
+    fingerprint,
+    is_rotated_name,
+)
 
 __all__ = ["LARGEST_PACKED_BYTES", "is_packed_name", "packed_size"]
 
@@ -38,7 +44,7 @@ def packed_size(path: str, mark: Mark) -> int | None:
         with _OPEN[os.path.splitext(path)[1]](path) as file:
             head = file.read(count)
             file.seek(mark.offset - count)
-            if fingerprint(head, file.read(count)) != mark.crc:
+            if fingerprint(*as_stored(mark, head, file.read(count))) != mark.crc:
                 return None
             size = mark.offset
             while chunk := file.read(_CHUNK_BYTES):

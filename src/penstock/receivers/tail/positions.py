@@ -22,7 +22,7 @@ Positions and, behind a line with the CRC-32 of what follows in 8 hex digits, co
     {"version": 1, "files": [<mark>, ...]}
     {"version": 2, "copies": [<name>, ...], "files": [<mark>, ...], "gone": [<path>, ...]}
 
-Marks of earlier releases have no "name" and no "whole" (see ``Mark``).
+Marks of earlier releases have no "name", "whole" and "holes" (see ``Mark``).
 Version 1 tells all marks, and is what copies hold and what a position is until there are many.
 """
 
@@ -244,6 +244,7 @@ def _to_json(mark: Mark) -> dict[str, Any]:
         "mtime_ns": mark.mtime_ns,
         **({"name": mark.name} if mark.name else {}),
         **({"whole": True} if mark.is_whole else {}),
+        **({"holes": [*map(list, mark.holes)]} if mark.holes else {}),
     }
 
 
@@ -266,6 +267,7 @@ def _parse(position: Any) -> tuple[dict[str, list[Mark]], list[str]]:
                 mtime_ns=int(file["mtime_ns"]),
                 name=str(file.get("name", "")),
                 is_whole=bool(file.get("whole", False)),
+                holes=tuple((int(begin), int(end)) for begin, end in file.get("holes", ())),
             )
             for file in position["files"]
         )

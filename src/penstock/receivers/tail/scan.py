@@ -153,7 +153,7 @@ class Scan:
             now = self._at_path.get(mark.path)
             return now is None or not _is_moved(mark, now)
         holder = self._holder(mark)
-        return holder is not None and self._begins_as(mark.crc, mark.offset, holder)
+        return holder is not None and self._begins_as(mark, holder)
 
     def _same_inode(self, mark: Mark, taken: set[FileId]) -> FileId | None:
         for file in self._with_inode(mark):
@@ -167,7 +167,7 @@ class Scan:
         if file is None or not is_newest or not self._is_file_of(mark, file, taken):
             return None
         for rotated in self._siblings(mark.path, rotated_only=True):
-            if rotated.file_id not in taken and self._begins_as(mark.crc, mark.offset, rotated):
+            if rotated.file_id not in taken and self._begins_as(mark, rotated):
                 return None  # two begin alike: the older one is searched for (``_find_copy``)
         if file.file_id.device == mark.file_id.device:
             self._problems.tell(
@@ -181,7 +181,7 @@ class Scan:
         return (
             file.file_id not in taken
             and is_same_file(mark, file.file_id, file.path)
-            and self._begins_as(mark.crc, mark.offset, file)
+            and self._begins_as(mark, file)
         )
 
     @cached_property
@@ -295,7 +295,10 @@ class Scan:
             return False
         if sibling.size > seen.file.facts().st_size:
             return False
-        return self._begins_as(seen.file.fingerprint_at(sibling.size), sibling.size, sibling)
+        size = sibling.size
+        crc = seen.file.fingerprint_at(size)
+        held = replace(seen.file.mark, offset=size, crc=crc, holes=())
+        return self._begins_as(held, sibling)
 
     def _find_copy(self, mark: Mark) -> Sibling | None:
         """Return the rotated file that begins with what the mark says is stored."""
@@ -305,14 +308,14 @@ class Scan:
             others = (s for s in rotated if s not in candidates and s.file_id not in self._known)
             candidates += sorted(others)  # by name, so the last rotation's first
         for sibling in candidates:
-            if mark.offset > 0 and self._begins_as(mark.crc, mark.offset, sibling):
+            if mark.offset > 0 and self._begins_as(mark, sibling):
                 self._known.add(sibling.file_id)
                 self._proven.add(sibling.file_id)
                 return sibling
         return None
 
-    def _begins_as(self, crc: int, size: int, sibling: Found | Sibling) -> bool:
-        mark = Mark(sibling.path, sibling.file_id, size, crc, sibling.mtime_ns)
+    def _begins_as(self, mark: Mark, sibling: Found | Sibling) -> bool:
+        mark = replace(mark, file_id=sibling.file_id)
         file = FollowedFile(mark, self._options, OpenFiles(1))  # for a moment only
         try:
             return self._open(file, sibling.path) and file.is_intact()
