@@ -134,6 +134,17 @@ def test_many_large_blocks_are_scanned_without_a_listing_job(
     assert spark.conf.get(name) == usual
 
 
+@pytest.mark.parametrize("name", ["_metadata", "_METADATA", "row_index", "", "a.b", "c`d"])
+def test_part_of_a_block_whatever_a_column_is_called(
+    spark: SparkSession, storage: Storage, name: str
+) -> None:
+    schema = pa.schema([(name, pa.int64())])
+    stream = JournalStream.create(storage, "named", RecordFormat(schema))
+    writer = write_blocks(stream, [[{name: number} for number in range(9)]])
+    frame = journal_dataframe(spark, stream, [OffsetRange(str(writer), 2, 5)])
+    assert values(frame) == Counter([2, 3, 4])
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_both_ways_read_every_type_alike(
     spark: SparkSession, storage: Storage, name: str, monkeypatch: pytest.MonkeyPatch

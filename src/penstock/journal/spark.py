@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -77,7 +76,7 @@ def journal_dataframe(
         footer = slice_footer(stream, part, scan)
         (whole if part.is_whole(footer) else parts).append(part)
     frames = [_scan(spark, stream, struct, whole)] if whole else []
-    frames += [_scan(spark, stream, struct, [part]).where(_row_filter(part)) for part in parts]
+    frames += [_rows(_scan(spark, stream, struct, [part]), part) for part in parts]
     return reduce(DataFrame.union, frames)
 
 
@@ -202,8 +201,7 @@ def _reader(spark: SparkSession, struct: StructType) -> DataFrameReader:
     )
 
 
-def _row_filter(part: BlockSlice) -> Any:
-    row = F.col("_metadata.row_index")
-    return (row >= part.start_offset - part.block_start) & (
-        row < part.end_offset - part.block_start
-    )
+def _rows(block: DataFrame, part: BlockSlice) -> DataFrame:
+    row = block.metadataColumn("_metadata")["row_index"]  # a column may have that name, too
+    start, end = part.start_offset - part.block_start, part.end_offset - part.block_start
+    return block.where((row >= start) & (row < end))
