@@ -330,6 +330,31 @@ def test_trailers_are_no_headers(served: Served, trailer: bytes) -> None:
         assert answers(connection, 1)[0].startswith(b"200 ")
 
 
+@pytest.mark.parametrize(
+    ("coding", "status"),
+    [
+        (b"gzip, chunked", b"501 "),
+        (b"deflate,chunked", b"501 "),
+        (b"gzip\r\nTransfer-Encoding: chunked", b"400 "),
+        (b"Chunked", b"200 "),
+    ],
+)
+def test_chunks_of_what_is_encoded_are_refused(
+    served: Served, coding: bytes, status: bytes
+) -> None:
+    before = served.records()
+    body = gzip.compress(b"hello") if status != b"200 " else b"hello"
+    sent = (
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nTransfer-Encoding: "
+        + coding
+        + b"\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    )
+    with raw(served) as connection:
+        connection.sendall(sent)
+        assert answers(connection, 1)[0].startswith(status)
+    assert served.records() == before + ["hello"] * (status == b"200 ")
+
+
 @pytest.mark.parametrize(("protocol", "pieces"), [("h2c", 1), ("h2c", 7), ("websocket", 2)])
 def test_an_offer_to_upgrade_is_declined_and_the_request_served(
     served: Served, protocol: str, pieces: int

@@ -88,13 +88,16 @@ def read_head(headers: Iterable[tuple[bytes, bytes]], types: Types) -> Head:
     """Return what the headers (names in lower case) say.
 
     Raises:
-        RefusedError: 415 for a type that is not in ``types`` or an encoding, 400 for other
-            nonsense.
+        RefusedError: 415 for a type that is not in ``types`` or an encoding, 501 for a transfer
+            coding, 400 for other nonsense.
     """
     wanted = [header for header in headers if header[0] in _WANTED]
     found = dict(wanted)
     if len(found) < len(wanted):
         raise RefusedError(400, "a header that may occur once occurs twice")
+    if found.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        # Only the chunks are taken off: what they hold would be stored as it is compressed.
+        raise RefusedError(501, "Transfer-Encoding is not chunked; give Content-Encoding: gzip")
     return Head(
         kind=_kind(found.get(b"content-type", b""), types),
         is_gzip=_is_gzip(found.get(b"content-encoding")),
@@ -103,7 +106,15 @@ def read_head(headers: Iterable[tuple[bytes, bytes]], types: Types) -> Head:
     )
 
 
-_WANTED = frozenset((b"content-type", b"content-encoding", b"content-length", b"idempotency-key"))
+_WANTED = frozenset(
+    (
+        b"content-type",
+        b"content-encoding",
+        b"content-length",
+        b"idempotency-key",
+        b"transfer-encoding",
+    )
+)
 
 
 @functools.lru_cache(maxsize=64)
