@@ -28,7 +28,7 @@ from harness import Metric, fresh_process, in_turns, parse_options, report, text
 
 _TRICKLE_LINES_PER_S = 20_000
 _FEW_BATCHES = 10
-_QUICK_OPERATIONS = ("map", "reduceByKey", "window", "updateStateByKey")
+_QUICK_OPERATIONS = ("map", "updateStateByKey")
 
 
 def main() -> None:
