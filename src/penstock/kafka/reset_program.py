@@ -52,9 +52,9 @@ def plan_reset(
     storage = attach_storage(place)
     inputs = noting_inputs(storage, held)
     ids = identified(place, held).ids  # of the topics that the offsets are of, which may be earlier
-    if anew := [t for t, now in sorted(topic_ids.items()) if now and ids.get(t, now) != now]:
+    if gone := [t for t, now in sorted(topic_ids.items()) if now and ids.get(t, now) != now]:
         raise KafkaDataLossError(
-            f"topic {', '.join(anew)} was deleted and created anew since the newest batch: the "
+            f"topic {', '.join(gone)} was deleted and created anew since the newest batch: the "
             "offsets of the program are those of the old topic",
             operation="reset offsets",
             path=storage.url,
