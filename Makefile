@@ -1,8 +1,8 @@
 # Every target builds what it needs first; `make help` lists them.
 # ARGS is handed on: make test ARGS="-k storage", make bench ARGS=--quick.
-# Tests run in three workers; tests/sharing.py says which share one. make quick ARGS=-n0 takes none.
+# Tests run in three workers; tests/sharing.py says which share one. scripts/gate.py is `make test`. make quick ARGS=-n0 takes none.
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart=0
 export PYTHON ?= python3
 
 .DEFAULT_GOAL := help
@@ -17,12 +17,12 @@ setup: ## build .venv from the lock file (nothing to do when it is up to date)
 demo: setup ## count words through kill -9, and compare with a direct count
 	@$(BIN)/penstock demo $(ARGS)
 
-test: setup ## all checks, and each promise tried once, in ten minutes
-	@$(MAKE) --no-print-directory -j2 check programs
-	@$(PYTEST) -m "not storm and not soak" --durations=20 $(ARGS)
+test: ## all checks, and each promise tried once, in ten minutes
+	@scripts/setup.sh || exit 10
+	@$(BIN)/python -m scripts.gate $(ARGS)
 
 storm: setup programs ## the storms and sweeps that try the same again, in other places and orders
-	@$(PYTEST) -m "storm and not soak" --durations=20 $(ARGS)
+	@$(PYTEST) -m "(storm or hypothesis) and not soak" -o faulthandler_timeout=1800 --hypothesis-profile=storm --durations=20 $(ARGS)
 
 programs: setup # what the tests run: other programs, a broker, and Spark's JVM, which has an archive of its classes
 	@scripts/tools.sh mosquitto strace postgresql:pg_ctlcluster chromium prometheus:promtool
@@ -38,6 +38,7 @@ check: setup ## format, lint, types, import direction, links, commands and publi
 	@$(BIN)/mypy --no-error-summary
 	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
 	@$(BIN)/python -m scripts.site.check
+	@! grep -vE '^(#|$$)' tests/flaky.txt || { echo "check: tests/flaky.txt: repair these first"; exit 1; }
 	@echo "check: passed"
 
 docs: setup ## build the documentation's site into build/site, strictly

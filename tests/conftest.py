@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +21,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from penstock.kafka.idle import KEPT_S
-from tests.budget import folder_of, seconds_by, worker_of
 from tests.interpreter import interpreters
 from tests.jvm import OPTIMIZED, java_options, stop_jvm, use_archive
 from tests.processes import mark_this_run, open_files, processes_left
-from tests.sharing import Scheduler, share
+from tests.sharing import share
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from xdist.remote import Producer
 
     from tests.kafka.broker import Broker
+
+pytest_plugins = ["tests.report"]
 
 ROOT = Path(__file__).parent.parent
 
@@ -52,37 +53,98 @@ mark_this_run()
 # tests start and end by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# What an example takes says more of the machine than of the code.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# What an example takes says more of the machine than of the code. `make test` tries the same
+# examples in each run; `make storm` tries others (--hypothesis-profile=storm).
+settings.register_profile(
+    "storm", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("tests", settings.get_profile("storm"), derandomize=True)
 settings.load_profile("tests")
+
+
+DURABILITY = (
+    "*/faults/*",
+    "*kill*.py",
+    "*/checkpoint/test_crash_states.py",
+    "*/checkpoint/test_model.py",
+    "*/checkpoint/test_two_drivers.py",
+    "*/journal/test_model.py",
+    "*/journal/test_power_cut.py",
+    "*/journal/test_planted_bugs.py",
+    "*/journal/test_registration_races.py",
+    "*/kafka/test_cut_off.py",
+    "*/kafka/test_data_loss.py",
+    "*/kafka/test_sink*.py",
+    "*/receivers/test_tail_steps.py",
+    "*/storage/test_local_crash.py",
+    "*/storage/test_local_processes.py",
+    "*/streaming/recovery/*",
+    "*/streaming/test_lost_shuffle.py",
+    "*/streaming/test_own_inputs.py",
+    "*/streaming/test_recovery_sequence.py",
+    "*/streaming/test_state_recovery.py",
+    "*/streaming/test_takeover.py",
+    "*/structured/test_exactly_once_contract.py",
+    "*/structured/test_query_storm.py",
+    "*/structured/test_sinks.py",
+    "*/structured/test_tables.py",
+    "*/test_examples.py",
+    "*/test_exactly_once.py",
+    "*/cli/test_demo.py",
+)
+"""The files whose tests look for lost, doubled or corrupted records: ``scripts/gate.py`` never runs
+one of them a second time."""
+
+LEAVING = (
+    "*/batched/test_exactly_once.py",
+    "*/batched/test_rewind.py",
+    "*/batched/test_streamz*.py",
+    "*/checkpoint/tools/test_copies.py",
+    "*/checkpoint/tools/test_file_sink.py",
+    "*/checkpoint/tools/test_repair.py",
+    "*/checkpoint/tools/test_sink_log.py",
+    "*/cli/test_state.py",
+    "*/cli/test_top.py",
+    "*/faults/test_state_kills.py",
+    "*/journal/test_expiry.py",
+    "*/kafka/test_adopt.py",
+    "*/kafka/test_receiver*.py",
+    "*/kafka/test_taken.py",
+    "*/kafka/test_topic_ids.py",
+    "*/kafka/test_utils.py",
+    "*/receivers/test_mqtt_deliveries.py",
+    "*/receivers/test_mqtt_packets.py",
+    "*/receivers/test_ownership.py",
+    "*/streaming/test_map_with_state.py",
+    "*/streaming/test_state_kills.py",
+    "*/testing/test_rate_simulator.py",
+    "*/tests/state/*",
+)
+"""The files whose tests are of parts that will be removed or written again: ``make storm`` alone
+runs them."""
+
+
+def repeating_tests() -> list[str]:
+    """Return how the ids of tests begin that ``make storm`` alone runs."""
+    lines = (ROOT / "tests" / "storm.txt").read_text().splitlines()
+    return [line for line in lines if not line.startswith("#")]
 
 
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist, which notes what is to stay together
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
+    repeats = tuple(repeating_tests())
+    for item in items:
+        if any(fnmatch(str(item.path), pattern) for pattern in DURABILITY):
+            item.add_marker("durability")
+        if item.nodeid.startswith(repeats) or any(
+            fnmatch(str(item.path), pattern) for pattern in LEAVING
+        ):
+            item.add_marker("storm")
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         share(items)
     return (yield)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduler:
-    return Scheduler(config, log)
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    if config.option.durations is None:
-        return
-    each = [report for kind in terminalreporter.stats.values() for report in kind]
-    reports = [report for report in each if isinstance(report, pytest.TestReport)]
-    terminalreporter.section("seconds")
-    for key in (worker_of, folder_of):
-        for name, seconds in seconds_by(key, reports):
-            terminalreporter.line(f"| {name} | {seconds:.0f} |")
-    terminalreporter.line(f"| all | {sum(report.duration for report in reports):.0f} |")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -137,10 +199,8 @@ def fast_starts(request: pytest.FixtureRequest, no_process_left: None) -> Iterat
     if not any(item.get_closest_marker("spark") for item in request.session.items):
         yield
         return
-    from tests.warm_jvms import warm_jvms
-
     use_archive(request.config.rootpath / ".pytest_cache" / "spark-classes")
-    with interpreters(Path(_JVM_FILES)), warm_jvms(Path(_JVM_FILES)):
+    with interpreters(Path(_JVM_FILES)):
         yield
 
 

@@ -20,24 +20,23 @@ import pyspark
 
 from tests.forked import Forked
 from tests.waiting import WAIT_S, eventually
-from tests.warm_jvms import take_warm_jvm
 
 
 class Driver:
     """One driver process. Its standard output's lines are what it reports.
 
     It runs a program, which is a file, as Python does; but the process has imported already what
-    programs need, and the file's folder is not on ``sys.path``. Its JVM is one that others had
-    before and outlives it (``tests.warm_jvms``), and so are its workers' Pythons forks; with
-    ``own_spark`` they are its own, to be found and killed by who killed or started them.
+    programs need, and the file's folder is not on ``sys.path``. Its workers' Pythons are forks,
+    too (``tests.interpreter``); with ``own_pythons`` Spark starts them, in the driver's session and
+    tree of processes, where a test can find and kill them.
     """
 
     def __init__(
-        self, program: Path, args: Sequence[str], errors: Path, *, own_spark: bool = False
+        self, program: Path, args: Sequence[str], errors: Path, *, own_pythons: bool = False
     ) -> None:
         self._command = [str(program), *args]
         self._errors = errors
-        self._own_spark = own_spark
+        self._own_pythons = own_pythons
         self._start()
 
     def __enter__(self) -> Driver:
@@ -134,7 +133,7 @@ class Driver:
             Connection(its_output, readable=False) as b,
         ):
             files = a, b, str(self._errors)
-            self.process = Forked(_run, *files, dict(os.environ), self._command, self._own_spark)
+            self.process = Forked(_run, *files, dict(os.environ), self._command, self._own_pythons)
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=_read, args=(output, self._lines), daemon=True).start()
 
@@ -150,7 +149,7 @@ class Relay:
     """
 
     def __init__(self, program: Path, args: Sequence[str], errors: Path) -> None:
-        self._make = partial(Driver, program, args, errors, own_spark=True)
+        self._make = partial(Driver, program, args, errors, own_pythons=True)
         self._driver: Driver | None = None
         self._next: Driver | None = None
 
@@ -190,7 +189,7 @@ def _run(
     errors: str,
     environment: dict[str, str],
     command: list[str],
-    own_spark: bool,
+    own_pythons: bool,
 ) -> None:
     """Be the driver: the leader of a session, which runs the program as Python would."""
     os.setsid()
@@ -203,8 +202,6 @@ def _run(
     os.environ.clear()  # the server's, which may be older
     os.environ.update(environment)
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # of local-cluster's executors
-    if own_spark:
+    if own_pythons:
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    else:
-        take_warm_jvm()
     runpy.run_path(command[0], run_name="__main__")

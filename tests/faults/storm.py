@@ -170,7 +170,7 @@ class Site:
         receivers = {name: [spec.kind, spec.arguments] for name, spec in specs.items()}
         cluster = f"local-cluster[2,{len(receivers) // 2 + 1},512]"
         args = [cluster, str(self.checkpoint), str(self.sink), json.dumps(receivers)]
-        return Driver(_PROGRAM, args, self.root / "errors-driver", own_spark=True)
+        return Driver(_PROGRAM, args, self.root / "errors-driver", own_pythons=True)
 
     def _start_ingest(self, name: str) -> Driver:
         # fmt: off

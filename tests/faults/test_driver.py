@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -57,27 +56,3 @@ def test_a_failed_test_is_told_where_it_waits(program: Path) -> None:
         with pytest.raises(TimeoutError, match=rf'File "{program}", line 5 in <module>'):
             driver.wait_line("never", timeout_s=0.1)
         driver.finish()
-
-
-SPARK_PROGRAM = """
-import sys
-from pyspark import SparkConf, SparkContext
-name = "spark.python.unix.domain.socket.dir"
-conf = SparkConf().setMaster("local[1]")
-sc = SparkContext(conf=conf.set(name, sys.argv[1]) if len(sys.argv) > 1 else conf)
-print(sc.getConf().get(name), flush=True)
-sc.stop()
-"""
-
-
-@pytest.mark.spark
-def test_a_jvm_keeps_no_setting_of_the_program_before(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(SPARK_PROGRAM)
-    seen = []
-    with tempfile.TemporaryDirectory() as folder:  # the path of a socket is short
-        for arguments in ([], [folder], []):
-            with Driver(program, arguments, tmp_path / "errors") as driver:
-                seen.append(driver.wait_line("/"))
-                driver.finish()
-    assert seen == [seen[0], folder, seen[0]]

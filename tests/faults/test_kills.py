@@ -66,7 +66,7 @@ class Site:
         stream = json.dumps(["tailStream", {"path": f"{self.logs}/app.log*", "name": "lines"}])
         args = [master, str(self.checkpoint), str(self.sink), stream, *moment]
         errors = self._root / f"stderr-{next(self._drivers)}.txt"
-        return Driver(PROGRAM, args, errors, own_spark=master == CLUSTER)
+        return Driver(PROGRAM, args, errors, own_pythons=master == CLUSTER)
 
     def receiver_pid(self) -> int | None:
         """Return the living process of the receiver that started last, None without one."""

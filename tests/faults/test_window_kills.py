@@ -40,7 +40,7 @@ def test_driver_killed_while_windows_hold_lines(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     moments = random.Random(seed)
     writer = LogWriter(folder)
-    with Driver(PROGRAM, args, tmp_path / "stderr.txt", own_spark=True) as driver:
+    with Driver(PROGRAM, args, tmp_path / "stderr.txt", own_pythons=True) as driver:
         with writer.running(pause_s=0.05):
             for _ in range(KILLS):
                 driver.wait_batches(3)

@@ -29,9 +29,9 @@ def test_a_batch_in_part_is_completed_with_other_slots(broker: Broker, tmp_path:
     arguments = [broker.address, source, target, str(tmp_path / "checkpoint"), str(tmp_path / "k")]
     errors = tmp_path / "stderr.txt"
     with (
-        Driver(PROGRAM, ["local[1]", *arguments], errors, own_spark=True) as first,
+        Driver(PROGRAM, ["local[1]", *arguments], errors, own_pythons=True) as first,
         Driver(
-            PROGRAM, ["local[4]", *arguments], errors, own_spark=True
+            PROGRAM, ["local[4]", *arguments], errors, own_pythons=True
         ) as second,  # starts meanwhile
     ):
         first.begin()

@@ -172,7 +172,7 @@ def test_a_constant_comes_back_after_a_kill(tmp_path: Path) -> None:
     location, errors = tmp_path / "location", tmp_path / "errors"
     files: list[list[str]] = []
     for said, batches in (("created", 100), ("recovered", 3)):
-        with Driver(PROGRAM, [str(location)], errors, own_spark=True) as driver:
+        with Driver(PROGRAM, [str(location)], errors, own_pythons=True) as driver:
             driver.wait_line(said)
             driver.wait_line(f"batch {batches} [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]")
             driver.kill()

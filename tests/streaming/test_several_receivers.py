@@ -299,7 +299,7 @@ CLUSTER_PROGRAM = Path(__file__).with_name("several_receivers_program.py")
 @pytest.mark.slow
 def test_they_are_spread_over_the_executors_of_a_cluster(tmp_path: Path) -> None:
     args = [str(tmp_path / "checkpoint")]
-    with Driver(CLUSTER_PROGRAM, args, tmp_path / "errors", own_spark=True) as driver:
+    with Driver(CLUSTER_PROGRAM, args, tmp_path / "errors", own_pythons=True) as driver:
         line = driver.wait_line("executors")
         driver.finish()
     executors = json.loads(line.removeprefix("executors"))

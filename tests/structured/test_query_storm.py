@@ -100,7 +100,7 @@ class Site:
         if len(self._drivers) < 2:
             arguments = [MASTER, self.places.encoded()]
             self._drivers.append(
-                Driver(PROGRAM, arguments, self._root / "stderr.txt", own_spark=True)
+                Driver(PROGRAM, arguments, self._root / "stderr.txt", own_pythons=True)
             )
 
     @property

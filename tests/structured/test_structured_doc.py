@@ -62,7 +62,7 @@ def test_an_endpoint_feeds_a_query_through_a_kill(
         except httpx.TransportError:
             return False
 
-    with Driver(program, [], tmp_path / "stderr.txt", own_spark=True) as driver:
+    with Driver(program, [], tmp_path / "stderr.txt", own_pythons=True) as driver:
         assert eventually(lambda: is_taken("a\nb\na")), driver.log()
         driver.wait_line("|    a|    2|")
         driver.restart()
