@@ -18,7 +18,6 @@ from typing import TypeVar
 
 from penstock.checkpoint.checksum import sidecar_name
 from penstock.checkpoint.location_id import METADATA
-from penstock.checkpoint.unnamed_parts import DESCRIPTIONS
 from penstock.checkpoint.used_sinks import NOTES
 from penstock.errors import NotFoundError, StorageError
 from penstock.storage import FileInfo, Storage, local_root
@@ -43,7 +42,7 @@ R = TypeVar("R")
 FOLDERS = ("commits", "offsets", "sources", "state")
 """The folders of a checkpoint location that are read: Spark's own."""
 
-OF_PROGRAMS = (NOTES, DESCRIPTIONS)
+OF_PROGRAMS = (NOTES,)
 """The folders in which a penstock program keeps facts beside its batches: small, and never code."""
 
 AT_ROOT = (METADATA, sidecar_name(METADATA))

@@ -35,28 +35,30 @@ class Operator:
 class Operators:
     """The stateful operators of one graph, in the order in which the program creates them."""
 
-    _usual: frozenset[str] = frozenset()  # names that were not given; graphs of 0.1 have none
-
     def __init__(self) -> None:
         self._by_name: dict[str, Operator] = {}
         self._token = secrets.token_hex(4)
         self._unnamed = 0
+        self._usual: frozenset[str] = frozenset()  # names that were not given
 
     def add(self, kind: str, name: str | None, schema: Mapping[str, object]) -> Operator:
-        """Register an operator; without a name it is named after its kind and index, for now.
+        """Register an operator; without a name it is called by its kind and place, for now.
+
+        Its place is the number of operators without names before it. One that is given its name
+        later takes the next place.
 
         Raises:
             ConfigError: the name is not a valid file name.
             StreamingError: another operator was given it.
         """
-        place = sum(known.kind == kind for known in self._by_name.values())
+        place = sum(self._by_name[known].kind == kind for known in self._usual)
         usual = usual_name(kind, self._by_name, place)
         operator = Operator(check_name("operator", usual if name is None else name), kind, schema)
         if name is None:
             self._usual |= {usual}
         elif name in self._usual:
             other = self._by_name[name]
-            self.rename({name: usual_name(other.kind, self._by_name, place)})
+            self._rename(other, usual_name(other.kind, self._by_name, place))
         if operator.name in self._by_name:
             raise StreamingError(
                 f"two operators are named {operator.name!r}",
@@ -68,16 +70,14 @@ class Operators:
         return operator
 
     def is_given(self, operator: Operator) -> bool:
-        """Whether the program gave the operator its name, as far as an older graph can tell."""
+        """Whether the program gave the operator its name."""
         return operator.name not in self._usual
 
-    def rename(self, names: Mapping[str, str]) -> None:
-        """Give operators other names, by their names until now. Nothing may know these yet."""
-        for operator in self._by_name.values():
-            # Streams and their checkpoint data have the operator itself.
-            object.__setattr__(operator, "name", names.get(operator.name, operator.name))
-        self._usual = frozenset(names.get(name, name) for name in self._usual)
-        self._by_name = {operator.name: operator for operator in self._by_name.values()}
+    def _rename(self, operator: Operator, name: str) -> None:
+        """Give an operator another name that is not given. Nothing may know the one until now."""
+        self._usual = self._usual - {operator.name} | {name}
+        object.__setattr__(operator, "name", name)  # streams have the operator itself
+        self._by_name = {each.name: each for each in self._by_name.values()}
 
     def unnamed(self, kind: str) -> Operator:
         """Return an operator that only this graph finds again when it is read back.

@@ -24,6 +24,7 @@ from penstock.streaming.core.operators import Operator
 from penstock.streaming.recovery.match import (
     check_operators,
     check_outputs,
+    check_unnamed,
     describe_program,
     leftover_first_offsets,
     places_of_inputs,
@@ -46,10 +47,13 @@ class BatchLog:
         inputs: the names of the program's inputs, in its order.
         operators: the operators with state in the program.
         outputs: the names of its outputs, with whether they write exactly once.
+        told: the names of the outputs of which a sink is told the name.
+        unnamed: the names that were not given, of inputs, operators and outputs (by role).
 
     Raises:
         RecoveryMismatchError: the newest batch was planned by a program with an input, operator or
-            exactly-once output that this one lacks, or that is different in this one.
+            exactly-once output that this one lacks, or that is different in this one; or it is
+            open which part of this one it is.
     """
 
     def __init__(
@@ -60,6 +64,8 @@ class BatchLog:
         inputs: Sequence[str],
         operators: Sequence[Operator],
         outputs: Mapping[str, bool],
+        told: Sequence[str],
+        unnamed: Mapping[str, Collection[str]],
     ) -> None:
         next_batch_id = recovery.next_batch_id
         self._location = location
@@ -68,11 +74,14 @@ class BatchLog:
         self._unnotified: deque[Batch] = deque()  # released; inputs are not notified of the commit
         self._notified_id = -1  # inputs were notified of the commits up to this one
         self._inputs = inputs
-        self._conf = describe_program(inputs, operators, outputs)
+        self._conf = describe_program(inputs, operators, outputs, told)
         # Of the previous run: read once, since each request to an object store takes tens of ms.
         self._left = location.offsets.get(next_batch_id - 1) if next_batch_id else None
         self._recorded: Collection[str] = ()
         if self._left is not None:
+            present = {"input": inputs, "operator": [o.name for o in operators], "output": told}
+            for role, names in present.items():
+                check_unnamed(self._left.conf, role, names, unnamed[role])
             check_operators(self._left.conf, operators)
             check_outputs(self._left.conf, outputs)
             recorded = recorded_inputs(self._left.conf)

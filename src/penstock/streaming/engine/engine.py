@@ -34,7 +34,6 @@ from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.engine.jobs import JobSet
 from penstock.streaming.engine.rate_manager import RateManager
 from penstock.streaming.engine.receiver_events import ReceiverEvents
-from penstock.streaming.engine.settled_names import settle_names
 from penstock.streaming.engine.sink_use import SinkUse, check_outputs_stay
 from penstock.streaming.inputs.input import InputContext, InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
@@ -93,10 +92,9 @@ class Engine:
         ) / 1000
         recovery = location.acquire(settings.min_batches_to_retain)
         try:
-            record_names = settle_names(graph, location.storage)
             _open_state(sc, graph, location)
             run = SinkUse(location.storage, settings)
-            log = _open_log(graph, location, recovery, run, record_names)
+            log = _open_log(graph, location, recovery, run)
             if graph.writes_rdds:
                 rdds = RddCheckpoints(sc, location.storage, log.previous_run_ms)
                 graph.open_rdd_checkpoints(rdds)
@@ -280,7 +278,6 @@ def _open_log(
     location: CheckpointLocation,
     recovery: RecoveryPlan,
     run: SinkUse,
-    record_names: Callable[[], None],
 ) -> BatchLog:
     """Return the log of the program's batches; its inputs and outputs are open then."""
     log = BatchLog(
@@ -289,10 +286,11 @@ def _open_log(
         inputs=[stream.name for stream in graph.inputs],
         operators=graph.operators.all(),
         outputs={output.name: output.exactly_once for output in graph.outputs},
+        told=[output.name for output in graph.outputs if output.is_known_by_name],
+        unnamed=graph.unnamed_parts(),
     )
     graph.check_offsets(log.ends)
     check_outputs_stay(location.storage, [output.name for output in graph.outputs])
-    record_names()  # before anything is created under a name
     url, location_id = location.url, location.read_id()
     storage, journal = location.storage, location.storage.open_folder("journal")
     for output in graph.outputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,30 @@ class DStreamGraph:
                 hint="give each output a name of its own (name=)",
             )
         self.outputs.append(output)
+
+    def unnamed_parts(self) -> dict[str, list[str]]:
+        """Return the names that the program did not give, by role; warn where they are not enough.
+
+        Two parts of one kind are told apart by their order alone.
+        """
+        operators = self.operators.all()
+        unnamed = {
+            "input": [each.name for each in self.inputs if not each.is_named],
+            "operator": [o.name for o in operators if not self.operators.is_given(o)],
+            "output": [o.name for o in self.outputs if o.is_known_by_name and not o.is_named],
+        }
+        for role, names in unnamed.items():
+            kinds = Counter(name.rpartition("-")[0] for name in names)
+            several = [name for name in names if kinds[name.rpartition("-")[0]] > 1]
+            if several:
+                _log.warning(
+                    "%ss without names of their own: %s. A restart tells those of one kind apart "
+                    "by their order in the program alone; to be independent of it, give each this "
+                    "name (name=...)",
+                    role.capitalize(),
+                    ", ".join(several),
+                )
+        return unnamed
 
     def validate(self) -> None:
         """Check that the graph has an output.

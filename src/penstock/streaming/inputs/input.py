@@ -79,7 +79,7 @@ class InputDStream(DStream):
     is_pushed = False
     """Whether a source gives its records away, so that only the location has them."""
     is_named = True
-    """Whether the program gave it its name, as far as a graph of an older release can tell."""
+    """Whether the program gave it its name."""
     continues_in_source = False
     """Whether a restart continues in a source that keeps its data, by what the location holds."""
 

@@ -39,7 +39,7 @@ class OutputOperation(ABC):
     kind: str
     name: str
     is_named = True
-    """Whether the program gave it its name, as far as a graph of an older release can tell."""
+    """Whether the program gave it its name."""
     exactly_once = False
     """Whether its sink remembers the newest batch id, and skips batches up to it."""
 
@@ -52,7 +52,8 @@ class OutputOperation(ABC):
             )
         others = parent.ssc.graph.outputs
         taken = {output.name: output for output in others}
-        usual = usual_name(self.kind, taken, sum(each.kind == self.kind for each in others))
+        unnamed = [o for o in others if o.kind == self.kind and not o.is_named]
+        usual = usual_name(self.kind, taken, len(unnamed))
         self.name = check_name("output", usual if name is None else name)
         self.is_named = name is not None
         if self.is_named and self.name in taken and not taken[self.name].is_named:

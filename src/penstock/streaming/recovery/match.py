@@ -18,17 +18,21 @@ names:
                                   run again a second time
     -            output           starts with the next batch, and those that run again
 
+Inputs, operators and outputs that a sink is told of are found by their names. One without a name
+(``name=``) is called by its kind and place, ``tail-0``, and another place may be another part. So
+the start is refused where a kind has other unnamed parts than were recorded, and some were.
+
 A first offset of an input that no entry records was left by a program that ended before a batch was
 planned with that input. It stays valid for an input of that name, whenever the program has one
 again, so that no records since then are skipped. A program without one starts, with a warning: no
 batch took records of that input.
-
-Entries of releases that did not record names are taken by position.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +42,7 @@ from penstock.streaming.core.operators import Operator
 __all__ = [
     "check_operators",
     "check_outputs",
+    "check_unnamed",
     "describe_program",
     "leftover_first_offsets",
     "places_of_inputs",
@@ -48,20 +53,25 @@ __all__ = [
 _INPUTS = "spark.penstock.inputs"
 _OPERATORS = "spark.penstock.operators"
 _OUTPUTS = "spark.penstock.outputs"
+_TOLD = "spark.penstock.toldOutputs"
 
 
 def describe_program(
-    inputs: Iterable[str], operators: Iterable[Operator], outputs: Mapping[str, bool]
+    inputs: Iterable[str],
+    operators: Iterable[Operator],
+    outputs: Mapping[str, bool],
+    told: Iterable[str],
 ) -> dict[str, str]:
     """Return the entries that record a program in the conf of its batches.
 
-    ``outputs`` are names, with whether they write exactly once.
+    ``outputs`` are names, with whether they write exactly once; sinks are ``told`` some of them.
     """
     plain = [{"name": o.name, "kind": o.kind, "schema": dict(o.schema)} for o in operators]
     return {
         _INPUTS: _to_text(list(inputs)),
         _OPERATORS: _to_text(plain),
         _OUTPUTS: _to_text(dict(outputs)),
+        _TOLD: _to_text(list(told)),
     }
 
 
@@ -69,6 +79,55 @@ def recorded_inputs(conf: Mapping[str, str]) -> list[str] | None:
     """Return the names of the inputs in the order of their offsets, None when not recorded."""
     text = conf.get(_INPUTS)
     return None if text is None else json.loads(text)
+
+
+def check_unnamed(
+    conf: Mapping[str, str], role: str, present: Collection[str], unnamed: Collection[str]
+) -> None:
+    """Check that the parts without names of their own are those that were recorded.
+
+    Args:
+        conf: that of the newest batch.
+        role: "input", "operator" or "output".
+        present: the names of the program's parts in this role.
+        unnamed: those of them that are called by kind and place.
+
+    Raises:
+        RecoveryMismatchError: a kind has other ones than were recorded.
+    """
+    given = set(present) - set(unnamed)
+    before, now = _by_kind(set(_recorded(conf, role)) - given), _by_kind(unnamed)
+    for kind in before.keys() & now.keys():
+        if before[kind] != now[kind]:
+            raise RecoveryMismatchError(
+                f"the program has changed, and parts without names are found by kind and place: "
+                f"the checkpoint location has {role}s {_listed(before)}, the program has "
+                f"{_listed(now)}",
+                operation="recover",
+                ids={role: before[kind][0]},
+                hint=f"give the {role} that continues name={before[kind][0]!r} (and so for each), "
+                "and the others names of their own",
+            )
+
+
+def _recorded(conf: Mapping[str, str], role: str) -> list[str]:
+    if role == "operator":
+        return [operator["name"] for operator in json.loads(conf.get(_OPERATORS, "[]"))]
+    recorded: list[str] = json.loads(conf.get(_INPUTS if role == "input" else _TOLD, "[]"))
+    return recorded
+
+
+def _by_kind(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names that are made of kind and place, by kind."""
+    kinds = defaultdict(list)
+    for name in sorted(names):
+        if re.fullmatch(r"[A-Za-z_]+-\d+", name):
+            kinds[name.rpartition("-")[0]].append(name)
+    return kinds
+
+
+def _listed(kinds: Mapping[str, Iterable[str]]) -> str:
+    return ", ".join(name for names in kinds.values() for name in names)
 
 
 def places_of_inputs(recorded: Sequence[str], inputs: Sequence[str]) -> tuple[int | None, ...]:
