@@ -119,7 +119,9 @@ def test_a_port_that_its_predecessor_has_is_waited_for(tmp_path: Path, journal: 
         with ingest(tmp_path, "two", *command) as second:
             second.wait_receiving()
             assert first.wait() == 3
-            assert httpx.post(f"http://127.0.0.1:{port}", json="x").status_code == 200
+            assert (
+                httpx.post(f"http://127.0.0.1:{port}", json="x", timeout=WAIT_S).status_code == 200
+            )
             assert second.drain() == 0
 
 

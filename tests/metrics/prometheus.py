@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.free_port import free_port
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
 
@@ -43,7 +43,7 @@ class Prometheus:
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
     def _get(self, what: str, **parameters: str) -> Any:
-        answer = httpx.get(f"{self._url}/api/v1/{what}", params=parameters).json()
+        answer = httpx.get(f"{self._url}/api/v1/{what}", params=parameters, timeout=WAIT_S).json()
         assert answer["status"] == "success", answer
         return answer["data"]
 
@@ -81,6 +81,6 @@ def prometheus(folder: Path, targets: Sequence[str]) -> Iterator[Prometheus]:
 
 def _is_ready(address: str) -> bool:
     try:
-        return httpx.get(f"http://{address}/-/ready").status_code == 200
+        return httpx.get(f"http://{address}/-/ready", timeout=WAIT_S).status_code == 200
     except httpx.HTTPError:
         return False

@@ -11,6 +11,7 @@ from penstock.metrics import BatchMetrics, Exporter
 from penstock.ui import DashboardSettings, start_dashboard
 from penstock.ui import serve as dashboard
 from tests.ui.world import Batches, program
+from tests.waiting import WAIT_S
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def location(tmp_path: Path) -> str:
 def test_a_dashboard_of_any_locations_has_metrics_of_what_it_reads(location: str) -> None:
     served = start_dashboard([location], DashboardSettings(port=0))
     try:
-        answer = httpx.get(f"{served.url}metrics")
+        answer = httpx.get(f"{served.url}metrics", timeout=WAIT_S)
     finally:
         served.close()
     assert answer.headers["content-type"].startswith("text/plain")
@@ -37,9 +38,9 @@ def test_a_drivers_dashboard_has_its_counts_behind_its_token(tmp_path: Path, loc
     settings = DashboardSettings(port=0, token_file=str(tmp_path / "token"))
     served = start_dashboard([location], settings, exporter)
     try:
-        assert httpx.get(f"{served.url}metrics").status_code == 401
+        assert httpx.get(f"{served.url}metrics", timeout=WAIT_S).status_code == 401
         right = {"Authorization": "Bearer s3cret"}
-        text = httpx.get(f"{served.url}metrics", headers=right).text
+        text = httpx.get(f"{served.url}metrics", headers=right, timeout=WAIT_S).text
     finally:
         served.close()
     assert 'penstock_batches_total{program="report",result="committed"} 0.0' in text
@@ -51,8 +52,8 @@ def test_without_the_client_a_dashboard_has_pages_and_names_the_extra(
     monkeypatch.setattr(dashboard, "exporter_for", lambda settings: None)
     served = start_dashboard([location], DashboardSettings(port=0))
     try:
-        answer = httpx.get(f"{served.url}metrics")
-        assert httpx.get(served.url).status_code == 200
+        answer = httpx.get(f"{served.url}metrics", timeout=WAIT_S)
+        assert httpx.get(served.url, timeout=WAIT_S).status_code == 200
     finally:
         served.close()
     assert answer.status_code == 404

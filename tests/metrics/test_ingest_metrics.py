@@ -10,7 +10,7 @@ import pytest
 
 from tests.free_port import free_port
 from tests.ingest_process import Ingest, ingest
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def following(folder: Path, port: int) -> list[str]:
 
 
 def scraped(process: Ingest, port: int) -> dict[str, str]:
-    text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=WAIT_S).text
     return dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
 
 

@@ -23,7 +23,7 @@ from tests.metrics.test_monitoring import dashboard_queries
 from tests.streaming.runs import Runs
 from tests.streaming.settings import spark_settings
 from tests.structured.queries import Query
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -77,7 +77,7 @@ def test_a_prometheus_scrapes_a_program_and_evaluates_dashboard_and_alerts(
             firing = {rule["name"] for rule in server.rules() if rule["state"] != "inactive"}
             assert firing <= {"PenstockNoCommits"}  # the manual clock does not tick by itself
     with pytest.raises(httpx.ConnectError):
-        httpx.get(url(caplog))
+        httpx.get(url(caplog), timeout=WAIT_S)
 
 
 def test_a_port_that_is_taken_stops_the_start_and_leaves_nothing(
@@ -107,7 +107,7 @@ def test_the_dashboard_of_a_program_has_the_same_metrics(
     ):
         stepper.step(2)
         (home,) = re.findall(r"The dashboard is at (http://\S+)", caplog.text)
-        shown = [httpx.get(each).text for each in (f"{home}metrics", url(caplog))]
+        shown = [httpx.get(each, timeout=WAIT_S).text for each in (f"{home}metrics", url(caplog))]
     for text in shown:
         assert re.search(r'penstock_batches_total{program=".+",result="committed"} 2.0', text)
 
@@ -130,7 +130,7 @@ def test_a_query_is_counted_and_logged_and_stays_when_it_failed(
         query.drain()
 
     def shown() -> dict[str, float]:
-        text = httpx.get(url(caplog)).text
+        text = httpx.get(url(caplog), timeout=WAIT_S).text
         lines = (line.rpartition(" ") for line in text.splitlines() if line[0] != "#")
         return {re.sub(r'program="[^"]*"', "P", name): float(value) for name, _, value in lines}
 

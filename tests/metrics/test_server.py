@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.metrics import Exporter, MetricsServer
 from penstock.metrics import server as metrics_server
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def server() -> Iterator[MetricsServer]:
 
 def test_metrics_are_served_and_nothing_else(server: MetricsServer) -> None:
     assert server.url == f"http://127.0.0.1:{server.port}/metrics"
-    found = httpx.get(server.url)
+    found = httpx.get(server.url, timeout=WAIT_S)
     assert found.status_code == 200
     assert found.headers["content-type"].startswith("text/plain")
     assert "penstock_build_info{version=" in found.text
-    assert httpx.get(server.url.replace("/metrics", "/")).status_code == 404
-    assert httpx.post(server.url).status_code == 501
+    assert httpx.get(server.url.replace("/metrics", "/"), timeout=WAIT_S).status_code == 404
+    assert httpx.post(server.url, timeout=WAIT_S).status_code == 501
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_metrics_are_served_and_nothing_else(server: MetricsServer) -> None:
 def test_a_strangers_name_that_points_here_is_refused(
     server: MetricsServer, host: str, status: int
 ) -> None:
-    assert httpx.get(server.url, headers={"Host": host}).status_code == status
+    assert httpx.get(server.url, headers={"Host": host}, timeout=WAIT_S).status_code == status
 
 
 def test_a_token_is_asked_for_where_there_is_one(tmp_path: Path) -> None:
@@ -47,11 +47,11 @@ def test_a_token_is_asked_for_where_there_is_one(tmp_path: Path) -> None:
     token.write_text("s3cret\n")
     server = MetricsServer(Exporter(), "127.0.0.1", 0, str(token))
     try:
-        assert httpx.get(server.url).status_code == 401
+        assert httpx.get(server.url, timeout=WAIT_S).status_code == 401
         wrong = {"Authorization": "Bearer other"}
-        assert httpx.get(server.url, headers=wrong).status_code == 401
+        assert httpx.get(server.url, headers=wrong, timeout=WAIT_S).status_code == 401
         right = {"Authorization": "Bearer s3cret"}
-        assert httpx.get(server.url, headers=right).status_code == 200
+        assert httpx.get(server.url, headers=right, timeout=WAIT_S).status_code == 200
     finally:
         server.close()
 
@@ -73,8 +73,8 @@ def test_connections_that_are_left_open_hold_few_threads(
     before = threading.active_count()
     with ExitStack() as held:
         for _ in range(20):
-            held.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
-        assert httpx.get(server.url).status_code == 200
+            held.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S))
+        assert httpx.get(server.url, timeout=WAIT_S).status_code == 200
         assert eventually(lambda: threading.active_count() <= before + 3)
 
 

@@ -15,7 +15,7 @@ from penstock.streaming import StreamingContext
 from tests.streaming.runs import Runs
 from tests.streaming.settings import spark_settings
 from tests.ui.served import SETTINGS, locations, url_in
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -103,10 +103,10 @@ def test_a_driver_serves_its_dashboard(
     (status,) = locations(url)
     assert status["kind"] == "program"
     assert status["health"]["level"] in ("ok", "error")  # by a manual clock it is long ago
-    assert "Batches" in httpx.get(f"{url}0/batches", timeout=30).text
+    assert "Batches" in httpx.get(f"{url}0/batches", timeout=WAIT_S).text
     runs.stop()
     with pytest.raises(httpx.ConnectError):
-        httpx.get(url)
+        httpx.get(url, timeout=WAIT_S)
 
 
 def test_a_program_does_not_fail_for_its_dashboard(

@@ -7,6 +7,8 @@ from typing import Any
 
 import httpx
 
+from tests.waiting import WAIT_S
+
 SETTINGS = {"spark.penstock.ui.enabled": "true", "spark.penstock.ui.port": "0"}
 
 
@@ -17,5 +19,5 @@ def url_in(log: str) -> str:
 
 def locations(url: str) -> list[dict[str, Any]]:
     """Return what it says of its locations."""
-    found: list[dict[str, Any]] = httpx.get(f"{url}api/status", timeout=30).json()["locations"]
+    found: list[dict[str, Any]] = httpx.get(f"{url}api/status", timeout=WAIT_S).json()["locations"]
     return found

@@ -12,6 +12,7 @@ from penstock.rate import RateOverride, RateOverrides
 from penstock.storage import open_storage
 from penstock.ui import Dashboard, DashboardSettings, start_dashboard
 from tests.ui.world import Batches, program
+from tests.waiting import WAIT_S
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def guarded(location: Path, tmp_path: Path) -> Iterator[httpx.Client]:
 
 def asking(*paths: Path, settings: DashboardSettings) -> Iterator[httpx.Client]:
     served: Dashboard = start_dashboard([str(path) for path in paths], settings)
-    with httpx.Client(base_url=served.url, timeout=30) as client:
+    with httpx.Client(base_url=served.url, timeout=WAIT_S) as client:
         yield client
     served.close()
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from penstock.ui import Dashboard, DashboardSettings, connections, start_dashboard
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def served(tmp_path: Path) -> Iterator[Dashboard]:
 
 
 def begun(port: int, head: bytes) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), timeout=10)
+    client = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
     client.sendall(head)
     return client
 
@@ -63,6 +63,6 @@ def is_closed(client: socket.socket) -> bool:
 
 def is_answered(url: str) -> bool:
     try:
-        return httpx.get(url).status_code == 200
+        return httpx.get(url, timeout=WAIT_S).status_code == 200
     except httpx.TransportError:
         return False

@@ -444,7 +444,7 @@ def test_who_waits_for_a_store_that_hangs_is_told(
         first = threads.submit(shared.all, None)
         assert begun.wait(WAIT_S)
         try:
-            found = threads.submit(shared.get, 0).result(timeout=20)
+            found = threads.submit(shared.get, 0).result(timeout=WAIT_S)
         finally:
             go_on.set()
         assert isinstance(found, Unreadable)

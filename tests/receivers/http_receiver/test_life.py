@@ -103,7 +103,7 @@ def test_a_stop_answers_what_is_under_way_after_its_publish(tmp_path: Path) -> N
 
 def is_closed(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", port), timeout=WAIT_S).close()
     except OSError:
         return True
     return False
@@ -151,7 +151,7 @@ def test_a_free_port_is_told_and_kept_over_restarts(tmp_path: Path) -> None:
                 and status.listening_at == served.url
             )
         )
-        with httpx.Client(base_url=served.url) as client:
+        with httpx.Client(base_url=served.url, timeout=WAIT_S) as client:
             assert client.get("/healthz").status_code == 200
 
 

@@ -62,15 +62,15 @@ def test_tls_serves_those_who_trust_its_certificate(tmp_path: Path) -> None:
     authority.configure_trust(trusting)
     with serving(tmp_path / "journal", receiver) as served:
         assert served.url.startswith("https://")
-        with httpx.Client(base_url=served.url, verify=trusting) as client:
+        with httpx.Client(base_url=served.url, verify=trusting, timeout=WAIT_S) as client:
             assert client.post("/", content=b"x\n" * 50_000, headers=TEXT).status_code == 200
         old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
         old.maximum_version = ssl.TLSVersion.TLSv1_2
-        with httpx.Client(base_url=served.url, verify=old) as client:
+        with httpx.Client(base_url=served.url, verify=old, timeout=WAIT_S) as client:
             assert client.get("/healthz").status_code == 200
         with pytest.raises(httpx.TransportError):
-            httpx.get(served.url)
+            httpx.get(served.url, timeout=WAIT_S)
 
 
 @pytest.mark.parametrize(
