@@ -23,3 +23,13 @@ def spark_settings(sc: SparkContext, settings: Mapping[str, str]) -> Iterator[No
                 conf.set(name, before[name])
             else:
                 conf.remove(name)
+
+
+@contextmanager
+def spark_silent(sc: SparkContext) -> Iterator[None]:
+    """Have Spark log nothing for the block, where tasks are killed or fail on purpose."""
+    sc.setLogLevel("OFF")
+    try:
+        yield
+    finally:
+        sc.setLogLevel("ERROR")

@@ -20,6 +20,7 @@ from penstock.testing.stepper import Stepper
 from tests.journal.helpers import read_all
 from tests.streaming.received import Numbers
 from tests.streaming.runs import Runs
+from tests.streaming.settings import spark_silent
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -141,12 +142,10 @@ def test_a_batch_that_runs_again_leaves_one_dead_letter_for_each(program: Progra
 
 def test_a_batch_whose_dead_letters_cannot_be_written_fails(program: Program) -> None:
     findings = program.location / "journal" / "numbers-dead" / "findings"
-    program.sc.setLogLevel("OFF")
-    with program.running(RECORDS, int, "dead_letter") as stepper:
+    with spark_silent(program.sc), program.running(RECORDS, int, "dead_letter") as stepper:
         findings.write_text("in the way of a folder")
         with pytest.raises(BatchFailedError):
             stepper.step()
-    program.sc.setLogLevel("ERROR")
     assert program.values == []
     findings.unlink()
     with program.running(RECORDS, int, "dead_letter") as stepper:

@@ -26,6 +26,7 @@ from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.background import background
 from tests.streaming.received import Numbers, Program
+from tests.streaming.settings import spark_silent
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
@@ -194,12 +195,10 @@ class Failing(Numbers):
 
 
 def test_a_receiver_whose_process_dies_is_started_again(program: Program) -> None:
-    program.sc.setLogLevel("OFF")
-    with program.running(Failing(["second"])) as stepper:
+    with spark_silent(program.sc), program.running(Failing(["second"])) as stepper:
         program.wait_durable(2)
         stepper.step()
         status = read_status(program.journal(), "r0")
-    program.sc.setLogLevel("ERROR")
     assert sorted(row.value for row in program.rows) == ["first", "second"]
     assert status is not None
     assert status.writer == "r0-00000001"
@@ -209,8 +208,7 @@ def test_a_receiver_whose_process_dies_is_started_again(program: Program) -> Non
 def test_a_receiver_whose_command_is_lost_is_started_again(
     program: Program, hurt: Callable[[Path], object]
 ) -> None:
-    program.sc.setLogLevel("OFF")
-    with program.running(Numbers(["a"])) as stepper:
+    with spark_silent(program.sc), program.running(Numbers(["a"])) as stepper:
         program.wait_durable(1)
         (command,) = (program.location / "journal" / "numbers" / "control").glob(
             "r0.*.command.json"
@@ -218,7 +216,6 @@ def test_a_receiver_whose_command_is_lost_is_started_again(
         hurt(command)
         assert eventually(lambda: len(program.journal().writers()) == 2)
         stepper.step()
-    program.sc.setLogLevel("ERROR")
     assert [row.value for row in program.rows] == ["a"]
 
 

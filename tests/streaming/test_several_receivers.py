@@ -27,7 +27,7 @@ from tests.faults.driver import Driver
 from tests.receivers.supervised import newest_command
 from tests.streaming.received import Numbers
 from tests.streaming.runs import Runs
-from tests.streaming.settings import spark_settings
+from tests.streaming.settings import spark_settings, spark_silent
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -171,8 +171,7 @@ def test_other_writers_of_the_stream_are_left_alone(program: Program) -> None:
 
 
 def test_each_is_started_again_on_its_own(program: Program) -> None:
-    program.sc.setLogLevel("OFF")
-    with program.running(Some("a", "b"), Some("c")) as stepper:
+    with spark_silent(program.sc), program.running(Some("a", "b"), Some("c")) as stepper:
         program.wait_durable(3)
         assert eventually(lambda: program.names.started.total() == 2)
         status = read_status(program.journal(), "r1")
@@ -181,7 +180,6 @@ def test_each_is_started_again_on_its_own(program: Program) -> None:
         assert eventually(lambda: len(program.journal().writers()) == 3)
         stepper.step()
         assert eventually(lambda: program.names.started["Some-0-r1"] == 2)
-    program.sc.setLogLevel("ERROR")
     assert program.journal().writers() == [
         WriterId("r0", 0),
         WriterId("r1", 0),

@@ -18,6 +18,7 @@ from penstock.storage import open_storage
 from penstock.streaming import DStream
 from tests.journal.helpers import write_blocks
 from tests.streaming.received import Numbers, Program
+from tests.streaming.settings import spark_silent
 from tests.streaming.test_journal_streams import Reader
 from tests.waiting import eventually
 
@@ -54,13 +55,12 @@ def test_a_failed_batch_runs_again_without_what_was_given_up(
     else:
         block.write_bytes(block.read_bytes()[:-1])
 
-    sc.setLogLevel("OFF")
     with (
+        spark_silent(sc),
         program.running(Numbers(["0", "1", "2"])) as stepper,
         pytest.raises(BatchFailedError) as caught,
     ):
         stepper.step()
-    sc.setLogLevel("ERROR")
     told = str(caught.value)
     assert "\n" not in told
     assert hurt in told or "not in the journal" in told

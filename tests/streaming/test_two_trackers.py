@@ -33,6 +33,7 @@ from penstock.streaming.core.listener import ListenerBus
 from penstock.streaming.engine.receiver_events import ReceiverEvents
 from tests.journal.helpers import read_all
 from tests.receivers.supervised import HASTY, newest_command, override
+from tests.streaming.settings import spark_silent
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
@@ -91,10 +92,8 @@ class Place:
 
 @pytest.fixture
 def place(sc: SparkContext, tmp_path: Path) -> Iterator[Place]:
-    sc.setLogLevel("OFF")
-    with ExitStack() as stack:
+    with spark_silent(sc), ExitStack() as stack:
         yield Place(sc, tmp_path, stack)
-    sc.setLogLevel("ERROR")
 
 
 def limit_in_vain(tracker: ReceiverTracker) -> None:
