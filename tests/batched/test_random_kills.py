@@ -16,6 +16,7 @@ import pytest
 from tests.faults.driver import Driver, Relay
 from tests.kafka.broker import Broker
 from tests.kafka.test_kills import PARTITIONS, Sender
+from tests.seeds import storm_seed
 from tests.waiting import eventually
 
 from .batched_program import MOST
@@ -61,7 +62,7 @@ def test_twenty_kills(broker: Broker, tmp_path: Path) -> None:
     topic, path = broker.create_topic("killed", PARTITIONS), tmp_path / "path"
     outs = [broker.create_topic(name) for name in ("at-least-once", "exactly-once")]
     args = [broker.address, topic, *outs, str(path)]
-    seed = random.randrange(10**6)
+    seed = storm_seed()
     moments = random.Random(seed)
     with Relay(PROGRAM, args, tmp_path / "stderr.txt") as relay:
 

@@ -27,6 +27,7 @@ from penstock.storage import open_storage
 from tests.forked import forked
 from tests.kafka.broker import Broker
 from tests.kafka.test_kills import PARTITIONS, Sender
+from tests.seeds import storm_seed
 from tests.waiting import WAIT_S, eventually
 
 from .functions import as_ints
@@ -439,7 +440,7 @@ class Numbers:
         self._broker = broker
         self._path, self.errors = folder / "path", folder / "errors"
         self.sender = Sender(broker, self._topics[0], "%d")
-        seed = random.randrange(10**6)
+        seed = storm_seed()
         self.moments, self.told = random.Random(seed), f"seed {seed}"
 
     @property

@@ -13,6 +13,7 @@ import pytest
 from tests.background import background
 from tests.faults.driver import Driver
 from tests.faults.ledger import judge
+from tests.seeds import storm_seed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -42,7 +43,7 @@ def test_driver_killed_while_files_come(tmp_path: Path) -> None:
     inbox.mkdir()
     stream = json.dumps(["textFileStream", {"directory": str(inbox), "name": "files"}])
     args = ["local[2]", str(tmp_path / "checkpoint"), str(sink), stream]
-    seed = random.randrange(10**6)
+    seed = storm_seed()
     moments = random.Random(seed)
     with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
         driver.wait_line("committed")  # files count from the start on

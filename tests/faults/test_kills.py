@@ -21,6 +21,7 @@ from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.ledger import LogWriter, Verdict, judge
 from tests.faults.pids import executor_of, is_alive, is_stopped, orphan_and_stop
+from tests.seeds import storm_seed
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -101,7 +102,7 @@ def test_driver_killed_at_each_step(site: Site) -> None:
 @pytest.mark.soak
 def test_driver_killed_at_random_moments(site: Site) -> None:
     """kill -9 during start, recovery and batches: 20 times over one checkpoint location."""
-    seed = random.randrange(10**6)
+    seed = storm_seed()
     moments = random.Random(seed)
     reached_batches = 0
     with site.writer.running(lines_a_burst=20, pause_s=0.05):

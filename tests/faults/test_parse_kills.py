@@ -16,6 +16,7 @@ from penstock.storage import open_storage
 from tests.faults.driver import Driver
 from tests.faults.ledger import LogWriter
 from tests.faults.parse_program import is_bad
+from tests.seeds import storm_seed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -39,7 +40,7 @@ def test_one_dead_letter_for_each_bad_line(tmp_path: Path) -> None:
     folder.mkdir()
     writer = LogWriter(folder)
     args = [str(checkpoint), str(folder / "app.log*"), str(sink)]
-    seed = random.randrange(10**6)
+    seed = storm_seed()
     moments = random.Random(seed)
     with Driver(PROGRAM, args, tmp_path / "stderr.txt") as driver:
         with writer.running(pause_s=0.02):

@@ -8,8 +8,6 @@ program, with each fault that there is; `make soak` has storms of 60 faults for 
 
 from __future__ import annotations
 
-import os
-import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ from tests.faults.sources.source import Source
 from tests.faults.sources.tail import TailSource
 from tests.faults.storm import Site, Storm
 from tests.receivers.mqtt_broker import needs_mosquitto
+from tests.seeds import storm_seed
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -56,7 +55,7 @@ def test_sixty_faults(name: str, tmp_path: Path) -> None:
 
 def weather(root: Path, names: list[str], faults: int | None = None) -> Counter[str]:
     """Let a storm go over a site, check that the ledgers balance, and return what struck."""
-    seed = int(os.environ.get("STORM_SEED", random.randrange(10**6)))
+    seed = storm_seed()
     site = Site(root, {name: SOURCES[name](root) for name in names})
     storm = Storm(site, seed)
     with site.running():

@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults.driver import Driver
 from tests.faults.ledger import LogWriter
+from tests.seeds import storm_seed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -37,7 +38,7 @@ def test_driver_killed_while_windows_hold_lines(tmp_path: Path) -> None:
     folder.mkdir()
     sink.mkdir()
     args = [str(tmp_path / "checkpoint"), str(folder), str(sink)]
-    seed = random.randrange(10**6)
+    seed = storm_seed()
     moments = random.Random(seed)
     writer = LogWriter(folder)
     with Driver(PROGRAM, args, tmp_path / "stderr.txt", own_pythons=True) as driver:

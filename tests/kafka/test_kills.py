@@ -19,6 +19,7 @@ from tests.background import background
 from tests.faults.driver import Driver
 from tests.kafka.broker import Broker
 from tests.kafka.sink_driver import SinkDriver, committed, expected
+from tests.seeds import storm_seed
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +75,7 @@ def test_driver_and_broker_are_killed(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "broker", is_killed=True)  # of its own: others need theirs alive
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(conf=broker.conf, folder=str(tmp_path / "checkpoint")))
-    seed = random.randrange(10**6)
+    seed = storm_seed()
     moments = random.Random(seed)
     with broker.running():
         for topic in ("in", "out"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from tests.ingest_process import open_stream, records
 from tests.kafka.broker import Broker
 from tests.kafka.receiving import HASTY, Receiving
 from tests.kafka.test_kills import Sender
+from tests.seeds import storm_seed
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -122,7 +122,7 @@ FAULTS = (
 
 
 def storm(folder: Path, broker: Broker, topic: str, faults: int, conf: dict[str, Any]) -> None:
-    seed = int(os.environ.get("STORM_SEED", random.randrange(10**6)))
+    seed = storm_seed()
     chance = random.Random(seed)
     struck = [*FAULTS] * (faults // len(FAULTS) + 1)
     struck = [Site.grow, *struck][:faults]

@@ -24,6 +24,7 @@ from tests.faults.driver import Driver, Relay
 from tests.kafka.broker import Broker
 from tests.kafka.sink_driver import committed
 from tests.kafka.test_kills import Sender
+from tests.seeds import storm_seed
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -160,7 +161,7 @@ class Site:
     "faults", [20, pytest.param(200, marks=pytest.mark.soak)], ids=["twenty", "two-hundred"]
 )
 def test_nothing_is_lost_or_doubled(tmp_path: Path, faults: int) -> None:
-    seed = int(os.environ.get("STORM_SEED", random.randrange(10**6)))
+    seed = storm_seed()
     moments = random.Random(seed)
     site = Site(tmp_path, moments)
     with site.running() as sender:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 from penstock.checkpoint.tools import inspect
 from penstock.structured import graceful_stop
 from tests.journal.helpers import write_blocks
+from tests.seeds import storm_seed
 from tests.structured.queries import Query
 from tests.structured.sender import Sender
 from tests.waiting import WAIT_S, eventually
@@ -36,11 +37,12 @@ def test_each_of_many_stops_leaves_no_batch_to_run_again(query: Query) -> None:
     query.options["maxOffsetsPerTrigger"] = "20"
     sender = Sender(query.stream)
     sender.start()
+    moments = random.Random(storm_seed())
     for interval in ("0 seconds", "10 milliseconds", "1 second"):
         started = query.start(interval)
         seen = len(query.seen)
         assert eventually(lambda seen=seen: len(query.seen) > seen)
-        time.sleep(random.random() / 10)
+        time.sleep(moments.random() / 10)
         assert graceful_stop(started)
         assert agree(query)
         assert inspect(query.location).next.rerun == ()

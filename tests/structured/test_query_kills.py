@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from penstock.journal.retention.consumer_files import read_consumer
 from tests.cli.commands import Commands
 from tests.journal.helpers import write_blocks
+from tests.seeds import storm_seed
 from tests.structured.queries import Query
 from tests.structured.sender import Sender
 from tests.waiting import WAIT_S, eventually
@@ -28,13 +29,14 @@ def test_planners_that_are_killed_lose_and_double_nothing(query: Query) -> None:
     stream = query.stream
     sender = Sender(stream)
     sender.start()
+    moments = random.Random(storm_seed())
     query.options["maxOffsetsPerTrigger"] = "40"
     by_id: dict[int, list[str]] = {}
     for _ in range(4):
         started = query.start("10 milliseconds")
         seen = len(query.seen)
         assert eventually(lambda seen=seen: len(query.seen) > seen + 1)
-        time.sleep(random.random() / 20)
+        time.sleep(moments.random() / 20)
         entry = read_consumer(stream, query.consumer)
         assert entry is not None
         assert entry.program is not None

@@ -36,6 +36,7 @@ from tests.faults.pids import is_alive
 from tests.kafka.broker import Broker
 from tests.kafka.sink_driver import committed
 from tests.kafka.test_kills import Sender
+from tests.seeds import storm_seed
 from tests.structured.postgres import Server, needs_postgres
 from tests.structured.storm_program import SOURCES, Places
 from tests.waiting import eventually
@@ -276,7 +277,7 @@ def server() -> Iterator[Server]:
 def test_nothing_is_lost_or_doubled(
     tmp_path: Path, broker: Broker, server: Server, kills: int
 ) -> None:
-    seed = int(os.environ.get("STORM_SEED", random.randrange(10**6)))
+    seed = storm_seed()
     moments = random.Random(seed)
     site = Site(tmp_path, broker, server, moments)
     kinds = [kind for kind, often in KILLS.items() for _ in range(often * kills // 20)]
