@@ -127,5 +127,5 @@ def terminal(
     finally:
         process.kill()
         process.wait()
-        reader.join(30)
+        reader.join(WAIT_S)
         os.close(keyboard)

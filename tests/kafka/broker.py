@@ -199,17 +199,17 @@ class Broker:
             new = NewTopic(name, partitions, 1, config=settings)
         else:
             new = NewTopic(name, len(replicas), replica_assignment=replicas, config=settings)
-        self._admin.create_topics([new])[name].result(60)
+        self._admin.create_topics([new])[name].result(WAIT_S)
         self._wait_writable(name, len(replicas or range(partitions)))
         return name
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
-        self._admin.delete_topics([name])[name].result(60)
+        self._admin.delete_topics([name])[name].result(WAIT_S)
 
     def has_topic(self, name: str) -> bool:
         """Return whether a topic exists."""
-        return name in self._admin.list_topics(timeout=30).topics
+        return name in self._admin.list_topics(timeout=WAIT_S).topics
 
     def _leads(self, places: list[TopicPartition]) -> bool:
         """Return whether the brokers have learned that they lead the partitions."""
@@ -227,17 +227,17 @@ class Broker:
         for number, value in enumerate(values, start=1):
             producer.produce(topic, value=value, partition=partition, **more)
             if number % _QUEUED == 0:
-                assert producer.flush(60) == 0  # or a busy machine's queue gets full
-        assert producer.flush(60) == 0
+                assert producer.flush(WAIT_S) == 0  # or a busy machine's queue gets full
+        assert producer.flush(WAIT_S) == 0
 
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
         """Delete the records of a partition before an offset, as retention does."""
         place = TopicPartition(topic, partition, before)
-        self._admin.delete_records([place])[place].result(60)
+        self._admin.delete_records([place])[place].result(WAIT_S)
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Give a topic more partitions, and wait until they can be written."""
-        self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(60)
+        self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(WAIT_S)
         self._wait_writable(topic, total)
 
     def _wait_writable(self, topic: str, partitions: int) -> None:

@@ -40,7 +40,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.clients import living_clients
 from tests.kafka.program import Program
 from tests.kafka.sink_driver import committed
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 _number = count()
@@ -380,7 +380,7 @@ def test_tokens_that_expired_end_the_start(copies: Copies, topic: str) -> None:
     copies.uncommit(0)
     location_id = json.loads((copies.location / "metadata").read_text())["id"]
     admin, group = AdminClient(copies.conf), f"penstock/{location_id}/copy"
-    admin.delete_consumer_groups([group])[group].result(60)
+    admin.delete_consumer_groups([group])[group].result(WAIT_S)
     with pytest.raises(KafkaError, match="do not know any more which part of it was written"):
         copies.write(define)
 

@@ -20,6 +20,7 @@ from tests.faults.driver import Driver
 from tests.kafka.broker import Broker
 from tests.kafka.sink_driver import SinkDriver, committed, expected
 from tests.seeds import storm_seed
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ class Sender:
     def running(self) -> Iterator[None]:
         with background(self._send):
             yield
-        assert self._producer.flush(120) == 0
+        assert self._producer.flush(WAIT_S) == 0
 
     def _send(self, end: Event) -> None:
         while not end.wait(0.01):

@@ -119,5 +119,5 @@ class Publisher:
     ) -> None:
         sent = [self._client.publish(topic, payload, qos, retain) for payload in payloads]
         for message in sent:
-            message.wait_for_publish(10)
+            message.wait_for_publish(WAIT_S)
             assert message.is_published()

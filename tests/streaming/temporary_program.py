@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
 from penstock.streaming import StreamingContext
+from tests.waiting import WAIT_S
 
 
 def start() -> tuple[SparkSession, StreamingContext, Path]:
@@ -33,7 +34,7 @@ def main() -> None:
     assert (path / "metadata").exists()
     spark.stop()
     try:
-        ssc.awaitTermination(60)
+        ssc.awaitTermination(WAIT_S)
     except PenstockError:
         print("stopped", path.exists())
     _, _, path = start()

@@ -208,7 +208,7 @@ def test_a_batch_waits_while_the_storage_cannot_tell_of_other_drivers(
     batch = Batch(0, 1000, ())
     job = Job(batch, 0, CallSite("foreachRDD", "p.py:1", ""), lambda: ran.append("ran"))
     scheduler.submit(JobSet(batch, [job], {}, 0, 0))
-    assert scheduler.wait_idle(20)
+    assert scheduler.wait_idle(WAIT_S)
     scheduler.stop()
     assert (ran, errors) == (["refused", "refused", "ran", "committed"], [])
 

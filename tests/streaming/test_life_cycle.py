@@ -133,7 +133,7 @@ def test_await_termination_raises_what_a_job_raised(
     ssc.start()
     clock.advance(1000)
     with pytest.raises(BatchFailedError, match="foreachRDD 0 of batch 0") as caught:
-        ssc.awaitTermination(30)
+        ssc.awaitTermination(WAIT_S)
     assert isinstance(caught.value.cause, KeyError)
 
 
@@ -485,7 +485,7 @@ def test_late_batches_are_told_in_words(
 ) -> None:
     """And not at the start, when Spark's workers start, too."""
     release = threading.Event()
-    ssc.queueStream([[1]]).foreachRDD(lambda rdd: release.wait(60))
+    ssc.queueStream([[1]]).foreachRDD(lambda rdd: release.wait(WAIT_S))
     begun_ms = clock.time_ms()
     ssc.start()
 

@@ -30,7 +30,7 @@ from penstock.streaming.operations.outputs import ForEachRDD
 from penstock.streaming.operations.text_files import BatchFolder, save_as_text_files
 from penstock.testing import ManualClock
 from tests.streaming.runs import Runs
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -272,7 +272,7 @@ def test_a_driver_that_wakes_in_the_middle_leaves_its_successor_s_folder(
         assert eventually((tmp_path / "gate.reached").exists)
         save(sc, out, ["a", "b"])
         gate.touch()
-        first.result(60)
+        first.result(WAIT_S)
     assert os.listdir(tmp_path / "out") == ["lines-1001000"]
     assert lines_in(tmp_path / "out" / "lines-1001000") == "a\nb\n"
 

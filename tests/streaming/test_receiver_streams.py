@@ -178,7 +178,7 @@ def test_a_journal_that_executors_do_not_see(sc: SparkContext) -> None:
     ssc.receiverStream(Numbers(["a"])).pprint()
     ssc.start()
     with pytest.raises(UnsharedPathError, match="executors do not see"):
-        ssc.awaitTermination(60)
+        ssc.awaitTermination(WAIT_S)
     ssc.stop(stopSparkContext=False)
 
 

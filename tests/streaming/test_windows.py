@@ -269,7 +269,7 @@ def test_a_batch_that_lasts_an_hour_leaves_no_queue_of_empty_windows(program: Pr
 
     def wait(rdd: Any) -> Any:
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(WAIT_S)
         return rdd
 
     def windows(lines: DStream) -> DStream:
@@ -278,7 +278,7 @@ def test_a_batch_that_lasts_an_hour_leaves_no_queue_of_empty_windows(program: Pr
     stepper = program.start(windows)
     run_batches(program, stepper, "a")
     program.clock.advance(1000)
-    assert begun.wait(60)
+    assert begun.wait(WAIT_S)
     program.clock.advance(3_600_000)
     go_on.set()
     assert eventually(lambda: stepper.completed[-1:] and at(stepper.completed[-1]) == 4602)

@@ -18,6 +18,7 @@ from tests.background import background
 from tests.faults.sources.source import PAUSE_S, Balance, ReceiverSpec, Source, exactly_once
 from tests.kafka.broker import Broker
 from tests.kafka.receiving import HASTY
+from tests.waiting import WAIT_S
 
 _TOPIC = "numbers"
 _PARTITIONS = 4
@@ -51,7 +52,7 @@ class KafkaSource(Source):
         producer = Producer({**self._broker.conf, "enable.idempotence": True, "log_level": 0})
         with background(lambda end: self._produce(end, producer)):
             yield
-        assert producer.flush(120) == 0
+        assert producer.flush(WAIT_S) == 0
 
     def cut(self) -> None:
         raise NotImplementedError("its connections are not cut; members leave all the time")
