@@ -29,6 +29,7 @@ from penstock.status import (
 )
 from penstock.status import shared as shared_module
 from penstock.status.blocks import Published, oldest_untaken
+from penstock.status.checks import Checks
 from penstock.status.model import (
     MOST_LOSSES,
     BatchStatus,
@@ -44,7 +45,7 @@ from penstock.storage import open_storage
 from tests.journal.helpers import write_blocks
 from tests.metrics.statuses import stream_status
 from tests.ui.world import Batches, now_ms, program, receiver, stream_of
-from tests.waiting import WAIT_S
+from tests.waiting import WAIT_S, eventually
 
 NOW = 1_800_000_000_000
 HOST = Process("h", 1, True)
@@ -201,7 +202,7 @@ def test_an_interval_of_too_many_digits_hides_nothing(tmp_path: Path) -> None:
 def test_locations_of_one_folders_name_are_told_apart(tmp_path: Path) -> None:
     paths = [tmp_path / program / "checkpoint" for program in "abc"]
     shared = SharedStatus([*map(str, paths), f"{paths[0]}/"])
-    assert [each.name for each in shared.all()] == [
+    assert [each.name for each in shared.all(None)] == [
         "checkpoint",
         "b/checkpoint",
         "c/checkpoint",
@@ -218,7 +219,7 @@ def test_secrets_in_a_url_are_not_shown(url: str, monkeypatch: pytest.MonkeyPatc
         raise StorageError("gone", operation="read location")
 
     monkeypatch.setattr(LocationReader, "read", read)
-    for found in SharedStatus([url, f"{url}/"]).all():  # the second needs a longer name
+    for found in SharedStatus([url, f"{url}/"]).all(None):  # the second needs a longer name
         assert isinstance(found, Unreadable)
         assert found.location.startswith("s3://bucket/p")
         assert "hunter2" not in str(found)
@@ -379,7 +380,7 @@ def test_a_query_has_the_lag_of_its_consumer_in_a_journal_beside_it(tmp_path: Pa
     log = tmp_path / "query/offsets"
     log.mkdir(parents=True)
     (log / "0").write_text(f'v1\n{{"batchTimestampMs":{NOW}}}\n{{"clicks":{{"r0-00000000":2}}}}')
-    query, _ = SharedStatus([str(tmp_path / "query"), str(tmp_path / "journal")]).all()
+    query, _ = SharedStatus([str(tmp_path / "query"), str(tmp_path / "journal")]).all(None)
     assert isinstance(query, LocationStatus)
     assert (query.kind, query.inputs[0].lag_records) == ("query", 1)
 
@@ -393,7 +394,7 @@ def test_a_query_in_a_bucket_has_the_lag_of_its_consumer(s3_bucket: str) -> None
     write_consumer(stream, "count", ConsumerEntry({"r0-00000000": 2}, program=reader))
     entry = f'v1\n{{"batchTimestampMs":{NOW}}}\n{{"clicks":{{"r0-00000000":2}}}}'
     open_storage(f"{root}/query").create("offsets/0", entry.encode())
-    query, _ = SharedStatus([f"{root}/query", f"{root}/j"]).all()
+    query, _ = SharedStatus([f"{root}/query", f"{root}/j"]).all(None)
     assert isinstance(query, LocationStatus)
     assert query.inputs[0].lag_records == 1
 
@@ -421,7 +422,7 @@ def test_a_bucket_tells_when_blocks_came(s3_bucket: str) -> None:
 def test_what_is_no_location(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="neither a checkpoint location nor a journal"):
         read_location(str(tmp_path))
-    (found,) = SharedStatus([str(tmp_path)]).all()
+    (found,) = SharedStatus([str(tmp_path)]).all(None)
     assert isinstance(found, Unreadable)
 
 
@@ -466,10 +467,11 @@ def test_a_location_that_hangs_holds_up_no_other(
     monkeypatch.setattr(LocationReader, "read", read)
     monkeypatch.setattr(shared_module, "_STATUS_S", 0)
     monkeypatch.setattr(shared_module, "_SHARE", 0)
+    monkeypatch.setattr(shared_module, "_PATIENCE_S", WAIT_S)
     for name in ("hangs", "usual"):
         stream_of(tmp_path / name, "clicks", blocks=1, records=1)
     shared = SharedStatus([str(tmp_path / "hangs"), str(tmp_path / "usual")])
-    known, _ = shared.all()
+    known, _ = shared.all(None)
     hangs.set()
     try:
         within_s = 0.1
@@ -477,16 +479,45 @@ def test_a_location_that_hangs_holds_up_no_other(
         assert meanwhile == known
         assert isinstance(usual, LocationStatus)
         monkeypatch.setattr(shared_module, "_PATIENCE_S", within_s)
-        found, usual = shared.all(within_s)
+        (found, _) = shared.all(within_s)
         assert isinstance(found, Unreadable)
         assert "no answer since 20" in found.error
-        assert isinstance(usual, LocationStatus)
+        # However long the other one takes to read, here it is shown while the first one hangs.
+        assert eventually(lambda: isinstance(shared.all(within_s)[1], LocationStatus))
     finally:
         go_on.set()
     assert isinstance(shared.all(None)[0], LocationStatus)
 
 
-def test_a_status_is_shared_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_comes_at_once_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the call has ended before whoever began it goes on."""
+
+    class EndsFirst(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            self.join(0.1)
+
+    answers: list[StorageError | Checks] = [StorageError("gone", operation="read"), Checks()]
+
+    def read(*_: object, validated: bool) -> Checks:
+        answer = answers.pop(0)
+        if isinstance(answer, StorageError):
+            raise answer
+        return answer
+
+    program(tmp_path, Batches(3))
+    shared = SharedStatus([str(tmp_path)])
+    shared.all(None)
+    monkeypatch.setattr(shared_module, "read_checks", read)
+    monkeypatch.setattr(threading, "Thread", EndsFirst)
+    with pytest.raises(StorageError, match="gone"):
+        shared.checks(0)
+    assert shared.checks(0) == Checks()
+
+
+def test_a_status_is_shared_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream_of(tmp_path / "j", "clicks", blocks=1, records=1)
     reads = 0
     real = LocationReader.read
@@ -497,6 +528,7 @@ def test_a_status_is_shared_for_a_second(tmp_path: Path, monkeypatch: pytest.Mon
         return real(self)
 
     monkeypatch.setattr(LocationReader, "read", read)
+    monkeypatch.setattr(shared_module, "_STATUS_S", WAIT_S)  # a second may be over too soon
     shared = SharedStatus([str(tmp_path / "j")])
     assert reads == 0
     first = shared.get(0)

@@ -138,7 +138,8 @@ class _Shared(Generic[T]):
                 self._until_s = ended_s + max(self._max_age_s, _SHARE * (ended_s - began_s))
             return found
         finally:
-            self._reading = None
+            with self._lock:  # held by ``begin`` until it has noted this call, however short it was
+                self._reading = None
 
 
 class _Location:
