@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.free_port import free_port
 from tests.ingest_process import records
 from tests.waiting import WAIT_S, eventually
 
@@ -147,8 +147,7 @@ def test_the_image_receives_as_its_user_drains_and_goes_on(
     volume = tmp_path / "volume"
     volume.mkdir()
     os.chown(volume, USER, USER)
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    port = free_port()
     for line in (b"one", b"two"):
         with running(image, volume, port):
             assert post(port, line) == 200

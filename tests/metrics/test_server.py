@@ -12,6 +12,7 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.metrics import Exporter, MetricsServer
 from penstock.metrics import server as metrics_server
+from tests.free_port import free_port
 from tests.waiting import WAIT_S, eventually
 
 
@@ -79,7 +80,7 @@ def test_connections_that_are_left_open_hold_few_threads(
 
 
 def test_a_closed_server_frees_its_port_and_ends_its_thread(server: MetricsServer) -> None:
-    one = MetricsServer(Exporter(), "127.0.0.1", 0)
+    one = MetricsServer(Exporter(), "127.0.0.1", free_port())
     one.close()
     with socket.create_server(("127.0.0.1", one.port)):
         pass

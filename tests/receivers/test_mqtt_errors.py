@@ -19,6 +19,7 @@ from penstock.errors import ConfigError, ReceiverError
 from penstock.receivers import MqttReceiver
 from penstock.receivers.mqtt import client, network
 from penstock.testing import RecordingHost
+from tests.free_port import free_port
 from tests.waiting import WAIT_S
 
 CONNACK_3, CONNACK_5 = b"\x20\x02\x00\x00", b"\x20\x03\x00\x00\x00"
@@ -124,8 +125,7 @@ def test_a_connection_is_closed_whatever_the_broker_says_last() -> None:
 
 
 def test_an_absent_broker_is_tried_again_with_growing_delays() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    port = free_port()
     host = RecordingHost(expect_errors=True)
     with host.run(MqttReceiver("127.0.0.1", port, "plant/#")):
         host.wait_until(lambda: len(host.errors) >= 4)

@@ -15,6 +15,7 @@ from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import FramedSocketReceiver, SocketReceiver
 from penstock.testing import RecordingHost
 from penstock.testing.recording_host import Report
+from tests.free_port import free_port
 from tests.waiting import WAIT_S
 
 
@@ -115,8 +116,7 @@ def test_a_reset_keeps_whole_lines_and_drops_the_cut_one(server: socket.socket) 
 
 
 def test_an_absent_server_is_found_when_it_comes() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    port = free_port()
     host = RecordingHost(expect_errors=True)
     with host.run(SocketReceiver("127.0.0.1", port)):
         host.wait_until(lambda: len(host.errors) >= 2)
