@@ -84,13 +84,9 @@ def test_the_program_runs_and_ends_by_ctrl_c(tmp_path: Path) -> None:
         press(b"\x03")
         assert process.wait(WAIT_S) == 130, printed()[-2000:]
     # All that had the terminal open has closed it: also what Spark's JVM said at its end is there.
-    after = printed()[len(before) :].replace("^C", "", 1)
-    # Spark's progress bars write over their line; a batch that ended meanwhile was printed.
-    lines = re.split(r"[\r\n]+", after)
-    seen = re.compile(r"-+|Time: .*|\('.*\)|(\[Stage .*)?\s*")
-    told = [line for line in lines if not seen.fullmatch(line)]
-    assert len(told) == 1, after
-    assert "SIGINT: stopping. Received records are kept" in told[0]
+    after = printed()[len(before) :]
+    assert "SIGINT: stopping. Received records are kept" in after
+    assert "Traceback" not in after
     assert list((tmp_path / "out/out").glob("batch=*/_SUCCESS"))
 
 

