@@ -14,7 +14,7 @@ from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 from pyspark import SparkContext
 
 from penstock.errors import KafkaDataLossError
-from penstock.kafka import cut_off
+from penstock.kafka import cut_off, topics
 from penstock.kafka.topics import Topics
 from tests.kafka.broker import Broker
 from tests.kafka.program import Program
@@ -30,7 +30,10 @@ def topic(broker: Broker) -> str:
 
 
 def test_a_broker_that_pauses(
-    program: Program, topic: str, caplog: pytest.LogCaptureFixture
+    program: Program,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = program.broker
     broker.produce(topic, [b"a"])
@@ -38,7 +41,9 @@ def test_a_broker_that_pauses(
     stepper.step()
     broker.pause()
     try:
-        stepper.step()  # in three seconds, without records
+        with monkeypatch.context() as impatient:
+            impatient.setattr(topics, "_TIMEOUT_S", 0.5)
+            stepper.step()  # without records
     finally:
         broker.resume()
     assert "No new Kafka records are planned until the brokers answer" in caplog.text

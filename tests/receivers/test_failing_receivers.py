@@ -30,8 +30,6 @@ from penstock.streaming.engine.receiver_events import ReceiverProgress
 from tests.receivers.supervised import HASTY, RUN, command_stop, supervise
 from tests.waiting import WAIT_S, eventually
 
-SETTINGS = replace(HASTY, start_timeout_ms=200, stop_timeout_ms=200)
-
 
 class Acting(Receiver):
     """Does what a test says, by the number of the start."""
@@ -58,7 +56,7 @@ class Running:
     """A supervisor in a thread, and what its status said, as listeners would be told."""
 
     def __init__(
-        self, folder: Path, receiver: Receiver, settings: ReceiverSettings = SETTINGS
+        self, folder: Path, receiver: Receiver, settings: ReceiverSettings = HASTY
     ) -> None:
         storage = open_storage(folder / "journal")
         self.stream = JournalStream.create(storage, "s", RecordFormat("string"))
@@ -91,7 +89,8 @@ class Running:
 
 def test_a_hung_start_is_reported_and_ends_the_task(tmp_path: Path) -> None:
     release = threading.Event()
-    running = Running(tmp_path, Acting(lambda n: release.wait(WAIT_S)))
+    settings = replace(HASTY, start_timeout_ms=200)
+    running = Running(tmp_path, Acting(lambda n: release.wait(WAIT_S)), settings)
     (raised,) = running.wait()
     release.set()
     assert isinstance(raised, ReceiverError)
@@ -115,7 +114,8 @@ def test_a_stop_that_fails_or_hangs_is_reported_and_the_writer_sealed(
         raise OSError("no way to stop")
 
     receiver = Acting(on_stop=on_stop)
-    running = Running(tmp_path, receiver)
+    settings = replace(HASTY, stop_timeout_ms=200) if hangs else HASTY
+    running = Running(tmp_path, receiver, settings)
     assert eventually(lambda: not receiver.isStopped())
     receiver.store("a")
     assert running.stop() == []
@@ -203,7 +203,7 @@ class Filling(Acting):
             self.errors.append(e)
 
 
-BOUNDED = replace(SETTINGS, bounds=Bounds(max_bytes=1 << 20), stop_timeout_ms=20_000)
+BOUNDED = replace(HASTY, bounds=Bounds(max_bytes=1 << 20))
 
 
 def test_a_store_that_waits_for_room_does_not_hold_up_a_stop(tmp_path: Path) -> None:
