@@ -11,6 +11,7 @@ import pytest
 
 from penstock.ui import Dashboard, DashboardSettings, start_dashboard
 from tests.ui.world import Batches, program, world
+from tests.waiting import WAIT_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -58,11 +59,15 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page of its own, that fails its test for anything on the console or a failed request."""
+    """A page of its own. Its test fails for an error of a script or a request, and for a dialog.
+
+    What else is on the console are a browser's own remarks, and depend on its version.
+    """
     context = browser.new_context(viewport={"width": 1360, "height": 900})
+    context.set_default_timeout(1000 * WAIT_S)
     page = context.new_page()
     told: list[str] = []
-    page.on("console", lambda message: told.append(message.text))
+    page.on("console", lambda said: told.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: told.append(str(error)))
     page.on("dialog", lambda dialog: told.append(f"a dialog: {dialog.message}"))
     yield page
