@@ -331,6 +331,7 @@ def test_a_second_client_of_the_same_id_is_named(broker: Broker, version: str) -
 # -- back pressure --
 
 
+@pytest.mark.storm  # a keepalive of a second: a machine that stalls ends the connection
 @pytest.mark.parametrize(("version", "buffer_bytes"), [("3.1.1", 64 << 20), ("5", 1)])
 def test_a_blocked_store_keeps_the_connection_and_drops_nothing(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, version: str, buffer_bytes: int

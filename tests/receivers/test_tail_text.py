@@ -283,6 +283,7 @@ def test_bytes_that_are_not_utf_8_are_replaced(tmp_path: Path) -> None:
     assert Receiver(log).new_lines() == ["f\ufffdr"]
 
 
+@pytest.mark.storm  # it measures
 def test_a_speed_that_holes_do_not_take(tmp_path: Path) -> None:
     """A long hole with nothing behind it is searched once, not at each look."""
     log = tmp_path / "app.log"

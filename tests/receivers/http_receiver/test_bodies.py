@@ -468,6 +468,7 @@ def test_objects_are_those_outside_strings(text: bytes, piece_bytes: int) -> Non
                 record_limits.check_columns(text, 1)
 
 
+@pytest.mark.storm  # it measures
 @pytest.mark.parametrize("unit", [b'\\"', b"\\\\", b'"', b'"\\'])
 def test_counting_objects_takes_time_in_proportion_to_the_body(
     monkeypatch: pytest.MonkeyPatch, unit: bytes

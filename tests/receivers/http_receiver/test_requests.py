@@ -182,6 +182,7 @@ def test_gzip_stops_at_the_cap(served: Served) -> None:
     refused(served, 413, body, **{"content-encoding": "gzip"})
 
 
+@pytest.mark.storm  # it measures
 def test_gzip_of_many_short_members_takes_no_longer_than_of_one(served: Served) -> None:
     body = gzip.compress(b"") * 4_500 + gzip.compress(b"a\n" * 40_000)
     assert len(body) > 90_000
