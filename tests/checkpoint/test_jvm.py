@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from penstock.checkpoint.log_format import MalformedLogError, decode_log, encode
 from penstock.checkpoint.metadata_log import MetadataLog
 from penstock.errors import LogFormatError
 from penstock.storage import open_storage
+from tests.waiting import eventually
 
 from .conftest import as_given
 
@@ -304,11 +304,12 @@ def run_query(session: SparkSession, place: Path, *, stateful: bool, batches: in
     writer = rows.writeStream.format("noop").outputMode("update" if stateful else "append")
     query = writer.option("checkpointLocation", str(place)).start()
     try:
-        deadline = time.monotonic() + 120
-        while len({progress["batchId"] for progress in query.recentProgress}) < batches:
+
+        def has_done_them() -> bool:
             assert query.exception() is None
-            assert time.monotonic() < deadline
-            query.awaitTermination(0.1)
+            return len({progress["batchId"] for progress in query.recentProgress}) >= batches
+
+        assert eventually(has_done_them)
     finally:
         query.stop()
 
