@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +44,26 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
-# A killed JVM leaves what it unpacked (native libraries, its folders) in its temporary folder.
-_JVM_FILES = tempfile.mkdtemp(prefix="penstock-tests-")
-atexit.register(shutil.rmtree, _JVM_FILES, ignore_errors=True)
+# Temporary files go with the process, also those of JVMs and programs, which leave some when they
+# are killed; pytest's own stay in the system's folder, to be read. Workers inherit the environment.
+_SYSTEMS = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+get_temp_dir()  # of multiprocessing, which removes it itself, and later
+_FILES = Path(tempfile.mkdtemp(prefix="penstock-tests-", dir=_SYSTEMS))
+_FILES.chmod(0o711)  # PostgreSQL's server is another user
+_JVM_FILES, tempfile.tempdir = str(_FILES / "programs"), str(_FILES / "tests")
+Path(_JVM_FILES).mkdir(0o700)
+Path(tempfile.tempdir).mkdir(0o711)
+os.environ["TMPDIR"] = _JVM_FILES
+
+
+@atexit.register
+def _remove_temporary_files() -> None:
+    """Name what tests left behind, and remove all."""
+    if left := sorted(os.listdir(_FILES / "tests")):
+        print(f"The tests left temporary files: {', '.join(left)}", file=sys.stderr)
+    shutil.rmtree(_FILES, ignore_errors=True)
+
+
 os.environ["JAVA_TOOL_OPTIONS"] = java_options(_JVM_FILES)
 os.environ["SPARK_LOCAL_DIRS"] = _JVM_FILES
 mark_this_run()
@@ -147,17 +165,35 @@ def pytest_collection_modifyitems(
     return (yield)
 
 
+_begun: dict[str, str] = {}
+"""The processes that this run started, each with the module in which it did."""
+_crowded: list[str] = []
+"""The modules that left too many files open."""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_process_left() -> Iterator[None]:
-    """Fail the run when a process that it started outlives it."""
+    """Fail the run when a process that it started outlives it, or too many files were open."""
     yield
-    left = processes_left(patience_s=10)
+    left = [
+        f"{each} (started in {_begun.get(each, 'no module')})"
+        for each in processes_left(patience_s=10)
+    ]
     assert not left, "the tests left processes behind:\n" + "\n".join(left)
+    assert not _crowded, "the tests left files open:\n" + "\n".join(_crowded)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_open_files() -> Iterator[None]:
-    """Fail where open files become too many: with 1,024, every select() of the process fails."""
+def begun_processes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Note who started the processes that are alive after a module."""
+    yield
+    for each in processes_left(patience_s=0):
+        _begun.setdefault(each, request.node.nodeid)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_open_files(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Note where open files become too many: with 1,024, every select() of the process fails."""
     before = open_files()
     yield
     if open_files().total() >= 400:
@@ -165,10 +201,9 @@ def few_open_files() -> Iterator[None]:
     if open_files().total() >= 700:  # clients of Kafka that wait for a next task end by themselves
         eventually(lambda: open_files().total() < 700, KEPT_S + 10)
     now = open_files()
-    assert now.total() < 700 or before.total() >= 700, (
-        f"{now.total()} open files, {before.total()} before: something of this module, or of those "
-        f"before, closes none: {dict(now - before)}"
-    )
+    if before.total() < 700 <= now.total():
+        counts = f"{now.total()}, {before.total()} before: {dict(now - before)}"
+        _crowded.append(f"{request.node.nodeid}, or one before it: {counts}")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Any
 
@@ -364,8 +365,13 @@ def dask_in_this_process(threads: int = 1) -> Iterator[None]:
         from distributed import Client, LocalCluster
 
         with (
+            TemporaryDirectory() as scratch,
             LocalCluster(
-                n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=None
+                n_workers=1,
+                threads_per_worker=threads,
+                processes=False,
+                dashboard_address=None,
+                local_directory=scratch,  # or its folder stays
             ) as cluster,
             Client(cluster),
         ):
