@@ -133,21 +133,28 @@ def test_an_input_does_not_get_the_records_of_another_one(runs: Runs, tmp_path: 
         stepper.step()
 
 
-def test_a_receiver_does_not_get_the_position_of_another_kind(runs: Runs, tmp_path: Path) -> None:
+def test_a_receiver_does_not_get_the_position_of_another_one(runs: Runs, tmp_path: Path) -> None:
     tail, socket = TailReceiver(str(tmp_path / "a.log")), SocketReceiver("127.0.0.1", 1)
+    other = TailReceiver(str(tmp_path / "b.log"))
 
     def define(*receivers: Receiver) -> Callable[[StreamingContext], None]:
         return lambda ssc: ssc.receiverStream(list(receivers), "lines").pprint()
 
     with runs.running_program(define(tail)):
         pass
-    with pytest.raises(RecoveryMismatchError, match="r0 SocketReceiver, r1 TailReceiver") as error:
+    with pytest.raises(
+        RecoveryMismatchError, match=r"r0 SocketReceiver\(127.* were r0 Tail"
+    ) as error:
         runs.start_program(define(socket, tail))
     assert "new ones at the end" in (error.value.hint or "")
-    with runs.running_program(define(tail, socket)):
+    for receivers in ([tail, socket], [tail], [other, socket]):  # the tail has another path
+        with runs.running_program(define(*receivers)):
+            pass
+    with runs.running_program(define(other, socket, tail)):
         pass
-    with runs.running_program(define(tail)):
-        pass
+    for moved in ([tail, socket, other], [socket], [tail]):
+        with pytest.raises(RecoveryMismatchError, match="changed places"):
+            runs.start_program(define(*moved))
 
 
 # -- outputs --

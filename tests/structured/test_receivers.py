@@ -211,27 +211,3 @@ def test_receivers_of_pickles_are_refused(spark: SparkSession, tmp_path: Path) -
     pickling.schema = "pickle"
     with pytest.raises(ConfigError, match="no query reads"):
         start_receivers(spark, pickling, tmp_path / "journal", "clicks")
-
-
-def test_receivers_of_a_changed_list_continue_at_their_own_positions(
-    place: Place, tmp_path: Path
-) -> None:
-    """In another order, with one less, and with one more."""
-    logs = {name: tmp_path / f"{name}.log" for name in "abc"}
-    sent = []
-
-    def run(names: str) -> list[str]:
-        for name in names:
-            sent.append(f"{name} {len(sent):03}")
-            with logs[name].open("a") as file:
-                print(sent[-1], file=file)
-        receivers = place.start(*(TailReceiver(str(logs[name])) for name in names))
-        assert eventually(lambda: set(place.stored()) >= set(sent))
-        receivers.stop(WAIT_S)
-        assert place.stored() == sorted(sent)
-        return [each.name for each in receivers.status()]
-
-    assert run("ab") == ["r0", "r1"]
-    assert run("ba") == ["r1", "r0"]
-    assert run("b") == ["r1"]
-    assert run("cab") == ["r2", "r0", "r1"]

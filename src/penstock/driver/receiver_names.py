@@ -1,52 +1,63 @@
 """Which receivers of a list had which place: positions are found by the place.
 
 A receiver of a list is called by its place, ``r0``, ``r1``, ..., and continues at the position of
-that name. The stream's journal holds the kind of each, its class, in ``<stream>/receivers/_kinds``
-(JSON), and a list that has another kind in a place is refused. Receivers may be added at the end
-and left out there.
+that name. The stream's journal holds what each was, in ``<stream>/receivers/_places`` (JSON): its
+``repr``, or its class if that has none of its own. A list is refused that has another class in a
+place, or in whose place is what had another one before. Receivers may be added at the end and left
+out there, and be made with other arguments.
 
-Invariant: the kinds are durable before a receiver is started under a name that is new.
+Invariant: what is in a place is durable before a receiver is started under its name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from penstock.errors import NotFoundError, RecoveryMismatchError
 from penstock.journal import JournalStream
 from penstock.receivers import Receiver
 
-__all__ = ["check_kinds"]
+__all__ = ["check_places"]
 
 
-def check_kinds(stream: JournalStream, receivers: Mapping[str, Receiver]) -> None:
-    """Check that receivers, by name, are of the kinds that had their names before.
+def check_places(stream: JournalStream, receivers: Mapping[str, Receiver]) -> None:
+    """Check that no receiver, by its name, would continue at the position of another one.
 
     Raises:
-        RecoveryMismatchError: one is of another kind.
-        StorageError: the kinds cannot be read or written.
+        RecoveryMismatchError: one would.
+        StorageError: the places cannot be read or written.
     """
-    path = f"{stream.name}/receivers/_kinds"
+    path = f"{stream.name}/receivers/_places"
     try:
-        before = json.loads(stream.storage.read(path))
+        before: dict[str, str] = json.loads(stream.storage.read(path))
     except NotFoundError:
         before = {}
-    now = {name: type(receiver).__name__ for name, receiver in receivers.items()}
-    changed = [name for name in now if before.get(name, now[name]) != now[name]]
-    if changed:
-        raise RecoveryMismatchError(
-            f"the receivers of stream {stream.name!r} have changed: {_listed(now)}; they were "
-            f"{_listed(before)}, and {changed[0]} would continue at the position of another kind",
-            operation="start receivers",
-            path=stream.storage.uri(path),
-            ids={"stream": stream.name, "receiver": changed[0]},
-            hint="give the receivers in the order in which they were, with new ones at the end; or "
-            "start a stream of another name (name=)",
-        )
+    now = {name: _described(receiver) for name, receiver in receivers.items()}
+    for name, text in now.items():
+        if _is_another(text, before.get(name, text), before.values()):
+            raise RecoveryMismatchError(
+                f"the receivers of stream {stream.name!r} have changed places: {_listed(now)}; "
+                f"they were {_listed(before)}, and {name} would continue at another one's position",
+                operation="start receivers",
+                path=stream.storage.uri(path),
+                ids={"stream": stream.name, "receiver": name},
+                hint="give the receivers in the order in which they were, with new ones at the "
+                "end; or receive into a stream of another name (name=)",
+            )
     if {**before, **now} != before:
         stream.storage.create(path, json.dumps({**before, **now}).encode(), overwrite=True)
 
 
-def _listed(kinds: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+def _is_another(now: str, before: str, known: Collection[str]) -> bool:
+    moved = now != before and now in known
+    return moved or now.partition("(")[0] != before.partition("(")[0]
+
+
+def _described(receiver: Receiver) -> str:
+    kind = type(receiver)
+    return kind.__name__ if kind.__repr__ is object.__repr__ else repr(receiver)
+
+
+def _listed(places: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {text}" for name, text in places.items())

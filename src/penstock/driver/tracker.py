@@ -21,7 +21,7 @@ from pyspark import SparkContext
 from penstock.driver.executors import live_executors
 from penstock.driver.feed import ReceiverFeed, divided
 from penstock.driver.placement import ReceiverPlacement
-from penstock.driver.receiver_names import check_kinds
+from penstock.driver.receiver_names import check_places
 from penstock.driver.runner import ReceiverRun, ReceiverRunner, command_of
 from penstock.driver.slots import check_slots, executor_count, task_slots
 from penstock.driver.takeover import take_over
@@ -128,7 +128,7 @@ class ReceiverTracker:
 
     def _make_runners(self, feed: ReceiverFeed) -> list[ReceiverRunner]:
         limit = self._limit_of(feed.journal.name)
-        check_kinds(feed.journal, feed.receivers)
+        check_places(feed.journal, feed.receivers)
         tasks = take_over(
             feed.journal,
             feed.receivers,

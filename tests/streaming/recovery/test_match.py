@@ -9,6 +9,7 @@ from penstock.streaming.core.operators import Operator
 from penstock.streaming.recovery.match import (
     check_operators,
     check_outputs,
+    check_unnamed,
     describe_program,
     leftover_first_offsets,
     places_of_inputs,
@@ -43,24 +44,25 @@ def test_a_missing_input_is_refused_by_name_with_the_way_out(now: list[str]) -> 
 
 def test_a_program_is_described_in_the_conf_of_its_batches() -> None:
     outputs = {"copy": True, "foreachRDD-0": False}
-    conf = describe_program(["a", "b"], [COUNTS, SESSIONS], outputs)
+    conf = describe_program(["a", "b"], [COUNTS, SESSIONS], outputs, ["copy"])
     assert conf == {
         "spark.penstock.inputs": '["a","b"]',
         "spark.penstock.operators": '[{"kind":"updateStateByKey","name":"counts","schema":'
         '{"partitions":2}},{"kind":"mapWithState","name":"sessions","schema":'
         '{"partitions":4,"timeout_ms":null}}]',
         "spark.penstock.outputs": '{"copy":true,"foreachRDD-0":false}',
+        "spark.penstock.toldOutputs": '["copy"]',
     }
     assert recorded_inputs(conf) == ["a", "b"]
 
 
 @pytest.mark.parametrize("now", [[COUNTS, SESSIONS], [SESSIONS, COUNTS]])
 def test_operators_that_are_the_same_may_be_reordered(now: list[Operator]) -> None:
-    check_operators(describe_program([], [COUNTS, SESSIONS], {}), now)
+    check_operators(describe_program([], [COUNTS, SESSIONS], {}, []), now)
 
 
 def test_an_operator_may_be_new() -> None:
-    check_operators(describe_program([], [COUNTS], {}), [SESSIONS, COUNTS])
+    check_operators(describe_program([], [COUNTS], {}, []), [SESSIONS, COUNTS])
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_an_operator_that_does_not_fit_its_state_is_refused(
     now: list[Operator], message: str
 ) -> None:
     with pytest.raises(RecoveryMismatchError, match=message) as caught:
-        check_operators(describe_program([], [COUNTS], {}), now)
+        check_operators(describe_program([], [COUNTS], {}, []), now)
     assert caught.value.ids == {"operator": "counts"}
     assert "new checkpoint location" in str(caught.value)
 
@@ -103,15 +105,39 @@ OUTPUTS = {"copy": True, "foreachRDD-0": False}
 def test_outputs_may_come_and_those_that_do_not_write_exactly_once_may_go(
     now: dict[str, bool],
 ) -> None:
-    check_outputs(describe_program([], [], OUTPUTS), now)
+    check_outputs(describe_program([], [], OUTPUTS, []), now)
 
 
 @pytest.mark.parametrize("now", [{}, {"Copy": True}, {"copy": False}])
 def test_an_exactly_once_output_keeps_its_name(now: dict[str, bool]) -> None:
     with pytest.raises(RecoveryMismatchError, match=r"'copy'.*name='copy'.*new checkpoint") as e:
-        check_outputs(describe_program([], [], OUTPUTS), now)
+        check_outputs(describe_program([], [], OUTPUTS, []), now)
     assert e.value.ids == {"output": "copy"}
 
 
 def test_first_offsets_of_inputs_that_the_program_lacks() -> None:
     assert leftover_first_offsets(["b", "a", "c"], ["a", "d"]) == ["b", "c"]
+
+
+RECORDED = describe_program(["tail-0", "web"], [], {}, [])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "unnamed"),
+    [
+        (["tail-0", "web"], ["tail-0"]),
+        (["web", "tail-0", "tail-2"], ["tail-2"]),  # given the name that it had
+        (["tail-0", "web", "socket-2"], ["tail-0", "socket-2"]),
+        (["web"], []),  # refused as any input that is gone
+    ],
+)
+def test_unnamed_parts_that_cannot_be_mistaken(inputs: list[str], unnamed: list[str]) -> None:
+    check_unnamed(RECORDED, "input", inputs, unnamed)
+
+
+@pytest.mark.parametrize("unnamed", [["tail-1"], ["tail-0", "tail-2"]])
+def test_an_unnamed_part_that_may_be_another_one_is_refused(unnamed: list[str]) -> None:
+    message = r"inputs tail-0, the program has tail-\d.*name='tail-0'"
+    with pytest.raises(RecoveryMismatchError, match=message) as caught:
+        check_unnamed(RECORDED, "input", ["web", *unnamed], unnamed)
+    assert caught.value.ids == {"input": "tail-0"}
