@@ -23,7 +23,6 @@ from penstock.streaming.kafka import (
 )
 from tests.kafka.broker import Broker
 from tests.kafka.program import Program
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 _number = count()
@@ -59,18 +58,7 @@ def test_parameters_are_those_of_pyspark_2() -> None:
         "valueDecoder",
         "messageHandler",
     ]
-    receiver = inspect.signature(KafkaUtils.createStream).parameters
-    assert list(receiver) == [
-        "ssc",
-        "zkQuorum",
-        "groupId",
-        "topics",
-        "kafkaParams",
-        "storageLevel",
-        "keyDecoder",
-        "valueDecoder",
-    ]
-    for found in (direct, rdd, receiver):
+    for found in (direct, rdd):
         assert found["keyDecoder"].default is found["valueDecoder"].default is utf8_decoder
 
 
@@ -151,24 +139,6 @@ def test_parameters_that_cannot_be_used(
     ssc = StreamingContext(sc, 1)
     with pytest.raises(ConfigError, match=message):
         KafkaUtils.createDirectStream(ssc, ["t"], params)
-
-
-def test_the_receiver_form_has_pairs(program: Program, topic: str) -> None:
-    program.broker.produce(topic, [b"a", None], key=b"k")
-    seen: list[Any] = []
-
-    def make(ssc: StreamingContext) -> DStream:
-        params = old_params(program.broker, **{"auto.offset.reset": "smallest"})
-        return KafkaUtils.createStream(ssc, "zookeeper:2181", f"old-{topic}", {topic: 1}, params)
-
-    stepper = program.run(make, lambda s: s.foreachRDD(lambda rdd: seen.extend(rdd.collect())))
-
-    def arrived() -> bool:
-        stepper.step()
-        return len(seen) == 2
-
-    assert eventually(arrived)
-    assert set(seen) == {("k", None), ("k", "a")}
 
 
 def test_values_print_as_in_pyspark_2() -> None:

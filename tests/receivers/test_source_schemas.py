@@ -17,7 +17,7 @@ from penstock.cli.ingest import process
 from penstock.cli.main import app
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
-from penstock.receivers import HttpReceiver, KafkaReceiver, Receiver
+from penstock.receivers import HttpReceiver, Receiver
 from penstock.storage import open_storage
 from penstock.streaming import StreamingContext
 from penstock.structured import register, start_receivers
@@ -107,9 +107,6 @@ def schemas_of_sources() -> Iterator[tuple[str, Any]]:
         kind = getattr(receivers, name)
         if isinstance(kind, type) and issubclass(kind, Receiver):
             yield name, kind.schema
-    columns = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-    conf = {"bootstrap.servers": "h:1", "group.id": "g"}
-    yield "kafka with columns", KafkaReceiver(["t"], conf, columns=columns).schema
 
 
 @pytest.mark.parametrize(("name", "schema"), list(schemas_of_sources()))

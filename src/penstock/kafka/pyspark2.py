@@ -5,7 +5,7 @@ Source: PySpark 2.4, ``pyspark.streaming.kafka``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,10 +136,6 @@ class ToPair:
     def __call__(self, record: KafkaRecord) -> tuple[Any, Any]:
         """Return the pair of a record."""
         return self.key(record.key), self.value(record.value)
-
-    def of_row(self, row: Mapping[str, bytes | None]) -> tuple[Any, Any]:
-        """Return the pair of a journal's row."""
-        return self.key(row["key"]), self.value(row["value"])
 
 
 @dataclass(frozen=True, slots=True)

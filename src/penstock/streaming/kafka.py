@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark import RDD, SparkContext, StorageLevel
+from pyspark import RDD, SparkContext
 
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf, KafkaRange
@@ -66,42 +66,6 @@ Handler = Callable[[KafkaMessageAndMetadata], Any]
 
 class KafkaUtils:
     """Makes streams and RDDs of Kafka topics."""
-
-    @staticmethod
-    def createStream(
-        ssc: StreamingContext,
-        zkQuorum: str,
-        groupId: str,
-        topics: Mapping[str, int],
-        kafkaParams: Mapping[str, Any] | None = None,
-        storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2,
-        keyDecoder: Decoder = utf8_decoder,
-        valueDecoder: Decoder = utf8_decoder,
-    ) -> DStream:
-        """Return the stream of what a consumer group reads, as pairs of key and value.
-
-        A receiver copies records into the journal, each once: ``ssc.kafkaReceiverStream``.
-
-        Args:
-            ssc: the context.
-            zkQuorum: not used: brokers manage groups since Kafka 0.9.
-            groupId: the consumer group.
-            topics: their names, with a number of threads, which has no effect.
-            kafkaParams: as in ``createDirectStream``; must name the brokers. Secrets are given as
-                files: ``sasl.password.file``.
-            storageLevel: has no effect: records are in the journal.
-            keyDecoder: makes a key of its bytes, or of None.
-            valueDecoder: makes a value of its bytes, or of None.
-
-        Raises:
-            ConfigError: an argument is wrong, or confluent-kafka is not installed.
-        """
-        check_kafka_client("createStream")
-        if not isinstance(topics, Mapping):
-            raise _wrong("topics should be dict", "give {topic: number of threads}")
-        conf, starting = _split_params({**(kafkaParams or {}), "group.id": groupId})
-        rows = ssc.kafkaReceiverStream(list(topics), conf, starting, columns=["key", "value"])
-        return rows.map(_to_pair(keyDecoder, valueDecoder).of_row)
 
     @staticmethod
     def createDirectStream(
