@@ -19,7 +19,6 @@ DEEPER = (
     "penstock.batched.streamz",
     "penstock.checkpoint.tools",
     "penstock.kafka.spark",
-    "penstock.streaming.kafka",
     "penstock.structured.sinks",
     "penstock.testing.exactly_once_suite",
     "penstock.testing.file_manager_suite",

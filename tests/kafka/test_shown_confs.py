@@ -18,7 +18,6 @@ from penstock.kafka.spark import check_delivery
 from penstock.model import check_name
 from penstock.receivers.mqtt import MqttReceiver
 from penstock.storage import open_storage
-from penstock.streaming.kafka import KafkaUtils
 
 PASSWORD = "geheim-77"
 BROKERS = {"bootstrap.servers": "127.0.0.1:1"}
@@ -47,8 +46,6 @@ CALLS: dict[str, Callable[[], Any]] = {
     "a name": lambda: check_name("output", CONF),  # type: ignore
     "a storage": lambda: open_storage(CONF),  # type: ignore
     "MqttReceiver's topics": lambda: MqttReceiver("h", 1883, [CONF]),  # type: ignore
-    "createDirectStream": lambda: KafkaUtils.createDirectStream(None, [CONF], BROKERS),  # type: ignore
-    "createRDD": lambda: KafkaUtils.createRDD(None, BROKERS, [CONF]),  # type: ignore
 }
 for order in permutations(["out", CONF, "/data/cp"]):
     words = ", ".join("conf" if each is CONF else str(each) for each in order)
