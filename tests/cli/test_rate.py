@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,24 +106,6 @@ def test_json_has_every_batch(location: str) -> None:
     assert [batch["batch_id"] for batch in clicks["batches"]] == list(range(BATCHES))
     assert clicks["batches"][3]["decision"]["why"] == "target 3"
     assert clicks["override"] == {"max_rate": None, "paused": False}
-
-
-@pytest.mark.parametrize(("kind", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
-def test_a_plot_is_drawn(location: str, tmp_path: Path, kind: str, begin: bytes) -> None:
-    path = tmp_path / f"rates.{kind}"
-    assert succeed("--checkpoint", location, "--plot", str(path)) == f"drawn to {path}\n"
-    assert path.read_bytes().startswith(begin)
-
-
-def test_a_plot_that_cannot_be_drawn(
-    location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "neither PNG nor SVG" in str(fail("--checkpoint", location, "--plot", "rates.pdf"))
-    nowhere = str(tmp_path / "no/rates.svg")
-    assert "cannot be written" in str(fail("--checkpoint", location, "--plot", nowhere))
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    error = fail("--checkpoint", location, "--plot", str(tmp_path / "rates.svg"))
-    assert error.hint == "pip install 'penstock-spark[plot]'"
 
 
 def test_overrides_are_for_all_inputs_or_for_one(location: str) -> None:

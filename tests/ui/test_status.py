@@ -437,11 +437,12 @@ def test_who_waits_for_a_store_that_hangs_is_told(
         return real(self)
 
     monkeypatch.setattr(LocationReader, "read", read)
+    monkeypatch.setattr(shared_module, "_GLANCE_S", WAIT_S)
     monkeypatch.setattr(shared_module, "_PATIENCE_S", 0.1)
     stream_of(tmp_path / "j", "clicks", blocks=1, records=1)
     shared = SharedStatus([str(tmp_path / "j")])
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(shared.all, None)
+        first = threads.submit(shared.all)
         assert begun.wait(WAIT_S)
         try:
             found = threads.submit(shared.get, 0).result(timeout=20)
@@ -472,18 +473,19 @@ def test_a_location_that_hangs_holds_up_no_other(
     known, _ = shared.all()
     hangs.set()
     try:
-        within_s = 0.1
-        meanwhile, usual = shared.all(within_s)
+        monkeypatch.setattr(shared_module, "_GLANCE_S", 0.1)
+        meanwhile, usual = shared.all()
         assert meanwhile == known
         assert isinstance(usual, LocationStatus)
-        monkeypatch.setattr(shared_module, "_PATIENCE_S", within_s)
-        found, usual = shared.all(within_s)
+        monkeypatch.setattr(shared_module, "_PATIENCE_S", 0.1)
+        found, usual = shared.all()
         assert isinstance(found, Unreadable)
         assert "no answer since 20" in found.error
         assert isinstance(usual, LocationStatus)
     finally:
         go_on.set()
-    assert isinstance(shared.all(None)[0], LocationStatus)
+    monkeypatch.setattr(shared_module, "_GLANCE_S", WAIT_S)
+    assert isinstance(shared.all()[0], LocationStatus)
 
 
 def test_a_status_is_shared_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="ingest",
     no_args_is_help=True,
+    short_help="Receive into a journal without Spark.",
     help="Receive into a journal without Spark, so that ingestion continues while Spark restarts. "
     "SIGTERM, SIGINT or SIGHUP ends it: buffered records become durable first. Exit status 0 after "
     "a stop, 1 after an error, 2 for wrong options, 3 when another process took over, 4 when the "
