@@ -147,13 +147,6 @@ BATCHES = [
     (f"kafka reset batched --apply (brokers) --shift-by -1 --topic {B}:0", None, REFUSED),
 ]
 PROGRAMS = [
-    ("checkpoint adopt new --name clicks --apply --from batched", "new", CARRIED),
-    ("checkpoint adopt new --name clicks --apply --from program", "new", CARRIED),
-    ("checkpoint adopt new --name clicks --apply --from query", "new", CARRIED),
-    ("checkpoint adopt new --name clicks --apply --from batched (brokers)", "new", REFUSED),
-    ("checkpoint adopt new --name clicks --apply --from program (brokers)", "new", REFUSED),
-    ("checkpoint adopt new --name clicks --apply --from query (brokers)", "new", REFUSED),
-    ("checkpoint adopt new --as spark --apply --from batched (brokers)", "new", REFUSED),
     ("checkpoint rewind program --apply --stopped --to-batch 0", "program", CARRIED),
     ("checkpoint rewind program --apply --stopped --to-batch 0 (brokers)", "program", REFUSED),
     (f"checkpoint rewind program --apply --stopped --to-offsets {BACK}", "program", CARRIED),

@@ -19,7 +19,6 @@ from penstock.checkpoint.tools import (
     repairable_files,
     validate,
 )
-from penstock.cli.checkpoint_adopt import adopt
 from penstock.cli.checkpoint_changes import EXIT_STATUS
 from penstock.cli.checkpoint_changes import app as changes
 from penstock.cli.checkpoint_path import inspect_batches, validate_batches
@@ -48,7 +47,6 @@ app = typer.Typer(
     help="The checkpoint location of a Structured Streaming query or penstock program.",
 )
 app.add_typer(changes)
-app.command("adopt")(adopt)
 
 
 @app.command("inspect")
