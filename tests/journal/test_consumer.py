@@ -105,7 +105,7 @@ def test_what_belongs_to_a_place_is_taken_over() -> None:
 
 @pytest.mark.parametrize("offsets", [None, {"r0-00000000": 2}])
 def test_one_that_had_begun_is_not_sent_elsewhere(offsets: dict[str, int] | None) -> None:
-    """Its file was removed, or is one of an earlier release."""
+    """Its file was removed."""
     stream = memory_stream()
     write_blocks(stream, BLOCKS)
     if offsets is not None:

@@ -32,7 +32,7 @@ from .test_commands import own_program, spark_query
 
 PENSTOCK = Commands(columns=200)
 A, B = "ids-a", "ids-b"
-OF_A_QUERY = "kafka-0a1b2c3d"
+OF_A_QUERY = "0"
 
 
 @dataclass

@@ -38,8 +38,8 @@ class OutputOperation(ABC):
 
     kind: str
     name: str
-    is_named = True
-    """Whether the program gave it its name, as far as a graph of an older release can tell."""
+    is_named: bool
+    """Whether the program gave it its name."""
     exactly_once = False
     """Whether its sink remembers the newest batch id, and skips batches up to it."""
 

@@ -22,8 +22,6 @@ A first offset of an input that no entry records was left by a program that ende
 planned with that input. It stays valid for an input of that name, whenever the program has one
 again, so that no records since then are skipped. A program without one starts, with a warning: no
 batch took records of that input.
-
-Entries of releases that did not record names are taken by position.
 """
 
 from __future__ import annotations
@@ -65,10 +63,20 @@ def describe_program(
     }
 
 
-def recorded_inputs(conf: Mapping[str, str]) -> list[str] | None:
-    """Return the names of the inputs in the order of their offsets, None when not recorded."""
-    text = conf.get(_INPUTS)
-    return None if text is None else json.loads(text)
+def recorded_inputs(conf: Mapping[str, str]) -> list[str]:
+    """Return the names of the inputs in the order of their offsets.
+
+    Raises:
+        RecoveryMismatchError: they are not recorded.
+    """
+    if _INPUTS not in conf:
+        raise RecoveryMismatchError(
+            "the offset log names no inputs: no DStream program of penstock has written it",
+            operation="recover",
+            hint="give the program a checkpoint location of its own",
+        )
+    recorded: list[str] = json.loads(conf[_INPUTS])
+    return recorded
 
 
 def places_of_inputs(recorded: Sequence[str], inputs: Sequence[str]) -> tuple[int | None, ...]:
