@@ -22,14 +22,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness import Metric, fresh_process, load_server, parse_options, report
-
-from penstock.rate import RateDecision
-from penstock.testing.rate_measures import (
+from harness.rate_measures import (
     batches_until_stable,
     overshoot,
     peak_scheduling_delay_ms,
     utilisation,
 )
+
+from penstock.rate import RateDecision
 
 INTERVAL_MS = 1000
 SYSTEMS = ("fit", "pid", "peer")

@@ -20,7 +20,7 @@ Invariants:
 5. Nothing runs with a sink by which a batch could be passed over: no batches at once, no failed one
    left behind (``check_exactly_once``). A run refuses that before its first write.
 
-``penstock.testing.exactly_once_suite`` tests a sink; docs/adr/0020 says why.
+tests/structured/exactly_once_suite.py tests a sink; docs/adr/0020 says why.
 """
 
 from __future__ import annotations

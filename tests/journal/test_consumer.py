@@ -14,8 +14,8 @@ from penstock.journal import (
 )
 from penstock.journal.layout import WriterId, consumer_path
 from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import memory_stream, read_after, write_blocks
+from tests.storage.faulty_storage import FaultyStorage
 
 BLOCKS = [["a", "b"], ["c"], ["d", "e", "f"], ["g"]]  # at 0, 2, 3, 6
 
